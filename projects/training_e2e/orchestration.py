@@ -1,0 +1,43 @@
+"""Trains small language models side by side on one machine, and checks what they left, as torchprime does."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolbox.orchestration import config, judging, run
+
+
+def pre_cleanup() -> None:
+    """Remove what an earlier run left on the machine."""
+    run.run_toolbox_from_config("training", "cleanup", extra={"keep_corpus": True})
+
+
+def prepare() -> None:
+    """Record the state of the machine, and write the corpus."""
+    if config.project.get_config("host.capture_state.enabled"):
+        run.run_toolbox_from_config("host", "capture_state")
+    run.run_toolbox_from_config("training", "prepare_corpus")
+
+
+def test() -> None:
+    """Train every model, all at once, and judge each by its own."""
+    with run.Parallel("train_models", exit_on_exception=False) as parallel:
+        for name, settings in config.project.get_config("training.models").items():
+            parallel.task(name, train, name, settings)
+
+
+def train(name: str, settings: Mapping[str, Any]) -> None:
+    """Train one model, then judge its logs, its metrics and its profile.
+
+    The training may end badly: then the checks say what is missing, and its own error goes before theirs.
+    """
+    trained = run.run_toolbox_from_config("training", "run", extra={"name": name, **settings})
+    judging.judge(
+        trained.directory / "artifacts",
+        config.project.get_config("training.checks"),
+        config.project.get_config("training.metrics"),
+    )
+
+
+def post_cleanup() -> None:
+    """Leave nothing on the machine but the corpus, if that is to stay."""
+    run.run_toolbox_from_config("training", "cleanup")

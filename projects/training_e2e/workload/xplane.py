@@ -1,0 +1,75 @@
+"""
+Write the profile of a training run in the format that TensorBoard's profiler reads.
+
+JAX, PyTorch/XLA and TensorFlow leave an `XSpace` message in `plugins/profile/<time>/<host>.xplane.pb`. The
+few fields that a list of steps needs are encoded here by hand: the workload needs no protobuf for them.
+
+Messages and field numbers: tsl/profiler/protobuf/xplane.proto (openxla/xla, third_party/tsl).
+Encoding: https://protobuf.dev/programming-guides/encoding/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+VARINT, LENGTH_DELIMITED = 0, 2  # wire types
+STEP_METADATA_ID = 1  # of the one kind of event in the profile
+
+
+class Span(NamedTuple):
+    """One step: where it starts after the start of the line, and how long it is, in nanoseconds."""
+
+    offset_ns: int
+    duration_ns: int
+
+
+def encode_profile(spans: Iterable[Span], *, start_ns: int, hostname: str) -> bytes:
+    """
+    An XSpace with the plane `/host:CPU`, its line `train steps`, and one event `train_step` a span.
+
+    Args:
+        spans: the steps, in their order.
+        start_ns: when the line starts, in nanoseconds since the epoch.
+        hostname: the machine that the profile was taken on.
+    """
+    event_metadata = _integer(1, STEP_METADATA_ID) + _text(2, "train_step")
+    # A protobuf map is a repeated message of key = 1, value = 2.
+    metadata_entry = _integer(1, STEP_METADATA_ID) + _message(2, event_metadata)
+    events = b"".join(_message(4, _event(span)) for span in spans)
+    line = _integer(1, 1) + _text(2, "train steps") + _integer(3, start_ns) + events
+    plane = _integer(1, 1) + _text(2, "/host:CPU") + _message(3, line) + _message(4, metadata_entry)
+    return _message(1, plane) + _text(4, hostname)
+
+
+def _event(span: Span) -> bytes:
+    picoseconds = 1000  # in a nanosecond
+    return (
+        _integer(1, STEP_METADATA_ID)
+        + _integer(2, span.offset_ns * picoseconds)
+        + _integer(3, span.duration_ns * picoseconds)
+    )
+
+
+def _varint(value: int) -> bytes:
+    """Seven bits a byte, the lowest first; the top bit says that more follow."""
+    if value < 0:
+        raise ValueError(f"only values from 0 on are written here, not {value}")
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _integer(field: int, value: int) -> bytes:
+    return _varint(field << 3 | VARINT) + _varint(value)
+
+
+def _message(field: int, content: bytes) -> bytes:
+    return _varint(field << 3 | LENGTH_DELIMITED) + _varint(len(content)) + content
+
+
+def _text(field: int, content: str) -> bytes:
+    return _message(field, content.encode())

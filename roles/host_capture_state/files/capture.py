@@ -1,0 +1,552 @@
+"""
+Describe the machine this runs on as one JSON document.
+
+The role sends this file to a host's Python through stdin, so it is one file, needs only the standard library
+and runs on Python 3.8. The request is a JSON object, as the first argument or else on stdin:
+
+    accelerators  whether to ask for GPUs and TPUs
+    packages      the Python distributions to look up; null for all of them
+
+The answer, on stdout, is `{"host": document, "raw": {file name: text}}`. A probe that fails leaves null in
+the document and its reason under `errors`; the others go on. Units are in the names of the keys. The values
+of environment variables are never recorded, nor the command lines of processes: both hold secrets.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+SCHEMA_VERSION = 1
+TOOL_TIMEOUT_S = 20.0
+# Where containers and driver installers put their tools without adding them to PATH.
+TOOL_DIRECTORIES = ["/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/opt/rocm/bin"]
+ROOT = Path("/")
+KIB = 1024
+MIB = 1024**2
+
+
+class ProbeError(Exception):
+    """A part of the machine could not be described; the message says why."""
+
+
+# Reading the machine
+
+
+def read(path: Path) -> str | None:
+    """The stripped text of a file; None where it is missing, unreadable or empty."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip("\0 \t\n") or None
+    except OSError:
+        return None
+
+
+def read_int(path: Path) -> int | None:
+    text = read(path)
+    return int(text) if text and re.fullmatch(r"-?\d+", text) else None
+
+
+def colon_pairs(text: str) -> dict[str, str]:
+    """`key : value` lines as a mapping; the first of equal keys wins."""
+    pairs: dict[str, str] = {}
+    for line in text.splitlines():
+        key, separator, value = line.partition(":")
+        if separator and value.strip():
+            pairs.setdefault(key.strip(), value.strip())
+    return pairs
+
+
+def find_tool(name: str) -> str | None:
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *TOOL_DIRECTORIES]))
+
+
+def run_tool(argv: list[str], timeout_s: float | None = None) -> str:
+    """What a tool prints; ProbeError when it fails or does not answer in time."""
+    timeout_s = TOOL_TIMEOUT_S if timeout_s is None else timeout_s
+    name = Path(argv[0]).name
+    # Files, not pipes: a process stuck in a driver ignores even SIGKILL, and its pipes would never close.
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaints:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=complaints,
+            env=dict(os.environ, LC_ALL="C"),
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            kill_group(process)
+            raise ProbeError(f"{name} did not answer within {timeout_s:g} s") from None
+        output.seek(0)
+        complaints.seek(0)
+        text, complaint = (file.read().decode("utf-8", "replace") for file in (output, complaints))
+    if status != 0:
+        reason = " ".join((complaint + text).split())[:300] or "it printed nothing"
+        raise ProbeError(f"{name} exited with {status}: {reason}")
+    return text
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and its children; one that the kernel holds is left behind rather than waited for."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(1)
+    except (ProcessLookupError, subprocess.TimeoutExpired):
+        pass
+
+
+# The machine
+
+
+def cpu(root: Path = ROOT) -> dict[str, object]:
+    system = root / "sys/devices/system"
+    cores = {path.parent.parent.name: path.parent for path in system.glob("cpu/cpu[0-9]*/topology/core_id")}
+    sockets = {read(core / "physical_package_id") for core in cores.values()}
+    # CPUs that share a core list the same siblings; core_id alone repeats from die to die.
+    siblings = {read(core / "thread_siblings_list") for core in cores.values()}
+    frequencies_khz = [read_int(path) for path in system.glob("cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq")]
+    governors = {read(path) for path in system.glob("cpu/cpu[0-9]*/cpufreq/scaling_governor")}
+    return {
+        "model": cpu_model(root),
+        "sockets": len(sockets) or None,
+        "physical_cores": len(siblings) or None,
+        "logical_cpus": os.cpu_count(),
+        "usable_logical_cpus": usable_cpus(),
+        "max_frequency_mhz": max((khz for khz in frequencies_khz if khz), default=0) / 1000 or None,
+        "governors": sorted(governor for governor in governors if governor),
+        "numa_nodes": len(list(system.glob("node/node[0-9]*"))) or None,
+    }
+
+
+def cpu_model(root: Path) -> str | None:
+    """From the kernel; on Arm, where the kernel knows only numbers, from lscpu."""
+    model = colon_pairs(read(root / "proc/cpuinfo") or "").get("model name")
+    lscpu = find_tool("lscpu")
+    if model is None and lscpu:
+        model = colon_pairs(run_tool([lscpu])).get("Model name")
+    return model or platform.processor() or None
+
+
+def usable_cpus() -> int | None:
+    """How many CPUs the scheduler may put this process on: less than all under taskset or a cpuset."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+
+
+def memory(root: Path = ROOT) -> dict[str, object]:
+    kib = colon_pairs(read(root / "proc/meminfo") or "")
+    fields = {
+        "total_bytes": "MemTotal",
+        "available_bytes": "MemAvailable",
+        "swap_total_bytes": "SwapTotal",
+        "swap_free_bytes": "SwapFree",
+    }
+    return {key: int(kib[name].split()[0]) * KIB if name in kib else None for key, name in fields.items()}
+
+
+def operating_system(root: Path = ROOT) -> dict[str, object]:
+    text = read(root / "etc/os-release") or read(root / "usr/lib/os-release") or ""
+    release = dict(item.split("=", 1) for item in shlex.split(text, comments=True) if "=" in item)
+    return {
+        "name": release.get("NAME") or platform.system(),
+        "version": release.get("VERSION_ID"),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "hostname": socket.gethostname(),
+        "container": container(root, os.environ),
+        "virtual_machine": virtual_machine(root),
+        "vendor": read(root / "sys/class/dmi/id/sys_vendor"),
+        "product": read(root / "sys/class/dmi/id/product_name"),
+    }
+
+
+def container(root: Path, environment: Mapping[str, str]) -> str | None:
+    """The kind of container this runs in, as far as it shows; None outside of one or where it hides."""
+    if "KUBERNETES_SERVICE_HOST" in environment:
+        return "kubernetes"
+    if (root / "run/.containerenv").exists():
+        return "podman"
+    return "docker" if (root / ".dockerenv").exists() else None
+
+
+def virtual_machine(root: Path) -> bool | None:
+    """Whether a hypervisor runs this machine: known on x86 only."""
+    flags = colon_pairs(read(root / "proc/cpuinfo") or "").get("flags")
+    return "hypervisor" in flags.split() if flags else None
+
+
+def load_average() -> dict[str, object]:
+    """Runnable processes, averaged over the last 1, 5 and 15 minutes."""
+    last_1_min, last_5_min, last_15_min = os.getloadavg()
+    return {"last_1_min": last_1_min, "last_5_min": last_5_min, "last_15_min": last_15_min}
+
+
+def disks() -> list[dict[str, object]]:
+    usage = {path: shutil.disk_usage(path) for path in dict.fromkeys(["/", tempfile.gettempdir()])}
+    return [
+        {"path": path, "total_bytes": space.total, "free_bytes": space.free} for path, space in usage.items()
+    ]
+
+
+# Limits of the control group: https://docs.kernel.org/admin-guide/cgroup-v2.html
+
+
+def cgroup(root: Path = ROOT) -> dict[str, object]:
+    """The tightest limits on this process, its own group's or an ancestor's; None is no limit."""
+    mount = root / "sys/fs/cgroup"
+    groups = own_groups(read(root / "proc/self/cgroup") or "")
+    unified = (mount / "cgroup.controllers").exists()
+    if unified:
+        own = list(ancestry(mount, groups.get("", "/")))
+        cpus = [cpu_max(read(group / "cpu.max")) for group in own]
+        sizes = [read_int(group / "memory.max") for group in own]
+    else:
+        cpus = [cpu_quota(group) for group in ancestry(mount / "cpu", groups.get("cpu", "/"))]
+        memory_groups = ancestry(mount / "memory", groups.get("memory", "/"))
+        sizes = [memory_limit_v1(group) for group in memory_groups]
+    return {
+        "version": 2 if unified else 1 if mount.exists() else None,
+        "cpu_limit_cores": min((cores for cores in cpus if cores is not None), default=None),
+        "memory_limit_bytes": min((size for size in sizes if size is not None), default=None),
+    }
+
+
+def own_groups(text: str) -> dict[str, str]:
+    """/proc/self/cgroup as controller -> path; version 2 is the controller without a name."""
+    lines = (line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2)
+    return {name: path for _, controllers, path in lines for name in controllers.split(",")}
+
+
+def ancestry(mount: Path, path: str) -> Iterator[Path]:
+    """A group's directory and those above it, up to the mount; in a container some are not to be seen."""
+    parts = [part for part in path.split("/") if part not in ("", "..")]
+    for depth in range(len(parts), -1, -1):
+        yield mount.joinpath(*parts[:depth])
+
+
+def cpu_max(text: str | None) -> float | None:
+    """`QUOTA PERIOD` in microseconds as a number of cores; None for `max`."""
+    quota, _, period = (text or "max").partition(" ")
+    return None if quota == "max" else int(quota) / int(period or 100_000)
+
+
+def cpu_quota(group: Path) -> float | None:
+    quota, period = read_int(group / "cpu.cfs_quota_us"), read_int(group / "cpu.cfs_period_us")
+    return quota / period if quota and period and quota > 0 else None
+
+
+def memory_limit_v1(group: Path) -> int | None:
+    """Version 1 says "no limit" by the largest number of pages that fits 63 bits."""
+    limit = read_int(group / "memory.limit_in_bytes")
+    return limit if limit is not None and limit < 2**62 else None
+
+
+# Python
+
+
+def python() -> dict[str, object]:
+    return {
+        "version": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "executable": sys.executable,
+    }
+
+
+def packages(wanted: Iterable[str] | None) -> dict[str, str | None]:
+    """The versions of Python distributions, those wanted or all; None for one that is not installed."""
+    if wanted is not None:
+        return {name: package_version(name) for name in wanted}
+    found: dict[str, str | None] = {}
+    for distribution in importlib.metadata.distributions():
+        if "Name" in distribution.metadata:  # a half-removed distribution has none
+            # The first on sys.path is the one that is imported.
+            found.setdefault(distribution.metadata["Name"], distribution.version)
+    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+
+def package_version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+# Accelerators
+
+
+def accelerator(kind: str, vendor: str, **known: object) -> dict[str, object]:
+    """One accelerator; every vendor's has the same keys, null where the vendor does not tell."""
+    return {
+        "kind": kind,
+        "vendor": vendor,
+        "index": None,
+        "name": None,
+        "memory_total_bytes": None,
+        "driver_version": None,
+        "cuda_driver_version": None,
+        "uuid": None,
+        "pci_bus_id": None,
+        "compute_capability": None,
+        "mig_mode": None,
+        "power_limit_w": None,
+        "sm_clock_mhz": None,
+        "sm_clock_max_mhz": None,
+        "memory_clock_mhz": None,
+        "memory_clock_max_mhz": None,
+        **known,
+    }
+
+
+def mebibytes(text: str) -> int:
+    return int(text) * MIB
+
+
+# Our key -> nvidia-smi's field and its type. `nvidia-smi --help-query-gpu` describes the fields.
+NVIDIA_FIELDS: dict[str, tuple[str, Callable[[str], object]]] = {
+    "index": ("index", int),
+    "name": ("name", str),
+    "memory_total_bytes": ("memory.total", mebibytes),
+    "driver_version": ("driver_version", str),
+    "uuid": ("uuid", str),
+    "pci_bus_id": ("pci.bus_id", str),
+    "compute_capability": ("compute_cap", str),
+    "mig_mode": ("mig.mode.current", str),
+    "power_limit_w": ("power.limit", float),
+    "sm_clock_mhz": ("clocks.current.sm", int),
+    "sm_clock_max_mhz": ("clocks.max.sm", int),
+    "memory_clock_mhz": ("clocks.current.memory", int),
+    "memory_clock_max_mhz": ("clocks.max.memory", int),
+}
+
+
+def nvidia_gpus() -> list[dict[str, object]]:
+    nvidia_smi = find_tool("nvidia-smi")
+    if nvidia_smi is None:
+        return []
+    return ask_nvidia(nvidia_smi, list(NVIDIA_FIELDS))
+
+
+def ask_nvidia(nvidia_smi: str, keys: list[str]) -> list[dict[str, object]]:
+    """What nvidia-smi knows of these keys; one that an older driver refuses is left out, and stays null."""
+    query = ",".join(NVIDIA_FIELDS[key][0] for key in keys)
+    try:
+        text = run_tool([nvidia_smi, f"--query-gpu={query}", "--format=csv,noheader,nounits"])
+    except ProbeError as error:
+        if "No devices were found" in str(error):
+            return []
+        refused = re.search(r'Field "([^"]+)" is not a valid field', str(error))
+        known = [key for key in keys if not refused or NVIDIA_FIELDS[key][0] != refused.group(1)]
+        if known in (keys, []):
+            raise
+        return ask_nvidia(nvidia_smi, known)
+    return parse_nvidia_csv(text, keys)
+
+
+def parse_nvidia_csv(text: str, keys: list[str] | None = None) -> list[dict[str, object]]:
+    """The rows that nvidia-smi prints for these of our keys, one GPU each."""
+    keys = list(NVIDIA_FIELDS) if keys is None else keys
+    # A GPU in need of repair adds "WARNING: infoROM is corrupted at ..." after the rows.
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("WARNING")]
+    if lines[:1] == ["No devices were found"]:
+        return []
+    gpus = []
+    for row in csv.reader(lines, skipinitialspace=True):
+        if len(row) != len(keys):
+            raise ProbeError(f"nvidia-smi answered {len(row)} of {len(keys)} fields: {', '.join(row)[:200]}")
+        values = {key: nvidia_value(key, row[column].strip()) for column, key in enumerate(keys)}
+        gpus.append(accelerator("gpu", "nvidia", **values))
+    return gpus
+
+
+def nvidia_value(key: str, cell: str) -> object:
+    """`[N/A]`, `[Not Supported]`, `[Unknown Error]` and their like are null."""
+    if not cell or cell.startswith("[") or cell in ("N/A", "ERR!"):
+        return None
+    try:
+        return NVIDIA_FIELDS[key][1](cell)
+    except ValueError:
+        raise ProbeError(f"nvidia-smi answered {cell!r} for {NVIDIA_FIELDS[key][0]}") from None
+
+
+def nvidia_report() -> str | None:
+    """nvidia-smi's long report without its list of processes, whose names can hold arguments."""
+    nvidia_smi = find_tool("nvidia-smi")
+    sections = "MEMORY,ECC,TEMPERATURE,POWER,CLOCK,COMPUTE,PERFORMANCE"
+    return run_tool([nvidia_smi, "-q", "-d", sections]) if nvidia_smi else None
+
+
+def cuda_driver_version(report: str) -> str | None:
+    """The newest CUDA that the driver supports, which need not be installed."""
+    found = re.search(r"^CUDA(?: UMD)? Version\s*:\s*(\d[\d.]*)", report, re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def amd_gpus() -> list[dict[str, object]]:
+    rocm_smi = find_tool("rocm-smi")
+    if rocm_smi is None:
+        return []
+    shown = ["--showproductname", "--showmeminfo", "vram", "--showdriverversion", "--showuniqueid"]
+    return parse_rocm_json(run_tool([rocm_smi, *shown, "--showbus", "--json"]))
+
+
+def parse_rocm_json(text: str) -> list[dict[str, object]]:
+    start = text.find("{")  # warnings can come first
+    answer = json.JSONDecoder().raw_decode(text, start)[0] if start >= 0 else {}
+    # Releases differ in capitals: "Card series", "Card Series".
+    parts = {name: {key.lower(): value for key, value in part.items()} for name, part in answer.items()}
+    driver = parts.get("system", {}).get("driver version")
+    cards = {int(name[4:]): card for name, card in parts.items() if re.fullmatch(r"card\d+", name)}
+    return [
+        accelerator(
+            "gpu",
+            "amd",
+            index=index,
+            name=card.get("card series"),
+            memory_total_bytes=int(card["vram total memory (b)"]),
+            driver_version=driver,
+            uuid=card.get("unique id"),
+            pci_bus_id=card.get("pci bus"),
+        )
+        for index, card in sorted(cards.items())
+    ]
+
+
+GOOGLE_PCI_VENDOR = "0x1ae0"
+# PCI device id, or device id and subsystem id, -> generation; jax and tpu-info keep the same table.
+TPU_NAMES = {
+    ("0x0027", "0x004e"): "TPU v2",
+    ("0x0027", "0x004f"): "TPU v3",
+    "0x005e": "TPU v4",
+    "0x0062": "TPU v5p",
+    "0x0063": "TPU v5e",
+    "0x006f": "TPU v6e",
+    "0x0076": "TPU7x",
+}
+
+
+def tpus(root: Path = ROOT) -> list[dict[str, object]]:
+    """TPU chips on the PCI bus, without Google's network and storage devices of the same vendor id."""
+    chips: list[dict[str, object]] = []
+    for device in sorted((root / "sys/bus/pci/devices").glob("*")):
+        if read(device / "vendor") != GOOGLE_PCI_VENDOR:
+            continue
+        model, subsystem = read(device / "device") or "", read(device / "subsystem_device") or ""
+        name = TPU_NAMES.get(model) or TPU_NAMES.get((model, subsystem))
+        # A generation newer than the table still shows by its class: unassigned, or processing accelerator.
+        if name or (read(device / "class") or "").startswith(("0xff", "0x12")):
+            name = name or f"unknown Google device {model}"
+            chips.append(accelerator("tpu", "google", index=len(chips), name=name, pci_bus_id=device.name))
+    return chips
+
+
+def tpu_access(root: Path, environment: Mapping[str, str]) -> dict[str, object]:
+    """How this process could reach TPUs: device nodes, and the names (never the values) of the variables."""
+    nodes = [*(root / "dev").glob("accel[0-9]*"), *(root / "dev/vfio").glob("*")]
+    prefixes = ("TPU_", "LIBTPU_", "CLOUD_TPU_", "PJRT_DEVICE")
+    return {
+        "device_nodes": sorted("/" + str(node.relative_to(root)) for node in nodes),
+        "environment_names": sorted(name for name in environment if name.startswith(prefixes)),
+    }
+
+
+# The document
+
+
+class Capture:
+    """Runs probes one by one, and keeps why one failed instead of stopping."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, str] = {}
+        self.raw: dict[str, str] = {}
+
+    def attempt(self, name: str, probe: Callable[[], object]) -> object:
+        try:
+            return probe()
+        except ProbeError as error:
+            self.errors[name] = str(error)
+        except Exception as error:  # whatever a machine nobody has seen does to one probe, the others go on
+            self.errors[name] = f"{type(error).__name__}: {error}"
+        return None
+
+    def keep(self, file_name: str, probe: Callable[[], str | None]) -> str:
+        """Keep a tool's own words beside the document."""
+        text = str(self.attempt(file_name, probe) or "")
+        if text:
+            self.raw[file_name] = text
+        return text
+
+    def accelerators(self) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = []
+        for name, probe in {"nvidia": nvidia_gpus, "amd": amd_gpus, "tpu": tpus}.items():
+            chips = self.attempt(name, probe)
+            found += chips if isinstance(chips, list) else []
+        if any(chip["vendor"] == "nvidia" for chip in found):
+            version = cuda_driver_version(self.keep("nvidia-smi.txt", nvidia_report))
+            for chip in found:
+                if chip["vendor"] == "nvidia":
+                    chip["cuda_driver_version"] = version
+        return found
+
+    def why_no_accelerators(self) -> str:
+        failed = [name for name in ("nvidia", "amd", "tpu") if name in self.errors]
+        if failed:
+            return f"could not be asked for, see errors: {', '.join(failed)}"
+        return "nvidia-smi and rocm-smi are missing or found no GPU, and there is no TPU on the PCI bus"
+
+
+def lscpu_report() -> str | None:
+    lscpu = find_tool("lscpu")
+    return run_tool([lscpu]) if lscpu else None
+
+
+def capture(request: Mapping[str, object]) -> dict[str, object]:
+    """The answer to a request; see the top of the file for both."""
+    run = Capture()
+    wanted = request.get("packages")
+    names = [str(name) for name in wanted] if isinstance(wanted, list) else None
+    host: dict[str, object] = {
+        "schema_version": SCHEMA_VERSION,
+        "captured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "os": run.attempt("os", operating_system),
+        "cpu": run.attempt("cpu", cpu),
+        "memory": run.attempt("memory", memory),
+        "cgroup": run.attempt("cgroup", cgroup),
+        "disks": run.attempt("disks", disks),
+        "load_average": run.attempt("load_average", load_average),
+        "accelerators": [],
+        "reason": "not asked for",
+        "tpu": None,
+        "python": run.attempt("python", python),
+        "packages": run.attempt("packages", lambda: packages(names)),
+    }
+    if request.get("accelerators", True):
+        found = run.accelerators()
+        host["accelerators"] = found
+        host["reason"] = None if found else run.why_no_accelerators()
+        host["tpu"] = run.attempt("tpu_access", lambda: tpu_access(ROOT, os.environ))
+    run.keep("lscpu.txt", lscpu_report)
+    return {"host": {**host, "errors": run.errors}, "raw": run.raw}
+
+
+def main(arguments: list[str]) -> None:
+    request = json.loads(arguments[0] if arguments else sys.stdin.read())
+    json.dump(capture(request), sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""Topgallant: the library behind `run_toolbox.py`. It imports nothing from `projects/`."""

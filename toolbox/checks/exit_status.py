@@ -1,0 +1,24 @@
+"""The exit status of the workload."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from toolbox.model.evidence import Evidence, Judgement
+
+
+class Check(BaseModel):
+    """The file that holds the status, and the status that is expected."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    file: str = "exit_code"
+    expected: int = 0
+
+    def judge(self, evidence: Evidence) -> Judgement:
+        """Compare the recorded status with the expected one."""
+        try:
+            text = (evidence.directory / self.file).read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return Judgement(False, f"{self.file} is not there: the workload did not end by itself")
+        return Judgement(text == str(self.expected), f"exit status {text}, expected {self.expected}")

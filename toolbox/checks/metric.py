@@ -1,0 +1,48 @@
+"""A metric within its bounds. Below the lower bound is out of bounds as well."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from toolbox.model.evidence import Evidence, Judgement
+
+
+class Check(BaseModel):
+    """A metric, and the range that it must be in, bounds included."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    metric: str
+    lower: float | None = None
+    upper: float | None = None
+
+    @model_validator(mode="after")
+    def _has_bounds(self) -> Check:
+        if self.lower is None and self.upper is None:
+            raise ValueError("a lower or an upper bound was expected")
+        if self.lower is not None and self.upper is not None and self.lower > self.upper:
+            raise ValueError(f"the lower bound {self.lower:g} is above the upper bound {self.upper:g}")
+        return self
+
+    def judge(self, evidence: Evidence) -> Judgement:
+        """Hold the metric against its bounds."""
+        metric = evidence.metrics.get(self.metric)
+        if metric is None:
+            return Judgement(
+                False,
+                f"{self.metric} is not a metric here: {', '.join(evidence.metrics) or 'there are none'}",
+            )
+        if metric.value is None:
+            return Judgement(False, f"{self.metric} is {metric}")
+        unit = f" {metric.unit}" if metric.unit else ""
+        if self.upper is not None and metric.value > self.upper:
+            return Judgement(False, f"{self.metric} is {metric}, above its upper bound {self.upper:g}{unit}")
+        if self.lower is not None and metric.value < self.lower:
+            return Judgement(False, f"{self.metric} is {metric}, below its lower bound {self.lower:g}{unit}")
+        return Judgement(
+            True, f"{self.metric} is {metric}, within [{_bound(self.lower)}, {_bound(self.upper)}]{unit}"
+        )
+
+
+def _bound(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"

@@ -1,0 +1,1 @@
+"""Continuous integration: what a comment asks for. The forge's side follows."""

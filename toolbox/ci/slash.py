@@ -1,0 +1,143 @@
+"""Slash commands of a comment, as a pure function of its text.
+
+    /test PROJECT [PRESET ...]      run a project
+    /var PATH: VALUE                override a field; the value is YAML, and may go on in indented lines
+    /skip PHASE ...                 leave phases out
+    /only PHASE ...                 run these phases alone
+    /help                           say what there is
+
+Lines that do not begin with a slash are talk, and so is what stands in a fenced block or a quotation.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+from toolbox.model.errors import UsageError
+from toolbox.model.nearest import did_you_mean
+
+COMMANDS: Final = ("test", "var", "skip", "only", "help")
+HELP: Final = (__doc__ or "").partition("\n\n")[2].partition("\n\nLines")[0]
+_COMMAND = re.compile(r"/(?P<name>[A-Za-z_][\w-]*)(?:\s+(?P<rest>.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A slash command as it stands in a comment: the line it begins on, its name, and the rest of it."""
+
+    number: int
+    name: str
+    rest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a comment asks for.
+
+    Args:
+        project: None where the comment has no `/test`.
+        overrides: from `/var`; the last one of a path counts.
+    """
+
+    project: str | None = None
+    presets: tuple[str, ...] = ()
+    overrides: dict[str, Any] = field(default_factory=dict)
+    skip: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    help: bool = False
+
+
+def parse(text: str) -> Asked:
+    """Return what a comment asks for.
+
+    Raises:
+        UsageError: a command is unknown, or wrongly written; every one of them is named with its line.
+    """
+    asked: dict[str, Any] = {"overrides": {}, "skip": (), "only": ()}
+    faults: list[str] = []
+    for line in _lines(text):
+        try:
+            _take(asked, line)
+        except ValueError as error:
+            faults.append(f"line {line.number}: {error}")
+    if asked["skip"] and asked["only"]:
+        faults.append("/skip and /only cannot stand together")
+    if faults:
+        raise UsageError(
+            "\n  ".join(["the comment cannot be understood:", *faults])
+            if len(faults) > 1
+            else f"the comment: {faults[0]}"
+        )
+    return Asked(**asked)
+
+
+def _lines(text: str) -> Iterator[Line]:
+    """Yield the slash commands, each with the indented lines that go on with it."""
+    number, parts, fenced = 0, list[str](), False
+    for index, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        is_more = parts and not fenced and (line[:1] in {" ", "\t"} or not line.strip())
+        if is_more:
+            parts.append(line)
+            continue
+        if parts:
+            yield _line(number, parts)
+            parts = []
+        if line.startswith("/") and not fenced:
+            number, parts = index, [line]
+    if parts:
+        yield _line(number, parts)
+
+
+def _line(number: int, parts: list[str]) -> Line:
+    match = _COMMAND.fullmatch("\n".join(parts).rstrip())
+    return (
+        Line(number, match["name"], match["rest"] or "") if match else Line(number, parts[0].strip("/ "), "")
+    )
+
+
+def _take(asked: dict[str, Any], line: Line) -> None:
+    match line.name:
+        case "test":
+            if "project" in asked:
+                raise ValueError("/test stands twice: one project is run for a comment")
+            words = _words(line, "the name of a project")
+            asked["project"], asked["presets"] = words[0], tuple(words[1:])
+        case "var":
+            asked["overrides"].update(_overrides(line.rest))
+        case "skip" | "only":
+            asked[line.name] += tuple(_words(line, "the names of phases"))
+        case "help":
+            asked["help"] = True
+        case _:
+            raise ValueError(
+                f"unknown command /{line.name}: {did_you_mean(line.name, COMMANDS, what='commands')}"
+            )
+
+
+def _words(line: Line, expected: str) -> list[str]:
+    try:
+        words = shlex.split(line.rest)
+    except ValueError as error:
+        raise ValueError(f"/{line.name}: {error}") from None
+    if not words:
+        raise ValueError(f"/{line.name}: {expected} was expected after it")
+    return words
+
+
+def _overrides(text: str) -> dict[str, Any]:
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        problem = getattr(error, "problem", None) or error
+        raise ValueError(f"/var: {text.strip()!r} is not YAML: {problem}") from None
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f"/var: {text.strip()!r} is not `path: value`")
+    return {str(path): item for path, item in value.items()}

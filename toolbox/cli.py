@@ -1,0 +1,171 @@
+"""The command line: finds the group and the command, has Fire read the flags, calls, and ends with an exit code.
+
+Only the group that is asked for is imported. Expected errors become one message on stderr; anything else that
+escapes is a fault of ours, and says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from toolbox.interface import helptext, registry, signature
+from toolbox.interface.registry import Command
+from toolbox.model.errors import Cancelled, ToolboxError, UsageError, exit_code_of
+from toolbox.model.verdicts import ExitCode
+from toolbox.system import redaction, signals
+from toolbox.system.redaction import Redactor
+
+log = logging.getLogger("toolbox")
+
+_HELP: Final = {"--help", "-h", "help"}
+_DEBUG: Final = "--debug"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the command line gives to a command that asks for it.
+
+    Args:
+        redactor: takes secrets out of all that this process writes.
+    """
+
+    redactor: Redactor = field(default_factory=Redactor)
+    debug: bool = False
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line, and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    context = Context(debug=_DEBUG in words)
+    words = [word for word in words if word != _DEBUG]
+    _set_up_logging(context)
+    redaction.use(context.redactor)
+    signals.install()
+    try:
+        return _run(words, context)
+    except BrokenPipeError:
+        # Who reads our output has seen enough. Python would complain once more when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.PASSED
+    except (ToolboxError, Cancelled) as error:
+        if context.debug:
+            traceback.print_exc()
+        print(context.redactor(f"error: {error}"), file=sys.stderr)
+        return exit_code_of(error)
+    except Exception as error:  # noqa: BLE001  # the one boundary: what is unexpected is our fault, and is said so
+        trace = traceback.format_exc() if context.debug else "run it again with --debug for the traceback"
+        message = f"internal error: {type(error).__name__}: {error}\n{trace}"
+        print(context.redactor(message), file=sys.stderr)
+        return ExitCode.ERROR
+
+
+def _run(words: list[str], context: Context) -> int:
+    if not words or words[0] in _HELP:
+        print(helptext.of_everything(registry.summaries()))
+        return ExitCode.PASSED
+    if words[0].startswith("-"):
+        raise UsageError(f"a group was expected before {words[0]}: `./run_toolbox.py` lists them")
+    group = registry.group(words[0].replace("-", "_"))
+    rest = words[1:]
+    if group.alone:
+        command = group.commands[group.name]
+    else:
+        if not rest or rest[0] in _HELP:
+            print(helptext.of_group(group))
+            return ExitCode.PASSED
+        command = registry.command(group.name, rest[0].replace("-", "_"))
+        rest = rest[1:]
+    if _asks_for_help(rest):
+        print(helptext.of_command(command))
+        return ExitCode.PASSED
+    return _call(command, _read_flags(command, rest), context)
+
+
+def _asks_for_help(words: list[str]) -> bool:
+    return any(word in {"--help", "-h"} for word in words)
+
+
+def _read_flags(command: Command, words: list[str]) -> dict[str, Any]:
+    """Have Fire read the flags, as text, and hold them against the signature."""
+    import fire
+
+    found: dict[str, Any] = {}
+    positional = [parameter.name for parameter in command.signature.parameters if parameter.positional]
+
+    # Fire hands over whatever is given: unknown flags too, so that all faults are named at once.
+    @fire.decorators.SetParseFn(str)
+    def take(*args: str, **flags: str) -> None:
+        if len(args) > len(positional):
+            raise UsageError(f"{command.signature.name}: unexpected argument {args[len(positional)]!r}")
+        given = dict(zip(positional, args, strict=False))
+        if twice := sorted(given.keys() & flags.keys()):
+            raise UsageError(f"{command.signature.name}: --{twice[0]} is given twice")
+        found.update(given | flags)
+
+    # Fire takes a lone `-` for the end of a call, and `--` for flags of its own.
+    if "--" in words or "-" in words:
+        raise UsageError(f"{command.signature.name}: unexpected argument `-`: flags are written --name=value")
+    fire.Fire(take, command=_joined(words, command), name=command.signature.name)
+    return signature.bind(command.signature, found, text=True)
+
+
+def _joined(words: list[str], command: Command) -> list[str]:
+    """Write `--name value` as `--name=value`, and `--noname` as `--name=False`, for the names that there are."""
+    flags = {
+        parameter.name: {bool} == signature.members(parameter.annotation) - {type(None)}
+        for parameter in command.signature.parameters
+    }
+    joined: list[str] = []
+    index = 0
+    while index < len(words):
+        word, index = words[index], index + 1
+        if not word.startswith("--"):
+            joined.append(word)
+            continue
+        name, equals, _ = word.removeprefix("--").partition("=")
+        name = name.replace("-", "_")
+        if equals:
+            joined.append(f"--{name}={word.partition('=')[2]}")
+        elif name.startswith("no") and flags.get(name[2:]) and name not in flags:
+            joined.append(f"--{name[2:]}=False")
+        elif flags.get(name) or index == len(words) or words[index].startswith("--"):
+            joined.append(f"--{name}=True")
+        else:
+            joined.append(f"--{name}={words[index]}")
+            index += 1
+    return joined
+
+
+def _call(command: Command, values: dict[str, Any], context: Context) -> int:
+    from toolbox.commands import _invoke
+
+    return _invoke.invoke(command, values, context.redactor)
+
+
+def _set_up_logging(context: Context) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Redacted(context.redactor))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.DEBUG if context.debug else logging.INFO)
+    for noisy in ("asyncio", "ansible-runner", "urllib3"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+class _Redacted(logging.Formatter):
+    """A line of the log, without secrets."""
+
+    def __init__(self, redactor: Callable[[str], str]) -> None:
+        super().__init__("%(levelname)s: %(message)s")
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        record.levelname = record.levelname.lower()
+        return self._redactor(super().format(record))

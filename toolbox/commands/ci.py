@@ -1,0 +1,86 @@
+"""Understand and run what a comment on a pull request asks for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from toolbox.ci import slash
+from toolbox.ci.slash import Asked
+from toolbox.commands import _project_run
+from toolbox.model.errors import UsageError
+from toolbox.orchestration import project_run, projects
+from toolbox.orchestration.project_run import RunRequest
+from toolbox.system import files
+
+OVERRIDES_FILE = "variable_overrides.yaml"
+
+
+class Ci:
+    """Understand and run what a comment on a pull request asks for."""
+
+    def parse(self, text: str, *, format: Literal["yaml", "json"] = "yaml") -> str:  # noqa: A002
+        """
+        Print what a comment asks for, and run nothing. What is unknown is refused.
+
+        Args:
+            text: the comment: /test PROJECT [PRESET ...], /var PATH: VALUE, /skip PHASE ..., /only PHASE ..., /help.
+            format: how to print it.
+        """
+        asked = slash.parse(text)
+        if asked.project is not None:
+            _request(asked, None)
+        understood = asdict(asked)
+        if asked.help:
+            understood["help"] = slash.HELP
+        return (
+            json.dumps(understood, indent=2, default=list)
+            if format == "json"
+            else files.dump_yaml(_lists(understood)).rstrip()
+        )
+
+    def run(
+        self,
+        text: str,
+        *,
+        artifact_dir: Path | None = None,
+        format: Literal["text", "json"] = "text",  # noqa: A002
+    ) -> int | str:
+        """
+        Run what a comment asks for. Its overrides are kept in the run directory, for --overrides to read again.
+
+        Args:
+            text: the comment; `ci parse` prints what it is understood to ask for.
+            artifact_dir: where runs go; $ARTIFACT_DIR, or artifacts/, when left out.
+            format: with json, the summary goes to stdout and all else to stderr.
+        """
+        asked = slash.parse(text)
+        if asked.help:
+            return slash.HELP
+        if asked.project is None:
+            raise UsageError("the comment asks for no run: write `/test PROJECT [PRESET ...]` in it")
+        return _project_run.execute(_request(asked, artifact_dir), as_json=format == "json")
+
+
+def _request(asked: Asked, artifact_dir: Path | None) -> RunRequest:
+    """Return the request of a run, after a look at whether all that it names is there."""
+    project = asked.project or ""
+    available = projects.phases(projects.find(project))
+    named = list(asked.only) or [name for name in available if name not in asked.skip]
+    projects.select(available, [*asked.skip, *named])
+    request = RunRequest(
+        project,
+        asked.presets,
+        overrides=asked.overrides,
+        phases=named,
+        artifact_dir=artifact_dir,
+        note={OVERRIDES_FILE: files.dump_yaml(asked.overrides)} if asked.overrides else {},
+    )
+    project_run.load(request)
+    return request
+
+
+def _lists(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: list(item) if isinstance(item, tuple) else item for key, item in value.items()}

@@ -1,0 +1,209 @@
+"""Show, explain and check the configuration of a project."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from toolbox.config import overrides as overrides_text
+from toolbox.config import paths
+from toolbox.config.configuration import Configuration, Request
+from toolbox.model.errors import UsageError
+from toolbox.orchestration import projects
+from toolbox.system import environ, files, redaction
+
+Format = Literal["yaml", "json"]
+
+
+class Config:
+    """Show, explain and check the configuration of a project."""
+
+    def show(
+        self,
+        project: str | None = None,
+        path: str = paths.ROOT,
+        *,
+        config_file: Path | None = None,
+        presets: list[str] | None = None,
+        overrides: str | None = None,
+        raw: bool = False,
+        format: Format = "yaml",  # noqa: A002  # the flag of the command line
+    ) -> str:
+        """
+        Print the configuration, or a part of it, as the presets and overrides leave it.
+
+        Args:
+            project: the project; left out with --config_file.
+            path: the part to print, as a.b, a[0], a["key.with.dots"]; $ is everything.
+            config_file: a configuration file, in place of the project's.
+            presets: presets to apply, in their order.
+            overrides: a mapping from paths to values, or files that hold one.
+            raw: print references as they are written, and do not ask for contracts.
+            format: how to print it.
+        """
+        configuration = _load(project, config_file, presets, overrides)
+        if raw:
+            return _printed(configuration.written(path), format)
+        configuration.check()
+        return _printed(configuration.get(path), format)
+
+    def get(
+        self,
+        project: str | None = None,
+        path: str = paths.ROOT,
+        *,
+        config_file: Path | None = None,
+        presets: list[str] | None = None,
+        overrides: str | None = None,
+        raw: bool = False,
+        format: Format = "yaml",  # noqa: A002  # the flag of the command line
+    ) -> str:
+        """
+        Print one value. Only what it refers to is resolved, and contracts are not asked for.
+
+        Args:
+            project: the project; left out with --config_file.
+            path: the value to print, as a.b, a[0], a["key.with.dots"].
+            config_file: a configuration file, in place of the project's.
+            presets: presets to apply, in their order.
+            overrides: a mapping from paths to values, or files that hold one.
+            raw: print references as they are written.
+            format: how to print it.
+        """
+        configuration = _load(project, config_file, presets, overrides)
+        value = configuration.written(path) if raw else configuration.get(path)
+        return _printed(value, format)
+
+    def explain(
+        self,
+        project: str | None = None,
+        path: str = paths.ROOT,
+        *,
+        config_file: Path | None = None,
+        presets: list[str] | None = None,
+        overrides: str | None = None,
+    ) -> str:
+        """
+        Say where a value comes from: the file, the preset or the override, with the line, and what it replaced.
+
+        Args:
+            project: the project; left out with --config_file.
+            path: the value to explain, as a.b, a[0], a["key.with.dots"].
+            config_file: a configuration file, in place of the project's.
+            presets: presets to apply, in their order.
+            overrides: a mapping from paths to values, or files that hold one.
+        """
+        configuration = _load(project, config_file, presets, overrides)
+        return "\n".join(_explained(configuration, path))
+
+    def validate(
+        self,
+        project: str | None = None,
+        *,
+        config_file: Path | None = None,
+        presets: list[str] | None = None,
+        overrides: str | None = None,
+    ) -> str:
+        """
+        Check a configuration against every contract, with every reference and secret, and say all that is wrong.
+
+        Args:
+            project: the project; left out with --config_file.
+            config_file: a configuration file, in place of the project's.
+            presets: presets to apply, in their order.
+            overrides: a mapping from paths to values, or files that hold one.
+        """
+        configuration = _load(project, config_file, presets, overrides)
+        configuration.check()
+        configuration.check_secrets()
+        return f"{configuration.source} is valid"
+
+    def diff(
+        self,
+        project: str | None = None,
+        *,
+        config_file: Path | None = None,
+        presets: list[str] | None = None,
+        overrides: str | None = None,
+        format: Literal["text", "json"] = "text",  # noqa: A002  # the flag of the command line
+    ) -> str:
+        """
+        Print what presets and overrides change in the file: each field, before and after, and who changed it.
+
+        Args:
+            project: the project; left out with --config_file.
+            config_file: a configuration file, in place of the project's.
+            presets: presets to apply, in their order.
+            overrides: a mapping from paths to values, or files that hold one.
+            format: how to print it.
+        """
+        changed = _load(project, config_file, presets, overrides)
+        before = dict(_leaves(_load(project, config_file, None, None).written(paths.ROOT), ()))
+        after = dict(_leaves(changed.written(paths.ROOT), ()))
+        rows = [
+            {
+                "path": paths.render(path),
+                "before": before.get(path),
+                "after": after.get(path),
+                "by": _who(changed, path if path in after else path[:-1]),
+            }
+            for path in {**before, **after}
+            if path not in before or path not in after or before[path] != after[path]
+        ]
+        if format == "json":
+            return json.dumps(rows, indent=2, default=str)
+        lines = [f"{row['path']}: {row['before']!r} --> {row['after']!r}  ({row['by']})" for row in rows]
+        return "\n".join(lines) or "nothing differs"
+
+
+def _load(
+    project: str | None, config_file: Path | None, presets: list[str] | None, overrides: str | None
+) -> Configuration:
+    contracts: tuple[Path, ...] = ()
+    if project is not None:
+        found = projects.find(project)
+        config_file, contracts = config_file or found.config, (found.contracts,)
+    config_file = config_file or environ.get_path(environ.CONFIG_FILE)
+    if config_file is None:
+        raise UsageError("name a project, or a file with --config_file (`./run_toolbox.py project list`)")
+    override_files, values = overrides_text.parse(overrides)
+    configuration = Configuration.load(Request(config_file, presets or (), override_files, values, contracts))
+    redaction.current().add(configuration.secret_values())
+    return configuration
+
+
+def _printed(value: Any, style: Format) -> str:
+    if style == "json":
+        return json.dumps(value, indent=2, default=str, ensure_ascii=False)
+    return files.dump_yaml(value).removesuffix("...\n").rstrip("\n")
+
+
+def _explained(configuration: Configuration, path: str) -> Iterator[str]:
+    value, resolved = configuration.written(path), configuration.get(path)
+    yield f"{path} = {value!r}" + (f" --> {resolved!r}" if resolved != value else "")
+    history = configuration.history(path)
+    for change in reversed(history):
+        where = f" ({change.location})" if change.location else ""
+        at = paths.render(change.path)
+        name = "" if at == path else f" {at} to {change.value!r}"
+        yield f"  {change.layer}{where} set{name or ' it'}, in place of {change.replaced!r}"
+    if not history:
+        yield f"  written in {configuration.location(path)}"
+
+
+def _who(configuration: Configuration, path: paths.Path) -> str:
+    history = configuration.history(paths.render(path))
+    if not history:
+        return ""
+    last = history[-1]
+    return f"{last.layer}, {last.location}" if last.location else last.layer
+
+
+def _leaves(value: Any, at: paths.Path) -> Iterator[tuple[paths.Path, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _leaves(item, (*at, key if isinstance(key, str | int) else str(key)))
+    else:
+        yield at, value

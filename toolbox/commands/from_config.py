@@ -1,0 +1,82 @@
+"""Run a toolbox command with the arguments that a configuration and a template give it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from toolbox.commands import _invoke
+from toolbox.config.configuration import Configuration, Request
+from toolbox.interface import registry, signature
+from toolbox.model.errors import UsageError
+from toolbox.orchestration import from_config as orchestration
+from toolbox.orchestration import projects, session
+from toolbox.orchestration.session import Session
+from toolbox.system import environ, files, redaction
+
+
+def from_config(
+    group: str,
+    command: str,
+    *,
+    config_file: Path | None = None,
+    command_args_file: Path | None = None,
+    project: str | None = None,
+    presets: list[str] | None = None,
+    prefix: str | None = None,
+    suffix: str | None = None,
+    extra: dict[str, Any] | None = None,
+    show_args: bool | str = False,
+) -> int | str:
+    """
+    Run a toolbox command with the arguments that a configuration and a template give it.
+
+    Args:
+        group: the group of the toolbox command.
+        command: the toolbox command.
+        config_file: the configuration; the project's, or $TOPGALLANT_FROM_CONFIG_FILE, when left out.
+        command_args_file: the template; the project's, or $TOPGALLANT_FROM_COMMAND_ARGS_FILE, when left out.
+        project: the project whose configuration and template to use.
+        presets: presets to apply, in their order.
+        prefix: the key in the template is `prefix/group command`.
+        suffix: the key in the template is `group command/suffix`.
+        extra: arguments that go before those of the template, as {name: value}.
+        show_args: print the arguments, or the one of this name, as YAML, and run nothing.
+    """
+    work = _session(project, config_file, command_args_file, presets or [])
+    call = orchestration.Call(group, command, prefix, suffix, extra or {})
+    values = orchestration.arguments(call, work.configuration, work.template)
+    if show_args is not False and show_args != "False":
+        wanted = (
+            values if show_args in {True, "True"} else orchestration.one(values, str(show_args), call.key)
+        )
+        return files.dump_yaml(wanted).removesuffix("...\n").rstrip("\n")
+    found = registry.command(group, command)
+    orchestration.refuse_placeholders(call.key, values)
+    bound = signature.bind(found.signature, values, text=False)
+    with session.opened(work, session.outside_of_a_run()):
+        return _invoke.invoke(found, bound, redaction.current())
+
+
+def _session(
+    project: str | None, config_file: Path | None, command_args_file: Path | None, presets: list[str]
+) -> Session:
+    contracts: tuple[Path, ...] = ()
+    if project is not None:
+        found = projects.find(project)
+        config_file = config_file or found.config
+        command_args_file = command_args_file or found.command_args
+        contracts = (found.contracts,)
+    config_file = config_file or environ.get_path(environ.CONFIG_FILE)
+    command_args_file = command_args_file or environ.get_path(environ.COMMAND_ARGS_FILE)
+    if config_file is None:
+        raise UsageError(
+            f"name a project with --project, or a file with --config_file or ${environ.CONFIG_FILE}"
+        )
+    if command_args_file is None:
+        raise UsageError(
+            f"name a project with --project, or a file with --command_args_file or ${environ.COMMAND_ARGS_FILE}"
+        )
+    configuration = Configuration.load(Request(config_file, presets, contracts=contracts))
+    redaction.current().add(configuration.secret_values())
+    return Session(project or config_file.stem, configuration, command_args_file)

@@ -1,0 +1,17 @@
+"""The machine itself: what it is made of, and whether it is fit for a run."""
+
+from toolbox.roles import role
+
+
+class Host:
+    """Look at and prepare one machine."""
+
+    @role
+    def capture_state(self, accelerators: bool = True, packages: list[str] | None = None) -> None:
+        """
+        Record the hardware, the system and the packages of a machine.
+
+        Args:
+            accelerators: also ask for GPUs and TPUs and their drivers.
+            packages: Python packages whose versions to record; all of them when left out.
+        """

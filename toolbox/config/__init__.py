@@ -1,0 +1,1 @@
+"""The configuration of a project: documents, paths, presets, references, contracts, and provenance."""

@@ -1,0 +1,209 @@
+"""The configuration of a project as one value: what its layers leave, in their order.
+
+Low to high: the file, `ci_presets.to_apply`, the presets asked for, the override files, `--overrides`. Nothing
+changes a configuration: `replaced` returns another one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any, Final, Self
+
+from toolbox.config import contract, document, paths, presets, references
+from toolbox.config.document import Change, Document
+from toolbox.config.paths import Path
+from toolbox.config.references import Resolver
+from toolbox.model.errors import ConfigurationError
+from toolbox.system import environ
+
+MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a person asks of the configuration of a project.
+
+    Args:
+        file: the YAML file of the project.
+        presets: the presets to apply, in their order.
+        override_files: files that hold a mapping from paths to values.
+        overrides: a mapping from paths to values.
+        contracts: folders of contracts, besides the library's own.
+    """
+
+    file: FilePath
+    presets: Sequence[str] = ()
+    override_files: Sequence[FilePath] = ()
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    contracts: Sequence[FilePath] = ()
+
+
+class View(Mapping[str, Any]):
+    """A mapping of a configuration whose values are resolved when they are read, for templates.
+
+    A template that does not name a reference never meets its faults.
+    """
+
+    def __init__(self, resolver: Resolver, values: Mapping[Any, Any], at: Path) -> None:
+        self._resolver = resolver
+        self._values = values
+        self._at = at
+
+    def __getitem__(self, key: str) -> Any:
+        own, value = paths.child(self._values, key)
+        at = (*self._at, own if isinstance(own, str | int) else str(own))
+        if references.is_reference(value):
+            return self._resolver.resolve(value, at=at)
+        if isinstance(value, Mapping):
+            return View(self._resolver, value, at)
+        return self._resolver.resolve(value, at=at)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def follow(self, text: str) -> Any:
+        """Return a text that stands outside of the configuration, with the references in it followed."""
+        return self._resolver.resolve(text, at=self._at)
+
+    @property
+    def path(self) -> str:
+        """Where the mapping stands in the configuration."""
+        return paths.render(self._at)
+
+    def resolved(self) -> Any:
+        """Return the whole mapping, with all references in it followed."""
+        return self._resolver.resolve(self._values, at=self._at)
+
+    def __str__(self) -> str:
+        return str(self.resolved())
+
+
+class Configuration:
+    """A configuration that nobody changes. References are followed when a value is asked for."""
+
+    def __init__(self, source: Document, *, contracts: Sequence[FilePath] = ()) -> None:
+        self._document = source
+        self._resolver = Resolver(source)
+        self._contracts = tuple(contracts)
+
+    @classmethod
+    def load(cls, request: Request) -> Self:
+        """Put the layers together.
+
+        Raises:
+            ConfigurationError: a file, a preset or an override is wrong.
+        """
+        base = document.load(request.file)
+        for name in [*presets.to_apply(base), *request.presets]:
+            presets.apply(base, name)
+        for file in request.override_files:
+            _override(base, document.load(file, what="the override file"), f"override file {file}")
+        _override(base, Document(dict(request.overrides), "--overrides"), "--overrides")
+        return cls(base, contracts=request.contracts)
+
+    @property
+    def source(self) -> str:
+        """The name of the file."""
+        return self._document.source
+
+    @property
+    def changes(self) -> Sequence[Change]:
+        """Every change that a preset, an override or `set_config` made, in its order."""
+        return tuple(self._document.changes)
+
+    @property
+    def preset_names(self) -> list[str]:
+        """The presets that the file holds."""
+        return presets.known(self._document)
+
+    def get(self, path: str, default: object = MISSING) -> Any:
+        """Return the value at a path, references followed; a secret is a `Secret`.
+
+        Args:
+            default: what to return where there is no such field, instead of an error.
+
+        Raises:
+            ConfigurationError: there is no such field, or a reference is wrong.
+        """
+        try:
+            return self._resolver.find(paths.parse(path))
+        except paths.PathError:
+            if default is MISSING:
+                raise
+            return default
+
+    def written(self, path: str) -> Any:
+        """Return the value at a path as the file or a layer writes it, references not followed."""
+        return copy.deepcopy(self._document.find(paths.parse(path)))
+
+    def replaced(self, path: str, value: object, *, layer: str) -> Configuration:
+        """Return a configuration with another value in one existing field."""
+        changed = self._document.copy()
+        changed.set(paths.parse(path), copy.deepcopy(value), layer=layer, location=None)
+        return Configuration(changed, contracts=self._contracts)
+
+    def view(self) -> View:
+        """Return the whole configuration as a mapping for templates."""
+        return View(self._resolver, self._document.root, ())
+
+    def check(self) -> None:
+        """Check every contract and every reference.
+
+        Raises:
+            ConfigurationError: what is wrong, all faults of the contracts at once.
+        """
+        contract.check(self._document, [contract.LIBRARY, *self._contracts])
+        self._resolver.resolve(self._document.root, at=())
+
+    def check_secrets(self) -> None:
+        """Check that every secret can be read.
+
+        Raises:
+            ConfigurationError: the first that cannot.
+        """
+        for _, secret in self._resolver.secrets():
+            secret.reveal()
+
+    def secret_values(self) -> Iterator[str]:
+        """Yield what must never be shown: the secrets that can be read, and the variables of `secrets.env`."""
+        for name in self.get("secrets.env", default=None) or ():
+            if value := environ.get(str(name)):
+                yield value
+        for _, secret in self._resolver.secrets():
+            try:
+                yield secret.reveal()
+            except ConfigurationError:
+                continue
+
+    def location(self, path: str) -> str:
+        """Return `file:line` of a field."""
+        return self._document.where(paths.parse(path))
+
+    def history(self, path: str) -> list[Change]:
+        """Return the changes that made the value at a path what it is, first to last.
+
+        A change counts when it was made to the field, to something around it or to something inside it, under
+        whichever path.
+        """
+        wanted = paths.parse(path)
+        slots = set(self._document.slots(wanted))
+        return [
+            change
+            for change in self._document.changes
+            if change.slot in slots or change.path[: len(wanted)] == wanted
+        ]
+
+
+def _override(base: Document, overrides: Document, layer: str) -> None:
+    for text, value in overrides.root.items():
+        location = overrides.location((text,))
+        try:
+            base.set(paths.parse(str(text)), value, layer=layer, location=location)
+        except paths.PathError as error:
+            raise ConfigurationError(f"{location or layer}: {error.detail}") from None

@@ -1,0 +1,114 @@
+"""Holds a configuration against the contracts of its blocks, all faults at once.
+
+A contract is a pydantic model named `Contract` in a module whose name is the path of the block (see
+`toolbox/config/contracts/`). It is found by its place: nothing is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any
+
+from toolbox.config import paths
+from toolbox.config.document import Document
+from toolbox.config.paths import Path
+from toolbox.config.references import Resolver
+from toolbox.model.errors import ConfigurationError
+from toolbox.model.nearest import did_you_mean
+from toolbox.system import modules
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic_core import ErrorDetails
+
+LIBRARY = FilePath(__file__).parent / "contracts"
+
+
+def find(folders: Iterable[FilePath]) -> dict[Path, type[BaseModel]]:
+    """Return the contracts of these folders, by the path of their block."""
+    contracts = {}
+    for folder in folders:
+        for file in sorted(folder.glob("[!_]*.py")):
+            contracts[tuple(file.stem.split("__"))] = _load(file)
+    return contracts
+
+
+def check(document: Document, folders: Iterable[FilePath]) -> None:
+    """Hold a document against its contracts. A block that the document does not have is not asked for.
+
+    Raises:
+        ConfigurationError: it names every fault, with the file, the line and what was expected.
+    """
+    faults = [
+        fault
+        for path, model in find(folders).items()
+        if _is_there(document, path)
+        for fault in _faults(document, path, model)
+    ]
+    if faults:
+        count = (
+            f"{len(faults)} faults in the configuration"
+            if len(faults) > 1
+            else "a fault in the configuration"
+        )
+        raise ConfigurationError("\n  ".join([f"{count}:", *faults]))
+
+
+def _load(file: FilePath) -> type[BaseModel]:
+    module = modules.load(f"_contract_{file.parent.parent.name}_{file.stem}", file)
+    contract: type[BaseModel] = module.Contract
+    return contract
+
+
+def _is_there(document: Document, path: Path) -> bool:
+    try:
+        document.find(path)
+    except paths.PathError:
+        return False
+    return True
+
+
+def _faults(document: Document, path: Path, model: type[BaseModel]) -> Iterator[str]:
+    from pydantic import ValidationError
+
+    block = Resolver(document).find(path)
+    try:
+        model.model_validate(block)
+    except ValidationError as error:
+        for detail in error.errors():
+            yield _fault(document, path, model, block, detail)
+
+
+def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, detail: ErrorDetails) -> str:
+    at = (*path, *_keys_of(block, detail["loc"]))
+    where = f"{document.where(at)}: `{paths.render(at)}`"
+    if detail["type"] == "extra_forbidden":
+        return f"{where} is not a field here: {did_you_mean(str(at[-1]), model.model_fields, what='fields')}"
+    if detail["type"] == "missing":
+        return f"{where} is missing"
+    return f"{where} is {_shown(detail['input'])}: {_lower_first(detail['msg'])}"
+
+
+def _keys_of(block: Any, location: tuple[int | str, ...]) -> Path:
+    """Leave out what pydantic adds to a location that is no key: the names of the members of a union."""
+    keys: list[int | str] = []
+    value = block
+    for index, key in enumerate(location):
+        try:
+            _, value = paths.child(value, key)
+        except KeyError:
+            if index == len(location) - 1 and isinstance(value, dict):
+                keys.append(key)
+            continue
+        keys.append(key)
+    return tuple(keys)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]

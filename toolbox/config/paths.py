@@ -1,0 +1,130 @@
+"""Paths into a document: `a.b`, `a["key.with.dots"]`, `a[0]`; `$` is the document.
+
+A path is a tuple of keys. The quoted form exists because a key may hold dots, as the entries of a preset do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from toolbox.model.errors import ConfigurationError
+from toolbox.model.nearest import did_you_mean
+
+Key = str | int
+Path = tuple[Key, ...]
+
+ROOT: Final = "$"
+_TOKEN = re.compile(
+    r"""
+    (?P<name>[^.\[\]"']+)                                    # a plain key
+    | \[(?P<index>-?\d+)\]                                   # a position in a list, or a numeric key
+    | (?:\[(?P<bracket>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')\])   # a quoted key in brackets
+    | (?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')            # a quoted key after a dot
+    """,
+    re.VERBOSE,
+)
+_PLAIN = re.compile(r"""[^.\[\]"'\s$][^.\[\]"'\s]*""")
+
+
+class PathError(ConfigurationError):
+    """A text that is not a path, or a path that leads nowhere.
+
+    Args:
+        detail: what is wrong.
+        source: the file that was looked into, for the message.
+    """
+
+    def __init__(self, detail: str, *, source: str | None = None) -> None:
+        super().__init__(f"{source}: {detail}" if source else detail)
+        self.detail = detail
+
+
+def parse(text: str) -> Path:
+    """Return the path that a text writes.
+
+    Raises:
+        PathError: the text is not a path.
+    """
+    rest = text.strip()
+    if rest == ROOT:
+        return ()
+    rest = rest.removeprefix("$.")
+    if rest.startswith("$["):
+        rest = rest[1:]
+    keys: list[Key] = []
+    position = 0
+    while position < len(rest):
+        if keys and rest[position] == ".":
+            position += 1
+        elif keys and rest[position] != "[":
+            raise _not_a_path(text)
+        token = _TOKEN.match(rest, position)
+        if token is None:
+            raise _not_a_path(text)
+        keys.append(_key(token))
+        position = token.end()
+    if not keys or rest.endswith("."):
+        raise _not_a_path(text)
+    return tuple(keys)
+
+
+def _key(token: re.Match[str]) -> Key:
+    if token["index"] is not None:
+        return int(token["index"])
+    if quoted := token["bracket"] or token["quoted"]:
+        return re.sub(r"\\(.)", r"\1", quoted[1:-1])
+    return token["name"].strip()
+
+
+def _not_a_path(text: str) -> PathError:
+    return PathError(f'{text!r} is not a path: write a.b, a[0], a["key.with.dots"], or $')
+
+
+def render(path: Path) -> str:
+    """Return the text of a path. `parse` reads it back."""
+    text = ""
+    for key in path:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        elif _PLAIN.fullmatch(key):
+            text += f".{key}" if text else key
+        else:
+            escaped = key.replace("\\", "\\\\").replace('"', '\\"')
+            text += f'["{escaped}"]'
+    return text or ROOT
+
+
+def child(container: object, key: Key) -> tuple[Any, Any]:
+    """Return the key as the container has it, and the value under it.
+
+    A key that YAML read as a number, a boolean or a date answers to its text too.
+
+    Raises:
+        KeyError: the container has no such key.
+    """
+    if isinstance(container, Mapping):
+        if key in container:
+            return key, container[key]
+        for own in container:
+            if not isinstance(own, str) and str(own) == str(key):
+                return own, container[own]
+    elif isinstance(container, list) and isinstance(key, int) and -len(container) <= key < len(container):
+        return key % len(container), container[key]
+    raise KeyError(key)
+
+
+def missing(path: Path, depth: int, container: object, *, source: str) -> PathError:
+    """Return the error of a path that ends at `container`, which has no `path[depth]`."""
+    parent = render(path[:depth])
+    if isinstance(container, Mapping):
+        known = [render((key,)) if isinstance(key, str) else str(key) for key in container]
+        hint = did_you_mean(str(path[depth]), known, what="its fields")
+        where = "the document" if not depth else f"`{parent}`"
+        detail = f"{where} has no `{path[depth]}`; {hint}"
+    elif isinstance(container, list):
+        detail = f"`{parent}` is a list of {len(container)}"
+    else:
+        detail = f"`{parent}` is a {type(container).__name__}, it has no fields"
+    return PathError(f"no field `{render(path)}`: {detail}", source=source)

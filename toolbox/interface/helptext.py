@@ -1,0 +1,87 @@
+"""The help of the command line, as plain text: it is read in terminals, in logs of CI, and by grep."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from toolbox.interface import signature
+from toolbox.interface.registry import Command, Group, GroupSummary
+from toolbox.interface.signature import Parameter
+
+_WIDTH = 100
+_PROGRAM = "./run_toolbox.py"
+
+
+def of_everything(groups: Iterable[GroupSummary]) -> str:
+    """Return the groups, and what they are for."""
+    groups = list(groups)
+    width = max((len(group.name) for group in groups), default=0)
+    lines = [
+        "Topgallant tests AI-accelerator platforms end to end.",
+        "",
+        f"usage: {_PROGRAM} GROUP [COMMAND] [--name=value ...]",
+        "",
+        "groups:",
+    ]
+    for group in groups:
+        text = f"BROKEN: {group.fault}" if group.fault else group.summary
+        lines.append(f"  {group.name:<{width}}  {text}")
+    lines += [
+        "",
+        f"`{_PROGRAM} GROUP --help` lists the commands of a group. Begin with `{_PROGRAM} project list`.",
+    ]
+    return "\n".join(lines)
+
+
+def of_group(group: Group) -> str:
+    """Return the commands of a group."""
+    width = max((len(name) for name in group.commands), default=0)
+    lines = [
+        f"{group.name}: {group.summary}",
+        "",
+        f"usage: {_PROGRAM} {group.name} COMMAND [--name=value ...]",
+        "",
+    ]
+    lines.append("commands:")
+    lines += [f"  {name:<{width}}  {command.signature.summary}" for name, command in group.commands.items()]
+    lines += ["", f"`{_PROGRAM} {group.name} COMMAND --help` explains the arguments of a command."]
+    return "\n".join(lines)
+
+
+def of_command(command: Command) -> str:
+    """Return what a command does, and each of its parameters with its meaning, type and default."""
+    described = command.signature
+    lines = [f"{described.name}: {described.summary}", ""]
+    if described.description:
+        lines += [*described.description.splitlines(), ""]
+    lines += [
+        f"usage: {_PROGRAM} {described.name} {' '.join(map(_usage, described.parameters))}".rstrip(),
+        "",
+    ]
+    if described.parameters:
+        lines.append("arguments:")
+        for parameter in described.parameters:
+            lines += _explained(parameter)
+    if command.role:
+        lines += ["", f"It is carried out by the Ansible role roles/{command.role}."]
+    return "\n".join(lines)
+
+
+def _usage(parameter: Parameter) -> str:
+    if parameter.required:
+        return parameter.name.upper() if parameter.positional else f"--{parameter.name}=..."
+    return f"[--{parameter.name}]"
+
+
+def _explained(parameter: Parameter) -> Iterator[str]:
+    kind = signature.expected(parameter.annotation)
+    end = "required" if parameter.required else f"default: {_default(parameter.default)}"
+    yield f"  --{parameter.name}  ({kind}; {end})"
+    yield from textwrap.wrap(parameter.text, _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+
+
+def _default(value: object) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -1,0 +1,147 @@
+"""Finds toolbox commands by their place and name. Nothing is registered, and only what is asked for is imported.
+
+A group is one file of `toolbox/commands/`, or of `commands/` in a team's own repository. It holds a class of the
+group's name (`host.py`: `Host`) whose public methods are its commands, or a function of the group's name, which is
+its only command (`from_config`).
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from toolbox.interface import signature
+from toolbox.interface.signature import Parameter, Signature
+from toolbox.model.errors import UsageError
+from toolbox.model.nearest import did_you_mean
+from toolbox.system import modules, places
+
+# How to call a command that a role carries out where it runs: see `toolbox.roles`.
+HOSTS = Parameter(
+    "hosts",
+    list[str] | None,
+    None,
+    "SSH hosts to run on, as [USER@]HOST[:PORT]; this machine when left out",
+    positional=False,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A toolbox command, ready to be called with the arguments that its signature names."""
+
+    group: str
+    name: str
+    call: Callable[..., Any]
+    signature: Signature
+    role: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of toolbox commands.
+
+    Args:
+        alone: whether the group is itself the command.
+    """
+
+    name: str
+    summary: str
+    commands: dict[str, Command]
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A group as the list of groups shows it: read, not imported."""
+
+    name: str
+    summary: str
+    fault: str | None = None
+
+
+def group_files() -> dict[str, Path]:
+    """Return the file of each group, by name."""
+    found = {path.stem: path for path in sorted(places.COMMANDS.glob("[!_]*.py"))}
+    for root in reversed(places.roots()):
+        found.update((path.stem, path) for path in sorted((root / "commands").glob("[!_]*.py")))
+    return found
+
+
+def summaries() -> list[GroupSummary]:
+    """Return what each group is for, without importing any. A file that is no Python is reported."""
+    found = []
+    for name, path in sorted(group_files().items()):
+        try:
+            doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            found.append(GroupSummary(name, doc.partition("\n")[0]))
+        except (OSError, SyntaxError, ValueError) as error:
+            found.append(GroupSummary(name, "", f"{path}: {error}"))
+    return found
+
+
+def group(name: str) -> Group:
+    """Import one group.
+
+    Raises:
+        UsageError: there is no such group, or its file is broken.
+    """
+    known = group_files()
+    if name not in known:
+        raise UsageError(f"unknown group `{name}`: {did_you_mean(name, known, what='groups')}")
+    module = _load(name, known[name])
+    doc = (module.__doc__ or "").strip().partition("\n")[0]
+    holder = getattr(module, _class_name(name), None)
+    if inspect.isclass(holder):
+        methods = {key: value for key, value in vars(holder).items() if _is_command(key, value)}
+        instance = holder()
+        commands = {key: _command(name, key, getattr(instance, key)) for key in methods}
+        return Group(name, (holder.__doc__ or doc).strip().partition("\n")[0], commands)
+    function = getattr(module, name, None)
+    if inspect.isfunction(function):
+        return Group(name, doc, {name: _command(name, name, function)}, alone=True)
+    raise UsageError(f"{known[name]}: a class {_class_name(name)} or a function {name} was expected in it")
+
+
+def command(group_name: str, name: str) -> Command:
+    """Return one command.
+
+    Raises:
+        UsageError: there is no such group or command.
+    """
+    found = group(group_name)
+    if name not in found.commands:
+        hint = did_you_mean(name, found.commands, what="its commands")
+        raise UsageError(f"unknown command `{group_name} {name}`: {hint}")
+    return found.commands[name]
+
+
+def _command(group_name: str, name: str, call: Callable[..., Any]) -> Command:
+    role = getattr(call, "role", None)
+    label = group_name if group_name == name else f"{group_name} {name}"
+    described = signature.of(call, name=label, extra=[HOSTS] if role else [])
+    return Command(group_name, name, call, described, role)
+
+
+def _is_command(name: str, value: object) -> bool:
+    return not name.startswith("_") and inspect.isfunction(value)
+
+
+def _class_name(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def _load(name: str, path: Path) -> ModuleType:
+    try:
+        if path.parent == places.COMMANDS:
+            return importlib.import_module(f"toolbox.commands.{name}")
+        return modules.load(f"_commands_{name}", path)
+    except Exception as error:
+        # Whatever a group file raises breaks that group alone.
+        raise UsageError(f"the group `{name}` is broken: {path}: {type(error).__name__}: {error}") from error

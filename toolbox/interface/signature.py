@@ -1,0 +1,234 @@
+"""The parameters of a toolbox command, from its signature and its docstring, and the conversion of arguments.
+
+The signature is the only source of names, types and defaults; the docstring is the help. Arguments that come from
+a command line are text: `--tag=1.10` for a `str` is "1.10", for a `float` it is 1.1.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin
+
+from toolbox.model.errors import UsageError
+from toolbox.model.nearest import did_you_mean
+from toolbox.model.secrets import Secret
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+NOTHING: Final = inspect.Parameter.empty
+_NULLS: Final = {"null", "None", "~"}
+_ARGUMENT = re.compile(r"(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a toolbox command.
+
+    Args:
+        annotation: its type.
+        default: its default, or `NOTHING` where it has to be given.
+        text: what it means.
+        positional: whether a command line may give it by position.
+    """
+
+    name: str
+    annotation: Any
+    default: Any
+    text: str
+    positional: bool = True
+
+    @property
+    def required(self) -> bool:
+        """Whether it has to be given."""
+        return self.default is NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters of a toolbox command, and what it is for."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    summary: str
+    description: str = ""
+    names: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", frozenset(parameter.name for parameter in self.parameters))
+
+
+def of(function: Callable[..., Any], *, name: str, extra: Sequence[Parameter] = ()) -> Signature:
+    """Return the signature of a command.
+
+    Args:
+        function: the command, unbound; a `self` is left out.
+        extra: parameters that it has besides its own.
+    """
+    doc = inspect.getdoc(function) or ""
+    summary, description, texts = parse_docstring(doc)
+    parameters = [
+        Parameter(
+            parameter.name,
+            parameter.annotation,
+            parameter.default,
+            texts.get(parameter.name, ""),
+            parameter.kind is not inspect.Parameter.KEYWORD_ONLY,
+        )
+        for parameter in inspect.signature(inspect.unwrap(function), eval_str=True).parameters.values()
+        if parameter.name != "self"
+    ]
+    return Signature(name, (*parameters, *extra), summary, description)
+
+
+def parse_docstring(doc: str) -> tuple[str, str, dict[str, str]]:
+    """Return the first paragraph of a docstring, the rest of it, and the texts of its `Args:`."""
+    before, _, after = doc.partition("\nArgs:")
+    after = re.split(r"\n(?=\S)", after, maxsplit=1)[0]
+    summary, _, description = before.strip().partition("\n\n")
+    texts: dict[str, str] = {}
+    name = ""
+    indent = min((len(line) - len(line.lstrip()) for line in after.splitlines() if line.strip()), default=0)
+    for line in after.splitlines():
+        is_first = len(line) - len(line.lstrip()) == indent
+        if is_first and (match := _ARGUMENT.match(line.strip())):
+            name = match["name"]
+            texts[name] = match["text"]
+        elif name and line.strip():
+            texts[name] += f" {line.strip()}"
+    description = re.split(r"\n(?:Raises|Returns|Yields):", description, maxsplit=1)[0]
+    return " ".join(summary.split()), description.strip(), texts
+
+
+def expected(annotation: Any) -> str:
+    """Return how a type is called in help and messages."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation is Any or annotation is NOTHING:
+        return "any value"
+    if annotation in {None, type(None)}:
+        return "null"
+    if origin in {Union, types.UnionType}:
+        return " or ".join(expected(member) for member in arguments)
+    if origin is Literal:
+        return "one of " + ", ".join(map(str, arguments))
+    if origin is list:
+        return f"list of {expected(arguments[0])}"
+    if origin is dict:
+        return f"mapping of {expected(arguments[0])} to {expected(arguments[1])}"
+    if annotation is Path:
+        return "path"
+    return "secret" if annotation is Secret else str(getattr(annotation, "__name__", annotation))
+
+
+def bind(signature: Signature, arguments: Mapping[str, Any], *, text: bool) -> dict[str, Any]:
+    """Return the arguments of a call, converted and with defaults.
+
+    Args:
+        arguments: what was given, by name.
+        text: whether the values come from a command line.
+
+    Raises:
+        UsageError: it names every argument that is unknown, missing or of the wrong type.
+    """
+    faults = [
+        f"unknown argument --{name}: {did_you_mean(name, signature.names, what='its arguments')}"
+        for name in arguments
+        if name not in signature.names
+    ]
+    values: dict[str, Any] = {}
+    for parameter in signature.parameters:
+        if parameter.name in arguments:
+            try:
+                values[parameter.name] = convert(parameter, arguments[parameter.name], text=text)
+            except ValueError as error:
+                faults.append(str(error))
+        elif parameter.required:
+            faults.append(
+                f"--{parameter.name} is missing ({expected(parameter.annotation)}): {parameter.text}"
+            )
+        else:
+            values[parameter.name] = parameter.default
+    if faults:
+        raise UsageError(
+            "\n  ".join([f"{signature.name}:", *faults])
+            if len(faults) > 1
+            else f"{signature.name}: {faults[0]}"
+        )
+    return values
+
+
+def convert(parameter: Parameter, value: Any, *, text: bool) -> Any:
+    """Return a value as the type of a parameter.
+
+    Raises:
+        ValueError: it is not of that type; the message says what was expected.
+    """
+    kinds = members(parameter.annotation)
+    if isinstance(value, Secret) and kinds & {str, Secret, Any}:
+        return value
+    if text and isinstance(value, str):
+        value = _from_text(value, parameter.annotation, kinds)
+    if Secret in kinds and isinstance(value, str):
+        return Secret(value)
+    if parameter.annotation in {NOTHING, Any}:
+        return value
+    from pydantic import ValidationError
+
+    try:
+        return _adapter(parameter.annotation).validate_python(value)
+    except ValidationError as error:
+        place = "".join(f"[{part}]" for part in error.errors()[0]["loc"] if isinstance(part, int))
+        shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."  # noqa: PLR2004
+        raise ValueError(
+            f"--{parameter.name}{place} is {shown}, {expected(parameter.annotation)} was expected"
+        ) from None
+
+
+def members(annotation: Any) -> set[Any]:
+    """Return the types of a union, or the type itself."""
+    if get_origin(annotation) in {Union, types.UnionType}:
+        return set(get_args(annotation))
+    return {annotation}
+
+
+def _from_text(text: str, annotation: Any, kinds: set[Any]) -> Any:
+    if text in _NULLS and type(None) in kinds:
+        return None
+    if annotation in {NOTHING, Any}:
+        return _yaml(text, typed=True)
+    if kinds & {str, Path, Secret} or any(get_origin(member) is Literal for member in kinds):
+        return text
+    origins = {get_origin(member) or member for member in kinds}
+    if list in origins and not text.lstrip().startswith("["):
+        return [item.strip() for item in text.split(",")] if text.strip() else []
+    if origins & {list, dict}:
+        return _yaml(text, typed=_has_any(annotation))
+    return text
+
+
+def _yaml(text: str, *, typed: bool) -> Any:
+    """Parse a flow value; untyped scalars stay text, which pydantic converts as the annotation says."""
+    import yaml
+
+    try:
+        return yaml.load(text, Loader=yaml.SafeLoader if typed else yaml.BaseLoader)  # noqa: S506  # BaseLoader makes only text
+    except yaml.YAMLError:
+        return text
+
+
+def _has_any(annotation: Any) -> bool:
+    arguments = get_args(annotation)
+    return annotation in {Any, list, dict} or any(_has_any(argument) for argument in arguments)
+
+
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    from pydantic import ConfigDict, TypeAdapter
+
+    return TypeAdapter(
+        annotation, config=ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True)
+    )

@@ -1,0 +1,124 @@
+"""The family of expected errors. The command line shows each as one message and an exit code.
+
+Anything else that escapes means that our own code is broken, and keeps its traceback. An error carries the
+verdict and the cause of the step that it ends, so that no caller has to guess them from the type.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from toolbox.model.verdicts import Cause, ExitCode, Verdict
+
+
+class ToolboxError(Exception):
+    """An error that was foreseen: its text says what went wrong and what to do next."""
+
+    exit_code = ExitCode.ERROR
+    verdict = Verdict.ERROR
+    cause = Cause.INFRASTRUCTURE
+
+
+class UsageError(ToolboxError):
+    """The command line, or a call of a toolbox command, is wrong. Nothing was started."""
+
+    exit_code = ExitCode.USAGE
+    cause = Cause.CONFIGURATION
+
+
+class ConfigurationError(UsageError):
+    """The configuration is wrong. Nothing was started."""
+
+
+class InfrastructureError(ToolboxError):
+    """A machine, a network or a program that we need did not do its part."""
+
+
+class StepError(ToolboxError):
+    """A step ended without passing.
+
+    Args:
+        message: what happened, in one or a few lines.
+        verdict: how the step ended.
+        cause: why.
+        directory: where the evidence is.
+    """
+
+    def __init__(
+        self, message: str, *, verdict: Verdict, cause: Cause, directory: Path | None = None
+    ) -> None:
+        super().__init__(message)
+        self.verdict = verdict
+        self.cause = cause
+        self.directory = directory
+
+    @property
+    def exit_code(self) -> ExitCode:  # type: ignore[override]  # a class attribute in the parent
+        """The exit code of a command line whose only step this was."""
+        return ExitCode.FAILED if self.verdict is Verdict.FAILED else ExitCode.ERROR
+
+
+class CheckFailed(StepError):
+    """The workload ran, and a check of what it left behind did not pass."""
+
+    def __init__(self, message: str, *, directory: Path | None = None) -> None:
+        super().__init__(message, verdict=Verdict.FAILED, cause=Cause.CHECK, directory=directory)
+
+
+class Cancelled(BaseException):
+    """The task was stopped because another one failed, or because the run is ending.
+
+    It is no `Exception`, as `KeyboardInterrupt` is none: an orchestration that catches errors does not catch it.
+    """
+
+    exit_code = ExitCode.ERROR
+    verdict = Verdict.CANCELLED
+    cause = Cause.INTERRUPTED
+
+
+class Interrupted(Cancelled):
+    """A signal asked the run to end."""
+
+    def __init__(self, signal_number: int) -> None:
+        self.signal_number = signal_number
+        super().__init__(f"interrupted by {signal.Signals(signal_number).name}")
+
+    @property
+    def exit_code(self) -> ExitCode:  # type: ignore[override]  # a class attribute in the parent
+        """130 for SIGINT, 143 for SIGTERM."""
+        return ExitCode.SIGINT if self.signal_number == signal.SIGINT else ExitCode.SIGTERM
+
+
+class SeveralErrors(ToolboxError):
+    """Several tasks failed. It stands for the first of them, and carries all."""
+
+    def __init__(self, what: str, errors: Sequence[BaseException]) -> None:
+        self.errors = tuple(errors)
+        first = errors[0]
+        others = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        super().__init__(f"{what}: {describe(first)}{others}")
+        self.verdict, self.cause = outcome_of(first)
+
+    @property
+    def exit_code(self) -> ExitCode:  # type: ignore[override]  # a class attribute in the parent
+        """The exit code of the first error."""
+        return exit_code_of(self.errors[0])
+
+
+def outcome_of(error: BaseException) -> tuple[Verdict, Cause]:
+    """Return the verdict and the cause of a step that this error ended."""
+    if isinstance(error, ToolboxError | Cancelled):
+        return error.verdict, error.cause
+    return Verdict.ERROR, Cause.INTERNAL
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """Return the exit code of a command line that this error ended."""
+    return error.exit_code if isinstance(error, ToolboxError | Cancelled) else ExitCode.ERROR
+
+
+def describe(error: BaseException) -> str:
+    """Return the text of an error, with its type where it is not one of ours."""
+    return str(error) if isinstance(error, ToolboxError | Cancelled) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,22 @@
+"""The names nearest to one that is not known: the end of many error messages."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
+    """Return the known names most like this one, best first."""
+    return difflib.get_close_matches(name, list(known), n=limit, cutoff=0.5)
+
+
+def did_you_mean(name: str, known: Iterable[str], *, what: str = "known", most: int = 12) -> str:
+    """Return `did you mean ...?`, or the known names where none is near, or nothing where there are none."""
+    names = sorted(set(known))
+    if near := nearest(name, names):
+        return f"did you mean {' or '.join(near)}?"
+    if not names:
+        return f"there are no {what} names"
+    shown = ", ".join(names[:most])
+    return f"{what}: {shown}" + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,1 @@
+"""What a project imports: `from toolbox.orchestration import config, env, run`."""

@@ -1,0 +1,96 @@
+"""Projects: where their files are, and their phases.
+
+A project is `projects/NAME/orchestration.py`, with a function for each phase that it has; `config/NAME.yaml`; and
+`command_args/NAME.yaml.j2`. It is found by its place.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.model.nearest import did_you_mean
+from toolbox.system import places
+
+PHASES: Final = ("pre_cleanup", "prepare", "test", "post_cleanup")
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFiles:
+    """The files of a project.
+
+    Args:
+        folder: `projects/NAME`.
+    """
+
+    name: str
+    folder: Path
+    config: Path
+    command_args: Path
+
+    @property
+    def contracts(self) -> Path:
+        """The folder of the project's own contracts."""
+        return self.folder / "contracts"
+
+    @property
+    def summary(self) -> str:
+        """What the project is for: the first line of its orchestration."""
+        first = (self.folder / "orchestration.py").read_text(encoding="utf-8").lstrip().partition("\n")[0]
+        return first.strip().strip('"')
+
+
+def find(name: str) -> ProjectFiles:
+    """Return the files of a project.
+
+    Raises:
+        UsageError: there is no such project.
+    """
+    known = places.projects()
+    if name not in known:
+        raise UsageError(f"unknown project `{name}`: {did_you_mean(name, known, what='projects')}")
+    folder = known[name]
+    root = folder.parent.parent
+    return ProjectFiles(
+        name, folder, root / "config" / f"{name}.yaml", root / "command_args" / f"{name}.yaml.j2"
+    )
+
+
+def phases(files: ProjectFiles) -> dict[str, Callable[[], object]]:
+    """Import a project's orchestration, and return the functions of its phases, in their order.
+
+    Raises:
+        ConfigurationError: it cannot be imported.
+    """
+    root = str(files.folder.parent.parent)
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    try:
+        module = importlib.import_module(f"projects.{files.name}.orchestration")
+    except Exception as error:
+        # Whatever the project's code raises, the project is what is broken.
+        raise ConfigurationError(
+            f"{files.folder}/orchestration.py: {type(error).__name__}: {error}"
+        ) from error
+    return {phase: getattr(module, phase) for phase in PHASES if callable(getattr(module, phase, None))}
+
+
+def select(
+    available: dict[str, Callable[[], object]], wanted: list[str] | None
+) -> dict[str, Callable[[], object]]:
+    """Return the phases to run, in their order.
+
+    Raises:
+        UsageError: a phase is unknown, or the project does not have it.
+    """
+    for name in wanted or ():
+        if name not in available:
+            raise UsageError(
+                f"unknown phase `{name}`: {did_you_mean(name, available, what='the phases of the project')}"
+            )
+    return {name: function for name, function in available.items() if wanted is None or name in wanted}

@@ -1,0 +1,24 @@
+"""Tells whether the code runs in a parallel region, where the configuration cannot be replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_name: ContextVar[str | None] = ContextVar("parallel_region", default=None)
+
+
+def current() -> str | None:
+    """Return the name of the parallel region around, or None."""
+    return _name.get()
+
+
+@contextmanager
+def entered(name: str) -> Iterator[None]:
+    """Mark the body, and the threads started with its context, as a parallel region."""
+    token = _name.set(name)
+    try:
+        yield
+    finally:
+        _name.reset(token)

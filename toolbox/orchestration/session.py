@@ -1,0 +1,106 @@
+"""What an orchestration works in: a project's configuration, its command arguments, and the step at the top.
+
+`config`, `env` and `run` look the session up here; `toolbox.commands` opens it. A toolbox command by itself, or a
+script of a user, has none: then `$ARTIFACT_DIR`, or `artifacts/toolbox`, is where its steps go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from toolbox.command_args import Template
+from toolbox.config.configuration import Configuration
+from toolbox.model.errors import UsageError
+from toolbox.runs import steps
+from toolbox.runs.recorder import Listener, Recorder
+from toolbox.runs.steps import Step
+from toolbox.system import environ, files, redaction
+from toolbox.system.redaction import Redactor
+
+DEFAULT_ARTIFACTS: Final = Path("artifacts")
+
+
+@dataclass
+class Session:
+    """A project at work.
+
+    Args:
+        configuration: replaced, never changed, by `config.project.set_config`.
+        command_args: the template of the project's command arguments.
+        config_file: the resolved configuration on disk, for child processes.
+    """
+
+    project: str
+    configuration: Configuration
+    command_args: Path
+    config_file: Path | None = None
+
+    @cached_property
+    def template(self) -> Template:
+        """The template of the command arguments, read once."""
+        return Template(self.command_args)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables by which a child process finds this configuration."""
+        variables = {environ.COMMAND_ARGS_FILE: str(self.command_args.absolute())}
+        if self.config_file is not None:
+            variables[environ.CONFIG_FILE] = str(self.config_file)
+        return variables
+
+
+_current: ContextVar[Session] = ContextVar("session")
+
+
+class _Process:
+    """The session of threads that the orchestration has started by itself."""
+
+    session: Session | None = None
+
+
+def current() -> Session:
+    """Return the session.
+
+    Raises:
+        UsageError: no project is at work here.
+    """
+    session = _current.get(None) or _Process.session
+    if session is None:
+        raise UsageError("no project is at work here: start it with `./run_toolbox.py project run NAME`")
+    return session
+
+
+def is_open() -> bool:
+    """Tell whether a project is at work here."""
+    return (_current.get(None) or _Process.session) is not None
+
+
+@contextmanager
+def opened(session: Session, top: Step) -> Iterator[Session]:
+    """Make a session the current one, with its steps below `top`."""
+    before, _Process.session = _Process.session, session
+    token = _current.set(session)
+    try:
+        with steps.entered_by_process(top):
+            yield session
+    finally:
+        _current.reset(token)
+        _Process.session = before
+
+
+def step() -> Step:
+    """Return the current step, or the top of `$ARTIFACT_DIR` where there is none."""
+    return steps.current() or outside_of_a_run()
+
+
+def outside_of_a_run(listeners: Sequence[Listener] = (), redactor: Redactor | None = None) -> Step:
+    """Return the top of the steps of a toolbox command by itself: `$ARTIFACT_DIR`, or `artifacts/toolbox`."""
+    directory = environ.get_path(environ.ARTIFACT_DIR) or DEFAULT_ARTIFACTS / "toolbox"
+    directory = files.make_directory(directory.absolute())
+    return Step(directory, Recorder(directory, redactor or redaction.current(), listeners), directory.name)

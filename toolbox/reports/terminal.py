@@ -1,0 +1,248 @@
+"""What a person sees of a run: steps and tasks as they go, and a table at the end.
+
+On a terminal the steps that are going on stand at the bottom, with their time; elsewhere each change is a line.
+What programs print is shown as text: no markup, no control characters.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from toolbox.model.events import (
+    CheckJudged,
+    ConfigurationChanged,
+    Event,
+    Note,
+    RunStarted,
+    StepFinished,
+    StepKind,
+    StepStarted,
+    TaskFinished,
+    TaskStarted,
+)
+from toolbox.model.verdicts import Verdict
+from toolbox.runs.summary import RunSummary, State, StepSummary
+
+_STYLES: Final = {
+    Verdict.PASSED: "green",
+    Verdict.XFAILED: "green",
+    Verdict.SKIPPED: "yellow",
+    Verdict.XPASSED: "yellow",
+    Verdict.CANCELLED: "yellow",
+    Verdict.FAILED: "bold red",
+    Verdict.ERROR: "bold magenta",
+}
+_TASK_STYLES: Final = {
+    "ok": "green",
+    "changed": "green",
+    "skipped": "dim",
+    "ignored": "yellow",
+    "failed": "bold red",
+    "unreachable": "bold magenta",
+}
+_MOST_LINES: Final = 6
+_LONGEST_LINE: Final = 160
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class View:
+    """Shows the events of a run as they come, from any thread."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lock = threading.RLock()
+        self._running: dict[str, tuple[str, float]] = {}
+        self._tasks: dict[str, str] = {}
+        self._live: Live | None = None
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Keep the steps that are going on at the bottom of a terminal."""
+        if not self._console.is_terminal:
+            yield
+            return
+        with Live(
+            console=self._console, get_renderable=self._bottom, refresh_per_second=8, transient=True
+        ) as live:
+            self._live = live
+            yield
+        self._live = None
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+        with self._lock:
+            match event:
+                case RunStarted():
+                    self.line(
+                        f"run {event.run} of {event.project}" + _with_presets(event.presets), style="bold"
+                    )
+                    self.line(f"in {event.directory}", style="dim")
+                case StepStarted():
+                    self._running[event.step] = (event.name, time.monotonic())
+                    self._indented(event.step, Text.assemble((f"> {event.name}", "bold")))
+                case StepFinished():
+                    self._running.pop(event.step, None)
+                    self._tasks.pop(event.step, None)
+                    self._finished(event)
+                case TaskStarted():
+                    self._tasks[event.step] = event.name
+                case TaskFinished():
+                    self._task(event)
+                case CheckJudged():
+                    mark = ("pass ", "green") if event.passed else ("FAIL ", "bold red")
+                    self._indented(
+                        event.step, Text.assemble("  check ", mark, f"{event.check}: {clean(event.message)}")
+                    )
+                case ConfigurationChanged():
+                    self.line(f"configuration: {event.path} --> {clean(event.value)}", style="dim")
+                case Note():
+                    self._indented(event.step, Text(f"  {clean(event.text)}", style="dim"))
+
+    def line(self, text: str, style: str = "") -> None:
+        """Show a line."""
+        self._console.print(Text(text, style=style), soft_wrap=True)
+
+    def table(self, summary: RunSummary) -> None:
+        """Show how a run ended or stands: its steps, what failed, why, and where to look."""
+        self._console.print(_table(summary))
+        for failure in summary.failures:
+            self._console.print(_failure(failure, summary.directory), soft_wrap=True)
+        for text in _closing(summary):
+            self._console.print(text, soft_wrap=True)
+
+    def _finished(self, event: StepFinished) -> None:
+        style = _STYLES[event.verdict]
+        parts: list[str | tuple[str, str]] = [
+            (f"< {event.name} ", "bold"),
+            (str(event.verdict), style),
+            (f" in {event.seconds:.1f} s", "dim"),
+        ]
+        if event.kind is StepKind.COMMAND and event.message:
+            parts.append(f"\n{_indent(event.step)}  {_block(event.message, _indent(event.step) + '  ')}")
+        self._indented(event.step, Text.assemble(*parts))
+
+    def _task(self, event: TaskFinished) -> None:
+        host = "" if event.host == "localhost" else f" [{event.host}]"
+        text = Text.assemble(
+            (f"  {event.status:<8}", _TASK_STYLES.get(event.status, "")),
+            clean(event.name) + host,
+            (f"  {event.seconds:.1f} s", "dim"),
+        )
+        self._indented(event.step, text)
+        indent = _indent(event.step) + "    "
+        if event.status != "skipped":
+            if event.command:
+                self._console.print(
+                    Text(f"{indent}$ {_cut(clean(event.command))}", style="dim"), soft_wrap=True
+                )
+            if event.output and (event.command or event.status not in {"ok", "changed"}):
+                self._console.print(Text(indent + _block(event.output, indent), style="dim"), soft_wrap=True)
+
+    def _indented(self, step: str, text: Text) -> None:
+        self._console.print(Text.assemble(_indent(step), text), soft_wrap=True)
+
+    def _bottom(self) -> RenderableType:
+        with self._lock:
+            now = time.monotonic()
+            leaves = [
+                step for step in self._running if not any(s.startswith(f"{step}/") for s in self._running)
+            ]
+            rows = [
+                Text.assemble((self._running[step][0], "bold"), f"  {now - self._running[step][1]:5.1f} s  ",
+                              (self._tasks.get(step, ""), "dim"))
+                for step in leaves
+            ]  # fmt: skip
+        return Group(*(Spinner("dots", row) for row in rows))
+
+
+@contextmanager
+def view(stream: IO[str] | None = None) -> Iterator[View]:
+    """Yield a view on a stream, standard output when it is left out."""
+    shown = View(Console(file=stream or sys.stdout, highlight=False, markup=False, emoji=False))
+    with shown.shown():
+        yield shown
+
+
+def clean(text: str) -> str:
+    """Return a text without what would steer a terminal."""
+    return _ESCAPES.sub("", text)
+
+
+def _table(summary: RunSummary) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for name, justify in (("step", "left"), ("verdict", "left"), ("cause", "left"), ("time", "right")):
+        table.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
+    for step in summary.steps.values():
+        name = Text("  " * step.depth + step.step.rpartition("/")[2])
+        verdict = Text(step.verdict or "going on", style=_STYLES[step.verdict] if step.verdict else "cyan")
+        if not step.counts:
+            verdict.append(" (does not count)", style="dim")
+        table.add_row(
+            name, verdict, step.cause or "", f"{step.seconds:.1f} s" if step.seconds is not None else ""
+        )
+    return table
+
+
+def _failure(step: StepSummary, directory: Path) -> Text:
+    verdict = step.verdict or Verdict.ERROR
+    return Text.assemble(
+        "\n",
+        (f"{verdict}: ", _STYLES[verdict]),
+        (step.step, "bold"),
+        f" ({step.cause})\n  {_block(step.message, '  ')}\n",
+        (f"  look at {directory / step.step}", "dim"),
+    )
+
+
+def _closing(summary: RunSummary) -> Iterator[Text]:
+    end = summary.finished
+    yield Text("")
+    if end is None:
+        state = (
+            "is going on"
+            if summary.state is State.RUNNING
+            else "is dead: its process has gone without ending it"
+        )
+        yield Text(f"the run {summary.run} {state}", style="bold")
+    else:
+        cause = f" ({end.cause})" if end.cause else ""
+        yield Text.assemble(
+            (f"{end.verdict}{cause}", _STYLES[end.verdict]), f"  {summary.project} in {end.seconds:.1f} s"
+        )
+        extra = end.message.splitlines() if not summary.failures or end.verdict is Verdict.CANCELLED else []
+        for line in extra:
+            yield Text(f"  {clean(line)}")
+    yield Text(f"the run is in {summary.directory}")
+
+
+def _with_presets(presets: tuple[str, ...]) -> str:
+    return f" with {', '.join(presets)}" if presets else ""
+
+
+def _indent(step: str) -> str:
+    return "  " * (step.count("/") if step else 0)
+
+
+def _block(text: str, indent: str) -> str:
+    lines = [_cut(line) for line in clean(text).splitlines() if line.strip()]
+    if len(lines) > _MOST_LINES:
+        head = _MOST_LINES // 2
+        lines = [*lines[:head], f"... {len(lines) - 2 * head} lines ...", *lines[-head:]]
+    return f"\n{indent}".join(lines)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."

@@ -1,0 +1,53 @@
+"""Run directories and numbered step directories."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import string
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from toolbox.system import files
+
+_NUMBERS: Final = ".numbers"
+_ALPHABET: Final = string.ascii_lowercase + string.digits
+_LONGEST_NAME: Final = 120
+_DIRECTORY = re.compile(r"(?P<number>\d{3,})__(?P<name>.+)")
+
+
+def run_id(now: datetime | None = None) -> str:
+    """Return a new name of a run: the time in UTC and four random characters, `20261121-011343-x7k2`."""
+    tail = "".join(secrets.choice(_ALPHABET) for _ in range(4))
+    return f"{now or datetime.now(UTC):%Y%m%d-%H%M%S}-{tail}"
+
+
+def next_directory(parent: Path, name: str) -> Path:
+    """Create the next numbered directory in `parent`: `003__name`.
+
+    The number is taken by an atomic mkdir in `.numbers/`, under the number alone, so that neither two threads
+    nor two processes ever share one, whatever names they ask for.
+    """
+    numbers = files.make_directory(parent / _NUMBERS)
+    number = sum(1 for _ in numbers.iterdir())
+    while True:
+        try:
+            (numbers / f"{number:03d}").mkdir(mode=files.PRIVATE_DIRECTORY)
+        except FileExistsError:
+            number += 1
+            continue
+        break
+    return files.make_directory(parent / f"{number:03d}__{safe_name(name)}")
+
+
+def safe_name(name: str) -> str:
+    """Return a name that can be a directory's: no separator, no control character, not too long."""
+    cleaned = re.sub(r"[^\w.,=@+-]+", "_", name).strip("._") or "step"
+    return cleaned[:_LONGEST_NAME]
+
+
+def steps(parent: Path) -> list[Path]:
+    """Return the numbered directories in `parent`, by number."""
+    found = [(match, path) for path in parent.iterdir() if (match := _DIRECTORY.fullmatch(path.name))]
+    return [path for match, path in sorted(found, key=lambda item: int(item[0]["number"]))]

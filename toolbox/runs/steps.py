@@ -1,0 +1,203 @@
+"""Steps: what a run does, each with a numbered directory, a verdict and a cause.
+
+A step knows the step around it through a context variable, so that the artifact directory belongs to the thread.
+Its verdict is the worst of its own end and of its children's, never guessed from whether an exception arrived.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from toolbox.model.errors import Cancelled, ToolboxError, describe, outcome_of
+from toolbox.model.events import StepFinished, StepKind, StepStarted
+from toolbox.model.verdicts import Cause, Verdict, worst
+from toolbox.runs import directories
+from toolbox.runs.recorder import Recorder
+from toolbox.system import files
+
+STEP_FILE: Final = "step.json"
+FAILURE_FILE: Final = "FAILURE"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a step ended.
+
+    Args:
+        message: why it did not pass.
+    """
+
+    verdict: Verdict
+    cause: Cause | None = None
+    message: str = ""
+
+
+@dataclass(slots=True)
+class Step:
+    """A step that is going on, or the top of a run.
+
+    Args:
+        failure: what a command that fails in here means: an error of the infrastructure, or, where the product
+            is tested, its failure.
+        counts: whether the verdict counts for the step around.
+    """
+
+    directory: Path
+    recorder: Recorder
+    name: str
+    kind: StepKind = StepKind.GROUP
+    failure: tuple[Verdict, Cause] = (Verdict.ERROR, Cause.INFRASTRUCTURE)
+    counts: bool = True
+    started: float = field(default_factory=time.monotonic)
+    _outcomes: list[Outcome] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def identity(self) -> str:
+        """The directory of the step, from the run directory on."""
+        return self.recorder.identity(self.directory)
+
+    def add(self, outcome: Outcome) -> None:
+        """Take in the outcome of a child, or of something that the step did itself."""
+        with self._lock:
+            self._outcomes.append(outcome)
+
+    def outcome(self) -> Outcome | None:
+        """Return the worst outcome in this step, the first of several; None when nothing has ended in it."""
+        with self._lock:
+            verdict = worst(outcome.verdict for outcome in self._outcomes)
+            return next((outcome for outcome in self._outcomes if outcome.verdict is verdict), None)
+
+
+_current: ContextVar[Step] = ContextVar("step")
+
+
+class _Process:
+    """The step that threads begin with which the orchestration has started by itself."""
+
+    step: Step | None = None
+
+
+def current() -> Step | None:
+    """Return the step of this thread; of the process where the thread has none; None outside of any."""
+    return _current.get(None) or _Process.step
+
+
+@contextmanager
+def entered_by_process(step: Step) -> Iterator[Step]:
+    """Make a step the current one of this thread, and of threads that have none."""
+    before, _Process.step = _Process.step, step
+    try:
+        with entered(step):
+            yield step
+    finally:
+        _Process.step = before
+
+
+@contextmanager
+def entered(step: Step) -> Iterator[Step]:
+    """Make a step the current one of this thread."""
+    token = _current.set(step)
+    try:
+        yield step
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def opened(
+    name: str,
+    *,
+    kind: StepKind,
+    detail: str = "",
+    failure: tuple[Verdict, Cause] | None = None,
+    counts: bool = True,
+    directory: Path | None = None,
+) -> Iterator[Step]:
+    """Run the body as a step of the current one, in the next numbered directory.
+
+    Args:
+        directory: a numbered directory that was made for it before.
+        detail: the command line that reproduces it.
+        failure: see `Step`; as in the step around when it is left out.
+        counts: see `Step`.
+    """
+    parent = current()
+    if parent is None:
+        raise RuntimeError(f"the step {name} has no step or artifact directory around it")
+    step = Step(
+        directory or directories.next_directory(parent.directory, name),
+        parent.recorder,
+        name,
+        kind,
+        failure or parent.failure,
+        counts,
+    )
+    step.recorder.record(StepStarted(step.identity, name, kind, detail))
+    _write(step, {"detail": detail, "started": datetime.now(UTC).isoformat(timespec="milliseconds")})
+    try:
+        with entered(step):
+            yield step
+    except BaseException as error:
+        _finish(step, parent, error)
+        raise
+    else:
+        _finish(step, parent, None)
+
+
+def _finish(step: Step, parent: Step, error: BaseException | None) -> None:
+    if error is not None:
+        verdict, cause = outcome_of(error)
+        step.add(Outcome(verdict, cause, _explained(error)))
+    outcome = step.outcome() or Outcome(Verdict.PASSED)
+    seconds = round(time.monotonic() - step.started, 3)
+    if not outcome.verdict.is_pass:
+        text = f"{step.identity}: {outcome.verdict} ({outcome.cause})\n{outcome.message}\n"
+        files.write_text(step.directory / FAILURE_FILE, step.recorder.redactor(text))
+    _write(
+        step,
+        {"verdict": outcome.verdict, "cause": outcome.cause, "message": outcome.message, "seconds": seconds},
+    )
+    step.recorder.record(
+        StepFinished(
+            step.identity,
+            step.name,
+            step.kind,
+            outcome.verdict,
+            outcome.cause,
+            step.recorder.redactor(outcome.message),
+            seconds,
+            step.counts,
+        )
+    )
+    if step.counts:
+        parent.add(outcome)
+
+
+def _write(step: Step, fields: dict[str, object]) -> None:
+    file = step.directory / STEP_FILE
+    before = (
+        files.read_json(file)
+        if file.exists()
+        else {"step": step.identity, "name": step.name, "kind": step.kind}
+    )
+    text = files.dump_json({**before, **fields})
+    files.write_text(file, step.recorder.redactor(text))
+
+
+def _explained(error: BaseException) -> str:
+    if isinstance(error, ToolboxError | Cancelled):
+        return str(error)
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    place = f" ({where.tb_frame.f_code.co_filename}:{where.tb_lineno})" if where is not None else ""
+    return describe(error) + place

@@ -1,0 +1,156 @@
+"""What is derived from the journal of a run, at any time, by anyone: how it stands, or how it ended."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from toolbox.model.errors import UsageError
+from toolbox.model.events import CheckJudged, RunFinished, RunStarted, StepFinished, StepKind, StepStarted
+from toolbox.model.verdicts import Verdict
+from toolbox.runs import journal
+from toolbox.system import files
+
+FILE: Final = "summary.json"
+
+
+class State(StrEnum):
+    """Where a run stands."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    DEAD = "dead"
+
+
+@dataclass(slots=True)
+class StepSummary:
+    """A step, from the journal.
+
+    Args:
+        verdict: None while it is going on, or where its process died.
+    """
+
+    step: str
+    name: str
+    kind: StepKind
+    verdict: Verdict | None = None
+    cause: str | None = None
+    message: str = ""
+    seconds: float | None = None
+    counts: bool = True
+    checks: list[CheckJudged] = field(default_factory=list)
+
+    @property
+    def depth(self) -> int:
+        """How deep the step is nested; 0 for a phase."""
+        return self.step.count("/")
+
+
+@dataclass(slots=True)
+class RunSummary:
+    """A run, from its journal."""
+
+    run: str
+    project: str
+    directory: Path
+    state: State
+    presets: tuple[str, ...] = ()
+    started: datetime | None = None
+    finished: RunFinished | None = None
+    steps: dict[str, StepSummary] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> list[StepSummary]:
+        """The steps that did not pass and count, without those that failed only because of one inside them."""
+        bad = [
+            step for step in self.steps.values() if step.verdict and not step.verdict.is_pass and step.counts
+        ]
+        return [step for step in bad if not any(other.step.startswith(f"{step.step}/") for other in bad)]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the summary as `summary.json` holds it."""
+        end = self.finished
+        return {
+            "run": self.run,
+            "project": self.project,
+            "presets": list(self.presets),
+            "state": self.state,
+            "verdict": end.verdict if end else None,
+            "cause": end.cause if end else None,
+            "exit_code": end.exit_code if end else None,
+            "message": end.message if end else "",
+            "started": self.started.isoformat() if self.started else None,
+            "seconds": end.seconds if end else None,
+            "directory": str(self.directory),
+            "steps": [_step_json(step) for step in self.steps.values()],
+        }
+
+
+def derive(directory: Path) -> RunSummary:
+    """Derive the summary of a run from its journal.
+
+    Raises:
+        UsageError: the directory is not that of a run.
+    """
+    entries = list(journal.read(directory))
+    summary: RunSummary | None = None
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, RunStarted):
+            summary = summary or RunSummary(
+                event.run, event.project, directory.absolute(), State.DEAD, event.presets, entry.time
+            )
+            summary.finished = None
+        elif summary is None:
+            break
+        elif isinstance(event, RunFinished):
+            summary.finished = event
+        else:
+            _take(summary, event)
+    if summary is None:
+        raise UsageError(
+            f"{directory} is not the directory of a run: it has no {journal.FILE} that begins with one"
+        )
+    if summary.finished is not None:
+        summary.state = State.FINISHED
+    elif journal.is_held(directory):
+        summary.state = State.RUNNING
+    return summary
+
+
+def write(directory: Path) -> RunSummary:
+    """Derive the summary of a run, write it to `summary.json`, and return it."""
+    summary = derive(directory)
+    files.write_text(directory / FILE, json.dumps(summary.as_json(), indent=2, ensure_ascii=False) + "\n")
+    return summary
+
+
+def _take(summary: RunSummary, event: object) -> None:
+    if isinstance(event, StepStarted):
+        summary.steps[event.step] = StepSummary(event.step, event.name, event.kind)
+    elif isinstance(event, StepFinished):
+        step = summary.steps.setdefault(event.step, StepSummary(event.step, event.name, event.kind))
+        step.verdict, step.cause, step.message = event.verdict, event.cause, event.message
+        step.seconds, step.counts = event.seconds, event.counts
+    elif isinstance(event, CheckJudged) and event.step in summary.steps:
+        summary.steps[event.step].checks.append(event)
+
+
+def _step_json(step: StepSummary) -> dict[str, Any]:
+    return {
+        "step": step.step,
+        "name": step.name,
+        "kind": step.kind,
+        "verdict": step.verdict,
+        "cause": step.cause,
+        "message": step.message,
+        "seconds": step.seconds,
+        "counts": step.counts,
+        "checks": [
+            {"check": check.check, "passed": check.passed, "message": check.message} for check in step.checks
+        ],
+    }

@@ -1,0 +1,1 @@
+"""The gateways to this machine: its environment variables, processes and files. One module each."""

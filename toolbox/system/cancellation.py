@@ -1,0 +1,110 @@
+"""Structured cancellation: a scope knows what runs in it, and ends it in an orderly way.
+
+A task that runs something registers how to end it. Whoever cancels the scope ends all of that, in this scope and
+in those opened inside it; afterwards nothing can be started there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from toolbox.model.errors import Cancelled
+
+log = logging.getLogger(__name__)
+
+
+class CancelScope:
+    """A region of the program that can be cancelled as a whole, from any thread."""
+
+    def __init__(self, parent: CancelScope | None = None) -> None:
+        self._lock = threading.Lock()
+        self._reason: str | None = None
+        self._numbers = itertools.count()
+        self._endings: dict[int, Callable[[], object]] = {}
+        if parent is not None:
+            self._leave_parent: Callable[[], None] | None = parent.add(self.cancel_with_parent)
+            if parent.reason is not None:
+                self._reason = parent.reason
+        else:
+            self._leave_parent = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the scope was cancelled, or None while it was not."""
+        return self._reason
+
+    def check(self) -> None:
+        """Raise `Cancelled` when the scope was cancelled: nothing may be started in it any more."""
+        if self._reason is not None:
+            raise Cancelled(self._reason)
+
+    def add(self, ending: Callable[[], object]) -> Callable[[], None]:
+        """Register how to end something that runs, and return how to take that back when it has ended.
+
+        In a scope that was cancelled already it is ended at once.
+        """
+        with self._lock:
+            number = next(self._numbers)
+            self._endings[number] = ending
+            cancelled = self._reason is not None
+        if cancelled:
+            ending()
+        return lambda: self._remove(number)
+
+    def cancel(self, reason: str) -> None:
+        """End all that runs in the scope, side by side, and wait for it."""
+        with self._lock:
+            if self._reason is not None:
+                return
+            self._reason = reason
+            endings = list(self._endings.values())
+        threads = [threading.Thread(target=_end, args=(ending,), daemon=True) for ending in endings]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def cancel_with_parent(self) -> None:
+        """End all that runs here because the scope around this one is cancelled."""
+        self.cancel("the work around it was cancelled")
+
+    def close(self) -> None:
+        """Leave the scope around this one."""
+        if self._leave_parent is not None:
+            self._leave_parent()
+
+    def _remove(self, number: int) -> None:
+        with self._lock:
+            self._endings.pop(number, None)
+
+
+_current: ContextVar[CancelScope] = ContextVar("cancel_scope")
+
+
+def current() -> CancelScope:
+    """Return the scope of this thread, or a scope of its own that nobody cancels."""
+    return _current.get(None) or CancelScope()
+
+
+@contextmanager
+def opened() -> Iterator[CancelScope]:
+    """Open a scope inside the current one."""
+    scope = CancelScope(_current.get(None))
+    token = _current.set(scope)
+    try:
+        yield scope
+    finally:
+        _current.reset(token)
+        scope.close()
+
+
+def _end(ending: Callable[[], object]) -> None:
+    try:
+        ending()
+    except Exception:
+        log.exception("what was to be cancelled could not be ended")

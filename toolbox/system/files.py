@@ -1,0 +1,98 @@
+"""Files of a run: private to their owner, and never half written."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from toolbox.model.secrets import MASK, Secret
+
+PRIVATE_FILE: Final = 0o600
+PRIVATE_DIRECTORY: Final = 0o700
+
+
+def make_directory(path: Path) -> Path:
+    """Create a private directory and its parents where they are missing, and return it."""
+    path.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIRECTORY)
+    return path
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a private text file whole or not at all: a reader sees the old text or the new one."""
+    return write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    """Write a private file whole or not at all."""
+    make_directory(path.parent)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def append_text(path: Path, text: str) -> None:
+    """Append to a private file."""
+    with open(path, "a", encoding="utf-8", opener=private_opener) as stream:
+        stream.write(text)
+
+
+def private_opener(path: str, flags: int) -> int:
+    """Open for `open(..., opener=)` so that a new file is private."""
+    return os.open(path, flags, PRIVATE_FILE)
+
+
+def dump_json(value: object) -> str:
+    """Return a value as JSON that a person can read."""
+    return json.dumps(value, indent=2, default=str, ensure_ascii=False) + "\n"
+
+
+def write_json(path: Path, value: object) -> Path:
+    """Write a value as JSON that a person can read."""
+    return write_text(path, dump_json(value))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON file of ours, whose top is an object."""
+    value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return value
+
+
+def write_yaml(path: Path, value: object) -> Path:
+    """Write a value as YAML, in its own order."""
+    return write_text(path, dump_yaml(value))
+
+
+class Dumper(yaml.SafeDumper):
+    """Plain YAML: no aliases, so that each value stands where it is read."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+Dumper.add_representer(str, _represent_text)
+Dumper.add_multi_representer(str, _represent_text)
+Dumper.add_representer(Secret, lambda dumper, secret: dumper.represent_str(secret.reference or MASK))
+Dumper.add_multi_representer(Path, lambda dumper, path: dumper.represent_str(str(path)))
+Dumper.add_multi_representer(Mapping, lambda dumper, data: dumper.represent_dict(data.items()))
+
+
+def dump_yaml(value: object) -> str:
+    """Return a value as YAML, in its own order."""
+    return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)

@@ -1,0 +1,44 @@
+"""Where roles, projects and configurations are found.
+
+They stand beside `toolbox/` in a checkout, and in `toolbox/bundled/` where the package was installed. A
+directory that has a `projects/` of its own and is the working directory goes before them, so that a team
+keeps its projects in a repository of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+COMMANDS = _PACKAGE / "commands"
+
+
+def builtin_root() -> Path:
+    """Return the directory that holds our own `roles/`, `projects/`, `config/` and `command_args/`."""
+    bundled = _PACKAGE / "bundled"
+    return bundled if bundled.is_dir() else _PACKAGE.parent
+
+
+def roots() -> list[Path]:
+    """Return the directories to look in, the most specific first."""
+    here, ours = Path.cwd(), builtin_root()
+    return [here, ours] if (here / "projects").is_dir() and here != ours else [ours]
+
+
+def find(*relative: str) -> Path | None:
+    """Return the first existing file or directory of this relative path, or None."""
+    return next((root.joinpath(*relative) for root in roots() if root.joinpath(*relative).exists()), None)
+
+
+def entries(folder: str, pattern: str) -> Iterator[Path]:
+    """Yield what matches the pattern in this folder of each root, one path a name, sorted by name."""
+    found: dict[str, Path] = {}
+    for root in reversed(roots()):
+        found.update((path.name, path) for path in (root / folder).glob(pattern))
+    yield from (found[name] for name in sorted(found))
+
+
+def projects() -> dict[str, Path]:
+    """Return the projects by name: the folders of `projects/` with an `orchestration.py`."""
+    return {path.name: path for path in entries("projects", "*") if (path / "orchestration.py").is_file()}

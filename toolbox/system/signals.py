@@ -1,0 +1,79 @@
+"""SIGINT and SIGTERM as exceptions of the main thread, held back where a run must not be torn apart.
+
+The command line installs the handlers; importing this sets none.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from toolbox.model.errors import Interrupted
+
+log = logging.getLogger(__name__)
+
+# One to end the run, one for impatience; who sends a third means it.
+_PATIENCE: Final = 3
+
+
+class _State:
+    """What has arrived. Only the main thread and its signal handlers touch it."""
+
+    received: list[int]
+    is_shielded: bool
+
+    def __init__(self) -> None:
+        self.received = []
+        self.is_shielded = False
+
+
+_state = _State()
+
+
+def install() -> None:
+    """Have SIGINT and SIGTERM raise `Interrupted` in the main thread."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _handle)
+
+
+def first() -> int | None:
+    """Return the first signal that arrived, or None."""
+    return _state.received[0] if _state.received else None
+
+
+@contextmanager
+def shielded() -> Iterator[None]:
+    """Hold signals back: they are remembered, and the third one raises all the same."""
+    before, _state.is_shielded = _state.is_shielded, True
+    try:
+        yield
+    finally:
+        _state.is_shielded = before
+
+
+@contextmanager
+def exposed() -> Iterator[None]:
+    """Let signals raise inside of a shielded region; one that was held back raises now."""
+    before, _state.is_shielded = _state.is_shielded, False
+    try:
+        if _state.received:
+            raise Interrupted(_state.received[0])
+        yield
+    finally:
+        _state.is_shielded = before
+
+
+def _handle(number: int, _frame: FrameType | None) -> None:
+    _state.received.append(number)
+    count = len(_state.received)
+    if count == 1 and not _state.is_shielded:
+        raise Interrupted(number)
+    if count >= _PATIENCE:
+        raise Interrupted(_state.received[0])
+    log.warning(
+        "%s: the run is ending and cleans up; once more to stop that too", signal.Signals(number).name
+    )
