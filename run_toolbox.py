@@ -10,7 +10,9 @@ _VENV = _HERE / ".venv"
 _PYTHON = _VENV / "bin" / "python"
 
 if _PYTHON.exists() and Path(sys.prefix) != _VENV and "TOPGALLANT_NO_VENV" not in os.environ:
-    os.execv(_PYTHON, [str(_PYTHON), str(Path(__file__).resolve()), *sys.argv[1:]])
+    os.execv(  # noqa: S606  # no shell has to read it
+        _PYTHON, [str(_PYTHON), str(Path(__file__).resolve()), *sys.argv[1:]]
+    )
 
 sys.path[:0] = [str(_HERE)]
 

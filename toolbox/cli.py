@@ -6,19 +6,22 @@ escapes is a fault of ours, and says so.
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from typing import Any, Final
 
 from toolbox.interface import helptext, registry, signature
 from toolbox.interface.registry import Command
 from toolbox.model.errors import Cancelled, ToolboxError, UsageError, exit_code_of
 from toolbox.model.verdicts import ExitCode
-from toolbox.system import redaction, signals
+from toolbox.system import environ, redaction, signals
 from toolbox.system.redaction import Redactor
 
 log = logging.getLogger("toolbox")
@@ -44,33 +47,44 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     context = Context(debug=_DEBUG in words)
     words = [word for word in words if word != _DEBUG]
-    _set_up_logging(context)
+    _set_up_output(context)
     redaction.use(context.redactor)
     signals.install()
     try:
-        return _run(words, context)
+        code = _run(words, context)
+        _flush()
     except BrokenPipeError:
-        # Who reads our output has seen enough. Python would complain once more when it flushes at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _flush()
         return ExitCode.PASSED
     except (ToolboxError, Cancelled) as error:
-        if context.debug:
-            traceback.print_exc()
-        print(context.redactor(f"error: {error}"), file=sys.stderr)
+        trace = f"{traceback.format_exc()}\n" if context.debug else ""
+        print(context.redactor(f"{trace}error: {error}"), file=sys.stderr)
         return exit_code_of(error)
     except Exception as error:  # noqa: BLE001  # the one boundary: what is unexpected is our fault, and is said so
         trace = traceback.format_exc() if context.debug else "run it again with --debug for the traceback"
         message = f"internal error: {type(error).__name__}: {error}\n{trace}"
         print(context.redactor(message), file=sys.stderr)
         return ExitCode.ERROR
+    return code
+
+
+def _flush() -> None:
+    """Write out what was printed. Who reads it may have seen enough: Python would complain, and end with 120."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(words: list[str], context: Context) -> int:
     if not words or words[0] in _HELP:
         print(helptext.of_everything(registry.summaries()))
         return ExitCode.PASSED
+    if words[0] == "--version":
+        print(f"topgallant {metadata.version('topgallant')}")
+        return ExitCode.PASSED
     if words[0].startswith("-"):
-        raise UsageError(f"a group was expected before {words[0]}: `./run_toolbox.py` lists them")
+        raise UsageError(f"a group was expected before {words[0]}: `{environ.program()}` lists them")
     group = registry.group(words[0].replace("-", "_"))
     rest = words[1:]
     if group.alone:
@@ -99,7 +113,7 @@ def _read_flags(command: Command, words: list[str]) -> dict[str, Any]:
     positional = [parameter.name for parameter in command.signature.parameters if parameter.positional]
 
     # Fire hands over whatever is given: unknown flags too, so that all faults are named at once.
-    @fire.decorators.SetParseFn(str)
+    @fire.decorators.SetParseFn(str)  # type: ignore[untyped-decorator]
     def take(*args: str, **flags: str) -> None:
         if len(args) > len(positional):
             raise UsageError(f"{command.signature.name}: unexpected argument {args[len(positional)]!r}")
@@ -122,6 +136,7 @@ def _joined(words: list[str], command: Command) -> list[str]:
         for parameter in command.signature.parameters
     }
     joined: list[str] = []
+    seen: set[str] = set()
     index = 0
     while index < len(words):
         word, index = words[index], index + 1
@@ -130,10 +145,14 @@ def _joined(words: list[str], command: Command) -> list[str]:
             continue
         name, equals, _ = word.removeprefix("--").partition("=")
         name = name.replace("-", "_")
+        meant = name[2:] if name.startswith("no") and flags.get(name[2:]) and name not in flags else name
+        if meant in seen:
+            raise UsageError(f"{command.signature.name}: --{meant} is given twice: a list is written --{meant}=a,b")
+        seen.add(meant)
         if equals:
             joined.append(f"--{name}={word.partition('=')[2]}")
-        elif name.startswith("no") and flags.get(name[2:]) and name not in flags:
-            joined.append(f"--{name[2:]}=False")
+        elif meant != name:
+            joined.append(f"--{meant}=False")
         elif flags.get(name) or index == len(words) or words[index].startswith("--"):
             joined.append(f"--{name}=True")
         else:
@@ -148,7 +167,14 @@ def _call(command: Command, values: dict[str, Any], context: Context) -> int:
     return _invoke.invoke(command, values, context.redactor)
 
 
-def _set_up_logging(context: Context) -> None:
+def _set_up_output(context: Context) -> None:
+    # A terminal that knows ASCII alone shows other characters as numbers.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    threading.excepthook = lambda args: log.error(
+        "a thread ended with %s", "".join(traceback.format_exception(args.exc_type, args.exc_value, args.exc_traceback))
+    )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Redacted(context.redactor))
     root = logging.getLogger()

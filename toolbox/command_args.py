@@ -17,6 +17,7 @@ import re
 import secrets
 import traceback
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,7 +56,8 @@ class Template:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._environment = _Environment(undefined=jinja2.StrictUndefined, finalize=_leave_placeholder)
+        # Not optimized: that would call `log_warning` on literal text when it compiles, also where nothing is logged.
+        self._environment = _Environment(undefined=jinja2.StrictUndefined, finalize=_leave_placeholder, optimized=False)
         self._environment.filters |= {
             "basename": posixpath.basename,
             "dirname": posixpath.dirname,
@@ -92,9 +94,7 @@ class Template:
         if values is None:
             return {}
         if not isinstance(values, dict):
-            raise ConfigurationError(
-                f"{self._file}: `{key}` is {values!r}, a mapping of arguments was expected"
-            )
+            raise ConfigurationError(f"{self._file}: `{key}` is {values!r}, a mapping of arguments was expected")
         return {str(name): value for name, value in values.items()}
 
     def _blocks(self, key: str, configuration: Configuration) -> dict[Any, Any]:
@@ -105,14 +105,16 @@ class Template:
 
     def _render(self, tree: nodes.Template, configuration: Configuration) -> dict[Any, Any]:
         table = _Table(configuration.view())
-        code = self._environment.compile(tree, filename=str(self._file))
+        try:
+            code = self._environment.compile(tree, filename=str(self._file))
+        except jinja2.TemplateSyntaxError as error:  # a filter or a test that does not exist
+            raise ConfigurationError(f"{self._file}:{error.lineno}: {error.message}") from None
         template = jinja2.Template.from_code(self._environment, code, dict(self._environment.globals))
         try:
             text = template.render({_TABLE: table})
         except ConfigurationError:
             raise
-        except Exception as error:
-            # Whatever an expression of the user raises is a fault at a line of the template.
+        except Exception as error:  # noqa: BLE001  # whatever an expression raises is a fault at a line of the template
             raise ConfigurationError(self._fault(error, table.view)) from None
         return self._parse(text, table)
 
@@ -128,15 +130,14 @@ class Template:
         if blocks is None:
             return {}
         if not isinstance(blocks, dict):
-            raise ConfigurationError(
-                f"{self._file}: the template renders to a {type(blocks).__name__}, not a mapping"
-            )
+            raise ConfigurationError(f"{self._file}: the template renders to a {type(blocks).__name__}, not a mapping")
         return blocks
 
     def _not_yaml(self, error: yaml.YAMLError) -> str:
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1} of what it renders to)" if mark else ""
-        return f"{self._file}: what the template renders to is not YAML: {getattr(error, 'problem', None) or error}{line}"
+        problem = getattr(error, "problem", None) or error
+        return f"{self._file}: what the template renders to is not YAML: {problem}{line}"
 
     def _fault(self, error: Exception, view: View) -> str:
         frames = traceback.extract_tb(error.__traceback__)
@@ -173,8 +174,8 @@ class _Table:
     def __init__(self, view: View) -> None:
         self.view = view
         self._values: list[Any] = []
-        mark = secrets.token_hex(8)
-        self._open, self._close = f"\ue000{mark}-", "\ue001"
+        mark = secrets.randbits(64)  # digits: a filter as `upper` on captured text leaves them as they are
+        self._open, self._close = f"\ue000{mark}\ue002", "\ue001"
         self._pattern = re.compile(f"{self._open}(\\d+){self._close}")
 
     def add(self, value: Any) -> str:
@@ -282,15 +283,17 @@ class _Selection:
         self._is_wanted = True  # what stands before the first key belongs to every block
         self._at_line_start = True
         self.tree = nodes.Template(list(self._select(tree.body)), lineno=1)
-        self.tree.set_environment(tree.environment)
+        if tree.environment is not None:
+            self.tree.set_environment(tree.environment)
 
     def _select(self, body: list[nodes.Node]) -> Iterator[nodes.Node]:
         for node in body:
             if isinstance(node, nodes.Output):
                 if children := list(self._select_output(node)):
                     yield nodes.Output(children, lineno=node.lineno)
-            elif isinstance(node, nodes.If | nodes.For | nodes.With) and _holds_keys(node):
-                yield self._descend(node)
+            elif isinstance(node, nodes.If | nodes.For | nodes.With):
+                if _does_something(selected := self._descend(node)):
+                    yield selected
             elif self._is_wanted or isinstance(node, _DEFINITIONS):
                 yield node
 
@@ -298,12 +301,16 @@ class _Selection:
         fields = dict(node.iter_fields())
         for name in ("body", "elif_", "else_"):
             if isinstance(fields.get(name), list):
-                fields[name] = list(self._select(fields[name]))
+                # An `elif` stays also when it is empty: it keeps the `else` from its turn.
+                select = self._select if name != "elif_" else partial(map, self._descend)
+                fields[name] = list(select(fields[name]))
         return type(node)(*(fields[name] for name in node.fields), lineno=node.lineno)
 
     def _select_output(self, output: nodes.Output) -> Iterator[nodes.Expr]:
-        for child in output.nodes:
+        for index, child in enumerate(output.nodes):
             if not isinstance(child, nodes.TemplateData):
+                if self._at_line_start and _ends_a_key(output.nodes[index + 1 :]):
+                    self._is_wanted = self._wanted is None
                 self._at_line_start = False
                 if self._is_wanted:
                     yield child
@@ -327,10 +334,18 @@ class _Selection:
 _DEFINITIONS: Final = (nodes.Assign, nodes.AssignBlock, nodes.Macro, nodes.Import, nodes.FromImport)
 
 
-def _holds_keys(node: nodes.Node) -> bool:
-    return any(
-        _BLOCK.match(line) for data in node.find_all(nodes.TemplateData) for line in data.data.split("\n")[1:]
-    )
+def _ends_a_key(rest: list[nodes.Expr]) -> bool:
+    """Tell whether what follows an expression in its line makes it a key."""
+    text = "".join(node.data if isinstance(node, nodes.TemplateData) else "?" for node in rest)
+    return re.search(r":(?=\s|$)", text.partition("\n")[0]) is not None
+
+
+def _does_something(node: nodes.Node) -> bool:
+    """Tell whether a statement writes text, or is a condition that defines names for what comes after it."""
+    if isinstance(node, nodes.If) and any(node.find(kind) for kind in _DEFINITIONS):
+        return True
+    written = (child for output in node.find_all(nodes.Output) for child in output.nodes)
+    return any(not isinstance(child, nodes.TemplateData) or child.data.strip() for child in written)
 
 
 @jinja2.pass_context
@@ -354,9 +369,7 @@ def _plain(value: Any) -> Any:
 def _to_json(value: Any) -> _Raw:
     def refuse(item: Any) -> str:
         if isinstance(item, Secret):
-            raise _RaisedByTemplate(
-                "a secret cannot go through `tojson`: write it as an expression by itself"
-            )
+            raise _RaisedByTemplate("a secret cannot go through `tojson`: write it as an expression by itself")
         return str(item)
 
     return _Raw(json.dumps(_plain(value), default=refuse))

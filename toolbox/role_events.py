@@ -47,18 +47,23 @@ class RoleEvents:
             return None
         return self._failures[-1 if self._rescued else 0]
 
+    def hosts_of(self, failed: TaskFinished) -> list[str]:
+        """Return the hosts on which the task of a failure failed."""
+        return list(dict.fromkeys(other.host for other in self._failures if other.name == failed.name))
+
     def last_lines(self) -> str:
         """Return the end of what Ansible printed, for a failure that no task explains."""
         return " / ".join(self._tail)
 
     def handle(self, event: dict[str, Any]) -> bool:
         """Take an event of ansible-runner. False keeps ansible-runner from writing a file of its own."""
-        text = self._redact(json.dumps(event, ensure_ascii=False, default=str))
-        self._events.write(text + "\n")
-        event = json.loads(text)
-        if printed := event.get("stdout", ""):
+        # The texts one by one: in the JSON a secret of digits would be found in other numbers too.
+        redacted = {key: self._redact.texts(value) for key, value in event.items()}
+        self._events.write(json.dumps(redacted, ensure_ascii=False, default=str) + "\n")
+        if printed := redacted.get("stdout", ""):
             self._log.write(printed.replace("\r\n", "\n") + "\n")
-            self._tail.extend(line.strip() for line in printed.splitlines() if line.strip())
+            lines = (line.strip() for line in printed.splitlines())
+            self._tail.extend(line for line in lines if line and not line.startswith("Using "))
         self._show(event["event"], event.get("event_data", {}))
         return False
 
@@ -87,7 +92,8 @@ class RoleEvents:
                 self._failures.append(finished)
 
     def _finished(self, kind: str, data: dict[str, Any]) -> TaskFinished:
-        result = data.get("res") or {}
+        # Before a command is written as a shell would, which could hide a secret in it.
+        result = {key: self._redact.texts(value) for key, value in (data.get("res") or {}).items()}
         status = _STATUS[kind]
         if status == "ok" and result.get("changed"):
             status = "changed"
@@ -96,17 +102,18 @@ class RoleEvents:
         output = _failure_text(result) if status in {"failed", "unreachable", "ignored"} else _output(result)
         return TaskFinished(
             self._step.identity,
-            _task_name(data),
+            self._redact(_task_name(data)),
             str(data.get("host", "")),
             status,
-            _command(result),
-            output,
+            self._redact(_command(result)),
+            self._redact(output),
             round(float(data.get("duration") or 0), 3),
         )
 
 
 def _open(path: Path) -> Any:
-    return open(path, "a", encoding="utf-8", buffering=1, opener=files.private_opener)  # closed by close()
+    # What a program prints need not be UTF-8. Closed by close().
+    return open(path, "a", encoding="utf-8", errors="backslashreplace", buffering=1, opener=files.private_opener)
 
 
 def _task_name(data: dict[str, Any]) -> str:

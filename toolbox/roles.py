@@ -5,50 +5,43 @@
 this machine, or on the SSH hosts of `hosts`, by Ansible's own connection and the user's own SSH configuration.
 
 In the step's directory: `_python.cmd`, `_python.args.yaml`, `_ansible.play.yaml`, `_ansible.log`,
-`_ansible.events.jsonl`, `src/` (what the role rendered), `artifacts/` (the state it saw), `FAILURE` if it failed.
+`_ansible.events.jsonl`, `src/` (what the role rendered), `artifacts/` (the state it saw; of SSH hosts in
+`artifacts/HOST/`), `FAILURE` if it failed.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import os
 import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import Any, Concatenate, Final, ParamSpec, cast
 
 import yaml
 
+from toolbox import playbook
 from toolbox.interface import signature
 from toolbox.interface.registry import HOSTS
 from toolbox.model.errors import StepError, UsageError
-from toolbox.model.events import Note, StepKind
+from toolbox.model.events import StepKind
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause, Verdict
+from toolbox.playbook import Play
 from toolbox.role_events import RoleEvents
 from toolbox.runs import steps
 from toolbox.runs.steps import Step
-from toolbox.system import cancellation, environ, files, places, processes, scratch
+from toolbox.system import environ, files, places, scratch
 
 Arguments = ParamSpec("Arguments")
 
-# How often ansible-runner looks up from Ansible's output to see whether it was cancelled.
-_CANCEL_POLL_SECONDS: Final = 0.2
 _HOST = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<host>\[[0-9a-fA-F:.]+\]|[^@:\s]+)(?::(?P<port>\d+))?")
+_TARGETS: Final = "targets"
 _TEMPLATED = re.compile(r"\{\{|\{%|\{#")
-_ANSIBLE_SETTINGS: Final = {
-    "ANSIBLE_NOCOLOR": "1",
-    "ANSIBLE_PIPELINING": "1",  # no copy of a module, and so of its arguments, is left on the host
-    "ANSIBLE_RETRY_FILES_ENABLED": "0",
-    "ANSIBLE_PYTHON_INTERPRETER": "auto_silent",
-    "ANSIBLE_LOCALHOST_WARNING": "0",
-    "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
-    "ANSIBLE_SSH_ARGS": "-C -o ControlMaster=auto -o ControlPersist=10s -o BatchMode=yes",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +70,7 @@ class RoleCall:
     @property
     def command_line(self) -> str:
         """The command line that reproduces the step. Secrets are left out of it."""
-        words = ["./run_toolbox.py", self.group, self.command]
+        words = [environ.program(), self.group, self.command]
         words += [f"--{name}={_argument(value)}" for name, value in self.values.items()]
         if self.hosts:
             words.append(f"--hosts={','.join(self.hosts)}")
@@ -112,13 +105,12 @@ def role(
         described = signature.of(method, name=f"{group} {command}", extra=[HOSTS])
         names = [parameter.name for parameter in described.parameters]
         given = {**dict(zip(names, args, strict=False)), **kwargs}
-        suffix, counts = given.pop("artifact_dir_suffix", None), given.pop("counts", True)
         values = signature.bind(described, given, text=False)
         hosts = values.pop(HOSTS.name) or ()
-        return run(RoleCall(group, command, values, hosts, suffix or "", counts))
+        return run(RoleCall(group, command, values, hosts))
 
     call.role = f"{group}_{command}"  # type: ignore[attr-defined]  # how the registry tells such a command
-    return call
+    return cast("Callable[Concatenate[Any, Arguments], RoleOutcome]", call)
 
 
 def run(call: RoleCall) -> RoleOutcome:
@@ -129,6 +121,7 @@ def run(call: RoleCall) -> RoleOutcome:
         StepError: the role failed; the message names the task.
     """
     _check_role(call)
+    call = dataclasses.replace(call, values={name: _located(name, value, call) for name, value in call.values.items()})
     inventory = _inventory(call.hosts)
     name = f"{call.group}__{call.command}{call.suffix}"
     with (
@@ -137,56 +130,65 @@ def run(call: RoleCall) -> RoleOutcome:
     ):
         step.recorder.redactor.add(secret.reveal() for secret in _secrets(call.values))
         play = _write_request(call, step, private)
+        roles = [root / "roles" for root in places.roots()]
         try:
-            _run_play(call, step, play, inventory, private)
+            _run_play(call, step, Play(play, inventory, roles, step.directory, private))
         finally:
-            _sweep(step)
+            steps.sweep(step)
         return RoleOutcome(step.directory)
 
 
 def _check_role(call: RoleCall) -> None:
     if places.find("roles", call.role, "tasks", "main.yml") is None:
-        known = [path.name for path in places.entries("roles", "*") if path.is_dir()]
+        known = [path.name for path in places.entries("roles", "*") if (path / "tasks" / "main.yml").is_file()]
         hint = did_you_mean(call.role, known, what="roles")
-        raise UsageError(
-            f"{call.group} {call.command}: there is no role roles/{call.role}/tasks/main.yml: {hint}"
-        )
+        raise UsageError(f"{call.group} {call.command}: there is no role roles/{call.role}/tasks/main.yml: {hint}")
 
 
 def _inventory(hosts: Sequence[str]) -> dict[str, Any]:
-    if not hosts:
-        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        return {"all": {"hosts": {"localhost": local}}}
-    found: dict[str, dict[str, Any]] = {}
+    # What a role delegates to localhost is done here, also where a host is reached at an address of this machine.
+    here = {"localhost": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}}
+    targets: dict[str, dict[str, Any]] = {}
     for text in hosts:
-        match = _HOST.fullmatch(text)
-        if match is None or match["host"].startswith("-"):
-            raise UsageError(f"--hosts: {text!r} is not a host: write [USER@]HOST[:PORT]")
-        found[match["host"]] = {
-            key: value
-            for key, value in (
-                ("ansible_user", match["user"]),
-                ("ansible_port", int(match["port"]) if match["port"] else None),
-            )
-            if value
-        }
-    return {"all": {"hosts": found}}
+        name, variables = _target(text)
+        if targets.setdefault(name, variables) != variables:
+            raise UsageError(f"--hosts: {name} is named twice, with different users: {', '.join(hosts)}")
+    groups = {_TARGETS: {"hosts": targets or here}, "controller": {"hosts": here}}
+    return {"all": {"children": groups}}
+
+
+def _target(text: str) -> tuple[str, dict[str, Any]]:
+    """Return the name of a host, with its port if one is given (a tunnel's address has several), and its variables."""
+    match = _HOST.fullmatch(text)
+    if match is None or match["host"].startswith("-"):
+        raise UsageError(f"--hosts: {text!r} is not a host: write [USER@]HOST[:PORT]")
+    address, port = match["host"].strip("[]"), match["port"]
+    variables = {
+        "ansible_host": address,
+        "ansible_user": match["user"],
+        "ansible_port": int(port) if port else None,
+        # As a variable roles see it too, for the programs that they run there.
+        "ansible_python_interpreter": environ.get("ANSIBLE_PYTHON_INTERPRETER"),
+    }
+    # `localhost` itself is how roles name this machine without SSH.
+    name = f"{address}-{port or 'ssh'}" if port or address == "localhost" else address
+    return name, {key: value for key, value in variables.items() if value}
 
 
 def _write_request(call: RoleCall, step: Step, private: Path) -> Path:
     redactor, directory = step.recorder.redactor, step.directory
-    for folder in ("src", "artifacts"):
+    for folder in ("src", "artifacts", *(f"artifacts/{_target(host)[0]}" for host in call.hosts)):
         files.make_directory(directory / folder)
     files.write_text(directory / "_python.cmd", redactor(call.command_line) + "\n")
     label = f"{call.group} {call.command}"
     arguments = {label: {name: _plain(value) for name, value in call.values.items()}}
-    files.write_text(directory / "_python.args.yaml", redactor(files.dump_yaml(arguments)))
+    files.write_yaml(directory / "_python.args.yaml", redactor.texts(arguments))
 
     variables = {f"{call.role}_{name}": value for name, value in call.values.items()}
     secret = {name: value for name, value in variables.items() if any(True for _ in _secrets(value))}
     play: dict[str, Any] = {
         "name": label,
-        "hosts": "all",
+        "hosts": _TARGETS,
         "gather_facts": False,
         "vars": {
             **{name: _plain(value) for name, value in variables.items() if name not in secret},
@@ -196,43 +198,19 @@ def _write_request(call: RoleCall, step: Step, private: Path) -> Path:
         "roles": [call.role],
     }
     if secret:
-        secrets_file = files.write_text(
-            private / "secrets.yaml", _dump({n: _revealed(v) for n, v in secret.items()})
-        )
+        secrets_file = files.write_text(private / "secrets.yaml", _dump({n: _revealed(v) for n, v in secret.items()}))
         play["vars_files"] = [str(secrets_file)]
-    return files.write_text(directory / "_ansible.play.yaml", redactor(_dump([play])))
+    shown = redactor.texts(play)
+    kept = files.write_text(directory / "_ansible.play.yaml", _dump([shown]))
+    # A secret can be a word that stands elsewhere too (`admin`): what runs is whole.
+    return kept if shown == play else files.write_text(private / "play.yaml", _dump([play]))
 
 
-def _run_play(call: RoleCall, step: Step, play: Path, inventory: dict[str, Any], private: Path) -> None:
-    import ansible_runner  # slow to import, and needed only here
-
-    scope = cancellation.current()
-    scope.check()
-    done = scope.add(lambda: processes.end_marked(step.directory))
+def _run_play(call: RoleCall, step: Step, play: Play) -> None:
     with RoleEvents(step) as events:
-        try:
-            result = ansible_runner.run(
-                private_data_dir=str(private),
-                playbook=str(play),
-                inventory=inventory,
-                roles_path=os.pathsep.join(str(root / "roles") for root in places.roots()),
-                envvars=_variables(step, private),
-                settings={"pexpect_timeout": _CANCEL_POLL_SECONDS, "suppress_output_file": True},
-                suppress_env_files=True,
-                quiet=True,
-                verbosity=1,
-                event_handler=events.handle,
-                # Without one of ours ansible-runner would set signal handlers. We end its processes ourselves.
-                cancel_callback=lambda: False,
-            )
-        except BaseException:
-            processes.end_marked(step.directory)
-            raise
-        finally:
-            done()
-    scope.check()
-    if result.status != "successful":
-        raise _failure(call, step, events, result.rc)
+        status = playbook.run(play, events.handle)
+    if status != 0:
+        raise _failure(call, step, events, status)
 
 
 def _failure(call: RoleCall, step: Step, events: RoleEvents, status: int) -> StepError:
@@ -248,25 +226,19 @@ def _failure(call: RoleCall, step: Step, events: RoleEvents, status: int) -> Ste
         )
     if failed.status == "unreachable":
         verdict, cause = Verdict.ERROR, Cause.INFRASTRUCTURE
-    message = f"task `{failed.name}` {failed.status} on {failed.host}: {failed.output}"
+    message = f"task `{failed.name}` {failed.status} on {', '.join(events.hosts_of(failed))}: {failed.output}"
     return StepError(message, verdict=verdict, cause=cause, directory=step.directory)
 
 
-def _variables(step: Step, private: Path) -> dict[str, str]:
-    variables = processes.environment(step.directory, _ANSIBLE_SETTINGS)
-    # A virtual environment that is not activated still has its own ansible-playbook.
-    variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
-    # Without the user's word, a configuration in the working or home directory must not change what a role does.
-    own = environ.get("ANSIBLE_CONFIG") or str(files.write_text(private / "ansible.cfg", ""))
-    variables["ANSIBLE_CONFIG"] = own
-    variables["ANSIBLE_LOCAL_TEMP"] = str(private / "tmp")
-    return variables
-
-
-def _sweep(step: Step) -> None:
-    for file in step.recorder.redactor.sweep(step.directory):
-        text = f"a secret was taken out of {file.relative_to(step.directory)}"
-        step.recorder.record(Note(step.identity, text))
+def _located(name: str, value: Any, call: RoleCall) -> Any:
+    """Return a path as the role needs it: it does not run where the caller stands. `~` is the home of the host."""
+    if not isinstance(value, Path):
+        return value
+    if not call.hosts:
+        return value.expanduser().absolute()
+    if not value.is_absolute() and not str(value).startswith("~"):
+        raise UsageError(f"{call.group} {call.command}: --{name}={value}: a path on another host has to be absolute")
+    return value
 
 
 def _secrets(value: Any) -> list[Secret]:
@@ -296,9 +268,18 @@ def _plain(value: Any) -> Any:
 def _argument(value: Any) -> str:
     if isinstance(value, str | Path | Secret):
         return str(value)
-    return " ".join(
-        yaml.safe_dump(value, default_flow_style=True, width=10_000).replace("\n...\n", "").split("\n")
-    ).strip()
+    text = yaml.dump(value, Dumper=_ArgumentDumper, default_flow_style=True, allow_unicode=True, width=sys.maxsize)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+class _ArgumentDumper(files.Dumper):
+    """Writes a value on one line."""
+
+
+_ArgumentDumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if "\n" in text else None),
+)
 
 
 class _PlayDumper(files.Dumper):
@@ -315,4 +296,4 @@ _PlayDumper.add_representer(str, _represent_text)
 
 
 def _dump(value: object) -> str:
-    return yaml.dump(value, Dumper=_PlayDumper, sort_keys=False, allow_unicode=True, width=110)
+    return yaml.dump(value, Dumper=_PlayDumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)

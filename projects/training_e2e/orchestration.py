@@ -3,12 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from toolbox.orchestration import config, judging, run
-
-
-def pre_cleanup() -> None:
-    """Remove what an earlier run left on the machine."""
-    run.run_toolbox_from_config("training", "cleanup", extra={"keep_corpus": True})
+from toolbox.orchestration import config, env, judging, run
 
 
 def prepare() -> None:
@@ -26,11 +21,8 @@ def test() -> None:
 
 
 def train(name: str, settings: Mapping[str, Any]) -> None:
-    """Train one model, then judge its logs, its metrics and its profile.
-
-    The training may end badly: then the checks say what is missing, and its own error goes before theirs.
-    """
-    trained = run.run_toolbox_from_config("training", "run", extra={"name": name, **settings})
+    """Train one model, then judge its logs, its metrics and its profile."""
+    trained = run.run_toolbox_from_config("training", "run", extra={"name": name_on_machine(name), **settings})
     judging.judge(
         trained.directory / "artifacts",
         config.project.get_config("training.checks"),
@@ -39,5 +31,11 @@ def train(name: str, settings: Mapping[str, Any]) -> None:
 
 
 def post_cleanup() -> None:
-    """Leave nothing on the machine but the corpus, if that is to stay."""
-    run.run_toolbox_from_config("training", "cleanup")
+    """Leave nothing of this run on the machine. Another run may be going on there: it keeps its own, and the corpus."""
+    names = [name_on_machine(name) for name in config.project.get_config("training.models")]
+    run.run_toolbox_from_config("training", "cleanup", extra={"names": names})
+
+
+def name_on_machine(model: str) -> str:
+    """Return what a model's training is called on the machine, where other runs may train the same model."""
+    return f"{env.RUN}.{model}"

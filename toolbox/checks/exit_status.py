@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pydantic import BaseModel, ConfigDict
 
 from toolbox.model.evidence import Evidence, Judgement
@@ -18,7 +20,11 @@ class Check(BaseModel):
     def judge(self, evidence: Evidence) -> Judgement:
         """Compare the recorded status with the expected one."""
         try:
-            text = (evidence.directory / self.file).read_text(encoding="utf-8").strip()
+            text = (evidence.directory / self.file).read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
             return Judgement(False, f"{self.file} is not there: the workload did not end by itself")
+        except OSError as error:
+            return Judgement(False, f"{self.file} cannot be read: {error.strerror}")
+        if not re.fullmatch(r"-?\d{1,10}", text):
+            return Judgement(False, f"{self.file} holds {text[:40]!r}, an exit status was expected")
         return Judgement(text == str(self.expected), f"exit status {text}, expected {self.expected}")

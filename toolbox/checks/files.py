@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pathlib import PurePath
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from toolbox.model.evidence import Evidence, Judgement
 
@@ -15,6 +17,13 @@ class Check(BaseModel):
     glob: str = Field(min_length=1)
     count: int | None = Field(default=None, ge=0)
     not_empty: bool = True
+
+    @field_validator("glob")
+    @classmethod
+    def _stays_inside(cls, pattern: str) -> str:
+        if PurePath(pattern).is_absolute() or ".." in PurePath(pattern).parts:
+            raise ValueError("a pattern for files inside of the directory was expected")
+        return pattern
 
     def judge(self, evidence: Evidence) -> Judgement:
         """Count the files."""

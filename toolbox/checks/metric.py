@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, model_validator
+import math
+
+from pydantic import BaseModel, ConfigDict, FiniteFloat, model_validator
 
 from toolbox.model.evidence import Evidence, Judgement
 
@@ -13,8 +15,8 @@ class Check(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     metric: str
-    lower: float | None = None
-    upper: float | None = None
+    lower: FiniteFloat | None = None
+    upper: FiniteFloat | None = None
 
     @model_validator(mode="after")
     def _has_bounds(self) -> Check:
@@ -34,14 +36,14 @@ class Check(BaseModel):
             )
         if metric.value is None:
             return Judgement(False, f"{self.metric} is {metric}")
+        if not math.isfinite(metric.value):
+            return Judgement(False, f"{self.metric} is {metric}, a finite number was expected")
         unit = f" {metric.unit}" if metric.unit else ""
         if self.upper is not None and metric.value > self.upper:
             return Judgement(False, f"{self.metric} is {metric}, above its upper bound {self.upper:g}{unit}")
         if self.lower is not None and metric.value < self.lower:
             return Judgement(False, f"{self.metric} is {metric}, below its lower bound {self.lower:g}{unit}")
-        return Judgement(
-            True, f"{self.metric} is {metric}, within [{_bound(self.lower)}, {_bound(self.upper)}]{unit}"
-        )
+        return Judgement(True, f"{self.metric} is {metric}, within [{_bound(self.lower)}, {_bound(self.upper)}]{unit}")
 
 
 def _bound(value: float | None) -> str:

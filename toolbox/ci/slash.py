@@ -21,10 +21,12 @@ import yaml
 
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
+from toolbox.model.text import shown
 
 COMMANDS: Final = ("test", "var", "skip", "only", "help")
 HELP: Final = (__doc__ or "").partition("\n\n")[2].partition("\n\nLines")[0]
-_COMMAND = re.compile(r"/(?P<name>[A-Za-z_][\w-]*)(?:\s+(?P<rest>.*))?", re.DOTALL)
+_COMMAND = re.compile(r"/(?P<name>[A-Za-z_][\w-]*)(?:(?:[^\S\n]*\n|[^\S\n]+)(?P<rest>.*))?", re.DOTALL)
+_FENCE = re.compile(r"\s*(?P<mark>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,28 +81,33 @@ def parse(text: str) -> Asked:
 
 def _lines(text: str) -> Iterator[Line]:
     """Yield the slash commands, each with the indented lines that go on with it."""
-    number, parts, fenced = 0, list[str](), False
+    number, parts, fence = 0, list[str](), ""
     for index, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
-        if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        is_more = parts and not fenced and (line[:1] in {" ", "\t"} or not line.strip())
-        if is_more:
-            parts.append(line)
+        is_more = parts and (line[:1] in {" ", "\t"} or not line.strip())
+        if is_more and (parts[0].startswith("/var") or not _FENCE.match(line)):
+            parts.append(line if line.strip() else "")
             continue
         if parts:
             yield _line(number, parts)
             parts = []
-        if line.startswith("/") and not fenced:
+        fence = _fence_after(line, fence)
+        if line.startswith("/") and not fence:
             number, parts = index, [line]
     if parts:
         yield _line(number, parts)
 
 
+def _fence_after(line: str, fence: str) -> str:
+    """Return the fence in which the text after a line stands. One of its own kind ends it, as long or longer."""
+    match = _FENCE.match(line)
+    if match is None or (fence and (not match["mark"].startswith(fence) or match["info"].strip())):
+        return fence
+    return "" if fence else match["mark"]
+
+
 def _line(number: int, parts: list[str]) -> Line:
     match = _COMMAND.fullmatch("\n".join(parts).rstrip())
-    return (
-        Line(number, match["name"], match["rest"] or "") if match else Line(number, parts[0].strip("/ "), "")
-    )
+    return Line(number, match["name"], match["rest"] or "") if match else Line(number, parts[0].strip("/ "), "")
 
 
 def _take(asked: dict[str, Any], line: Line) -> None:
@@ -117,9 +124,7 @@ def _take(asked: dict[str, Any], line: Line) -> None:
         case "help":
             asked["help"] = True
         case _:
-            raise ValueError(
-                f"unknown command /{line.name}: {did_you_mean(line.name, COMMANDS, what='commands')}"
-            )
+            raise ValueError(f"unknown command /{line.name}: {did_you_mean(line.name, COMMANDS, what='commands')}")
 
 
 def _words(line: Line, expected: str) -> list[str]:
@@ -134,10 +139,13 @@ def _words(line: Line, expected: str) -> list[str]:
 
 def _overrides(text: str) -> dict[str, Any]:
     try:
+        # Anybody may write a comment: a few aliases of aliases would be gigabytes when they are written out.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
+            raise ValueError("/var: a YAML alias (*) is not taken here: write the value out")
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         problem = getattr(error, "problem", None) or error
-        raise ValueError(f"/var: {text.strip()!r} is not YAML: {problem}") from None
+        raise ValueError(f"/var: {shown(text.strip())} is not YAML: {problem}") from None
     if not isinstance(value, dict) or not value:
-        raise ValueError(f"/var: {text.strip()!r} is not `path: value`")
+        raise ValueError(f"/var: {shown(text.strip())} is not `path: value`")
     return {str(path): item for path, item in value.items()}

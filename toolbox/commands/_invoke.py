@@ -7,17 +7,21 @@ from typing import Any
 from toolbox.interface.registry import Command
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import ExitCode
+from toolbox.system import files
 from toolbox.system.redaction import Redactor
 
 
 def invoke(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
-    """Call a command, and return the exit code: what the command itself returns, where it returns a number."""
+    """Call a command, print what it returns, and return the exit code: a number that it returns is that."""
     if command.role is not None:
         return _invoke_role(command, values, redactor)
     result = command.call(**values)
-    if isinstance(result, str):
-        print(redactor(result))
-    return result if isinstance(result, int) else ExitCode.PASSED
+    if isinstance(result, int) and not isinstance(result, bool):
+        return result
+    if result is not None:
+        text = result if isinstance(result, str) else files.dump_yaml(result).removesuffix("...\n").rstrip("\n")
+        print(redactor(text))
+    return ExitCode.PASSED
 
 
 def _invoke_role(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
@@ -27,8 +31,9 @@ def _invoke_role(command: Command, values: dict[str, Any], redactor: Redactor) -
 
     with terminal.view() as view, steps.entered(session.outside_of_a_run([view.show], redactor)) as top:
         try:
-            command.call(**values)
+            directory = command.call(**values).directory
+            exit_code = ExitCode.PASSED
         except StepError as error:
-            view.line(f"artifacts: {error.directory or top.directory}")
-            return error.exit_code
-    return ExitCode.PASSED
+            directory, exit_code = error.directory or top.directory, error.exit_code
+        view.line(f"artifacts: {directory}")
+    return exit_code

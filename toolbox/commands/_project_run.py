@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 
@@ -23,5 +24,7 @@ def execute(request: RunRequest, *, as_json: bool) -> int:
         view.line("")
         view.table(summary)
     if as_json:
-        print(redaction.current()(json.dumps(summary.as_json(), indent=2, ensure_ascii=False)))
+        # A reader that has gone away does not change how the run ended.
+        with contextlib.suppress(BrokenPipeError):
+            print(redaction.current()(json.dumps(summary.as_json(), indent=2, ensure_ascii=False)))
     return exit_code

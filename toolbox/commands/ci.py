@@ -74,6 +74,7 @@ def _request(asked: Asked, artifact_dir: Path | None) -> RunRequest:
         project,
         asked.presets,
         overrides=asked.overrides,
+        overrides_source="/var",
         phases=named,
         artifact_dir=artifact_dir,
         note={OVERRIDES_FILE: files.dump_yaml(asked.overrides)} if asked.overrides else {},

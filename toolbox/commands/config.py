@@ -10,7 +10,9 @@ from typing import Any, Literal
 from toolbox.config import overrides as overrides_text
 from toolbox.config import paths
 from toolbox.config.configuration import Configuration, Request
+from toolbox.config.document import Location
 from toolbox.model.errors import UsageError
+from toolbox.model.secrets import MASK, Secret
 from toolbox.orchestration import projects
 from toolbox.system import environ, files, redaction
 
@@ -143,19 +145,32 @@ class Config:
         before = dict(_leaves(_load(project, config_file, None, None).written(paths.ROOT), ()))
         after = dict(_leaves(changed.written(paths.ROOT), ()))
         rows = [
-            {
-                "path": paths.render(path),
-                "before": before.get(path),
-                "after": after.get(path),
-                "by": _who(changed, path if path in after else path[:-1]),
-            }
+            _difference(path, before, after, changed)
             for path in {**before, **after}
             if path not in before or path not in after or before[path] != after[path]
         ]
         if format == "json":
             return json.dumps(rows, indent=2, default=str)
-        lines = [f"{row['path']}: {row['before']!r} --> {row['after']!r}  ({row['by']})" for row in rows]
-        return "\n".join(lines) or "nothing differs"
+        return "\n".join(map(_difference_line, rows)) or "nothing differs"
+
+
+def _difference(
+    path: paths.Path, before: Mapping[paths.Path, Any], after: Mapping[paths.Path, Any], changed: Configuration
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"path": paths.render(path), "by": _who(changed, path)}
+    if path in before:
+        row["before"] = before[path]
+    if path in after:
+        row["after"] = after[path]
+    return row
+
+
+def _difference_line(row: Mapping[str, Any]) -> str:
+    if "before" not in row:
+        return f"+ {row['path']}: {row['after']!r}  ({row['by']})"
+    if "after" not in row:
+        return f"- {row['path']}: {row['before']!r}  ({row['by']})"
+    return f"  {row['path']}: {row['before']!r} --> {row['after']!r}  ({row['by']})"
 
 
 def _load(
@@ -167,7 +182,9 @@ def _load(
         config_file, contracts = config_file or found.config, (found.contracts,)
     config_file = config_file or environ.get_path(environ.CONFIG_FILE)
     if config_file is None:
-        raise UsageError("name a project, or a file with --config_file (`./run_toolbox.py project list`)")
+        raise UsageError(
+            f"name a project, or a file with --config_file (`{environ.program()} project list` lists them)"
+        )
     override_files, values = overrides_text.parse(overrides)
     configuration = Configuration.load(Request(config_file, presets or (), override_files, values, contracts))
     redaction.current().add(configuration.secret_values())
@@ -176,8 +193,20 @@ def _load(
 
 def _printed(value: Any, style: Format) -> str:
     if style == "json":
-        return json.dumps(value, indent=2, default=str, ensure_ascii=False)
+        return json.dumps(_with_text_keys(value), indent=2, default=_as_text, ensure_ascii=False)
     return files.dump_yaml(value).removesuffix("...\n").rstrip("\n")
+
+
+def _as_text(value: object) -> str:
+    return (value.reference or MASK) if isinstance(value, Secret) else str(value)
+
+
+def _with_text_keys(value: Any) -> Any:
+    """Return a value whose keys JSON can write: YAML has dates for keys too."""
+    if isinstance(value, dict):
+        plain = str | int | float | bool | None
+        return {key if isinstance(key, plain) else str(key): _with_text_keys(item) for key, item in value.items()}
+    return [_with_text_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def _explained(configuration: Configuration, path: str) -> Iterator[str]:
@@ -185,20 +214,31 @@ def _explained(configuration: Configuration, path: str) -> Iterator[str]:
     yield f"{path} = {value!r}" + (f" --> {resolved!r}" if resolved != value else "")
     history = configuration.history(path)
     for change in reversed(history):
-        where = f" ({change.location})" if change.location else ""
         at = paths.render(change.path)
-        name = "" if at == path else f" {at} to {change.value!r}"
-        yield f"  {change.layer}{where} set{name or ' it'}, in place of {change.replaced!r}"
-    if not history:
-        yield f"  written in {configuration.location(path)}"
+        what = "it" if at == path else f"{at} to {change.value!r}"
+        yield f"  {change.layer}{_at(change.location)} set {what}, in place of {change.replaced!r}"
+    first = history[0].replaced_location if history else configuration.location(path)
+    if first:
+        yield f"  {first} wrote {history[0].replaced!r}" if history else f"  {first} wrote it"
+    if isinstance(value, str) and value.startswith("@"):
+        yield from (f"  {line}" for line in _explained(configuration, value[1:]))
+
+
+def _at(location: Location | None) -> str:
+    return f" ({location})" if location else ""
 
 
 def _who(configuration: Configuration, path: paths.Path) -> str:
-    history = configuration.history(paths.render(path))
-    if not history:
-        return ""
-    last = history[-1]
-    return f"{last.layer}, {last.location}" if last.location else last.layer
+    """Return who changed a field last; of a field that is gone, who replaced what it was in."""
+    while path:
+        try:
+            history = configuration.history(paths.render(path))
+        except paths.PathError:
+            history = []
+        if history:
+            return f"{history[-1].layer}{_at(history[-1].location)}"
+        path = path[:-1]
+    return "the presets applied"
 
 
 def _leaves(value: Any, at: paths.Path) -> Iterator[tuple[paths.Path, Any]]:

@@ -40,17 +40,16 @@ def from_config(
         presets: presets to apply, in their order.
         prefix: the key in the template is `prefix/group command`.
         suffix: the key in the template is `group command/suffix`.
-        extra: arguments that go before those of the template, as {name: value}.
+        extra: arguments that win over those of the template, as {name: value}.
         show_args: print the arguments, or the one of this name, as YAML, and run nothing.
     """
     work = _session(project, config_file, command_args_file, presets or [])
     call = orchestration.Call(group, command, prefix, suffix, extra or {})
     values = orchestration.arguments(call, work.configuration, work.template)
     if show_args is not False and show_args != "False":
-        wanted = (
-            values if show_args in {True, "True"} else orchestration.one(values, str(show_args), call.key)
-        )
+        wanted = values if show_args in {True, "True"} else orchestration.one(values, str(show_args), call.key)
         return files.dump_yaml(wanted).removesuffix("...\n").rstrip("\n")
+    work.configuration.check_contracts()
     found = registry.command(group, command)
     orchestration.refuse_placeholders(call.key, values)
     bound = signature.bind(found.signature, values, text=False)
@@ -70,9 +69,7 @@ def _session(
     config_file = config_file or environ.get_path(environ.CONFIG_FILE)
     command_args_file = command_args_file or environ.get_path(environ.COMMAND_ARGS_FILE)
     if config_file is None:
-        raise UsageError(
-            f"name a project with --project, or a file with --config_file or ${environ.CONFIG_FILE}"
-        )
+        raise UsageError(f"name a project with --project, or a file with --config_file or ${environ.CONFIG_FILE}")
     if command_args_file is None:
         raise UsageError(
             f"name a project with --project, or a file with --command_args_file or ${environ.COMMAND_ARGS_FILE}"

@@ -56,12 +56,12 @@ class Training:
         """
 
     @role
-    def cleanup(self, directory: Path, name: str | None = None, keep_corpus: bool = True) -> None:
+    def cleanup(self, directory: Path, names: list[str] | None = None, keep_corpus: bool = True) -> None:
         """
         Remove training runs, and the corpus, from a directory that `training prepare_corpus` prepared.
 
         Args:
             directory: where the workload lives on the machine; nothing is done where it is absent.
-            name: the run to remove; all of them by default.
+            names: the runs to remove; all of them when left out, those of others that go on too.
             keep_corpus: leave the corpus, for further runs.
         """

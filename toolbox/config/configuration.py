@@ -32,6 +32,7 @@ class Request:
         override_files: files that hold a mapping from paths to values.
         overrides: a mapping from paths to values.
         contracts: folders of contracts, besides the library's own.
+        overrides_source: what gave the overrides, for messages.
     """
 
     file: FilePath
@@ -39,6 +40,7 @@ class Request:
     override_files: Sequence[FilePath] = ()
     overrides: Mapping[str, Any] = field(default_factory=dict)
     contracts: Sequence[FilePath] = ()
+    overrides_source: str = "--overrides"
 
 
 class View(Mapping[str, Any]):
@@ -104,7 +106,8 @@ class Configuration:
             presets.apply(base, name)
         for file in request.override_files:
             _override(base, document.load(file, what="the override file"), f"override file {file}")
-        _override(base, Document(dict(request.overrides), "--overrides"), "--overrides")
+        given = Document(copy.deepcopy(dict(request.overrides)), request.overrides_source)
+        _override(base, given, request.overrides_source)
         return cls(base, contracts=request.contracts)
 
     @property
@@ -158,8 +161,16 @@ class Configuration:
         Raises:
             ConfigurationError: what is wrong, all faults of the contracts at once.
         """
-        contract.check(self._document, [contract.LIBRARY, *self._contracts])
+        self.check_contracts()
         self._resolver.resolve(self._document.root, at=())
+
+    def check_contracts(self) -> None:
+        """Check every contract, and the references in the blocks that have one.
+
+        Raises:
+            ConfigurationError: what is wrong, all faults at once.
+        """
+        contract.check(self._document, [contract.LIBRARY, *self._contracts])
 
     def check_secrets(self) -> None:
         """Check that every secret can be read.
@@ -167,19 +178,26 @@ class Configuration:
         Raises:
             ConfigurationError: the first that cannot.
         """
-        for _, secret in self._resolver.secrets():
-            secret.reveal()
+        for path in self._resolver.secrets():
+            self._resolver.find(path).reveal()
 
     def secret_values(self) -> Iterator[str]:
         """Yield what must never be shown: the secrets that can be read, and the variables of `secrets.env`."""
-        for name in self.get("secrets.env", default=None) or ():
-            if value := environ.get(str(name)):
+        for name in self._secret_variables():
+            if value := environ.get(name):
                 yield value
-        for _, secret in self._resolver.secrets():
+        for path in self._resolver.secrets():
             try:
-                yield secret.reveal()
+                yield self._resolver.find(path).reveal()
             except ConfigurationError:
                 continue
+
+    def _secret_variables(self) -> list[str]:
+        try:
+            names = self.get("secrets.env", default=None)
+        except ConfigurationError:
+            return []
+        return [str(name) for name in names] if isinstance(names, list) else []
 
     def location(self, path: str) -> str:
         """Return `file:line` of a field."""
@@ -194,9 +212,7 @@ class Configuration:
         wanted = paths.parse(path)
         slots = set(self._document.slots(wanted))
         return [
-            change
-            for change in self._document.changes
-            if change.slot in slots or change.path[: len(wanted)] == wanted
+            change for change in self._document.changes if change.slot in slots or change.path[: len(wanted)] == wanted
         ]
 
 

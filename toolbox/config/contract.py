@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from toolbox.config import paths
 from toolbox.config.document import Document
@@ -16,6 +16,7 @@ from toolbox.config.paths import Path
 from toolbox.config.references import Resolver
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.nearest import did_you_mean
+from toolbox.model.text import shown
 from toolbox.system import modules
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ LIBRARY = FilePath(__file__).parent / "contracts"
 
 def find(folders: Iterable[FilePath]) -> dict[Path, type[BaseModel]]:
     """Return the contracts of these folders, by the path of their block."""
-    contracts = {}
+    contracts: dict[Path, type[BaseModel]] = {}
     for folder in folders:
         for file in sorted(folder.glob("[!_]*.py")):
             contracts[tuple(file.stem.split("__"))] = _load(file)
@@ -47,17 +48,18 @@ def check(document: Document, folders: Iterable[FilePath]) -> None:
         for fault in _faults(document, path, model)
     ]
     if faults:
-        count = (
-            f"{len(faults)} faults in the configuration"
-            if len(faults) > 1
-            else "a fault in the configuration"
-        )
+        count = f"{len(faults)} faults in the configuration" if len(faults) > 1 else "a fault in the configuration"
         raise ConfigurationError("\n  ".join([f"{count}:", *faults]))
 
 
 def _load(file: FilePath) -> type[BaseModel]:
-    module = modules.load(f"_contract_{file.parent.parent.name}_{file.stem}", file)
-    contract: type[BaseModel] = module.Contract
+    try:
+        module = modules.load(f"_contract_{file.parent.parent.name}_{file.stem}", file)
+        contract: type[BaseModel] = module.Contract
+        _ = contract.model_validate  # only a pydantic model has it
+    except (Exception, SystemExit) as error:
+        # Whatever the file raises, or that it has no Contract, is a fault of that file.
+        raise ConfigurationError(f"the contract {file} is broken: {type(error).__name__}: {error}") from error
     return contract
 
 
@@ -84,10 +86,11 @@ def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, d
     at = (*path, *_keys_of(block, detail["loc"]))
     where = f"{document.where(at)}: `{paths.render(at)}`"
     if detail["type"] == "extra_forbidden":
-        return f"{where} is not a field here: {did_you_mean(str(at[-1]), model.model_fields, what='fields')}"
+        fields = _fields_at(model, at[len(path) : -1])
+        return f"{where} is not a field here: {did_you_mean(str(at[-1]), fields, what='fields')}"
     if detail["type"] == "missing":
         return f"{where} is missing"
-    return f"{where} is {_shown(detail['input'])}: {_lower_first(detail['msg'])}"
+    return f"{where} is {shown(detail['input'])}: {_lower_first(detail['msg'])}"
 
 
 def _keys_of(block: Any, location: tuple[int | str, ...]) -> Path:
@@ -105,9 +108,20 @@ def _keys_of(block: Any, location: tuple[int | str, ...]) -> Path:
     return tuple(keys)
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _fields_at(model: type[BaseModel], keys: Path) -> set[str]:
+    """Return the names of the fields of the model, or the models of a union, to which keys inside a block lead."""
+    models = {model}
+    for key in keys:
+        fields = [found.model_fields[str(key)] for found in models if key in found.model_fields]
+        models = {found for field in fields for found in _models_in(field.annotation)} or models
+    return {name for found in models for name in found.model_fields}
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if hasattr(annotation, "model_fields"):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
 
 
 def _lower_first(text: str) -> str:

@@ -5,12 +5,13 @@ YAML anchors let one container stand at several paths: TOPSAIL assigns a preset'
 change inside it is seen in the preset too, and when the preset is applied again. Configurations written for it
 rely on the outcome, and we keep it.
 
-Who uses it: `layers`, which builds a configuration from it. It does not resolve references.
+Who uses it: `configuration`, which puts the layers of one together in it. It does not resolve references.
 """
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import logging
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
@@ -28,13 +29,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A line of a file. Lines count from 1."""
+    """A line of a file. Lines count from 1; 0 is for what stands in no file: a flag, a call of `set_config`."""
 
     file: str
     line: int
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.file}:{self.line}" if self.line else self.file
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,13 @@ class Change:
     Args:
         layer: who did it: `preset NAME`, `override file F`, `--overrides`, `set_config`.
         location: where the new value is written, or None when no file says it.
-        replaced: what was there.
+        replaced: what was there, and `replaced_location` where that was written.
     """
 
     path: Path
     value: Any
     replaced: Any
+    replaced_location: Location | None
     layer: str
     location: Location | None
     slot: tuple[int, Hashable]
@@ -78,10 +80,7 @@ class Document:
         Raises:
             PathError: there is no such field.
         """
-        value: Any = self.root
-        for _, _, value in self._walk(path):
-            pass
-        return value
+        return [self.root, *(value for _, _, value in self._walk(path))][-1]
 
     def set(self, path: Path, value: object, *, layer: str, location: Location | None) -> None:
         """Give an existing field another value: whole, mappings included.
@@ -92,14 +91,12 @@ class Document:
         if not path:
             raise paths.PathError("`$` is the whole document, name a field of it", source=self.source)
         *_, (container, key, replaced) = self._walk(path)
-        change = Change(path, value, copy.deepcopy(replaced), layer, location, (id(container), key))
-        container[key] = value
-        self.changes.append(change)
         marks = self.marks.setdefault(id(container), _Marks(container, {}))
-        if location is not None:
-            marks.lines[key] = location
-        else:
-            marks.lines.pop(key, None)
+        slot = (id(container), key)
+        given, before = copy.deepcopy(value), copy.deepcopy(replaced)
+        self.changes.append(Change(path, given, before, marks.lines.get(key), layer, location, slot))
+        container[key] = value
+        marks.lines[key] = location or Location(layer, 0)
 
     def slots(self, path: Path) -> list[tuple[int, Hashable]]:
         """Return the slots on the way to a path: (id of the container, key in it)."""
@@ -127,15 +124,7 @@ class Document:
             if container is not None:
                 marks[id(container)] = _Marks(container, dict(old.lines))
         changes = [
-            Change(
-                change.path,
-                change.value,
-                change.replaced,
-                change.layer,
-                change.location,
-                (id(memo.get(change.slot[0])), change.slot[1]),
-            )
-            for change in self.changes
+            dataclasses.replace(change, slot=(id(memo.get(change.slot[0])), change.slot[1])) for change in self.changes
         ]
         return Document(root, self.source, marks, changes)
 
@@ -170,9 +159,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         yield data
         self._warn_of_duplicates(node)
         data.update(self.construct_mapping(node))
-        lines: dict[Hashable, Location] = {
-            self.construct_object(key): self._location(key) for key, _ in node.value
-        }
+        lines: dict[Hashable, Location] = {self.construct_object(key): self._location(key) for key, _ in node.value}
         self.marks[id(data)] = _Marks(data, lines)
 
     def sequence(self, node: yaml.SequenceNode) -> Iterator[list[Any]]:
@@ -180,9 +167,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         data: list[Any] = []
         yield data
         data.extend(self.construct_sequence(node))
-        self.marks[id(data)] = _Marks(
-            data, {index: self._location(item) for index, item in enumerate(node.value)}
-        )
+        self.marks[id(data)] = _Marks(data, {index: self._location(item) for index, item in enumerate(node.value)})
 
     def _location(self, node: yaml.Node) -> Location:
         return Location(self.file, node.start_mark.line + 1)
@@ -224,7 +209,13 @@ def load(file: FilePath, *, what: str = "the configuration file") -> Document:
     Raises:
         ConfigurationError: the file cannot be read, is not YAML, or is not a mapping.
     """
-    return parse(read_text(file, what=what), source=str(file))
+    return parse(read_text(file, what=what), source=_named(file))
+
+
+def _named(file: FilePath) -> str:
+    """Return the name of a file as messages give it: from the working directory on, where it is in there."""
+    here = FilePath.cwd()
+    return str(file.relative_to(here) if file.is_absolute() and file.is_relative_to(here) else file)
 
 
 def parse(text: str, *, source: str) -> Document:
@@ -241,7 +232,17 @@ def parse(text: str, *, source: str) -> Document:
     if not isinstance(root, dict):
         kind = "empty" if root is None else f"a {type(root).__name__}"
         raise ConfigurationError(f"{source}: the document is {kind}, a mapping was expected")
+    _refuse_a_cycle(root, source, ())
     return Document(root, source, loader.marks)
+
+
+def _refuse_a_cycle(value: object, source: str, around: tuple[int, ...]) -> None:
+    """Refuse an anchor that holds itself, which YAML can write and nothing here could end to read."""
+    if isinstance(value, dict | list):
+        if id(value) in around:
+            raise ConfigurationError(f"{source}: broken YAML: an anchor (&) holds an alias (*) of itself")
+        for item in value.values() if isinstance(value, dict) else value:
+            _refuse_a_cycle(item, source, (*around, id(value)))
 
 
 def _yaml_fault(error: yaml.YAMLError, source: str) -> str:

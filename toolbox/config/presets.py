@@ -24,11 +24,8 @@ EXTENDS: Final = "extends"
 def known(document: Document) -> list[str]:
     """Return the names of the presets of a document."""
     block = document.root.get(BLOCK)
-    return (
-        [str(name) for name, value in block.items() if isinstance(value, dict)]
-        if isinstance(block, dict)
-        else []
-    )
+    presets = block.items() if isinstance(block, dict) else ()
+    return [name for name, value in presets if isinstance(name, str) and isinstance(value, dict)]
 
 
 def to_apply(document: Document) -> list[str]:
@@ -101,9 +98,7 @@ def _extended(document: Document, name: str, value: object) -> list[str]:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return value
     where = document.where((BLOCK, name, EXTENDS))
-    raise ConfigurationError(
-        f"{where}: `extends` of preset `{name}` is {value!r}, a list of presets was expected"
-    )
+    raise ConfigurationError(f"{where}: `extends` of preset `{name}` is {value!r}, a list of presets was expected")
 
 
 def _change(document: Document, name: str, key: object, value: object, chain: Sequence[str]) -> None:

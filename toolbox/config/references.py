@@ -6,6 +6,7 @@ holds what presets will write, so that references in it are not followed where t
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
@@ -18,7 +19,7 @@ from toolbox.model.errors import ConfigurationError
 from toolbox.model.secrets import Secret
 from toolbox.system import environ
 
-SECRET: Final = "*$@"
+SECRET: Final = "*$@"  # noqa: S105  # how a reference to one begins
 _UNSUPPORTED: Final = "*@"
 _INSIDE_TEXT = re.compile(r"\{@(.*?)\}")
 _SECRETS_DIRECTORY: Final[Path] = ("secrets", "dir", "env_key")
@@ -52,24 +53,19 @@ class Resolver:
             at: where the value stands, for messages.
             trail: the references that led here, for loops.
         """
+        if at[:1] == (presets.BLOCK,) and not trail:
+            return copy.deepcopy(value)
         if isinstance(value, str):
             return self._follow(value, at, trail) if is_reference(value) else value
         if isinstance(value, Mapping):
-            return {
-                key: item
-                if not at and key == presets.BLOCK
-                else self.resolve(item, at=(*at, _key(key)), trail=trail)
-                for key, item in value.items()
-            }
+            return {key: self.resolve(item, at=(*at, _key(key)), trail=trail) for key, item in value.items()}
         if isinstance(value, list):
             return [self.resolve(item, at=(*at, index), trail=trail) for index, item in enumerate(value)]
         return value
 
-    def secrets(self) -> Iterator[tuple[Path, Secret]]:
-        """Yield each secret reference of the document, with its path. `ci_presets` is left out."""
-        for path, text in _texts(self._document.root, ()):
-            if text.startswith(SECRET):
-                yield path, self._secret(text, path, ())
+    def secrets(self) -> Iterator[Path]:
+        """Yield where the document refers to a secret. `ci_presets` is left out."""
+        return (path for path, text in _texts(self._document.root, ()) if text.startswith(SECRET))
 
     def _written(self, path: Path, trail: tuple[str, ...]) -> Any:
         value: Any = self._document.root

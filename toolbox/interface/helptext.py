@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from toolbox.interface import signature
 from toolbox.interface.registry import Command, Group, GroupSummary
 from toolbox.interface.signature import Parameter
+from toolbox.system import environ
 
 _WIDTH = 100
-_PROGRAM = "./run_toolbox.py"
 
 
 def of_everything(groups: Iterable[GroupSummary]) -> str:
@@ -20,7 +20,7 @@ def of_everything(groups: Iterable[GroupSummary]) -> str:
     lines = [
         "Topgallant tests AI-accelerator platforms end to end.",
         "",
-        f"usage: {_PROGRAM} GROUP [COMMAND] [--name=value ...]",
+        f"usage: {environ.program()} GROUP [COMMAND] [--name=value ...]",
         "",
         "groups:",
     ]
@@ -29,7 +29,8 @@ def of_everything(groups: Iterable[GroupSummary]) -> str:
         lines.append(f"  {group.name:<{width}}  {text}")
     lines += [
         "",
-        f"`{_PROGRAM} GROUP --help` lists the commands of a group. Begin with `{_PROGRAM} project list`.",
+        f"`{environ.program()} GROUP --help` lists the commands of a group.",
+        f"Begin with `{environ.program()} project list`. `--debug` shows the traceback of an error; `--version`.",
     ]
     return "\n".join(lines)
 
@@ -40,12 +41,12 @@ def of_group(group: Group) -> str:
     lines = [
         f"{group.name}: {group.summary}",
         "",
-        f"usage: {_PROGRAM} {group.name} COMMAND [--name=value ...]",
+        f"usage: {environ.program()} {group.name} COMMAND [--name=value ...]",
         "",
     ]
     lines.append("commands:")
     lines += [f"  {name:<{width}}  {command.signature.summary}" for name, command in group.commands.items()]
-    lines += ["", f"`{_PROGRAM} {group.name} COMMAND --help` explains the arguments of a command."]
+    lines += ["", f"`{environ.program()} {group.name} COMMAND --help` explains the arguments of a command."]
     return "\n".join(lines)
 
 
@@ -56,7 +57,7 @@ def of_command(command: Command) -> str:
     if described.description:
         lines += [*described.description.splitlines(), ""]
     lines += [
-        f"usage: {_PROGRAM} {described.name} {' '.join(map(_usage, described.parameters))}".rstrip(),
+        f"usage: {environ.program()} {described.name} {' '.join(map(_usage, described.parameters))}".rstrip(),
         "",
     ]
     if described.parameters:

@@ -32,6 +32,10 @@ HOSTS = Parameter(
 )
 
 
+# The names of the parameters of `run.run_toolbox` itself, and of HOSTS.
+RESERVED = frozenset({"group", "command", "artifact_dir_suffix", "check", "hosts"})
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A toolbox command, ready to be called with the arguments that its signature names."""
@@ -95,7 +99,17 @@ def group(name: str) -> Group:
     known = group_files()
     if name not in known:
         raise UsageError(f"unknown group `{name}`: {did_you_mean(name, known, what='groups')}")
-    module = _load(name, known[name])
+    try:
+        return _group(name, known[name])
+    except UsageError:
+        raise
+    except (Exception, SystemExit) as error:
+        # Whatever a group file raises breaks that group alone.
+        raise UsageError(f"the group `{name}` is broken: {known[name]}: {type(error).__name__}: {error}") from error
+
+
+def _group(name: str, path: Path) -> Group:
+    module = _load(name, path)
     doc = (module.__doc__ or "").strip().partition("\n")[0]
     holder = getattr(module, _class_name(name), None)
     if inspect.isclass(holder):
@@ -106,7 +120,7 @@ def group(name: str) -> Group:
     function = getattr(module, name, None)
     if inspect.isfunction(function):
         return Group(name, doc, {name: _command(name, name, function)}, alone=True)
-    raise UsageError(f"{known[name]}: a class {_class_name(name)} or a function {name} was expected in it")
+    raise UsageError(f"{path}: a class {_class_name(name)} or a function {name} was expected in it")
 
 
 def command(group_name: str, name: str) -> Command:
@@ -125,7 +139,11 @@ def command(group_name: str, name: str) -> Command:
 def _command(group_name: str, name: str, call: Callable[..., Any]) -> Command:
     role = getattr(call, "role", None)
     label = group_name if group_name == name else f"{group_name} {name}"
+    if role is None and (found := places.find("roles", f"{group_name}_{name}")) is not None:
+        raise TypeError(f"{label} has the role {found}, and is not marked with `@role` (toolbox.roles)")
     described = signature.of(call, name=label, extra=[HOSTS] if role else [])
+    if role and (taken := RESERVED & {parameter.name for parameter in described.parameters[:-1]}):
+        raise TypeError(f"{label}: a parameter cannot be called {min(taken)}: `run.run_toolbox` has one of that name")
     return Command(group_name, name, call, described, role)
 
 
@@ -138,10 +156,6 @@ def _class_name(name: str) -> str:
 
 
 def _load(name: str, path: Path) -> ModuleType:
-    try:
-        if path.parent == places.COMMANDS:
-            return importlib.import_module(f"toolbox.commands.{name}")
-        return modules.load(f"_commands_{name}", path)
-    except Exception as error:
-        # Whatever a group file raises breaks that group alone.
-        raise UsageError(f"the group `{name}` is broken: {path}: {type(error).__name__}: {error}") from error
+    if path.parent == places.COMMANDS:
+        return importlib.import_module(f"toolbox.commands.{name}")
+    return modules.load(f"_commands_{name}", path)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_orig
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import Secret
+from toolbox.model.text import shown
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -101,7 +102,7 @@ def parse_docstring(doc: str) -> tuple[str, str, dict[str, str]]:
             texts[name] = match["text"]
         elif name and line.strip():
             texts[name] += f" {line.strip()}"
-    description = re.split(r"\n(?:Raises|Returns|Yields):", description, maxsplit=1)[0]
+    description = re.split(r"(?:^|\n)(?:Raises|Returns|Yields):", description, maxsplit=1)[0]
     return " ".join(summary.split()), description.strip(), texts
 
 
@@ -148,16 +149,12 @@ def bind(signature: Signature, arguments: Mapping[str, Any], *, text: bool) -> d
             except ValueError as error:
                 faults.append(str(error))
         elif parameter.required:
-            faults.append(
-                f"--{parameter.name} is missing ({expected(parameter.annotation)}): {parameter.text}"
-            )
+            faults.append(f"--{parameter.name} is missing ({expected(parameter.annotation)}): {parameter.text}")
         else:
             values[parameter.name] = parameter.default
     if faults:
         raise UsageError(
-            "\n  ".join([f"{signature.name}:", *faults])
-            if len(faults) > 1
-            else f"{signature.name}: {faults[0]}"
+            "\n  ".join([f"{signature.name}:", *faults]) if len(faults) > 1 else f"{signature.name}: {faults[0]}"
         )
     return values
 
@@ -183,9 +180,8 @@ def convert(parameter: Parameter, value: Any, *, text: bool) -> Any:
         return _adapter(parameter.annotation).validate_python(value)
     except ValidationError as error:
         place = "".join(f"[{part}]" for part in error.errors()[0]["loc"] if isinstance(part, int))
-        shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."  # noqa: PLR2004
         raise ValueError(
-            f"--{parameter.name}{place} is {shown}, {expected(parameter.annotation)} was expected"
+            f"--{parameter.name}{place} is {shown(value)}, {expected(parameter.annotation)} was expected"
         ) from None
 
 
@@ -201,8 +197,9 @@ def _from_text(text: str, annotation: Any, kinds: set[Any]) -> Any:
         return None
     if annotation in {NOTHING, Any}:
         return _yaml(text, typed=True)
-    if kinds & {str, Path, Secret} or any(get_origin(member) is Literal for member in kinds):
-        return text
+    choices = [choice for member in kinds if get_origin(member) is Literal for choice in get_args(member)]
+    if choices or kinds & {str, Path, Secret}:
+        return next((choice for choice in choices if str(choice) == text), text)
     origins = {get_origin(member) or member for member in kinds}
     if list in origins and not text.lstrip().startswith("["):
         return [item.strip() for item in text.split(",")] if text.strip() else []
@@ -216,9 +213,19 @@ def _yaml(text: str, *, typed: bool) -> Any:
     import yaml
 
     try:
-        return yaml.load(text, Loader=yaml.SafeLoader if typed else yaml.BaseLoader)  # noqa: S506  # BaseLoader makes only text
+        loader = yaml.SafeLoader if typed else yaml.BaseLoader
+        return _whole_characters(yaml.load(text, Loader=loader))  # noqa: S506  # BaseLoader makes only text
     except yaml.YAMLError:
         return text
+
+
+def _whole_characters(value: Any) -> Any:
+    """Join the halves as which JSON writes a character beyond 16 bits: YAML keeps them apart, which no file takes."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_whole_characters(key): _whole_characters(item) for key, item in value.items()}
+    return [_whole_characters(item) for item in value] if isinstance(value, list) else value
 
 
 def _has_any(annotation: Any) -> bool:
@@ -229,6 +236,4 @@ def _has_any(annotation: Any) -> bool:
 def _adapter(annotation: Any) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
-    return TypeAdapter(
-        annotation, config=ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True)
-    )
+    return TypeAdapter(annotation, config=ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True))

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from toolbox.config import paths
+from toolbox.model.text import shown
 
 
 class Source(BaseModel):
@@ -33,14 +34,14 @@ class Source(BaseModel):
             except KeyError:
                 raise ValueError(f"{self.file} has no {self.path}") from None
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ValueError(f"{self.path} in {self.file} is {value!r}, a number was expected")
+            raise ValueError(f"{self.path} in {self.file} is {shown(value)}, a number was expected")
         return float(value)
 
 
 def _load(file: Path) -> Any:
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(file.read_text(encoding="utf-8"), parse_int=float)
     except FileNotFoundError:
         raise ValueError(f"{file.name} is not there") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{file.name} is not JSON: {error}") from None

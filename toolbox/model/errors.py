@@ -46,9 +46,7 @@ class StepError(ToolboxError):
         directory: where the evidence is.
     """
 
-    def __init__(
-        self, message: str, *, verdict: Verdict, cause: Cause, directory: Path | None = None
-    ) -> None:
+    def __init__(self, message: str, *, verdict: Verdict, cause: Cause, directory: Path | None = None) -> None:
         super().__init__(message)
         self.verdict = verdict
         self.cause = cause
@@ -87,7 +85,7 @@ class Interrupted(Cancelled):
 
     @property
     def exit_code(self) -> ExitCode:  # type: ignore[override]  # a class attribute in the parent
-        """130 for SIGINT, 143 for SIGTERM."""
+        """130 for SIGINT, 143 for SIGTERM and SIGHUP."""
         return ExitCode.SIGINT if self.signal_number == signal.SIGINT else ExitCode.SIGTERM
 
 

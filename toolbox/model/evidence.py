@@ -22,9 +22,7 @@ class Metric:
     fault: str = ""
 
     def __str__(self) -> str:
-        return (
-            f"{self.value:.6g} {self.unit}".strip() if self.value is not None else f"unknown ({self.fault})"
-        )
+        return f"{self.value:.6g} {self.unit}".strip() if self.value is not None else f"unknown ({self.fault})"
 
 
 @dataclass(frozen=True, slots=True)

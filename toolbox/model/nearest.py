@@ -17,6 +17,6 @@ def did_you_mean(name: str, known: Iterable[str], *, what: str = "known", most: 
     if near := nearest(name, names):
         return f"did you mean {' or '.join(near)}?"
     if not names:
-        return f"there are no {what} names"
+        return "there are none"
     shown = ", ".join(names[:most])
     return f"{what}: {shown}" + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Self
 
 MASK: Final = "***"
 
@@ -41,6 +41,12 @@ class Secret:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Secret, (MASK,)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Self:
+        return self  # it does not change, and a copy in this process is no leak
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and self.reveal() == other.reveal()

@@ -6,6 +6,8 @@ import sys
 import threading
 from typing import Any, Final
 
+import yaml
+
 from toolbox.config.configuration import MISSING
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.events import ConfigurationChanged
@@ -33,7 +35,8 @@ class Project:
 
         Raises:
             ConfigurationError: there is no such field; or the call does not come from the main thread, or comes
-                from a parallel region, where another task could see the old value or the new one.
+                from a parallel region, where another task could see the old value or the new one; or the value
+                breaks a contract or a reference.
         """
         if (name := region.current()) is not None:
             raise ConfigurationError(
@@ -47,12 +50,20 @@ class Project:
         current = session.current()
         caller = sys._getframe(1)  # noqa: SLF001  # documented; `inspect` has nothing that is as cheap
         layer = f"set_config ({caller.f_code.co_filename}:{caller.f_lineno})"
-        current.configuration = current.configuration.replaced(path, value, layer=layer)
+        # All that can be wrong with it is found before anybody sees it.
+        try:
+            files.dump_yaml(value)
+        except yaml.YAMLError:
+            kind = type(value).__name__
+            raise ConfigurationError(f"set_config({path!r}): a configuration cannot hold a {kind}") from None
+        changed = current.configuration.replaced(path, value, layer=layer)
+        changed.check()
+        current.configuration = changed
         recorder = session.step().recorder
-        recorder.redactor.add(current.configuration.secret_values())
+        recorder.redactor.add(changed.secret_values())
         recorder.record(ConfigurationChanged(path, repr(value), layer))
         if current.config_file is not None:
-            files.write_yaml(current.config_file, current.configuration.get("$"))
+            session.write_configuration(current.configuration, current.config_file, recorder.redactor)
 
 
 project: Final = Project()

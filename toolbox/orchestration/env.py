@@ -1,6 +1,7 @@
-"""Where the artifacts go: `env.ARTIFACT_DIR`, and `with env.NextArtifactDir("deploy"):` for a directory inside it.
+"""Where the artifacts go: `env.ARTIFACT_DIR`, in the run `env.RUN`.
 
-The directory belongs to the thread: a task of `run.Parallel` has one of its own.
+`with env.NextArtifactDir("deploy"):` makes a directory inside it, which is `env.ARTIFACT_DIR` there. The directory
+belongs to the thread: a task of `run.Parallel` has one of its own.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from toolbox.orchestration import session
 from toolbox.runs import steps
 
 ARTIFACT_DIR: Path
+RUN: str
 
 
-def __getattr__(name: str) -> Path:
-    """Return the current directory as `env.ARTIFACT_DIR`, whenever it is read."""
+def __getattr__(name: str) -> Path | str:
+    """Return the current directory as `env.ARTIFACT_DIR`, and the name of the run as `env.RUN`, when they are read."""
     if name == "ARTIFACT_DIR":
         return session.step().directory
+    if name == "RUN":
+        return session.step().recorder.root.name
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

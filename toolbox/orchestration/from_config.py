@@ -17,7 +17,7 @@ class Call:
     """A toolbox command as a template names it.
 
     Args:
-        extra: arguments that go before those of the template.
+        extra: arguments that win over those of the template.
     """
 
     group: str
@@ -51,9 +51,7 @@ def one(values: Mapping[str, Any], name: str, key: str) -> Any:
         UsageError: there is none of this name.
     """
     if name not in values:
-        raise UsageError(
-            f"`{key}` has no argument `{name}`: {did_you_mean(name, values, what='its arguments')}"
-        )
+        raise UsageError(f"`{key}` has no argument `{name}`: {did_you_mean(name, values, what='its arguments')}")
     return values[name]
 
 

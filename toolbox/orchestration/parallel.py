@@ -81,10 +81,8 @@ class Parallel:
             cancellation.opened() as scope,
             ThreadPoolExecutor(self.max_threads or len(self._tasks), thread_name_prefix=self.name) as pool,
         ):
-            futures = [
-                pool.submit(contextvars.copy_context().run, _run_task, task, scope) for task in self._tasks
-            ]
             try:
+                futures = [pool.submit(contextvars.copy_context().run, _run_task, task, scope) for task in self._tasks]
                 failures = self._wait(futures, scope)
             except BaseException as error:
                 scope.cancel(f"`{self.name}` was {error}")

@@ -21,9 +21,9 @@ from typing import Any, Final
 from toolbox.config import paths
 from toolbox.config.configuration import Configuration, Request
 from toolbox.config.document import Change
-from toolbox.model.errors import Cancelled, Interrupted, describe, exit_code_of
+from toolbox.model.errors import Cancelled, Interrupted, describe, exit_code_of, outcome_of
 from toolbox.model.events import Note, RunFinished, RunStarted, StepKind
-from toolbox.model.verdicts import Cause, ExitCode, Verdict, exit_code
+from toolbox.model.verdicts import Cause, Verdict, exit_code
 from toolbox.orchestration import projects, session
 from toolbox.orchestration.projects import ProjectFiles
 from toolbox.orchestration.session import Session
@@ -37,6 +37,7 @@ from toolbox.system.redaction import Redactor
 
 _TESTS: Final = "test"
 _CLEANUP: Final = "post_cleanup"
+_NOTHING: Final = f"nothing ran: the orchestration has none of the functions {', '.join(projects.PHASES)}"
 _VERSIONS: Final = ("topgallant", "ansible-core", "ansible-runner")
 
 
@@ -54,6 +55,7 @@ class RunRequest:
     presets: Sequence[str] = ()
     override_files: Sequence[Path] = ()
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    overrides_source: str = "--overrides"
     phases: Sequence[str] | None = None
     artifact_dir: Path | None = None
     note: Mapping[str, str] = field(default_factory=dict)
@@ -73,6 +75,7 @@ def load(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
             tuple(request.override_files),
             request.overrides,
             (found.contracts,),
+            request.overrides_source,
         )
     )
     return found, configuration
@@ -87,9 +90,7 @@ def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redact
     found, configuration = load(request)
     configuration.check()
     configuration.check_secrets()
-    phases = projects.select(
-        projects.phases(found), list(request.phases) if request.phases is not None else None
-    )
+    phases = projects.select(projects.phases(found), list(request.phases) if request.phases is not None else None)
     redactor.add(configuration.secret_values())
     directory = _create(request)
     with signals.shielded(), Journal(directory, redactor) as journal:
@@ -107,8 +108,9 @@ def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redact
 
 def _create(request: RunRequest) -> Path:
     base = request.artifact_dir or environ.get_path(environ.ARTIFACT_DIR) or session.DEFAULT_ARTIFACTS
+    runs = session.artifact_directory(base / request.project)
     while True:
-        directory = files.make_directory(base.absolute() / request.project) / directories.run_id()
+        directory = runs / directories.run_id()
         try:
             directory.mkdir(mode=files.PRIVATE_DIRECTORY)
         except FileExistsError:
@@ -116,9 +118,7 @@ def _create(request: RunRequest) -> Path:
         return directory
 
 
-def _write_request(
-    request: RunRequest, directory: Path, configuration: Configuration, redactor: Redactor
-) -> Path:
+def _write_request(request: RunRequest, directory: Path, configuration: Configuration, redactor: Redactor) -> Path:
     run = {
         "run": directory.name,
         "project": request.project,
@@ -130,16 +130,15 @@ def _write_request(
         "revision": _revision(Path(configuration.source).parent, directory),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _VERSIONS}},
         "host": socket.gethostname(),
-        "user": getpass.getuser(),
+        "user": _user(),
         "argv": sys.argv,
     }
-    files.write_text(directory / "run.json", redactor(files.dump_json(run)))
+    files.write_json(directory / "run.json", redactor.texts(run))
     changes = "".join(f"{_applied(change)}\n" for change in configuration.changes)
     files.write_text(directory / "presets_applied", redactor(changes))
     for name, text in request.note.items():
         files.write_text(directory / name, redactor(text))
-    resolved = configuration.get("$")
-    return files.write_text(directory / "config.yaml", redactor(files.dump_yaml(resolved)))
+    return session.write_configuration(configuration, directory / "config.yaml", redactor)
 
 
 def _applied(change: Change) -> str:
@@ -152,43 +151,70 @@ def _run_phases(phases: Mapping[str, Callable[[], object]], top: Step) -> list[B
     for name, function in phases.items():
         if errors and name != _CLEANUP:
             continue
+        begun: list[str] = []
         try:
-            _run_phase(name, function)
+            _run_phase(name, _noting(function, begun))
         except BaseException as error:  # noqa: BLE001  # each becomes the end of the run, in order
             errors.append(error)
             processes.end_marked(top.directory)
-    if (number := signals.first()) is not None and not any(
-        isinstance(error, Interrupted) for error in errors
-    ):
+            if name == _CLEANUP and not begun:
+                _clean_up_without_a_step(function, errors)
+    if (number := signals.first()) is not None and not any(isinstance(error, Interrupted) for error in errors):
         errors.append(Interrupted(number))
     if left := processes.end_marked(top.directory):
         top.recorder.record(Note("", f"{left} processes were left running, and were ended"))
     return errors
 
 
+def _noting(function: Callable[[], object], begun: list[str]) -> Callable[[], object]:
+    def call() -> object:
+        begun.append("begun")
+        return function()
+
+    return call
+
+
+def _clean_up_without_a_step(function: Callable[[], object], errors: list[BaseException]) -> None:
+    """Clean up where the step could not be recorded (a full disk): what is out there matters more than the record."""
+    try:
+        function()
+    except BaseException as error:  # noqa: BLE001  # added to what went wrong before
+        errors.append(error)
+
+
 def _run_phase(name: str, function: Callable[[], object]) -> None:
     failure = (Verdict.FAILED, Cause.PRODUCT) if name == _TESTS else (Verdict.ERROR, Cause.INFRASTRUCTURE)
     # A signal does not stop the cleanup, which is what a signal asks for.
     gate = contextlib.nullcontext() if name == _CLEANUP else signals.exposed()
-    with cancellation.opened(), steps.opened(name, kind=StepKind.PHASE, failure=failure), gate:
-        function()
+    with cancellation.opened_by_process() as scope, steps.opened(name, kind=StepKind.PHASE, failure=failure) as step:
+        try:
+            # Threads that the project starts by itself belong to the phase too.
+            with steps.entered_by_process(step), gate:
+                function()
+        finally:
+            scope.cancel(f"the phase {name} has ended")
+            steps.sweep(step)
 
 
 def _finish(top: Step, errors: Sequence[BaseException]) -> RunFinished:
+    """Return how the run ended: as the first of its phases that did not pass. A later error is added to that."""
     seconds = round(time.monotonic() - top.started, 3)
-    worst = top.outcome() or Outcome(Verdict.SKIPPED, None, "nothing ran")
     if not errors:
-        return RunFinished(worst.verdict, worst.cause, exit_code(worst.verdict), worst.message, seconds)
+        outcome = top.outcome() or Outcome(Verdict.SKIPPED, None, _NOTHING)
+        return RunFinished(outcome.verdict, outcome.cause, exit_code(outcome.verdict), outcome.message, seconds)
     first, *others = sorted(errors, key=lambda error: not isinstance(error, Interrupted))
-    message = top.recorder.redactor(
-        "\n".join([describe(first), *(f"and then: {describe(error)}" for error in others)])
-    )
+    message = top.recorder.redactor("\n".join([describe(first), *(f"and then: {describe(error)}" for error in others)]))
     if isinstance(first, Cancelled):
         return RunFinished(Verdict.CANCELLED, Cause.INTERRUPTED, exit_code_of(first), message, seconds)
-    code = exit_code(worst.verdict)
-    return RunFinished(
-        worst.verdict, worst.cause, code if code is not ExitCode.PASSED else ExitCode.ERROR, message, seconds
-    )
+    outcome = top.first_failure() or Outcome(*outcome_of(first))
+    return RunFinished(outcome.verdict, outcome.cause, exit_code(outcome.verdict), message, seconds)
+
+
+def _user() -> str | None:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container with a user id that nobody named
+        return None
 
 
 def _version(name: str) -> str | None:

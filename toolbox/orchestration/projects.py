@@ -7,7 +7,9 @@ A project is `projects/NAME/orchestration.py`, with a function for each phase th
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,12 +55,12 @@ def find(name: str) -> ProjectFiles:
     """
     known = places.projects()
     if name not in known:
+        if (folder := places.find("projects", name)) is not None and folder.is_dir():
+            raise UsageError(f"{folder} is no project: it has no orchestration.py")
         raise UsageError(f"unknown project `{name}`: {did_you_mean(name, known, what='projects')}")
     folder = known[name]
     root = folder.parent.parent
-    return ProjectFiles(
-        name, folder, root / "config" / f"{name}.yaml", root / "command_args" / f"{name}.yaml.j2"
-    )
+    return ProjectFiles(name, folder, root / "config" / f"{name}.yaml", root / "command_args" / f"{name}.yaml.j2")
 
 
 def phases(files: ProjectFiles) -> dict[str, Callable[[], object]]:
@@ -72,17 +74,20 @@ def phases(files: ProjectFiles) -> dict[str, Callable[[], object]]:
         sys.path.insert(0, root)
     try:
         module = importlib.import_module(f"projects.{files.name}.orchestration")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Whatever the project's code raises, the project is what is broken.
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(root)]
+        where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else f"{files.folder}/orchestration.py"
+        raise ConfigurationError(f"{where}: {type(error).__name__}: {error}") from error
+    found = {phase: getattr(module, phase) for phase in PHASES if callable(getattr(module, phase, None))}
+    if waiting := [phase for phase, function in found.items() if inspect.iscoroutinefunction(function)]:
         raise ConfigurationError(
-            f"{files.folder}/orchestration.py: {type(error).__name__}: {error}"
-        ) from error
-    return {phase: getattr(module, phase) for phase in PHASES if callable(getattr(module, phase, None))}
+            f"{files.folder}/orchestration.py: {waiting[0]} is `async`: write it as a plain function"
+        )
+    return found
 
 
-def select(
-    available: dict[str, Callable[[], object]], wanted: list[str] | None
-) -> dict[str, Callable[[], object]]:
+def select(available: dict[str, Callable[[], object]], wanted: list[str] | None) -> dict[str, Callable[[], object]]:
     """Return the phases to run, in their order.
 
     Raises:

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import shlex
+import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from toolbox import roles
 from toolbox.interface import registry, signature
-from toolbox.model.errors import StepError
-from toolbox.model.events import Note
+from toolbox.model.errors import StepError, UsageError
+from toolbox.model.events import Note, StepKind
+from toolbox.model.secrets import Secret
+from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import from_config, session
 from toolbox.orchestration.parallel import Parallel
-from toolbox.roles import RoleOutcome
+from toolbox.roles import RoleCall
 from toolbox.runs import steps
-from toolbox.system import processes
+from toolbox.runs.steps import Step
+from toolbox.system import cancellation, files, processes
 from toolbox.system.processes import Completed
 
-__all__ = ["Parallel", "ToolboxResult", "run", "run_all", "run_toolbox", "run_toolbox_from_config"]
+__all__ = ["Parallel", "ToolboxResult", "run", "run_all", "run_toolbox", "run_toolbox_from_config", "sleep"]
 
 _STRICT_BASH = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c")
-_LONGEST_STDERR = 5
+_LONGEST_STDERR = 4
+LOG_FILE = "run.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,7 @@ class ToolboxResult:
     """How a toolbox command ended.
 
     Args:
-        directory: its step's directory; None where the command has no role.
+        directory: its step's directory.
         value: what a command without a role returned.
         error: why it failed, where `check=False` kept that from being raised.
     """
@@ -52,10 +59,10 @@ def run(
     check: bool = True,
     cwd: Path | str | None = None,
     stdin_file: IO[bytes] | None = None,
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str | Secret] | None = None,
     log_command: bool = True,
 ) -> Completed:
-    """Run a program to its end.
+    """Run a program to its end. What it prints is shown, and kept in `run.log` of the current directory.
 
     Args:
         command: a list of arguments; or a text for bash, with errexit, nounset and pipefail.
@@ -63,32 +70,38 @@ def run(
         capture_stderr: likewise.
         check: raise when its exit status is not 0.
         stdin_file: an open file for it to read; nothing when left out.
-        env: environment variables besides ours.
+        env: environment variables besides ours; the way for a secret to reach a program.
         log_command: show the command.
 
     Raises:
+        UsageError: there is no command, or a secret is in it, where everybody on the machine could read it.
         StepError: it ended with another status than 0, or it cannot be started.
     """
     step = session.step()
+    if not command or any(isinstance(word, Secret) for word in command):
+        raise UsageError("run.run: a command was expected, and its secrets in `env`, where nobody else can read them")
+    variables = {**(session.current().variables if session.is_open() else {}), **_revealed(env or {}, step)}
+    output = _Output(step)
     args = [*_STRICT_BASH, command] if isinstance(command, str) else [str(word) for word in command]
     shown = step.recorder.redactor(command if isinstance(command, str) else shlex.join(args))
     if log_command:
-        step.recorder.record(Note(step.identity, f"$ {shown}"))
-    variables = session.current().variables if session.is_open() else {}
+        output.take(f"$ {shown}")
     try:
         completed = processes.run(
             args,
-            env=processes.environment(step.directory, {**variables, **(env or {})}),
+            env=processes.environment(step.directory, variables),
             cwd=Path(cwd) if cwd is not None else None,
             stdin=stdin_file,
-            on_line=lambda line: step.recorder.record(Note(step.identity, step.recorder.redactor(line))),
+            on_line=output.take,
+            on_error_line=output.take_error,
             capture_stdout=capture_stdout,
             capture_stderr=capture_stderr,
         )
     except OSError as error:
-        raise _failure(f"`{shown}` cannot be started: {error}") from error
+        message = step.recorder.redactor(f"`{shown}` cannot be started: {error}")
+        raise StepError(message, verdict=Verdict.ERROR, cause=Cause.CONFIGURATION, directory=step.directory) from error
     if check and completed.returncode != 0:
-        tail = (completed.stderr or "").strip().splitlines()[-_LONGEST_STDERR:]
+        tail = (completed.stderr or "").strip().splitlines()[-_LONGEST_STDERR:] or output.errors
         raise _failure("\n".join([f"`{shown}` ended with status {completed.returncode}", *tail]))
     return completed
 
@@ -114,16 +127,28 @@ def run_toolbox(
     """
     found = registry.command(group, command)
     from_config.refuse_placeholders(f"{group} {command}", args)
+    values = signature.bind(found.signature, args, text=False)
     with steps.entered(session.step()):
-        if found.role is None:
-            return ToolboxResult(value=found.call(**signature.bind(found.signature, args, text=False)))
         try:
-            outcome: RoleOutcome = found.call(**args, artifact_dir_suffix=artifact_dir_suffix, counts=check)
+            return _call(found, values, artifact_dir_suffix or "", counts=check)
         except StepError as error:
             if check:
                 raise
             return ToolboxResult(error.directory, error=error)
+
+
+def _call(found: registry.Command, values: dict[str, Any], suffix: str, *, counts: bool) -> ToolboxResult:
+    if found.role is not None:
+        hosts = values.pop(registry.HOSTS.name) or ()
+        outcome = roles.run(RoleCall(found.group, found.name, values, hosts, suffix, counts))
         return ToolboxResult(outcome.directory)
+    name = f"{found.group}__{found.name}{suffix}"
+    with steps.opened(name, kind=StepKind.COMMAND, counts=counts) as step:
+        try:
+            return ToolboxResult(step.directory, found.call(**values))
+        except StepError as error:
+            error.directory = error.directory or step.directory
+            raise
 
 
 def run_toolbox_from_config(
@@ -142,7 +167,7 @@ def run_toolbox_from_config(
     Args:
         prefix: `prefix/group command` is its key in the template.
         suffix: `group command/suffix` is its key in the template.
-        extra: arguments that go before those of the template.
+        extra: arguments that win over those of the template.
         artifact_dir_suffix: see `run_toolbox`.
         show_args: return the arguments, or the one of this name, and run nothing.
         check: see `run_toolbox`.
@@ -177,6 +202,48 @@ def run_all(*functions: Callable[[], object]) -> None:
         raise first
 
 
+def sleep(seconds: float) -> None:
+    """Wait so long, but no longer than this task may go on: use it in loops that wait for something.
+
+    Raises:
+        Cancelled: another task failed, or the run is ending.
+    """
+    cancellation.current().sleep(seconds)
+
+
+class _Output:
+    """Shows what a program prints, keeps it in `run.log`, and remembers its last errors. Two threads bring it."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._lock = threading.Lock()
+        self._errors: deque[str] = deque(maxlen=_LONGEST_STDERR)
+
+    @property
+    def errors(self) -> list[str]:
+        """The last lines of standard error."""
+        return list(self._errors)
+
+    def take(self, line: str) -> None:
+        """Take a line of output."""
+        line = self._step.recorder.redactor(line)
+        with self._lock:
+            files.append_text(self._step.directory / LOG_FILE, f"{line}\n")
+        self._step.recorder.record(Note(self._step.identity, line))
+
+    def take_error(self, line: str) -> None:
+        """Take a line of standard error."""
+        self._errors.append(line)
+        self.take(line)
+
+
+def _revealed(env: Mapping[str, str | Secret], step: Step) -> dict[str, str]:
+    secrets = [value.reveal() for value in env.values() if isinstance(value, Secret)]
+    step.recorder.redactor.add(secrets)
+    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in env.items()}
+
+
 def _failure(message: str) -> StepError:
     verdict, cause = session.step().failure
+    message = session.step().recorder.redactor(message)
     return StepError(message, verdict=verdict, cause=cause, directory=session.step().directory)

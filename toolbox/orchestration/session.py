@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from toolbox.command_args import Template
+from toolbox.config import presets
 from toolbox.config.configuration import Configuration
 from toolbox.model.errors import UsageError
 from toolbox.runs import steps
@@ -55,6 +56,15 @@ class Session:
         return variables
 
 
+def write_configuration(configuration: Configuration, file: Path, redactor: Redactor) -> Path:
+    """Write a configuration as resolved. Who loads it applies no preset again: that would undo the overrides."""
+    resolved = configuration.get("$")
+    block = resolved.get(presets.BLOCK)
+    if isinstance(block, dict) and block.get(presets.TO_APPLY):
+        resolved = {**resolved, presets.BLOCK: {**block, presets.TO_APPLY: []}}
+    return files.write_text(file, files.dump_yaml(redactor.texts(resolved)))
+
+
 _current: ContextVar[Session] = ContextVar("session")
 
 
@@ -72,7 +82,7 @@ def current() -> Session:
     """
     session = _current.get(None) or _Process.session
     if session is None:
-        raise UsageError("no project is at work here: start it with `./run_toolbox.py project run NAME`")
+        raise UsageError(f"no project is at work here: start it with `{environ.program()} project run NAME`")
     return session
 
 
@@ -99,8 +109,19 @@ def step() -> Step:
     return steps.current() or outside_of_a_run()
 
 
+def artifact_directory(path: Path) -> Path:
+    """Create the directory that artifacts go to.
+
+    Raises:
+        UsageError: it cannot be created.
+    """
+    try:
+        return files.make_directory(path.absolute())
+    except OSError as error:
+        raise UsageError(f"artifacts cannot go to {path}: {error} (--artifact_dir, ${environ.ARTIFACT_DIR})") from None
+
+
 def outside_of_a_run(listeners: Sequence[Listener] = (), redactor: Redactor | None = None) -> Step:
     """Return the top of the steps of a toolbox command by itself: `$ARTIFACT_DIR`, or `artifacts/toolbox`."""
-    directory = environ.get_path(environ.ARTIFACT_DIR) or DEFAULT_ARTIFACTS / "toolbox"
-    directory = files.make_directory(directory.absolute())
+    directory = artifact_directory(environ.get_path(environ.ARTIFACT_DIR) or DEFAULT_ARTIFACTS / "toolbox")
     return Step(directory, Recorder(directory, redactor or redaction.current(), listeners), directory.name)

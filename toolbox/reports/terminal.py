@@ -6,6 +6,7 @@ What programs print is shown as text: no markup, no control characters.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
@@ -55,7 +56,11 @@ _TASK_STYLES: Final = {
 }
 _MOST_LINES: Final = 6
 _LONGEST_LINE: Final = 160
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Control sequences, titles, control characters; what turns the direction of text; halves of characters.
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 class View:
@@ -66,7 +71,6 @@ class View:
         self._lock = threading.RLock()
         self._running: dict[str, tuple[str, float]] = {}
         self._tasks: dict[str, str] = {}
-        self._live: Live | None = None
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -74,25 +78,19 @@ class View:
         if not self._console.is_terminal:
             yield
             return
-        with Live(
-            console=self._console, get_renderable=self._bottom, refresh_per_second=8, transient=True
-        ) as live:
-            self._live = live
+        with Live(console=self._console, get_renderable=self._bottom, refresh_per_second=8, transient=True):
             yield
-        self._live = None
 
     def show(self, event: Event) -> None:
         """Show one event."""
         with self._lock:
             match event:
                 case RunStarted():
-                    self.line(
-                        f"run {event.run} of {event.project}" + _with_presets(event.presets), style="bold"
-                    )
+                    self.line(f"run {event.run} of {event.project}" + _with_presets(event.presets), style="bold")
                     self.line(f"in {event.directory}", style="dim")
                 case StepStarted():
                     self._running[event.step] = (event.name, time.monotonic())
-                    self._indented(event.step, Text.assemble((f"> {event.name}", "bold")))
+                    self._indented(event.step, Text.assemble((f"> {clean(event.name)}", "bold")))
                 case StepFinished():
                     self._running.pop(event.step, None)
                     self._tasks.pop(event.step, None)
@@ -120,13 +118,15 @@ class View:
         self._console.print(_table(summary))
         for failure in summary.failures:
             self._console.print(_failure(failure, summary.directory), soft_wrap=True)
+        if summary.cancelled and summary.failures and summary.failures[0].verdict is not Verdict.CANCELLED:
+            self.line(f"\n{summary.cancelled} others were cancelled", style=_STYLES[Verdict.CANCELLED])
         for text in _closing(summary):
             self._console.print(text, soft_wrap=True)
 
     def _finished(self, event: StepFinished) -> None:
         style = _STYLES[event.verdict]
         parts: list[str | tuple[str, str]] = [
-            (f"< {event.name} ", "bold"),
+            (f"< {clean(event.name)} ", "bold"),
             (str(event.verdict), style),
             (f" in {event.seconds:.1f} s", "dim"),
         ]
@@ -137,7 +137,7 @@ class View:
     def _task(self, event: TaskFinished) -> None:
         host = "" if event.host == "localhost" else f" [{event.host}]"
         text = Text.assemble(
-            (f"  {event.status:<8}", _TASK_STYLES.get(event.status, "")),
+            (f"  {event.status:<7} ", _TASK_STYLES.get(event.status, "")),
             clean(event.name) + host,
             (f"  {event.seconds:.1f} s", "dim"),
         )
@@ -145,33 +145,58 @@ class View:
         indent = _indent(event.step) + "    "
         if event.status != "skipped":
             if event.command:
-                self._console.print(
-                    Text(f"{indent}$ {_cut(clean(event.command))}", style="dim"), soft_wrap=True
-                )
+                self._detail(f"{indent}$ {_cut(' '.join(clean(event.command).split()))}")
             if event.output and (event.command or event.status not in {"ok", "changed"}):
-                self._console.print(Text(indent + _block(event.output, indent), style="dim"), soft_wrap=True)
+                self._detail(indent + _block(event.output, indent))
+
+    def _detail(self, text: str) -> None:
+        """Show lines of lesser weight; a terminal cuts them at its edge."""
+        is_terminal = self._console.is_terminal
+        self._console.print(
+            Text(text, style="dim"),
+            soft_wrap=not is_terminal,
+            no_wrap=True,
+            overflow="ellipsis" if is_terminal else None,
+        )
 
     def _indented(self, step: str, text: Text) -> None:
-        self._console.print(Text.assemble(_indent(step), text), soft_wrap=True)
+        self._console.print(Text.assemble(_indent(step), (self._side(step), "cyan"), text), soft_wrap=True)
+
+    def _side(self, step: str) -> str:
+        """Return which of the steps that go on side by side a line is about; nothing where one goes on alone."""
+        parts = step.split("/")
+        running = [other.split("/") for other in self._running]
+        for depth, part in enumerate(parts):
+            beside = {other[depth] for other in running if other[:depth] == parts[:depth] and len(other) > depth}
+            if beside - {part}:
+                return f"[{clean(_name(part))}] "
+        return ""
 
     def _bottom(self) -> RenderableType:
-        with self._lock:
-            now = time.monotonic()
-            leaves = [
-                step for step in self._running if not any(s.startswith(f"{step}/") for s in self._running)
-            ]
-            rows = [
-                Text.assemble((self._running[step][0], "bold"), f"  {now - self._running[step][1]:5.1f} s  ",
-                              (self._tasks.get(step, ""), "dim"))
-                for step in leaves
-            ]  # fmt: skip
+        # Called with the lock of `Live`, which `show` needs while it has ours: to take ours here could block for ever.
+        running, now = dict(self._running), time.monotonic()
+        leaves = [step for step in running if not any(s.startswith(f"{step}/") for s in running)]
+        rows = []
+        for step in leaves:
+            name = "/".join(_name(part) for part in step.split("/")[-2:])
+            seconds = f"  {now - running[step][1]:5.1f} s  "
+            rows.append(Text.assemble((clean(name), "bold"), seconds, (clean(self._tasks.get(step, "")), "dim")))
         return Group(*(Spinner("dots", row) for row in rows))
+
+
+class _Console(Console):
+    """A console whose reader may go away (`| head`): what was begun goes on, unseen."""
+
+    def on_broken_pipe(self) -> None:
+        """Show nothing from here on. Rich would end the program."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
 @contextmanager
 def view(stream: IO[str] | None = None) -> Iterator[View]:
     """Yield a view on a stream, standard output when it is left out."""
-    shown = View(Console(file=stream or sys.stdout, highlight=False, markup=False, emoji=False))
+    shown = View(_Console(file=stream or sys.stdout, highlight=False, markup=False, emoji=False))
     with shown.shown():
         yield shown
 
@@ -183,16 +208,18 @@ def clean(text: str) -> str:
 
 def _table(summary: RunSummary) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for name, justify in (("step", "left"), ("verdict", "left"), ("cause", "left"), ("time", "right")):
-        table.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
+    for heading in ("step", "verdict", "cause"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("checks", justify="right")
+    table.add_column("time", justify="right")
     for step in summary.steps.values():
         name = Text("  " * step.depth + step.step.rpartition("/")[2])
-        verdict = Text(step.verdict or "going on", style=_STYLES[step.verdict] if step.verdict else "cyan")
+        shown = Text(step.verdict or "going on", style=_STYLES[step.verdict] if step.verdict else "cyan")
         if not step.counts:
-            verdict.append(" (does not count)", style="dim")
-        table.add_row(
-            name, verdict, step.cause or "", f"{step.seconds:.1f} s" if step.seconds is not None else ""
-        )
+            shown.append(" (does not count)", style="dim")
+        checks = f"{sum(check.passed for check in step.checks)} of {len(step.checks)}" if step.checks else ""
+        seconds = f"{step.seconds:.1f} s" if step.seconds is not None else ""
+        table.add_row(name, shown, step.cause or "", checks, seconds)
     return table
 
 
@@ -211,11 +238,7 @@ def _closing(summary: RunSummary) -> Iterator[Text]:
     end = summary.finished
     yield Text("")
     if end is None:
-        state = (
-            "is going on"
-            if summary.state is State.RUNNING
-            else "is dead: its process has gone without ending it"
-        )
+        state = "is going on" if summary.state is State.RUNNING else "is dead: its process has gone without ending it"
         yield Text(f"the run {summary.run} {state}", style="bold")
     else:
         cause = f" ({end.cause})" if end.cause else ""
@@ -226,6 +249,10 @@ def _closing(summary: RunSummary) -> Iterator[Text]:
         for line in extra:
             yield Text(f"  {clean(line)}")
     yield Text(f"the run is in {summary.directory}")
+
+
+def _name(part: str) -> str:
+    return part.partition("__")[2]
 
 
 def _with_presets(presets: tuple[str, ...]) -> str:

@@ -13,7 +13,7 @@ from toolbox.system import files
 
 _NUMBERS: Final = ".numbers"
 _ALPHABET: Final = string.ascii_lowercase + string.digits
-_LONGEST_NAME: Final = 120
+_LONGEST_NAME: Final = 120  # bytes, of the 255 that a file system allows
 _DIRECTORY = re.compile(r"(?P<number>\d{3,})__(?P<name>.+)")
 
 
@@ -44,7 +44,7 @@ def next_directory(parent: Path, name: str) -> Path:
 def safe_name(name: str) -> str:
     """Return a name that can be a directory's: no separator, no control character, not too long."""
     cleaned = re.sub(r"[^\w.,=@+-]+", "_", name).strip("._") or "step"
-    return cleaned[:_LONGEST_NAME]
+    return cleaned.encode()[:_LONGEST_NAME].decode(errors="ignore")
 
 
 def steps(parent: Path) -> list[Path]:

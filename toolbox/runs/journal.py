@@ -52,11 +52,9 @@ class Journal:
     def __init__(self, directory: Path, redactor: Redactor) -> None:
         self._redactor = redactor
         self._file = directory / FILE
-        self._descriptor = os.open(
-            self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, files.PRIVATE_FILE
-        )
+        self._descriptor = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, files.PRIVATE_FILE)
         self._lock()
-        self._end_torn_line()
+        self._is_torn = True
 
     def append(self, event: KeptEvent) -> None:
         """Write an event and wait until the disk has it.
@@ -67,13 +65,16 @@ class Journal:
         record = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "event": type(event).__name__,
-            **dataclasses.asdict(event),
+            **{key: self._redactor.texts(value) for key, value in dataclasses.asdict(event).items()},
         }
-        line = self._redactor(json.dumps(record, ensure_ascii=False)) + "\n"
-        content = line.encode()
+        content = files.encode(json.dumps(record, ensure_ascii=False) + "\n")
         try:
+            if self._is_torn:
+                self._end_torn_line()
+            self._is_torn = True
             if os.write(self._descriptor, content) < len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301  # as a write of 0 bytes says
+            self._is_torn = False
             os.fsync(self._descriptor)
         except OSError as error:
             raise InfrastructureError(f"the journal {self._file} cannot be written: {error}") from error
@@ -96,9 +97,7 @@ class Journal:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._descriptor)
-            raise InfrastructureError(
-                f"{self._file.parent} is the run of another process, which is alive"
-            ) from None
+            raise InfrastructureError(f"{self._file.parent} is the run of another process, which is alive") from None
 
     def _end_torn_line(self) -> None:
         size = os.fstat(self._descriptor).st_size
@@ -139,7 +138,7 @@ def _parse(line: str) -> Entry | None:
         time = datetime.fromisoformat(record.pop("time"))
         names = {field.name for field in dataclasses.fields(kind)}
         return Entry(time, kind(**{key: _value(key, value) for key, value in record.items() if key in names}))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

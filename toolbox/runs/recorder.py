@@ -5,15 +5,18 @@ Used by `steps`, `roles` and the orchestration. A toolbox command by itself has 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import get_args
 
 from toolbox.model.events import Event, KeptEvent
 from toolbox.runs.journal import Journal
 from toolbox.system.redaction import Redactor
+
+log = logging.getLogger(__name__)
 
 Listener = Callable[[Event], None]
 _KEPT = get_args(KeptEvent)
@@ -36,15 +39,23 @@ class Recorder:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def record(self, event: Event) -> None:
-        """Keep and show an event."""
+        """Keep and show an event, without secrets."""
+        kept = {field.name: self.redactor.texts(getattr(event, field.name)) for field in fields(event)}
+        event = replace(event, **kept)
         with self._lock:
             if self.journal is not None and isinstance(event, _KEPT):
-                self.journal.append(event)  # type: ignore[arg-type]  # narrowed by the tuple of classes
-            for listener in self.listeners:
-                listener(event)
+                self.journal.append(event)
+            for listener in list(self.listeners):
+                self._tell(listener, event)
+
+    def _tell(self, listener: Listener, event: Event) -> None:
+        """Show an event. A view that fails (a terminal that is gone) is left out from then on: the run goes on."""
+        try:
+            listener(event)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # no view may end a run
+            self.listeners = [other for other in self.listeners if other is not listener]
+            log.warning("a view of the run is gone: %s: %s", type(error).__name__, error)
 
     def identity(self, directory: Path) -> str:
         """Return the identity of a step: its directory from the root on."""
-        return (
-            str(directory.relative_to(self.root)) if directory.is_relative_to(self.root) else str(directory)
-        )
+        return str(directory.relative_to(self.root)) if directory.is_relative_to(self.root) else str(directory)

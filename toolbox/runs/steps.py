@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from toolbox.model.errors import Cancelled, ToolboxError, describe, outcome_of
-from toolbox.model.events import StepFinished, StepKind, StepStarted
+from toolbox.model.events import Note, StepFinished, StepKind, StepStarted
 from toolbox.model.verdicts import Cause, Verdict, worst
 from toolbox.runs import directories
 from toolbox.runs.recorder import Recorder
-from toolbox.system import files
+from toolbox.system import cancellation, files
 
 STEP_FILE: Final = "step.json"
 FAILURE_FILE: Final = "FAILURE"
@@ -69,6 +69,11 @@ class Step:
         """Take in the outcome of a child, or of something that the step did itself."""
         with self._lock:
             self._outcomes.append(outcome)
+
+    def first_failure(self) -> Outcome | None:
+        """Return the first outcome in this step that is not a pass."""
+        with self._lock:
+            return next((outcome for outcome in self._outcomes if not outcome.verdict.is_pass), None)
 
     def outcome(self) -> Outcome | None:
         """Return the worst outcome in this step, the first of several; None when nothing has ended in it."""
@@ -133,6 +138,9 @@ def opened(
     parent = current()
     if parent is None:
         raise RuntimeError(f"the step {name} has no step or artifact directory around it")
+    if directory is None:  # a task that has its directory is recorded as cancelled
+        cancellation.current().check()
+    name = parent.recorder.redactor(name)
     step = Step(
         directory or directories.next_directory(parent.directory, name),
         parent.recorder,
@@ -151,6 +159,14 @@ def opened(
         raise
     else:
         _finish(step, parent, None)
+
+
+def sweep(step: Step) -> None:
+    """Take secrets out of the files of a step, and say so."""
+    swept, faults = step.recorder.redactor.sweep(step.directory)
+    texts = [f"a secret was taken out of {file.relative_to(step.directory)}" for file in swept]
+    for text in [*texts, *faults]:
+        step.recorder.record(Note(step.identity, text))
 
 
 def _finish(step: Step, parent: Step, error: BaseException | None) -> None:
@@ -184,13 +200,9 @@ def _finish(step: Step, parent: Step, error: BaseException | None) -> None:
 
 def _write(step: Step, fields: dict[str, object]) -> None:
     file = step.directory / STEP_FILE
-    before = (
-        files.read_json(file)
-        if file.exists()
-        else {"step": step.identity, "name": step.name, "kind": step.kind}
-    )
-    text = files.dump_json({**before, **fields})
-    files.write_text(file, step.recorder.redactor(text))
+    before = files.read_json(file) if file.exists() else {"step": step.identity, "name": step.name, "kind": step.kind}
+    redacted = {key: step.recorder.redactor.texts(value) for key, value in {**before, **fields}.items()}
+    files.write_json(file, redacted)
 
 
 def _explained(error: BaseException) -> str:

@@ -65,11 +65,20 @@ class RunSummary:
 
     @property
     def failures(self) -> list[StepSummary]:
-        """The steps that did not pass and count, without those that failed only because of one inside them."""
-        bad = [
-            step for step in self.steps.values() if step.verdict and not step.verdict.is_pass and step.counts
-        ]
-        return [step for step in bad if not any(other.step.startswith(f"{step.step}/") for other in bad)]
+        """The steps that did not pass and count, without those that failed only because of one inside them.
+
+        What was cancelled counts only where nothing else went wrong: it was cancelled because of that.
+        """
+        bad = [step for step in self.steps.values() if step.verdict and not step.verdict.is_pass and step.counts]
+        leaves = [step for step in bad if not any(other.step.startswith(f"{step.step}/") for other in bad)]
+        causes = [step for step in leaves if step.verdict is not Verdict.CANCELLED]
+        return causes or leaves
+
+    @property
+    def cancelled(self) -> int:
+        """How many steps were cancelled, without those around them."""
+        steps = [step.step for step in self.steps.values() if step.verdict is Verdict.CANCELLED]
+        return sum(not any(other.startswith(f"{step}/") for other in steps) for step in steps)
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary as `summary.json` holds it."""
@@ -112,9 +121,8 @@ def derive(directory: Path) -> RunSummary:
         else:
             _take(summary, event)
     if summary is None:
-        raise UsageError(
-            f"{directory} is not the directory of a run: it has no {journal.FILE} that begins with one"
-        )
+        raise UsageError(f"{directory} is not the directory of a run: it has no {journal.FILE} that begins with one")
+    summary.steps = dict(sorted(summary.steps.items(), key=lambda item: _order(item[0])))
     if summary.finished is not None:
         summary.state = State.FINISHED
     elif journal.is_held(directory):
@@ -127,6 +135,12 @@ def write(directory: Path) -> RunSummary:
     summary = derive(directory)
     files.write_text(directory / FILE, json.dumps(summary.as_json(), indent=2, ensure_ascii=False) + "\n")
     return summary
+
+
+def _order(step: str) -> list[tuple[int, str]]:
+    """Return what sorts steps as their directories are numbered, a step before those inside it."""
+    parts = [part.partition("__") for part in step.split("/")]
+    return [(int(number) if number.isdigit() else 0, name) for number, _, name in parts]
 
 
 def _take(summary: RunSummary, event: object) -> None:
@@ -150,7 +164,5 @@ def _step_json(step: StepSummary) -> dict[str, Any]:
         "message": step.message,
         "seconds": step.seconds,
         "counts": step.counts,
-        "checks": [
-            {"check": check.check, "passed": check.passed, "message": check.message} for check in step.checks
-        ],
+        "checks": [{"check": check.check, "passed": check.passed, "message": check.message} for check in step.checks],
     }

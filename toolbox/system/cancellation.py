@@ -26,12 +26,9 @@ class CancelScope:
         self._reason: str | None = None
         self._numbers = itertools.count()
         self._endings: dict[int, Callable[[], object]] = {}
-        if parent is not None:
-            self._leave_parent: Callable[[], None] | None = parent.add(self.cancel_with_parent)
-            if parent.reason is not None:
-                self._reason = parent.reason
-        else:
-            self._leave_parent = None
+        self._cancelled = threading.Event()
+        # In a parent that was cancelled already, this cancels the new scope at once.
+        self._leave_parent = parent.add(lambda: self.cancel(parent.reason or "")) if parent is not None else None
 
     @property
     def reason(self) -> str | None:
@@ -42,6 +39,11 @@ class CancelScope:
         """Raise `Cancelled` when the scope was cancelled: nothing may be started in it any more."""
         if self._reason is not None:
             raise Cancelled(self._reason)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait so long, or until the scope is cancelled, which raises `Cancelled` at once."""
+        self._cancelled.wait(seconds)
+        self.check()
 
     def add(self, ending: Callable[[], object]) -> Callable[[], None]:
         """Register how to end something that runs, and return how to take that back when it has ended.
@@ -62,16 +64,13 @@ class CancelScope:
             if self._reason is not None:
                 return
             self._reason = reason
+            self._cancelled.set()
             endings = list(self._endings.values())
         threads = [threading.Thread(target=_end, args=(ending,), daemon=True) for ending in endings]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-
-    def cancel_with_parent(self) -> None:
-        """End all that runs here because the scope around this one is cancelled."""
-        self.cancel("the work around it was cancelled")
 
     def close(self) -> None:
         """Leave the scope around this one."""
@@ -86,15 +85,33 @@ class CancelScope:
 _current: ContextVar[CancelScope] = ContextVar("cancel_scope")
 
 
+class _Process:
+    """The scope of threads that the orchestration has started by itself."""
+
+    scope: CancelScope | None = None
+
+
 def current() -> CancelScope:
-    """Return the scope of this thread, or a scope of its own that nobody cancels."""
-    return _current.get(None) or CancelScope()
+    """Return the scope of this thread; of the process where the thread has none; or one that nobody cancels."""
+    return _current.get(None) or _Process.scope or CancelScope()
+
+
+@contextmanager
+def opened_by_process() -> Iterator[CancelScope]:
+    """Open a scope inside the current one, also for threads that have none."""
+    before = _Process.scope
+    with opened() as scope:
+        _Process.scope = scope
+        try:
+            yield scope
+        finally:
+            _Process.scope = before
 
 
 @contextmanager
 def opened() -> Iterator[CancelScope]:
     """Open a scope inside the current one."""
-    scope = CancelScope(_current.get(None))
+    scope = CancelScope(_current.get(None) or _Process.scope)
     token = _current.set(scope)
     try:
         yield scope

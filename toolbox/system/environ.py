@@ -6,6 +6,7 @@ A child process gets its variables in its own mapping (`toolbox.system.processes
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,12 @@ def get_path(name: str) -> Path | None:
     """Return a variable that names a file or a directory, or None."""
     value = get(name)
     return Path(value).expanduser() if value else None
+
+
+def program() -> str:
+    """Return how this command line was called: `./run_toolbox.py` in a checkout, `topgallant` where installed."""
+    name = Path(sys.argv[0]).name
+    return name if name == "topgallant" else "./run_toolbox.py"
 
 
 def everything() -> dict[str, str]:

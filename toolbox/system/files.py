@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,17 +26,22 @@ def make_directory(path: Path) -> Path:
 
 def write_text(path: Path, text: str) -> Path:
     """Write a private text file whole or not at all: a reader sees the old text or the new one."""
-    return write_bytes(path, text.encode())
+    return write_bytes(path, encode(text))
+
+
+def encode(text: str) -> bytes:
+    """Return a text as UTF-8; what is none (a name that the system gave us in other bytes) is escaped."""
+    return text.encode(errors="backslashreplace")
 
 
 def write_bytes(path: Path, content: bytes) -> Path:
     """Write a private file whole or not at all."""
     make_directory(path.parent)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)
-        os.replace(name, path)
+        Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -44,7 +50,7 @@ def write_bytes(path: Path, content: bytes) -> Path:
 
 def append_text(path: Path, text: str) -> None:
     """Append to a private file."""
-    with open(path, "a", encoding="utf-8", opener=private_opener) as stream:
+    with open(path, "a", encoding="utf-8", errors="backslashreplace", opener=private_opener) as stream:
         stream.write(text)
 
 
@@ -74,11 +80,22 @@ def write_yaml(path: Path, value: object) -> Path:
     return write_text(path, dump_yaml(value))
 
 
+_BREAKS = re.compile("[\x85\u2028\u2029]")
+
+
 class Dumper(yaml.SafeDumper):
     """Plain YAML: no aliases, so that each value stands where it is read."""
 
     def ignore_aliases(self, _data: Any) -> bool:
+        """Write every value where it stands, also one that stands elsewhere too."""
         return True
+
+    def analyze_scalar(self, scalar: str) -> Any:
+        """Have a text with Unicode's own line breaks quoted: in any other style it would be read with spaces there."""
+        found = super().analyze_scalar(scalar)
+        if _BREAKS.search(scalar):
+            found.allow_flow_plain = found.allow_block_plain = found.allow_single_quoted = found.allow_block = False
+        return found
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -90,9 +107,8 @@ Dumper.add_representer(str, _represent_text)
 Dumper.add_multi_representer(str, _represent_text)
 Dumper.add_representer(Secret, lambda dumper, secret: dumper.represent_str(secret.reference or MASK))
 Dumper.add_multi_representer(Path, lambda dumper, path: dumper.represent_str(str(path)))
-Dumper.add_multi_representer(Mapping, lambda dumper, data: dumper.represent_dict(data.items()))
 
 
 def dump_yaml(value: object) -> str:
     """Return a value as YAML, in its own order."""
-    return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)

@@ -1,7 +1,7 @@
 """Where roles, projects and configurations are found.
 
 They stand beside `toolbox/` in a checkout, and in `toolbox/bundled/` where the package was installed. A
-directory that has a `projects/` of its own and is the working directory goes before them, so that a team
+working directory that has a `projects/`, `commands/` or `roles/` of its own goes before them, so that a team
 keeps its projects in a repository of its own.
 """
 
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 _PACKAGE = Path(__file__).resolve().parent.parent
+_FOLDERS: Final = ("projects", "commands", "roles")
 COMMANDS = _PACKAGE / "commands"
 
 
@@ -23,7 +25,8 @@ def builtin_root() -> Path:
 def roots() -> list[Path]:
     """Return the directories to look in, the most specific first."""
     here, ours = Path.cwd(), builtin_root()
-    return [here, ours] if (here / "projects").is_dir() and here != ours else [ours]
+    is_a_root = here != ours and any((here / folder).is_dir() for folder in _FOLDERS)
+    return [here, ours] if is_a_root else [ours]
 
 
 def find(*relative: str) -> Path | None:

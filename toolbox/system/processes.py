@@ -7,10 +7,12 @@ and ended whole. Jenkins finds the processes of a build in the same way (its Pro
 
 from __future__ import annotations
 
+import codecs
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -21,6 +23,8 @@ from toolbox.system import cancellation, environ
 
 MARK: Final = "TOPGALLANT_STEP"
 GRACE_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.02
+_DRAIN_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ def run(
     cwd: Path | None = None,
     stdin: IO[bytes] | None = None,
     on_line: Callable[[str], None],
+    on_error_line: Callable[[str], None] | None = None,
+    whole_lines: bool = True,
     capture_stdout: bool = False,
     capture_stderr: bool = False,
 ) -> Completed:
@@ -66,6 +72,8 @@ def run(
     Args:
         env: its variables; `environment` makes them.
         on_line: takes each line of output that is not captured, from a thread of its own.
+        on_error_line: the same for standard error; `on_line` when left out.
+        whole_lines: False hands over what is printed as it comes, in pieces, with the ends of lines.
 
     Raises:
         Cancelled: the scope was cancelled before or while it ran.
@@ -83,19 +91,26 @@ def run(
         start_new_session=True,
     )
     mark = env[MARK]
-    done = scope.add(lambda: end_tree(process.pid, mark))
-    try:
-        stdout = _Pump(process.stdout, None if capture_stdout else on_line)
-        stderr = _Pump(process.stderr, None if capture_stderr else on_line)
-        texts = stdout.text(), stderr.text()
-        process.wait()
-    except BaseException:
+
+    def end() -> None:
         end_tree(process.pid, mark)
+
+    done = scope.add(end)
+    try:
+        stdout = _Pump(process.stdout, None if capture_stdout else on_line, end, whole_lines=whole_lines)
+        on_error = None if capture_stderr else on_error_line or on_line
+        stderr = _Pump(process.stderr, on_error, end, whole_lines=whole_lines)
+        process.wait()
+        texts = stdout.text(), stderr.text()
+    except BaseException:
+        end()
         process.wait()
         raise
     finally:
         done()
-    scope.check()
+    if scope.reason is not None:
+        end()  # it has ended, but who cancelled may still be ending what it started
+        scope.check()
     return Completed(
         tuple(args),
         process.returncode,
@@ -107,25 +122,55 @@ def run(
 class _Pump:
     """Reads a stream to its end in a thread, so that a full pipe never stops the program."""
 
-    def __init__(self, stream: IO[bytes] | None, on_line: Callable[[str], None] | None) -> None:
+    def __init__(
+        self,
+        stream: IO[bytes] | None,
+        on_text: Callable[[str], None] | None,
+        on_error: Callable[[], None],
+        *,
+        whole_lines: bool,
+    ) -> None:
+        self._on_error = on_error
+        self._whole_lines = whole_lines
         self._lines: list[str] = []
-        self._thread = threading.Thread(target=self._read, args=(stream, on_line), daemon=True)
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._read, args=(stream, on_text), daemon=True)
         self._thread.start()
 
     def text(self) -> str:
-        """Wait for the end of the stream, and return all of it where no one else took the lines."""
-        self._thread.join()
+        """Return all that came, where no one else took the lines, once the program has ended.
+
+        What it left running in the background may hold the stream open: that is not waited for. What went wrong
+        with a line is raised here.
+        """
+        self._thread.join(_DRAIN_SECONDS)
+        if self._error is not None:
+            raise self._error
         return "".join(self._lines)
 
-    def _read(self, stream: IO[bytes] | None, on_line: Callable[[str], None] | None) -> None:
+    def _read(self, stream: IO[bytes] | None, on_text: Callable[[str], None] | None) -> None:
         assert stream is not None, "every process here is started with pipes"
-        with stream:
-            for content in stream:
-                line = content.decode("utf-8", errors="replace")
-                if on_line is None:
-                    self._lines.append(line)
-                else:
-                    on_line(line.rstrip("\r\n"))
+        try:
+            with stream:
+                for text in _lines(stream) if self._whole_lines or on_text is None else _pieces(stream):
+                    if on_text is None:
+                        self._lines.append(text)
+                    else:
+                        on_text(text.rstrip("\r\n") if self._whole_lines else text)
+        except BaseException as error:  # noqa: BLE001  # raised by `text`, in the thread that waits
+            self._error = error
+            self._on_error()
+
+
+def _lines(stream: IO[bytes]) -> Iterator[str]:
+    return (content.decode("utf-8", errors="replace") for content in stream)
+
+
+def _pieces(stream: IO[bytes]) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    while content := os.read(stream.fileno(), 1 << 16):
+        yield decoder.decode(content)
+    yield decoder.decode(b"", final=True)
 
 
 def end_tree(pid: int, mark: str, *, grace: float = GRACE_SECONDS) -> None:
@@ -147,13 +192,28 @@ def _end(find: Callable[[], list[psutil.Process]], grace: float) -> int:
     found = _distinct(find())
     for process in found:
         _signal(process, kill=False)
-    _, alive = psutil.wait_procs(found, timeout=grace)
+    alive = _wait(found, grace)
     # What was forked after the first look is found by the second.
     for process in _distinct([*alive, *find()]):
         _signal(process, kill=True)
         found.append(process)
-    psutil.wait_procs(found, timeout=grace)
+    _wait(found, grace)
     return len(_distinct(found))
+
+
+def _wait(found: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Wait, and return what lives on. Exit statuses are left to who started the processes (psutil would take them)."""
+    deadline = time.monotonic() + seconds
+    while (alive := [process for process in found if _is_alive(process)]) and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+    return alive
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _descendants(pid: int) -> list[psutil.Process]:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from toolbox.model.secrets import MASK
 from toolbox.system import files
 
 # A value of one or two characters is in every text; to mask it would hide the text and keep no secret.
 _SHORTEST: Final = 3
+_SHORTEST_LINE: Final = 6
+_CHUNK_BYTES: Final = 1 << 20
 
 
 class Redactor:
@@ -27,7 +29,7 @@ class Redactor:
         self._values: tuple[str, ...] = ()
 
     def add(self, values: Iterable[str]) -> None:
-        """Learn secret values, with the forms that they take in JSON and the single lines of a longer one."""
+        """Learn secret values: as JSON, YAML and a shell write them, and by the lines of a longer one."""
         forms = {form for value in values for form in _forms(value) if len(form) >= _SHORTEST}
         with self._lock:
             self._values = tuple(sorted({*self._values, *forms}, key=len, reverse=True))
@@ -39,29 +41,73 @@ class Redactor:
                 text = text.replace(value, MASK)
         return text
 
-    def sweep(self, directory: Path) -> list[Path]:
-        """Take the secret values out of the files below a directory, and return the files that held one."""
+    def texts(self, value: Any) -> Any:
+        """Return a value without the secret values in its texts. Numbers and words of ours (enums) stay as they are."""
+        if type(value) is str:
+            return self(value)
+        if isinstance(value, Mapping):
+            return {self.texts(key): self.texts(item) for key, item in value.items()}
+        return type(value)(map(self.texts, value)) if isinstance(value, list | tuple) else value
+
+    def sweep(self, directory: Path) -> tuple[list[Path], list[str]]:
+        """Take the secret values out of the files below a directory.
+
+        Returns:
+            the files that held one, and what could not be looked into.
+        """
         patterns = [value.encode() for value in self._values]
-        swept = []
+        swept: list[Path] = []
+        faults: list[str] = []
         for file in sorted(directory.rglob("*")) if patterns else ():
-            if not file.is_file() or file.is_symlink():
-                continue
-            content = file.read_bytes()
-            if any(pattern in content for pattern in patterns):
-                for pattern in patterns:
-                    content = content.replace(pattern, MASK.encode())
-                files.write_bytes(file, content)
-                swept.append(file)
-        return swept
+            try:
+                if not file.is_symlink() and file.is_file() and _holds_any(file, patterns):
+                    _mask(file, patterns)
+                    swept.append(file)
+            except FileNotFoundError:
+                continue  # what it belongs to goes on, and has removed it
+            except OSError as error:
+                faults.append(f"{file} could not be searched for secrets: {error}")
+        return swept, faults
+
+
+def _holds_any(file: Path, patterns: list[bytes]) -> bool:
+    """Read a file in pieces, which overlap so that a value on the border is seen."""
+    overlap = max(map(len, patterns)) - 1
+    tail = b""
+    with file.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            piece = tail + chunk
+            if any(pattern in piece for pattern in patterns):
+                return True
+            tail = piece[-overlap:] if overlap else b""
+    return False
+
+
+def _mask(file: Path, patterns: list[bytes]) -> None:
+    content = file.read_bytes()
+    for pattern in patterns:
+        content = content.replace(pattern, MASK.encode())
+    files.write_bytes(file, content)
 
 
 def _forms(value: str) -> Iterable[str]:
-    yield value
-    yield json.dumps(value)[1:-1]
-    yield json.dumps(value, ensure_ascii=False)[1:-1]
-    yield repr(value)[1:-1]
-    # A pseudo-terminal ends lines with \r\n, and a program may print one line of a key at a time.
-    yield from (line.strip() for line in value.splitlines() if len(line.strip()) >= 8)  # noqa: PLR2004
+    # A pseudo-terminal ends lines with \r\n, Ansible shows the lines of an output one by one, and a program may
+    # print one line of a key at a time. A short line (a brace) is in every text.
+    # Who decodes a key that is JSON, or a shell's `echo`, makes line breaks of its `\\n`.
+    lines = (line.strip() for text in (value, value.replace("\\n", "\n")) for line in text.splitlines())
+    for part in {value, value.strip(), *(line for line in lines if len(line) >= _SHORTEST_LINE)}:
+        # Twice: Ansible shows as JSON what a program has printed as JSON.
+        once = [part, *_escaped(part)]
+        yield from once
+        yield from (twice for form in once for twice in _escaped(form))
+        yield part.replace("'", "'\"'\"'")  # a shell's quotes
+        yield part.replace("'", "''")  # YAML's
+
+
+def _escaped(text: str) -> Iterable[str]:
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    yield repr(text)[1:-1]
 
 
 _process: ContextVar[Redactor] = ContextVar("redactor")

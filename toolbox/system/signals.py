@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as exceptions of the main thread, held back where a run must not be torn apart.
+"""SIGINT, SIGTERM and SIGHUP as exceptions of the main thread, held back where a run must not be torn apart.
 
 The command line installs the handlers; importing this sets none.
 """
@@ -35,9 +35,13 @@ _state = _State()
 
 
 def install() -> None:
-    """Have SIGINT and SIGTERM raise `Interrupted` in the main thread."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _handle)
+    """Have SIGINT, SIGTERM and SIGHUP (a terminal that is gone) raise `Interrupted` in the main thread.
+
+    What `nohup` has had ignored stays ignored.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _handle)
 
 
 def first() -> int | None:
@@ -74,6 +78,5 @@ def _handle(number: int, _frame: FrameType | None) -> None:
         raise Interrupted(number)
     if count >= _PATIENCE:
         raise Interrupted(_state.received[0])
-    log.warning(
-        "%s: the run is ending and cleans up; once more to stop that too", signal.Signals(number).name
-    )
+    left = _PATIENCE - count
+    log.warning("%s: the run is ending and cleans up; %d more to stop that too", signal.Signals(number).name, left)

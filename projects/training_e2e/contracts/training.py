@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.orchestration import judging
 
@@ -45,22 +44,6 @@ class Bounds(Strict):
     upper: float | None = None
 
 
-class Cleanup(Strict):
-    """What stays on the machine."""
-
-    keep_corpus: bool
-
-
-def _is_a_check(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    judging.parse_check(spec)
-    return spec
-
-
-def _is_a_metric(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    judging.parse_metric(spec)
-    return spec
-
-
 class Contract(Strict):
     """Models to train side by side, and the checks of each."""
 
@@ -69,6 +52,5 @@ class Contract(Strict):
     settings: Settings
     models: dict[str, Settings] = Field(min_length=1)
     bounds: dict[str, Bounds]
-    metrics: dict[str, Annotated[dict[str, Any], AfterValidator(_is_a_metric)]]
-    checks: list[Annotated[dict[str, Any], AfterValidator(_is_a_check)]]
-    cleanup: Cleanup
+    metrics: dict[str, judging.MetricSpec]
+    checks: list[judging.CheckSpec] = Field(min_length=1)

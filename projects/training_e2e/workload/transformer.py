@@ -237,7 +237,7 @@ def clip(gradients: Arrays, limit: float) -> float:
     norm = math.sqrt(sum(float(np.vdot(gradient, gradient)) for gradient in gradients.values()))
     if norm > limit:
         for gradient in gradients.values():
-            gradient *= limit / norm
+            np.multiply(gradient, limit / norm, out=gradient)
     return norm
 
 

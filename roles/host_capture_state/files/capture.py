@@ -198,9 +198,7 @@ def load_average() -> dict[str, object]:
 
 def disks() -> list[dict[str, object]]:
     usage = {path: shutil.disk_usage(path) for path in dict.fromkeys(["/", tempfile.gettempdir()])}
-    return [
-        {"path": path, "total_bytes": space.total, "free_bytes": space.free} for path, space in usage.items()
-    ]
+    return [{"path": path, "total_bytes": space.total, "free_bytes": space.free} for path, space in usage.items()]
 
 
 # Limits of the control group: https://docs.kernel.org/admin-guide/cgroup-v2.html

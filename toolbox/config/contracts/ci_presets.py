@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel, ConfigDict
 
 
 class Contract(BaseModel):
-    """Every other field is a preset: a mapping from paths to values, and `extends`."""
+    """Every other field is a preset, which is looked at when it is asked for."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, dict[Any, Any] | None]
 
     to_apply: list[str] | str | None = None
     names: list[str] | str | None = None

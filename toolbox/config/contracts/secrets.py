@@ -11,7 +11,7 @@ class SecretsDirectory(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     name: str | None = Field(default=None, description="what people call the directory")
-    env_key: str = Field(description="the environment variable that names the directory")
+    env_key: str | None = Field(default=None, description="the environment variable that names the directory")
 
 
 class Contract(BaseModel):

@@ -1,0 +1,269 @@
+"""For the tests of a team's own projects, roles and commands: files and a command line go in, what it did comes out.
+
+    from toolbox.testing import Workspace
+
+    def test_a_wrong_answer_fails_the_run(tmp_path):
+        workspace = Workspace(tmp_path, {
+            "projects/answer/orchestration.py": '''
+                "Asks for the answer."
+                from toolbox.orchestration import config, run
+
+                def test():
+                    run.run(["test", config.project.get_config("answer"), "=", "42"])
+            ''',
+            "config/answer.yaml": "answer: '41'",
+        })
+        outcome = workspace.run("project", "run", "answer")
+        assert outcome.exit_code == 1, str(outcome)
+        assert workspace.summary()["cause"] == "product"
+
+The real command line runs, in a process of its own, whose working directory, artifacts and home are in the workspace.
+Projects, roles and commands that stand beside `toolbox/` are found as well, after those of the workspace. This needs
+no pytest, and nothing but tests imports it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import site
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, Self
+
+from toolbox.system import environ, places, processes
+
+TIMEOUT_SECONDS: Final = 120.0
+# What would let the machine of the person who runs the tests have a say in them.
+_LEFT_OUT: Final = ("ANSIBLE_", "TOPGALLANT_", environ.ARTIFACT_DIR, "COLUMNS", "FORCE_COLOR", "TTY_")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a command line ended. As text it is all of that, for the message of an assertion.
+
+    Args:
+        exit_code: its exit status; minus the number of a signal that ended it from outside.
+    """
+
+    args: tuple[str, ...]
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        """What it printed for programs, with `--format=json`."""
+        return json.loads(self.stdout)
+
+    def __str__(self) -> str:
+        return f"$ {shlex.join(self.args)}\n{self.stdout}{self.stderr}[exit code {self.exit_code}]"
+
+
+class Workspace:
+    """A directory that is a team's repository, with `projects/`, `config/`, `command_args/`, `roles/`, `commands/`.
+
+    Args:
+        directory: where it is; created when it is missing.
+        files: see `write`.
+    """
+
+    def __init__(self, directory: Path, files: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.home = directory / ".home"
+        for folder in (directory / "projects", self.home):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.write(files or {})
+
+    @property
+    def artifacts(self) -> Path:
+        """Where runs go that ask for no other place."""
+        return self.directory / "artifacts"
+
+    def write(self, files: Mapping[str, str]) -> Self:
+        """Write files, by their path in the workspace. The indentation that all lines share is taken away."""
+        for name, text in files.items():
+            file = self.directory / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(textwrap.dedent(text).lstrip("\n"), encoding="utf-8")
+        return self
+
+    def run(self, *argv: str, env: Mapping[str, str] | None = None, timeout: float = TIMEOUT_SECONDS) -> Outcome:
+        """Run a command line to its end: `run("project", "run", "answer")`.
+
+        Args:
+            env: environment variables besides those of this process.
+            timeout: in seconds.
+
+        Raises:
+            TimeoutError: it took longer, and was killed.
+        """
+        with self.start(*argv, env=env) as running:
+            return running.wait(timeout)
+
+    def start(self, *argv: str, env: Mapping[str, str] | None = None) -> Running:
+        """Start a command line, to send it signals or to look at it while it runs. See `run`."""
+        variables = {
+            **{name: value for name, value in environ.everything().items() if not name.startswith(_LEFT_OUT)},
+            "HOME": str(self.home),
+            "PYTHONUSERBASE": site.getuserbase(),  # it would be in the home
+            "TOPGALLANT_NO_VENV": "1",  # the interpreter of the tests, whatever the checkout has
+            **(env or {}),
+        }
+        return Running([*_command_line(), *argv], self.directory, variables)
+
+    def runs(self, artifacts: Path | None = None) -> list[Path]:
+        """Return the run directories, oldest first.
+
+        Args:
+            artifacts: where the runs went, if that was another place.
+        """
+        found = (artifacts or self.artifacts).glob("*/*/journal.jsonl")
+        return sorted(journal.parent for journal in found if not journal.parent.is_symlink())
+
+    def run_directory(self, artifacts: Path | None = None) -> Path:
+        """Return the directory of the one run that there is."""
+        found = self.runs(artifacts)
+        assert len(found) == 1, f"one run was expected, there are {len(found)}: {[path.name for path in found]}"
+        return found[0]
+
+    def summary(self, artifacts: Path | None = None) -> dict[str, Any]:
+        """Return the `summary.json` of the one run that there is."""
+        text = (self.run_directory(artifacts) / "summary.json").read_text(encoding="utf-8")
+        summary: dict[str, Any] = json.loads(text)
+        return summary
+
+    def holding(self, text: str) -> list[Path]:
+        """Return the files below the artifacts that hold a text in their content or name: leaks of a secret."""
+        return [
+            path
+            for path in sorted(self.artifacts.rglob("*"))
+            if text in path.name or (path.is_file() and text.encode() in path.read_bytes())
+        ]
+
+
+class Running:
+    """A command line that runs. Leaving its `with` block ends it, if it has not ended."""
+
+    def __init__(self, args: list[str], directory: Path, env: Mapping[str, str]) -> None:
+        self._args = tuple(args)
+        self._directory = directory.resolve()
+        self._process = subprocess.Popen(
+            args,
+            cwd=directory,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._news = threading.Condition()
+        self._stdout = _Stream(self._process.stdout, self._news)
+        self._stderr = _Stream(self._process.stderr, self._news)
+
+    @property
+    def pid(self) -> int:
+        """The id of the process of the command line itself."""
+        return self._process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the command line itself, as `kill` and a service manager do."""
+        self._process.send_signal(number)
+
+    def wait_for(self, text: str, timeout: float = TIMEOUT_SECONDS) -> str:
+        """Wait until it has printed a line that holds a text, and return the line.
+
+        Raises:
+            TimeoutError: it did not in this time, in seconds.
+            AssertionError: it ended without.
+        """
+        deadline = time.monotonic() + timeout
+        with self._news:
+            while True:
+                lines = [*self._stdout.lines, *self._stderr.lines]
+                if (line := next((line for line in lines if text in line), None)) is not None:
+                    return line.rstrip("\n")
+                if self._stdout.ended and self._stderr.ended:
+                    raise AssertionError(f"{text!r} was expected in the output of\n{self._outcome()}")
+                if not self._news.wait(deadline - time.monotonic()):
+                    raise TimeoutError(f"no {text!r} within {timeout:g} s in the output of\n{self._outcome()}")
+
+    def wait(self, timeout: float = TIMEOUT_SECONDS) -> Outcome:
+        """Wait until it ends, and return how.
+
+        Raises:
+            TimeoutError: it did not in this time, in seconds, and was killed.
+        """
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self._kill()
+            raise TimeoutError(f"still running after {timeout:g} s:\n{self._outcome()}") from None
+        for stream in (self._stdout, self._stderr):
+            stream.join(timeout)
+        return self._outcome()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            self._kill()
+
+    def _kill(self) -> None:
+        """End it, and what it had no time to end itself."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        processes.end_marked(self._directory)
+        for stream in (self._stdout, self._stderr):
+            stream.join(1)
+
+    def _outcome(self) -> Outcome:
+        status = self._process.returncode
+        stdout, stderr = "".join(self._stdout.lines), "".join(self._stderr.lines)
+        return Outcome(self._args, status if status is not None else -1, stdout, stderr)
+
+
+class _Stream:
+    """Reads what a process prints, in a thread of its own, and tells of each line."""
+
+    def __init__(self, stream: IO[bytes] | None, news: threading.Condition) -> None:
+        assert stream is not None, "started with pipes"
+        self.lines: list[str] = []
+        self.ended = False
+        self._news = news
+        self._thread = threading.Thread(target=self._read, args=(stream,), daemon=True)
+        self._thread.start()
+
+    def join(self, timeout: float) -> None:
+        """Wait for the end of the stream, which a process that was left running can hold open."""
+        self._thread.join(timeout)
+
+    def _read(self, stream: IO[bytes]) -> None:
+        with stream:
+            for line in stream:
+                with self._news:
+                    self.lines.append(line.decode("utf-8", errors="replace"))
+                    self._news.notify_all()
+        with self._news:
+            self.ended = True
+            self._news.notify_all()
+
+
+def _command_line() -> list[str]:
+    """Return the real command line: that of the checkout, or that of the installed package."""
+    checkout = places.builtin_root() / "run_toolbox.py"
+    if checkout.is_file():
+        return [sys.executable, str(checkout)]
+    return [str(Path(sys.executable).with_name("topgallant"))]
