@@ -129,7 +129,8 @@ def test_an_old_driver_is_asked_again_without_the_field_it_refuses(fake_tool: Fa
     assert (gpu["compute_capability"], gpu["mig_mode"]) == (None, "Disabled")
 
 
-def test_a_machine_without_tools_says_why_it_has_no_accelerators(fake_tool: FakeTool) -> None:
+@pytest.mark.usefixtures("fake_tool")  # a PATH without tools
+def test_a_machine_without_tools_says_why_it_has_no_accelerators() -> None:
     host = capture.capture({"packages": []})["host"]
     assert host["accelerators"] == []
     assert "nvidia-smi and rocm-smi are missing" in host["reason"]
@@ -161,7 +162,7 @@ def test_a_tool_that_hangs_is_killed_with_its_children(
     with pytest.raises(capture.ProbeError, match=r"nvidia-smi did not answer within 0\.2 s"):
         capture.nvidia_gpus()
     with pytest.raises(subprocess.TimeoutExpired):
-        subprocess.run(["/bin/sh", "-c", f"until [ -e {survived} ]; do sleep 0.1; done"], timeout=1.5)
+        subprocess.run(["/bin/sh", "-c", f"until [ -e {survived} ]; do sleep 0.1; done"], check=False, timeout=1.5)
 
 
 def test_accelerators_are_left_alone_unless_asked_for(fake_tool: FakeTool) -> None:
@@ -196,9 +197,7 @@ def test_tpus_are_told_from_the_other_devices_of_google(tmp_path: Path) -> None:
         {
             **pci("0000:00:04.0", vendor="0x1ae0", device="0x0063"),
             **pci("0000:00:05.0", vendor="0x1ae0", device="0x0027", subsystem_device="0x004f"),
-            **pci(
-                "0000:00:06.0", vendor="0x1ae0", device="0x0042", **{"class": "0x020000"}
-            ),  # a network card
+            **pci("0000:00:06.0", vendor="0x1ae0", device="0x0042", **{"class": "0x020000"}),  # a network card
             **pci("0000:00:07.0", vendor="0x1ae0", device="0x0999", **{"class": "0x120000"}),
             **pci("0000:00:08.0", vendor="0x10de", device="0x0063"),
         },

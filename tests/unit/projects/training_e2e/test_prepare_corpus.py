@@ -16,9 +16,7 @@ def prepare(path: Path, characters: int, capsys: pytest.CaptureFixture[str]) -> 
     return answer
 
 
-def test_the_corpus_has_the_characters_that_were_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_corpus_has_the_characters_that_were_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "new" / "corpus.txt"
     answer = prepare(path, 5000, capsys)
     text = path.read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ def model() -> Transformer:
     generator = np.random.default_rng(1)
     parameters = initial_parameters(SHAPE, generator, "float64")
     for value in parameters.values():
-        value += generator.normal(0, 0.3, value.shape)
+        np.add(value, generator.normal(0, 0.3, value.shape), out=value)
     return Transformer(SHAPE, parameters)
 
 

@@ -1,0 +1,97 @@
+"""Held for every project: its configuration, each of its presets, its command arguments and its phases fit together."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from toolbox.command_args import SET_AT_RUNTIME, Template
+from toolbox.config.configuration import Configuration, Request
+from toolbox.interface import registry, signature
+from toolbox.orchestration import from_config, projects
+from toolbox.system import places
+
+PROJECTS = {name: projects.find(name) for name in places.projects()}
+
+
+def load(name: str, *presets: str) -> Configuration:
+    """Return the configuration of a project."""
+    files = PROJECTS[name]
+    return Configuration.load(Request(files.config, presets, contracts=(files.contracts,)))
+
+
+WITH_PRESET = [(name, preset) for name in PROJECTS for preset in load(name).preset_names]
+WITH_KEY = [
+    (name, key, presets)
+    for name, files in PROJECTS.items()
+    for key in Template(files.command_args).keys
+    for presets in ([], *([preset] for preset in load(name).preset_names))
+]
+# What stands in the place of an argument that the orchestration gives.
+FILLERS: tuple[object, ...] = ("text", 1, 1.5, True, ["text"], {"key": "text"}, None)
+
+each_project = pytest.mark.parametrize("name", PROJECTS)
+
+
+def test_there_are_projects_to_hold() -> None:
+    assert PROJECTS
+    assert WITH_PRESET
+    assert WITH_KEY
+
+
+@each_project
+def test_the_configuration_is_valid_as_it_stands(name: str) -> None:
+    load(name).check()
+
+
+@pytest.mark.parametrize(("name", "preset"), WITH_PRESET)
+def test_a_preset_resolves_and_is_valid(name: str, preset: str) -> None:
+    configuration = load(name, preset)
+    configuration.check()
+    assert preset in configuration.get("ci_presets.names")
+
+
+@pytest.mark.parametrize(("name", "preset"), WITH_PRESET)
+def test_a_preset_changes_something(name: str, preset: str) -> None:
+    before, after = load(name).get("$"), load(name, preset).get("$")
+    assert {**before, "ci_presets": None} != {**after, "ci_presets": None}
+
+
+@each_project
+def test_a_contract_is_of_a_block_that_is_there(name: str) -> None:
+    blocks = {key for key, value in load(name).get("$").items() if isinstance(value, dict)}
+    own = {path.stem.split("__")[0] for path in PROJECTS[name].contracts.glob("[!_]*.py")}
+    assert own <= blocks, "a contract of a block that there is not is never asked for"
+
+
+@pytest.mark.parametrize(("name", "key", "presets"), WITH_KEY)
+def test_the_arguments_of_a_command_fit_its_signature(name: str, key: str, presets: list[str]) -> None:
+    configuration = load(name, *presets)
+    arguments = Template(PROJECTS[name].command_args).arguments(key, configuration)
+    match = re.fullmatch(r"(?:[^/\s]+/)?(\w+) (\w+)(?:/\S+)?", key)
+    assert match, f"{key} is no [prefix/]group command[/suffix]"
+    described = registry.command(match[1], match[2]).signature
+    left = [item for item in described.parameters if arguments.get(item.name) == SET_AT_RUNTIME]
+    filled = {**arguments, **{item.name: filler(item) for item in left}}
+    from_config.refuse_placeholders(key, filled)
+    assert signature.bind(described, filled, text=False)
+
+
+def filler(parameter: signature.Parameter) -> object:
+    """Return some value that a parameter takes."""
+    for value in FILLERS:
+        try:
+            signature.convert(parameter, value, text=False)
+        except ValueError:
+            continue
+        return value
+    raise AssertionError(f"nothing fits {parameter}")
+
+
+@each_project
+def test_a_project_has_phases_and_says_what_it_is_for(name: str) -> None:
+    assert re.fullmatch(r"[A-Z].*\.", PROJECTS[name].summary)
+    phases = projects.phases(PROJECTS[name])
+    assert "test" in phases
+    assert [phase for phase, function in phases.items() if not function.__doc__] == []

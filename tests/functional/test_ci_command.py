@@ -1,0 +1,86 @@
+"""`ci parse` and `ci run`: what a comment on a pull request asks for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from toolbox.testing import Workspace
+
+COMMENT = """Thanks, this looks good. Please run it once more:
+
+/test small loud
+/var greeting: "a: b"
+/var commands.cleanup:
+  - touch $ARTIFACT_DIR/cleaned
+  - "true"
+/skip prepare
+
+```
+/test training_e2e large
+```
+> /test training_e2e
+"""
+HOSTILE = '"; touch pwned; $(touch pwned2) `touch pwned3` \'"'
+
+
+def test_parse_prints_what_a_comment_asks_for_and_runs_nothing(small: Workspace) -> None:
+    outcome = small.run("ci", "parse", f"--text={COMMENT}", "--format=json")
+    assert outcome.exit_code == 0, str(outcome)
+    assert outcome.json == {
+        "project": "small",
+        "presets": ["loud"],
+        "overrides": {"greeting": "a: b", "commands.cleanup": ["touch $ARTIFACT_DIR/cleaned", "true"]},
+        "skip": ["prepare"],
+        "only": [],
+        "help": False,
+    }
+    assert yaml.safe_load(small.run("ci", "parse", f"--text={COMMENT}").stdout) == outcome.json
+    assert not small.artifacts.exists()
+
+
+@pytest.mark.parametrize("command", ["parse", "run"])
+def test_help_is_printed(small: Workspace, command: str) -> None:
+    outcome = small.run("ci", command, "--text=/help")
+    assert outcome.exit_code == 0
+    assert "/var PATH: VALUE" in outcome.stdout
+
+
+def test_run_runs_it_and_keeps_the_overrides_for_another_run(small: Workspace) -> None:
+    outcome = small.run("ci", "run", f"--text={COMMENT}")
+    assert outcome.exit_code == 0, str(outcome)
+    assert [step["name"] for step in small.summary()["steps"]] == ["test", "post_cleanup"]
+    first = small.run_directory()
+    again = small.run(
+        "project", "run", "small", "--presets=loud", f"--overrides={first}/variable_overrides.yaml", "--format=json"
+    )
+    assert again.exit_code == 0, str(again)
+    (second,) = set(small.runs()) - {first}
+    assert (second / "config.yaml").read_bytes() == (first / "config.yaml").read_bytes()
+    assert yaml.safe_load((first / "config.yaml").read_text())["greeting"] == "a: b"
+
+
+def test_only_leaves_the_other_phases_out(small: Workspace) -> None:
+    outcome = small.run("ci", "run", "--text=/test small\n/only post_cleanup\n", "--format=json")
+    assert [step["name"] for step in outcome.json["steps"]] == ["post_cleanup"]
+
+
+def test_a_run_that_fails_has_its_exit_code(small: Workspace) -> None:
+    assert small.run("ci", "run", "--text=/test small both").exit_code == 1
+
+
+def test_hostile_text_arrives_as_it_is(small: Workspace) -> None:
+    text = f"/test small\n/var greeting: {json.dumps(HOSTILE)}\n"
+    assert small.run("ci", "run", f"--text={text}").exit_code == 0
+    assert yaml.safe_load((small.run_directory() / "config.yaml").read_text())["greeting"] == HOSTILE
+    assert not list(small.directory.rglob("*pwned*"))
+
+
+def test_every_line_that_cannot_be_understood_is_named(small: Workspace) -> None:
+    outcome = small.run("ci", "parse", "--text=/tset small\n/var x\n/skip\n/only test\n/skip test\n")
+    assert outcome.exit_code == 2
+    for number in (1, 2, 3):
+        assert f"\n  line {number}: " in outcome.stderr
+    assert "cannot stand together" in outcome.stderr

@@ -1,0 +1,170 @@
+"""`config show|get|explain|validate|diff`, for a project and for a file alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from toolbox.testing import Workspace
+
+TOPSAIL = """
+    ci_presets:
+      to_apply: [base]
+      names: null
+      base: {tests.size: 1}
+      light:
+        extends: [base]
+        tests.size: 2
+        tests.names: [a, b]
+    tests:
+      size: 0
+      names: []
+      twice: "@tests.size"
+      text: "size {@tests.size} of {@tests.owner.name}"
+      owner: {name: Zoë, since: 2024-01-31}
+    secrets:
+      dir: {name: the secrets, env_key: THE_SECRETS}
+      token: token.txt
+    token: "*$@secrets.token"
+"""
+
+
+@pytest.fixture
+def topsail(workspace: Workspace) -> Workspace:
+    """A configuration file without a project."""
+    return workspace.write({"config.yaml": TOPSAIL, "held/token.txt": "t0p-s3cret\n"})
+
+
+def show(workspace: Workspace, *argv: str) -> Any:
+    """Return what a `config` command prints as JSON."""
+    outcome = workspace.run("config", *argv, "--format=json", env={"THE_SECRETS": "held"})
+    assert outcome.exit_code == 0, str(outcome)
+    assert outcome.stderr == ""
+    return outcome.json
+
+
+def test_show_follows_references_after_the_presets(topsail: Workspace) -> None:
+    shown = show(topsail, "show", "--config_file=config.yaml", "--presets=light")
+    assert shown["tests"]["twice"] == 2
+    assert shown["tests"]["text"] == "size 2 of Zoë"
+    assert shown["ci_presets"]["names"] == ["base", "light"]
+
+
+def test_show_raw_prints_references_as_written_and_asks_for_no_contract(topsail: Workspace) -> None:
+    topsail.write({"config.yaml": TOPSAIL.replace("env_key: THE_SECRETS", "odd: 1")})
+    shown = show(topsail, "show", "--config_file=config.yaml", "--presets=light", "--raw")
+    assert shown["tests"]["text"] == "size {@tests.size} of {@tests.owner.name}"
+    assert shown["tests"]["size"] == 2
+
+
+@pytest.mark.parametrize("raw", [[], ["--raw"]])
+def test_yaml_and_json_say_the_same(topsail: Workspace, raw: list[str]) -> None:
+    argv = ("show", "--config_file=config.yaml", *raw)
+    text = topsail.run("config", *argv, env={"THE_SECRETS": "held"}).stdout
+    assert json.loads(json.dumps(yaml.safe_load(text), default=str)) == show(topsail, *argv)
+
+
+def test_show_prints_a_part_of_it(topsail: Workspace) -> None:
+    assert show(topsail, "show", "--config_file=config.yaml", "--path=tests.owner.name") == "Zoë"
+
+
+def test_a_secret_is_never_shown(topsail: Workspace) -> None:
+    for argv in (["show"], ["get", "--path=token"], ["explain", "--path=token"], ["diff", "--overrides={tests: null}"]):
+        outcome = topsail.run("config", *argv, "--config_file=config.yaml", env={"THE_SECRETS": "held"})
+        assert outcome.exit_code == 0, str(outcome)
+        assert "t0p-s3cret" not in outcome.stdout + outcome.stderr
+
+
+def test_overrides_hold_against_presets_and_flags_against_files(topsail: Workspace) -> None:
+    topsail.write({"one.yaml": "tests.size: 5\n", "two.yaml": "tests.size: 6\n"})
+    base = ("get", "--config_file=config.yaml", "--path=tests.size", "--presets=light")
+    assert show(topsail, *base) == 2
+    assert show(topsail, *base, "--overrides=one.yaml,two.yaml") == 6
+    assert show(topsail, *base, "--overrides={tests.size: 7}") == 7
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("greeting", "hello"), ("tag", "1.10"), ("commands.test[0]", "true"), ("checks", []), ("ci_presets.names", None)],
+)
+def test_get_prints_one_value_of_a_project(small: Workspace, path: str, value: object) -> None:
+    assert show(small, "get", "small", path) == value
+    assert yaml.safe_load(small.run("config", "get", "small", path).stdout) == value
+
+
+def test_get_finds_a_key_with_dots(small: Workspace) -> None:
+    assert show(small, "get", "small", 'ci_presets.failing["commands.test"]') == ["exit 7"]
+
+
+def test_explain_names_each_layer_with_its_line_and_what_it_replaced(small: Workspace) -> None:
+    small.write({"more.yaml": "# more\ngreeting: hi\n"})
+    argv = ("explain", "small", "greeting", "--presets=both", "--overrides=more.yaml")
+    lines = small.run("config", *argv).stdout.splitlines()
+    assert lines[0] == "greeting = 'hi'"
+    file = "config/small.yaml"
+    assert lines[1:] == [
+        "  override file more.yaml (more.yaml:2) set it, in place of 'HELLO'",
+        f"  preset loud ({file}:5) set it, in place of 'hello'",
+        f"  {file}:10 wrote 'hello'",
+    ]
+
+
+def test_explain_says_where_an_untouched_value_is_written(small: Workspace) -> None:
+    explained = small.run("config", "explain", "small", "tag").stdout
+    assert explained == "tag = '1.10'\n  config/small.yaml:11 wrote it\n"
+
+
+def test_explain_shows_where_a_reference_leads(topsail: Workspace) -> None:
+    outcome = topsail.run("config", "explain", "--config_file=config.yaml", "--path=tests.twice")
+    assert outcome.stdout.startswith("tests.twice = '@tests.size' --> 1\n")
+
+
+def test_validate_says_so_when_nothing_is_wrong(topsail: Workspace) -> None:
+    outcome = topsail.run("config", "validate", "--config_file=config.yaml", env={"THE_SECRETS": "held"})
+    assert (outcome.exit_code, outcome.stdout) == (0, "config.yaml is valid\n")
+
+
+def test_validate_reads_the_secrets(topsail: Workspace) -> None:
+    outcome = topsail.run("config", "validate", "--config_file=config.yaml", env={"THE_SECRETS": "projects"})
+    assert outcome.exit_code == 2
+    assert "`token`: secret '*$@secrets.token': the file projects/token.txt" in outcome.stderr
+
+
+def test_diff_names_each_field_before_after_and_who_changed_it(small: Workspace) -> None:
+    (row,) = [row for row in show(small, "diff", "small", "--presets=loud") if row["path"] == "greeting"]
+    assert (row["before"], row["after"]) == ("hello", "HELLO")
+    assert row["by"] == "preset loud (config/small.yaml:5)"
+    text = small.run("config", "diff", "small", "--overrides={tag: null}").stdout
+    assert text == "  tag: '1.10' --> None  (--overrides)\n"
+
+
+def test_diff_without_changes_says_so(small: Workspace) -> None:
+    assert small.run("config", "diff", "small").stdout == "nothing differs\n"
+
+
+def test_a_configuration_file_can_come_from_the_environment(small: Workspace) -> None:
+    outcome = small.run("config", "get", "--path=tag", env={"TOPGALLANT_FROM_CONFIG_FILE": "config/small.yaml"})
+    assert yaml.safe_load(outcome.stdout) == "1.10"
+
+
+def test_a_key_that_is_given_twice_is_a_warning_on_stderr(workspace: Workspace) -> None:
+    workspace.write({"config.yaml": "a: 1\na: 2\n"})
+    outcome = workspace.run("config", "get", "--config_file=config.yaml", "--path=a")
+    assert (outcome.exit_code, outcome.stdout) == (0, "2\n")
+    assert outcome.stderr == "warning: config.yaml:2: `a` was already given in line 1, the last one counts\n"
+
+
+def test_explain_also_explains_what_a_reference_refers_to(topsail: Workspace) -> None:
+    outcome = topsail.run("config", "explain", "--config_file=config.yaml", "--path=tests.twice", "--presets=light")
+    assert outcome.stdout.splitlines() == [
+        "tests.twice = '@tests.size' --> 2",
+        "  config.yaml:12 wrote it",
+        "  tests.size = 2",
+        "    preset light (config.yaml:7) set it, in place of 1",
+        "    preset base (config.yaml:4) set it, in place of 1",
+        "    preset base (config.yaml:4) set it, in place of 0",
+        "    config.yaml:10 wrote 0",
+    ]

@@ -1,0 +1,142 @@
+"""`from_config`: the arguments of a toolbox command from a configuration and a template."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from toolbox.testing import Workspace
+
+ECHO = {
+    "commands/echo.py": '''
+        """Says things."""
+        import json
+
+
+        class Echo:
+            """Says things."""
+
+            def say(self, text: str, times: int = 1, label: str | None = None) -> str:
+                """
+                Say a text.
+
+                Args:
+                    text: what to say.
+                    times: how often.
+                    label: what to put before it.
+                """
+                return json.dumps([text, times, label])
+    ''',
+    "command_args/small.yaml.j2": """
+        echo say:
+          text: {{ greeting }}
+        loud/echo say:
+          text: {{ greeting | upper }}
+        echo say/tagged:
+          text: {{ tag }}
+        a/echo say/b:
+          text: both
+        nowhere do_it:
+          greeting: {{ greeting }}
+          tag: {{ tag }}
+          whole: {{ commands }}
+          quoted: "{{ tag }} and @tag and {{ '@tag' }}"
+          followed: "@tag"
+        broken do_it:
+          x: {{ no_such_name }}
+    """,
+}
+
+
+@pytest.fixture
+def echo(small: Workspace) -> Workspace:
+    """The project `small` with a group that says what it was given."""
+    return small.write(ECHO)
+
+
+def said(workspace: Workspace, *argv: str) -> Any:
+    """Return what a call of `echo say` was given."""
+    outcome = workspace.run("from_config", "echo", "say", "--project=small", *argv)
+    assert outcome.exit_code == 0, str(outcome)
+    return outcome.json
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], ["hello", 1, None]),
+        (["--presets=loud"], ["HELLO", 1, None]),
+        (["--prefix=loud"], ["HELLO", 1, None]),
+        (["--suffix=tagged"], ["1.10", 1, None]),
+        (["--prefix=a", "--suffix=b"], ["both", 1, None]),
+        (["--extra={times: 3, label: '2'}"], ["hello", 3, "2"]),
+        (["--extra={text: null-ish, times: 0x10}"], ["null-ish", 16, None]),
+        (["--extra={text: '1.10'}"], ["1.10", 1, None]),
+    ],
+)
+def test_the_arguments_come_from_the_key_and_from_extra(
+    echo: Workspace, flags: list[str], expected: list[object]
+) -> None:
+    assert said(echo, *flags) == expected
+
+
+@pytest.mark.parametrize("text", ["1.10", "null-ish", "0x10", "yes", "[a", "a: b", "@tag", " padded ", ""])
+def test_a_flag_for_a_str_is_the_text_that_was_typed(echo: Workspace, text: str) -> None:
+    assert echo.run("echo", "say", f"--text={text}").json == [text, 1, None]
+
+
+def test_a_flag_may_stand_apart_from_its_value(echo: Workspace) -> None:
+    assert echo.run("echo", "say", "--text", "1.10", "--times", "2").json == ["1.10", 2, None]
+
+
+def test_the_files_can_come_from_the_environment(echo: Workspace) -> None:
+    env = {
+        "TOPGALLANT_FROM_CONFIG_FILE": "config/small.yaml",
+        "TOPGALLANT_FROM_COMMAND_ARGS_FILE": "command_args/small.yaml.j2",
+    }
+    outcome = echo.run("from_config", "echo", "say", env=env)
+    assert outcome.json == ["hello", 1, None]
+
+
+def test_a_flag_goes_before_the_environment(echo: Workspace) -> None:
+    echo.write({"other.j2": "echo say: {text: other}\n"})
+    env = {"TOPGALLANT_FROM_CONFIG_FILE": "no/such/file", "TOPGALLANT_FROM_COMMAND_ARGS_FILE": "nor/this/one"}
+    files = ("--config_file=config/small.yaml", "--command_args_file=other.j2")
+    assert echo.run("from_config", "echo", "say", *files, env=env).json == ["other", 1, None]
+
+
+def test_show_args_prints_yaml_for_a_command_that_this_checkout_does_not_have(echo: Workspace) -> None:
+    outcome = echo.run("from_config", "nowhere", "do_it", "--project=small", "--show_args")
+    assert outcome.exit_code == 0, str(outcome)
+    assert yaml.safe_load(outcome.stdout) == {
+        "greeting": "hello",
+        "tag": "1.10",
+        "whole": {"prepare": [], "test": ["true"], "cleanup": ["touch $ARTIFACT_DIR/cleaned"]},
+        "quoted": "1.10 and @tag and @tag",
+        "followed": "1.10",
+    }
+    assert not echo.artifacts.exists()
+
+
+def test_show_args_prints_one_argument(echo: Workspace) -> None:
+    outcome = echo.run("from_config", "nowhere", "do_it", "--project=small", "--show_args=tag", "--extra={tag: 2}")
+    assert outcome.stdout == "2\n"
+
+
+def test_a_broken_block_breaks_its_own_command_alone(echo: Workspace) -> None:
+    broken = echo.run("from_config", "broken", "do_it", "--project=small", "--show_args")
+    assert broken.exit_code == 2
+    assert "small.yaml.j2:16" in broken.stderr
+    assert said(echo) == ["hello", 1, None]
+
+
+def test_a_configuration_that_breaks_a_contract_runs_nothing_and_shows_its_arguments(echo: Workspace) -> None:
+    config = echo.directory / "config/small.yaml"
+    config.write_text(f"{config.read_text()}\nsecrets: {{env: 5}}\n")
+    argv = ("from_config", "echo", "say", "--project=small")
+    outcome = echo.run(*argv)
+    assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
+    assert "`secrets.env` is 5" in outcome.stderr
+    assert yaml.safe_load(echo.run(*argv, "--show_args").stdout) == {"text": "hello"}

@@ -1,0 +1,127 @@
+"""Help: on stdout, with exit code 0, without a pager, for everything."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from toolbox.interface import registry
+from toolbox.testing import Workspace
+
+CHECKOUT = Path(__file__).parents[2]
+GROUPS = sorted(registry.group_files())
+COMMANDS = [
+    f"{name} {command}"
+    for name in GROUPS
+    if not registry.group(name).alone
+    for command in registry.group(name).commands
+]
+# A pager would wait for a key, or say that it was started.
+PAGER = {"PAGER": "sh -c 'echo PAGED'", "MANPAGER": "sh -c 'echo PAGED'"}
+
+
+def helped(workspace: Workspace, *argv: str) -> str:
+    """Return the help that a command line prints."""
+    outcome = workspace.run(*argv, env=PAGER)
+    assert (outcome.exit_code, outcome.stderr) == (0, ""), str(outcome)
+    assert "PAGED" not in outcome.stdout
+    return outcome.stdout
+
+
+@pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["help"]])
+def test_without_a_group_every_group_is_listed(workspace: Workspace, argv: list[str]) -> None:
+    text = helped(workspace, *argv)
+    assert [name for name in GROUPS if f"\n  {name} " not in text] == []
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_has_help(workspace: Workspace, group: str) -> None:
+    assert helped(workspace, group, "--help").startswith(f"{group}: ")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_has_help(workspace: Workspace, command: str) -> None:
+    text = helped(workspace, *command.split(), "--help")
+    assert text.startswith(f"{command}: ")
+    assert f"usage: ./run_toolbox.py {command}" in text
+
+
+def test_help_goes_before_wrong_arguments(workspace: Workspace) -> None:
+    assert "--directory" in helped(workspace, "training", "run", "--no_such_flag=1", "--help")
+
+
+def test_a_dash_in_a_name_stands_for_an_underscore(workspace: Workspace) -> None:
+    assert helped(workspace, "host", "capture-state", "--help") == helped(workspace, "host", "capture_state", "-h")
+
+
+def test_a_group_of_a_team_is_listed_beside_ours(workspace: Workspace) -> None:
+    workspace.write({"commands/echo.py": '"""Says things."""\ndef echo(text: str) -> str:\n    """Say."""\n'})
+    assert "\n  echo         Says things.\n" in helped(workspace)
+    assert helped(workspace, "echo", "--help").startswith("echo: Say.")
+
+
+def test_output_that_nobody_reads_any_more_is_no_error(workspace: Workspace) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    argv = [sys.executable, str(CHECKOUT / "run_toolbox.py"), "training", "run", "--help"]
+    done = subprocess.run(argv, cwd=workspace.directory, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+ANSWER = """
+    '''Answers.'''
+    from typing import Any
+
+
+    class Answer:
+        '''Answers.'''
+
+        def mapping(self) -> dict[str, Any]:
+            '''Return a mapping.'''
+            return {"text": "1.10", "numbers": [1, 2], "none": None}
+
+        def yes(self) -> bool:
+            '''Return that it is so.'''
+            return True
+
+        def no(self) -> bool:
+            '''Return that it is not so.'''
+            return False
+
+        def number(self) -> int:
+            '''Return an exit code.'''
+            return 4
+
+        def nothing(self) -> None:
+            '''Return nothing.'''
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [("mapping", {"text": "1.10", "numbers": [1, 2], "none": None}), ("yes", True), ("no", False)],
+)
+def test_what_a_command_returns_is_printed_as_yaml(workspace: Workspace, command: str, printed: object) -> None:
+    outcome = workspace.write({"commands/answer.py": ANSWER}).run("answer", command)
+    assert outcome.exit_code == 0, str(outcome)
+    assert yaml.safe_load(outcome.stdout) == printed
+    assert "..." not in outcome.stdout
+
+
+@pytest.mark.parametrize(("command", "code"), [("number", 4), ("nothing", 0)])
+def test_a_number_that_a_command_returns_is_the_exit_code(workspace: Workspace, command: str, code: int) -> None:
+    outcome = workspace.write({"commands/answer.py": ANSWER}).run("answer", command)
+    assert (outcome.exit_code, outcome.stdout) == (code, "")
+
+
+def test_a_terminal_that_knows_ascii_alone_is_shown_other_letters_as_numbers(workspace: Workspace) -> None:
+    workspace.write({"config.yaml": "name: Zoë 日本\n"})
+    argv = ("config", "get", "--config_file=config.yaml", "--path=name")
+    outcome = workspace.run(*argv, env={"PYTHONIOENCODING": "ascii"})
+    assert (outcome.exit_code, outcome.stdout) == (0, "Zo\\xeb \\u65e5\\u672c\n"), str(outcome)

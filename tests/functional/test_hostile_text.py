@@ -1,0 +1,194 @@
+"""Text that a shell, YAML, Jinja or Ansible would take for its own arrives as it is, whichever way it comes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+import yaml
+
+from toolbox.testing import Workspace
+
+SHELL = '"; touch pwned; $(touch pwned2) `touch pwned3` \'"'
+HOSTILE = [
+    SHELL,
+    "{{ lookup('pipe', 'touch pwned4') }}",
+    "{% raw %}{# not a comment #}",
+    "!unsafe text",
+    "!!python/object/apply:os.system ['touch pwned5']",
+    "*$@secrets.token",
+    "*anchor",
+    "&anchor",
+    "a: b # no comment",
+    "- item",
+    "[a, b",
+    "null",
+    "~",
+    "1.10",
+    "0x10",
+    "1_000",
+    "12:30:45",
+    "2024-01-31",
+    "yes",
+    "$HOME ${HOME} $$ ~",
+    "%s %(a)s {0} {a}",
+    "back\\slash \\n \\",
+    "several\nlines\n\n  indented\n",
+    "\ttab and trailing space ",
+    "\r\n",
+    "",
+    "=",
+    "--flag=value",
+    "-",
+    "--help",
+    "Zoë 日本語 🚀 \u200b\u202e\ufeff",
+    "\u0085\u2028\u2029",
+    "\ue000-0\ue001",
+    "\x01\x1b[31m\x7f",
+    "x" * 5000,
+]
+
+FILES = {
+    "commands/machine.py": '''
+        """Machines."""
+        from typing import Any
+
+        from toolbox.roles import role
+
+
+        class Machine:
+            """Machines."""
+
+            @role
+            def write(self, text: str, texts: list[str], mapping: dict[str, Any] | None = None) -> None:
+                """
+                Write down what was given.
+
+                Args:
+                    text: a text.
+                    texts: several.
+                    mapping: and by name.
+                """
+    ''',
+    "roles/machine_write/tasks/main.yml": """
+        - name: Write down what was given
+          ansible.builtin.copy:
+            content: "{{ [machine_write_text, machine_write_texts, machine_write_mapping] | to_json }}"
+            dest: "{{ artifact_extra_logs_dir }}/artifacts/given.json"
+            mode: "0600"
+        - name: Run a program with it
+          ansible.builtin.command:
+            argv:
+              - "{{ ansible_playbook_python }}"
+              - -c
+              - "import json, sys; json.dump(sys.argv[2:], open(sys.argv[1], 'w'))"
+              - "{{ artifact_extra_logs_dir }}/artifacts/ran.json"
+              - "{{ machine_write_text }}"
+            expand_argument_vars: false
+    """,
+    "projects/hostile/orchestration.py": '''
+        """Hands texts over."""
+        import sys
+
+        from toolbox.orchestration import config, env, run
+
+        WRITE = "import json, sys; json.dump(sys.argv[2:], open(sys.argv[1], 'w'))"
+
+
+        def test():
+            text, texts = config.project.get_config("text"), config.project.get_config("texts")
+            run.run([sys.executable, "-c", WRITE, f"{env.ARTIFACT_DIR}/list.json", *texts])
+            run.run('printf %s "$TEXT" >"$ARTIFACT_DIR/variable.txt"', env={"TEXT": text})
+            run.run_toolbox_from_config("machine", "write", extra={"mapping": {text: texts}})
+            with env.NextArtifactDir(text):
+                run.run("true")
+    ''',
+    "command_args/hostile.yaml.j2": """
+        machine write:
+          text: {{ text }}
+          texts: {{ texts }}
+        pieces/machine write:
+          text: before {{ text }} after
+          texts:
+          {% for text in texts %}
+            - {{ text }}
+            - "{{ text }}"
+            - '<{{ text }}>'
+          {% endfor %}
+    """,
+}
+
+
+# What stands for a reference in a configuration is none where it comes from outside.
+CONFIGURED = [text for text in HOSTILE if not text.startswith("*$@")]
+
+
+@pytest.fixture
+def hostile(workspace: Workspace) -> Workspace:
+    """A project that hands texts over, which a preset holds."""
+    preset = {"text": SHELL, "texts": CONFIGURED}
+    config = {"ci_presets": {"names": None, "hostile": preset}, "text": "", "texts": []}
+    return workspace.write({**FILES, "config/hostile.yaml": yaml.safe_dump(config)})
+
+
+def flow(value: object) -> str:
+    """Return a value as a person writes it in a flag."""
+    return yaml.safe_dump(value, default_flow_style=True, width=10**6)
+
+
+def given(workspace: Workspace, pattern: str) -> Any:
+    """Return what a program or role wrote down, after a look at whether anything else was written."""
+    assert [path for path in workspace.directory.rglob("*pwned*") if "__" not in path.name] == []
+    (file,) = workspace.artifacts.glob(pattern)
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def test_through_a_preset_an_expression_and_the_orchestration(hostile: Workspace) -> None:
+    outcome = hostile.run("project", "run", "hostile", "--presets=hostile")
+    assert outcome.exit_code == 0, str(outcome)
+    run = "hostile/*/000__test"
+    assert given(hostile, f"{run}/list.json") == CONFIGURED
+    assert given(hostile, f"{run}/*__machine__write/artifacts/given.json") == [SHELL, CONFIGURED, {SHELL: CONFIGURED}]
+    assert given(hostile, f"{run}/*__machine__write/artifacts/ran.json") == [SHELL]
+    (variable,) = hostile.artifacts.glob(f"{run}/variable.txt")
+    assert variable.read_text() == SHELL
+    assert "\x1b" not in outcome.stdout
+
+
+def test_through_extra(hostile: Workspace) -> None:
+    extra = flow({"text": SHELL, "texts": HOSTILE, "mapping": {SHELL: HOSTILE}})
+    outcome = hostile.run("from_config", "machine", "write", "--project=hostile", f"--extra={extra}")
+    assert outcome.exit_code == 0, str(outcome)
+    assert given(hostile, "toolbox/*/artifacts/given.json") == [SHELL, HOSTILE, {SHELL: HOSTILE}]
+
+
+def test_through_the_command_line(hostile: Workspace) -> None:
+    outcome = hostile.run("machine", "write", f"--text={SHELL}", f"--texts={flow(HOSTILE)}")
+    assert outcome.exit_code == 0, str(outcome)
+    assert given(hostile, "toolbox/*/artifacts/given.json") == [SHELL, HOSTILE, None]
+    assert given(hostile, "toolbox/*/artifacts/ran.json") == [SHELL]
+
+
+def test_inside_of_text_and_quotes_of_a_template(hostile: Workspace) -> None:
+    argv = ("from_config", "machine", "write", "--project=hostile", "--presets=hostile", "--prefix=pieces")
+    shown = yaml.safe_load(hostile.run(*argv, "--show_args").stdout)
+    assert shown["text"] == f"before {SHELL} after"
+    assert shown["texts"] == [piece for text in CONFIGURED for piece in (text, text, f"<{text}>")]
+
+
+@pytest.mark.parametrize("style", ["yaml", "json"])
+def test_through_config_show(hostile: Workspace, style: str) -> None:
+    outcome = hostile.run("config", "get", "hostile", "texts", "--presets=hostile", f"--format={style}")
+    assert (json.loads if style == "json" else yaml.safe_load)(outcome.stdout) == CONFIGURED
+
+
+def test_the_command_line_that_reproduces_a_step_does(hostile: Workspace) -> None:
+    first = hostile.run("machine", "write", f"--text={SHELL}", f"--texts={flow(HOSTILE)}")
+    assert first.exit_code == 0
+    (kept,) = hostile.artifacts.glob("toolbox/*/_python.cmd")
+    _, *argv = shlex.split(kept.read_text())
+    assert hostile.run(*argv).exit_code == 0
+    one, again = sorted(hostile.artifacts.glob("toolbox/*/artifacts/given.json"))
+    assert again.read_bytes() == one.read_bytes()

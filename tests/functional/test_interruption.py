@@ -1,0 +1,234 @@
+"""What a signal, and the death of the process itself, leave of a run: nothing that goes on, and the truth."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from toolbox.system import processes
+from toolbox.testing import Running, Workspace
+
+# One that stays, and one that leaves its parent and its session.
+LONG = "setsid sleep 300 & echo beg''un; sleep 300"
+STUBBORN = f"(trap '' TERM; sleep 300) & {LONG}"
+
+WAITING = {
+    "commands/machine.py": '''
+        """Machines."""
+        from pathlib import Path
+
+        from toolbox.roles import role
+
+
+        class Machine:
+            """Machines."""
+
+            @role
+            def wait(self, fifo: Path) -> None:
+                """
+                Wait for long.
+
+                Args:
+                    fifo: told when the waiting begins.
+            """
+    ''',
+    "roles/machine_wait/tasks/main.yml": """
+        - name: Wait
+          ansible.builtin.command:
+            argv: [sh, -c, 'echo begun >"$1"; setsid sleep 300 & sleep 300', wait, "{{ machine_wait_fifo }}"]
+          changed_when: false
+    """,
+    "projects/waiting/orchestration.py": '''
+        """Waits in a role."""
+        from toolbox.orchestration import config, env, run
+
+
+        def test():
+            with run.Parallel("wait") as parallel:
+                for name in ("one", "other"):
+                    fifo = config.project.get_config("fifo") + name
+                    parallel.task(name, run.run_toolbox, "machine", "wait", fifo=fifo)
+
+
+        def post_cleanup():
+            (env.ARTIFACT_DIR / "cleaned").touch()
+    ''',
+}
+
+
+class Fifo:
+    """A named pipe, by which a process tells that it has come somewhere."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self._descriptor = os.open(path, os.O_RDWR)  # for writing too, so that there is always a writer
+
+    def wait(self) -> None:
+        """Wait until something is written."""
+        ready, _, _ = select.select([self._descriptor], [], [], 60)
+        assert ready, "nothing was written"
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self._descriptor)
+
+
+@pytest.fixture
+def waiting(workspace: Workspace) -> Iterator[tuple[Workspace, list[Fifo]]]:
+    """A project whose test phase is two roles that wait, and the pipes by which they tell that they do."""
+    fifo = workspace.directory / "fifo-"
+    workspace.write({**WAITING, "config/waiting.yaml": f"fifo: {fifo}\n", "command_args/waiting.yaml.j2": ""})
+    fifos = [Fifo(Path(f"{fifo}{name}")) for name in ("one", "other")]
+    yield workspace, fifos
+    for pipe in fifos:
+        pipe.close()
+    processes.end_marked(workspace.directory)
+
+
+def check_the_end(workspace: Workspace, running: Running, number: signal.Signals) -> None:
+    """Hold the end of an interrupted run against what is promised."""
+    outcome = running.wait()
+    assert outcome.exit_code == 128 + number, str(outcome)
+    summary = workspace.summary()
+    assert (summary["state"], summary["verdict"], summary["cause"]) == ("finished", "cancelled", "interrupted")
+    assert summary["exit_code"] == 128 + number
+    assert number.name in summary["message"]
+    phases = {step["name"]: step["verdict"] for step in summary["steps"] if step["kind"] == "phase"}
+    assert (phases["test"], phases["post_cleanup"]) == ("cancelled", "passed")
+    assert list(workspace.run_directory().glob("*__post_cleanup/cleaned"))
+    assert processes.marked(workspace.directory) == []
+    assert "Traceback" not in outcome.stdout + outcome.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_program_with_all_it_started(small: Workspace, number: signal.Signals) -> None:
+    with small.start("project", "run", "small", f"--overrides={json.dumps({'commands.test': [STUBBORN]})}") as running:
+        running.wait_for("begun")
+        assert processes.marked(small.directory), "what is to be ended has to be there first"
+        running.send(number)
+        check_the_end(small, running, number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_roles_that_run_side_by_side(
+    waiting: tuple[Workspace, list[Fifo]], number: signal.Signals
+) -> None:
+    workspace, fifos = waiting
+    with workspace.start("project", "run", "waiting") as running:
+        for fifo in fifos:
+            fifo.wait()
+        running.send(number)
+        check_the_end(workspace, running, number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_toolbox_command_by_itself(
+    waiting: tuple[Workspace, list[Fifo]], number: signal.Signals
+) -> None:
+    workspace, (fifo, _) = waiting
+    with workspace.start("machine", "wait", f"{workspace.directory}/fifo-one") as running:
+        fifo.wait()
+        running.send(number)
+        outcome = running.wait()
+    assert outcome.exit_code == 128 + number, str(outcome)
+    assert processes.marked(workspace.directory) == []
+    assert f"interrupted by {number.name}" in outcome.stdout + outcome.stderr
+
+
+def test_a_second_signal_does_not_stop_the_cleanup(small: Workspace) -> None:
+    gate = Fifo(small.directory / "gate")
+    done = small.directory / "done"
+    os.mkfifo(done)
+    cleanup = f"echo >{small.directory}/gate; echo clean''ing; cat {done}; touch $ARTIFACT_DIR/cleaned"
+    changes = {"commands.test": [LONG], "commands.cleanup": [cleanup]}
+    with small.start("project", "run", "small", f"--overrides={json.dumps(changes)}") as running:
+        running.wait_for("begun")
+        running.send(signal.SIGINT)
+        gate.wait()
+        running.send(signal.SIGINT)
+        running.wait_for("cleans up")
+        done.write_text("go on")
+        check_the_end(small, running, signal.SIGINT)
+    gate.close()
+
+
+def test_a_run_is_seen_from_elsewhere_as_running_and_as_dead_once_it_was_killed(small: Workspace) -> None:
+    with small.start("project", "run", "small", f"--overrides={json.dumps({'commands.test': [LONG]})}") as running:
+        running.wait_for("begun")
+        directory = str(small.run_directory())
+        assert small.run("project", "status", directory, "--format=json").json["state"] == "running"
+        assert "is going on" in small.run("project", "status", directory).stdout
+        running.send(signal.SIGKILL)
+        assert running.wait().exit_code == -signal.SIGKILL
+        try:
+            assert processes.marked(small.directory), "a process that is left must not make the run look alive"
+            assert small.run("project", "status", directory, "--format=json").json["state"] == "dead"
+            assert "is dead" in small.run("project", "status", directory).stdout
+        finally:
+            processes.end_marked(small.directory)
+
+
+SLEEPING = """
+    from toolbox.orchestration import env, run
+
+
+    def sleep():
+        run.run("echo beg''un")
+        run.sleep(3600)
+
+
+    def test():
+        with run.Parallel("sleep") as parallel:
+            parallel.delayed(sleep)
+
+
+    def post_cleanup():
+        (env.ARTIFACT_DIR / "cleaned").touch()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_task_that_sleeps(small: Workspace, number: signal.Signals) -> None:
+    small.write({"projects/small/orchestration.py": SLEEPING})
+    with small.start("project", "run", "small") as running:
+        running.wait_for("begun")
+        running.send(number)
+        check_the_end(small, running, number)
+
+
+def test_a_terminal_that_is_gone_ends_a_run_as_sigterm_does(small: Workspace) -> None:
+    with small.start("project", "run", "small", f"--overrides={json.dumps({'commands.test': [LONG]})}") as running:
+        running.wait_for("begun")
+        running.send(signal.SIGHUP)
+        outcome = running.wait()
+    assert outcome.exit_code == 143, str(outcome)
+    assert "SIGHUP" in small.summary()["message"]
+    assert list(small.run_directory().glob("*__post_cleanup/cleaned"))
+    assert processes.marked(small.directory) == []
+
+
+def test_the_status_of_a_dead_run_names_the_processes_that_are_alive(small: Workspace) -> None:
+    with small.start("project", "run", "small", f"--overrides={json.dumps({'commands.test': [LONG]})}") as running:
+        running.wait_for("begun")
+        directory = small.run_directory()
+        assert "alive" not in small.run("project", "status", str(directory)).stdout
+        running.send(signal.SIGKILL)
+        running.wait()
+        try:
+            (line,) = [text for text in status(small, directory) if "processes of it are alive: " in text]
+            named = {int(word) for word in line.partition(": ")[2].split() if word.isdigit()}
+            assert named == set(processes.marked(directory)) != set()
+        finally:
+            processes.end_marked(small.directory)
+        assert not [text for text in status(small, directory) if "alive" in text]
+
+
+def status(workspace: Workspace, directory: Path) -> list[str]:
+    """Return the lines that tell how a run stands."""
+    return workspace.run("project", "status", str(directory)).stdout.splitlines()

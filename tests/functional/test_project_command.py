@@ -1,0 +1,257 @@
+"""`project list|run|status`: phases, verdicts with their causes, exit codes, and what a run leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from toolbox.system import places
+from toolbox.testing import Outcome, Workspace
+
+LATENCY = {
+    "commands.test": ["echo '{\"latency\": [12.5]}' >$ARTIFACT_DIR/m.json"],
+    "metrics": {"latency": {"source": "json_file", "file": "m.json", "path": "latency[0]", "unit": "ms"}},
+}
+
+
+def run(workspace: Workspace, changes: dict[str, Any] | None = None, *flags: str) -> Outcome:
+    """Run the project `small` with changes to its configuration."""
+    return workspace.run("project", "run", "small", f"--overrides={json.dumps(changes or {})}", *flags)
+
+
+def steps(workspace: Workspace) -> dict[str, str]:
+    """Return the verdicts of the steps of the one run."""
+    return {step["step"]: step["verdict"] for step in workspace.summary()["steps"]}
+
+
+ENDINGS = {
+    "passed": ({}, 0, "passed", None),
+    "command of the test fails": ({"commands.test": ["exit 7"]}, 1, "failed", "product"),
+    "command of the preparation fails": ({"commands.prepare": ["exit 7"]}, 3, "error", "infrastructure"),
+    "command of the cleanup fails": ({"commands.cleanup": ["touch $ARTIFACT_DIR/cleaned; false"]}, 3, "error", None),
+    "program that is not there": ({"commands.test": [["no-such-program"]]}, 3, "error", "configuration"),
+    "a later program of a pipe fails": ({"commands.test": ["false | cat"]}, 1, "failed", "product"),
+    "a variable that is not set": ({"commands.test": ["echo $NO_SUCH_VARIABLE"]}, 1, "failed", "product"),
+    "mistake in the orchestration": ({"commands.test": 5}, 3, "error", "internal"),
+    "field that is not there": ({"commands": {"prepare": [], "cleanup": []}}, 3, "error", "configuration"),
+    "metric out of bounds": (
+        {**LATENCY, "checks": [{"check": "metric", "metric": "latency", "upper": 10}]},
+        1,
+        "failed",
+        "check",
+    ),
+    "metric within bounds": (
+        {**LATENCY, "checks": [{"check": "metric", "metric": "latency", "upper": 12.5}]},
+        0,
+        "passed",
+        None,
+    ),
+    "metric that is not there": (
+        {**LATENCY, "commands.test": [], "checks": [{"check": "metric", "metric": "latency", "upper": 10}]},
+        1,
+        "failed",
+        "check",
+    ),
+    "check that does not exist": ({"checks": [{"check": "metrc"}]}, 3, "error", "configuration"),
+}
+
+
+@pytest.mark.parametrize(("changes", "code", "verdict", "cause"), ENDINGS.values(), ids=ENDINGS)
+def test_a_run_ends_in_a_verdict_a_cause_and_an_exit_code(
+    small: Workspace, changes: dict[str, Any], code: int, verdict: str, cause: str | None
+) -> None:
+    outcome = run(small, changes)
+    assert outcome.exit_code == code, str(outcome)
+    summary = small.summary()
+    assert (summary["state"], summary["exit_code"], summary["verdict"]) == ("finished", code, verdict)
+    assert summary["cause"] == (cause or (None if verdict == "passed" else "infrastructure"))
+
+
+@pytest.mark.parametrize("changes", [entry[0] for entry in ENDINGS.values()], ids=ENDINGS)
+def test_post_cleanup_runs_however_the_run_ends(small: Workspace, changes: dict[str, Any]) -> None:
+    if "cleanup" in changes.get("commands", {}):
+        changes = {"commands": {**changes["commands"], "cleanup": ["touch $ARTIFACT_DIR/cleaned"]}}
+    run(small, changes)
+    assert list(small.run_directory().glob("*__post_cleanup/cleaned"))
+
+
+def test_a_check_that_fails_names_metric_value_and_bound(small: Workspace) -> None:
+    outcome = run(small, {**LATENCY, "checks": [{"check": "metric", "metric": "latency", "upper": 10}]})
+    said = "latency is 12.5 ms, above its upper bound 10 ms"
+    assert said in outcome.stdout
+    assert said in small.summary()["message"]
+    assert said in (small.run_directory() / "001__test/FAILURE").read_text()
+    checks = json.loads((small.run_directory() / "001__test/checks.json").read_text())
+    assert checks["checks"] == [{"check": "metric", "passed": False, "message": said}]
+
+
+def test_the_terminal_says_what_failed_why_and_where_to_look(small: Workspace) -> None:
+    outcome = run(small, {"commands.test": ["echo before >&2; exit 7"]})
+    assert "`echo before >&2; exit 7` ended with status 7" in outcome.stdout
+    assert f"look at {small.run_directory()}/001__test" in outcome.stdout
+    assert outcome.stdout.rstrip().endswith(f"the run is in {small.run_directory()}")
+    assert "\x1b" not in outcome.stdout, "colour belongs on a terminal"
+
+
+def test_the_first_error_is_reported_and_that_of_the_cleanup_is_added(small: Workspace) -> None:
+    outcome = run(small, {"commands.prepare": ["exit 7"], "commands.cleanup": ["exit 8"]})
+    assert outcome.exit_code == 3
+    first, second = small.summary()["message"].splitlines()
+    assert "status 7" in first
+    assert second.startswith("and then: ")
+    assert "status 8" in second
+
+
+def test_what_is_after_a_failed_phase_does_not_run(small: Workspace) -> None:
+    run(small, {"commands.prepare": ["exit 7"]})
+    assert list(steps(small)) == ["000__prepare", "001__post_cleanup"]
+
+
+def test_an_error_in_the_cleanup_does_not_hide_the_failure_before_it(small: Workspace) -> None:
+    outcome = run(small, {"commands.test": ["exit 7"], "commands.cleanup": ["exit 8"]})
+    assert (outcome.exit_code, small.summary()["verdict"]) == (1, "failed")
+    first, second = small.summary()["message"].splitlines()
+    assert "status 7" in first
+    assert second.startswith("and then: ")
+    assert "status 8" in second
+
+
+def test_a_project_without_a_phase_ran_nothing(small: Workspace) -> None:
+    small.write({"projects/small/orchestration.py": '"""Nothing to do."""\n'})
+    assert run(small).exit_code == 4
+    assert small.summary()["verdict"] == "skipped"
+
+
+def test_phases_are_chosen_and_keep_their_order(small: Workspace) -> None:
+    assert run(small, {}, "--phases=post_cleanup,prepare").exit_code == 0
+    assert list(steps(small)) == ["000__prepare", "001__post_cleanup"]
+
+
+def test_a_run_leaves_what_was_asked_and_how_it_ended(small: Workspace) -> None:
+    run(small, {"tag": "1.20"}, "--presets=loud")
+    directory = small.run_directory()
+    asked = json.loads((directory / "run.json").read_text())
+    assert (asked["project"], asked["presets"], asked["overrides"]) == ("small", ["loud"], {"tag": "1.20"})
+    configuration = yaml.safe_load((directory / "config.yaml").read_text())
+    assert (configuration["greeting"], configuration["tag"]) == ("HELLO", "1.20")
+    applied = (directory / "presets_applied").read_text().splitlines()
+    assert applied[0].startswith("preset loud: greeting --> 'HELLO'")
+    assert applied[1] == "--overrides: tag --> '1.20'"
+    events = [json.loads(line)["event"] for line in (directory / "journal.jsonl").read_text().splitlines()]
+    assert (events[0], events[-1], events.count("StepFinished")) == ("RunStarted", "RunFinished", 3)
+
+
+def test_the_files_of_a_run_are_private(small: Workspace) -> None:
+    run(small, {"commands.cleanup": []})
+    directory = small.run_directory()
+    assert [path for path in [directory, *directory.rglob("*")] if path.stat().st_mode & 0o077] == []
+
+
+def test_the_configuration_of_a_run_can_be_run_again(small: Workspace) -> None:
+    run(small, {"greeting": "a: b"}, "--presets=failing")
+    again = small.run("config", "show", f"--config_file={small.run_directory()}/config.yaml", "--format=json").json
+    asked = ("--presets=failing", "--overrides={greeting: 'a: b'}", "--format=json")
+    assert again == small.run("config", "show", "small", *asked).json
+
+
+@pytest.mark.parametrize("way", ["flag", "environment"])
+def test_runs_go_where_they_are_asked_to(small: Workspace, tmp_path: Path, way: str) -> None:
+    place = tmp_path / "elsewhere"
+    flags = [f"--artifact_dir={place}"] if way == "flag" else []
+    env = {"ARTIFACT_DIR": str(place)} if way == "environment" else {}
+    assert small.run("project", "run", "small", *flags, env=env).exit_code == 0
+    assert small.summary(place)["verdict"] == "passed"
+    assert small.runs() == []
+
+
+def test_two_runs_share_nothing(small: Workspace) -> None:
+    with small.start("project", "run", "small") as one, small.start("project", "run", "small") as other:
+        assert (one.wait().exit_code, other.wait().exit_code) == (0, 0)
+    assert len(small.runs()) == 2
+
+
+def test_as_json_stdout_has_the_summary_alone(small: Workspace) -> None:
+    outcome = run(small, {"commands.test": ["echo noise"]}, "--format=json")
+    assert outcome.json == small.summary()
+    assert "noise" in outcome.stderr
+
+
+def test_status_says_how_a_run_ended(small: Workspace) -> None:
+    run(small, {"commands.test": ["exit 7"]})
+    text = small.run("project", "status", str(small.run_directory()))
+    assert text.exit_code == 0
+    assert "failed (product)  small in" in text.stdout
+    assert "`exit 7` ended with status 7" in text.stdout
+    assert small.run("project", "status", str(small.run_directory()), "--format=json").json == small.summary()
+
+
+def test_status_survives_a_torn_last_line(small: Workspace) -> None:
+    run(small)
+    with (small.run_directory() / "journal.jsonl").open("a") as journal:
+        journal.write('{"time": "2026-')
+    assert small.run("project", "status", str(small.run_directory()), "--format=json").json["verdict"] == "passed"
+
+
+def test_projects_are_listed_with_what_they_are_for(small: Workspace) -> None:
+    assert "small         Runs the commands that its configuration holds.\n" in small.run("project", "list").stdout
+    listed = small.run("project", "list", "--format=json").json
+    assert [item["name"] for item in listed] == ["small", "training_e2e"]
+
+
+def test_a_team_may_have_commands_and_no_projects(workspace: Workspace) -> None:
+    (workspace.directory / "projects").rmdir()
+    workspace.write({"commands/a.py": "class A:\n    def say(self) -> str:\n        'Say so.'\n        return 'so'\n"})
+    assert workspace.run("a", "say").stdout == "so\n"
+
+
+@pytest.mark.parametrize("flags", [[], ["--format=json"]], ids=["text", "json"])
+@pytest.mark.parametrize(
+    ("command", "code", "verdict"), [("echo noise", 0, "passed"), ("echo noise; exit 7", 1, "failed")]
+)
+def test_a_reader_that_goes_away_changes_nothing_of_a_run(
+    small: Workspace, command: str, code: int, verdict: str, flags: list[str]
+) -> None:
+    argv = ["project", "run", "small", f"--overrides={json.dumps({'commands.test': [command]})}", *flags]
+    outcome = without_a_reader(small, *argv)
+    assert outcome.returncode == code, outcome.stderr
+    assert (small.summary()["verdict"], small.summary()["exit_code"]) == (verdict, code)
+    assert list(steps(small)) == ["000__prepare", "001__test", "002__post_cleanup"]
+    assert list(small.run_directory().glob("*__post_cleanup/cleaned"))
+    assert "Traceback" not in outcome.stderr
+    assert "BrokenPipe" not in outcome.stderr
+
+
+def without_a_reader(workspace: Workspace, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line whose standard output is a pipe that its reader has closed."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        return subprocess.run(
+            [sys.executable, str(places.builtin_root() / "run_toolbox.py"), *argv],
+            cwd=workspace.directory,
+            env={"PATH": os.environ["PATH"], "HOME": str(workspace.home), "TOPGALLANT_NO_VENV": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    finally:
+        os.close(writer)
+
+
+def test_a_place_for_runs_that_is_a_file_is_refused(small: Workspace) -> None:
+    small.write({"taken": "x"})
+    outcome = small.run("project", "run", "small", "--artifact_dir=taken")
+    assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
+    assert outcome.stderr.startswith("error: artifacts cannot go to taken")
+    assert "--artifact_dir" in outcome.stderr
+    assert (small.directory / "taken").read_text() == "x"

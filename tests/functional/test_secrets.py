@@ -1,0 +1,285 @@
+"""A secret reaches the command that needs it, and no file of the run, no terminal, no child that prints it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from toolbox.testing import Outcome, Workspace
+
+CORE = "quux-tr0ub4dor"
+# Quotes, a backslash and a letter beyond ASCII: JSON, YAML and the shell each write them in another way.
+TOKEN = f"p\"ä'ss\\{CORE} $(x) {{{{ y }}}}"
+KEY = f"-----BEGIN KEY-----\nfirst line of {CORE}\nsecond line of {CORE}\n-----END KEY-----"
+VARIABLE = "correct-horse-battery"
+
+FILES = {
+    "held/token": TOKEN,
+    "held/key": KEY,
+    "config/vault.yaml": """
+        secrets:
+          dir: {name: the vault, env_key: VAULT}
+          env: [API_KEY]
+          token: token
+          key: key
+        token: "*$@secrets.token"
+        key: "*$@secrets.key"
+        header: "Bearer {*$@secrets.token}"
+        bearer: "Bearer {@token}"
+        fails: false
+    """,
+    "command_args/vault.yaml.j2": """
+        vault open:
+          token: {{ token }}
+          keys: [{{ key }}]
+          options: {"bearer": {{ bearer }}}
+          fails: {{ fails }}
+    """,
+    "commands/vault.py": '''
+        """Vaults."""
+        from typing import Any
+
+        from toolbox.model.secrets import Secret
+        from toolbox.roles import role
+
+
+        class Vault:
+            """Vaults."""
+
+            @role
+            def open(self, token: Secret, keys: list[Any], options: dict[str, Any], fails: bool = False) -> None:
+                """
+                Open the vault.
+
+                Args:
+                    token: opens it.
+                    keys: more of them.
+                    options: and more.
+                    fails: whether it stays shut.
+                """
+    ''',
+    # A careless role: it prints its secrets, as text and as JSON, puts them into files and into messages.
+    "roles/vault_open/tasks/main.yml": r"""
+        - name: Hold the secrets against what they have to be
+          ansible.builtin.shell:
+            cmd: >-
+              printf %s "$TOKEN" | cmp - "$VAULT/token" && printf %s "$KEY" | cmp - "$VAULT/key" &&
+              test "$BEARER" = "Bearer $(cat "$VAULT/token")" && printf %s "$API_KEY" | cmp - "$VAULT/../variable"
+          environment: &secrets
+            TOKEN: "{{ vault_open_token }}"
+            KEY: "{{ vault_open_keys[0] }}"
+            BEARER: "{{ vault_open_options.bearer }}"
+        - name: Print the secrets
+          ansible.builtin.shell:
+            cmd: 'echo "$TOKEN"; echo "$KEY" >&2; echo "$BEARER"; echo "$API_KEY"'
+          environment: *secrets
+        - name: Print them as JSON
+          ansible.builtin.command:
+            argv: [printf, "%s\n", "{{ [vault_open_token, vault_open_keys] | to_json }}", "{{ vault_open_token }}"]
+        - name: Show them
+          ansible.builtin.debug:
+            msg: "{{ vault_open_token }} / {{ vault_open_keys }} / {{ vault_open_options }}"
+        - name: Show one of them in a list {{ vault_open_token }}
+          ansible.builtin.debug:
+            var: item
+          loop: "{{ vault_open_keys + [vault_open_token] }}"
+        - name: Write them
+          ansible.builtin.copy:
+            content: "{{ item }} {{ vault_open_token }} {{ lookup('env', 'API_KEY') }}\n{{ vault_open_keys | to_yaml }}"
+            dest: "{{ artifact_extra_logs_dir }}/artifacts/state-{{ index }}.txt"
+            mode: "0600"
+          loop: ["{{ vault_open_token }}", "{{ vault_open_keys | to_json }}"]
+          loop_control: {index_var: index}
+        - name: Fail with them
+          ansible.builtin.fail:
+            msg: "cannot open with {{ vault_open_token }} and {{ vault_open_keys | to_json }}"
+          when: vault_open_fails
+    """,
+    "projects/vault/orchestration.py": '''
+        """Opens a vault."""
+        import logging
+
+        from toolbox.orchestration import config, run
+
+
+        def prepare():
+            token, key = config.project.get_config("token"), config.project.get_config("key")
+            print(f"the token {token} and {key!r}")
+            logging.getLogger("vault").warning("the token is %s", token.reveal())
+            run.run(["printf", "%s", token.reveal()])
+            run.run('echo "$KEY"; echo "$API_KEY" >&2', env={"KEY": key.reveal()})
+
+
+        def test():
+            run.run_toolbox_from_config("vault", "open")
+
+
+        def post_cleanup():
+            raise ValueError(f"no cleanup with {config.project.get_config('token').reveal()}")
+    ''',
+}
+
+
+@pytest.fixture
+def vault(workspace: Workspace) -> Workspace:
+    """A project that is careless with its secrets."""
+    return workspace.write({**FILES, "variable": VARIABLE})
+
+
+def started(vault: Workspace, *argv: str) -> Outcome:
+    """Run a command line that knows where the secrets are."""
+    return vault.run(*argv, env={"VAULT": str(vault.directory / "held"), "API_KEY": VARIABLE})
+
+
+def leaks(vault: Workspace, outcome: Outcome) -> list[object]:
+    """Return where a secret, or a part of it, can be read."""
+    shown = [text for text in (CORE, VARIABLE) if text in outcome.stdout + outcome.stderr]
+    held: list[Path] = [file for text in (CORE, VARIABLE) for file in vault.holding(text)]
+    return [*shown, *held]
+
+
+@pytest.mark.parametrize("fails", ["false", "true"])
+def test_a_careless_project_leaks_nothing_whether_it_passes_or_fails(vault: Workspace, fails: str) -> None:
+    outcome = started(vault, "project", "run", "vault", f"--overrides={{fails: {fails}}}")
+    (command,) = [step for step in vault.summary()["steps"] if step["name"] == "vault__open"]
+    assert command["verdict"] == ("failed" if fails == "true" else "passed"), str(outcome)
+    assert "cannot open with ***" in outcome.stdout or fails == "false"
+    assert leaks(vault, outcome) == []
+
+
+@pytest.mark.parametrize("fails", ["false", "true"])
+def test_a_role_by_itself_leaks_nothing(vault: Workspace, fails: str) -> None:
+    outcome = started(vault, "from_config", "vault", "open", "--project=vault", f"--extra={{fails: {fails}}}")
+    assert outcome.exit_code == (3 if fails == "true" else 0), str(outcome)
+    assert leaks(vault, outcome) == []
+
+
+def test_what_is_kept_of_a_secret_argument_is_its_reference(vault: Workspace) -> None:
+    started(vault, "from_config", "vault", "open", "--project=vault")
+    (step,) = vault.artifacts.glob("toolbox/*__vault__open")
+    assert "*$@secrets.token" in (step / "_python.args.yaml").read_text()
+    assert "--token=***" in shlex.split((step / "_python.cmd").read_text())
+
+
+def test_a_secret_on_the_command_line_is_a_secret_too(vault: Workspace) -> None:
+    argv = (f"--token={TOKEN}", "--keys=[none]", "--options={bearer: none}")
+    outcome = started(vault, "vault", "open", *argv)
+    assert outcome.exit_code == 3, "its first task holds the arguments against the files"
+    assert leaks(vault, outcome) == []
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["config", "show", "vault"],
+        ["config", "show", "vault", "--format=json"],
+        ["config", "get", "vault", "bearer"],
+        ["config", "explain", "vault", "token", "--overrides={token: '*$@secrets.key'}"],
+        ["config", "diff", "vault", "--overrides={token: '*$@secrets.key'}"],
+        ["config", "validate", "vault"],
+        ["from_config", "vault", "open", "--project=vault", "--show_args"],
+        ["from_config", "vault", "open", "--project=vault", "--show_args=options"],
+        ["from_config", "vault", "open", "--project=vault", "--extra={token: 5}"],
+        ["from_config", "vault", "open", "--project=vault", "--extra={options: 5, keys: {a: b}}"],
+        ["--debug", "from_config", "vault", "open", "--project=vault", "--extra={no_such: 5}"],
+    ],
+    ids=" ".join,
+)
+def test_no_command_shows_a_secret(vault: Workspace, argv: list[str]) -> None:
+    outcome = started(vault, *argv)
+    assert outcome.exit_code in {0, 2, 3}
+    assert leaks(vault, outcome) == []
+
+
+def test_a_secret_in_a_template_that_makes_text_of_it_is_refused_or_kept(vault: Workspace) -> None:
+    vault.write({"command_args/vault.yaml.j2": "vault open:\n  token: {{ [token] | tojson }}\n"})
+    outcome = started(vault, "from_config", "vault", "open", "--project=vault", "--show_args")
+    assert outcome.exit_code == 2
+    assert "a secret cannot go through `tojson`" in outcome.stderr
+
+
+# A key that a program prints line by line, and that each way of quoting writes in another way.
+QUOTED_KEY = f'-----BEGIN "KEY"-----\nit\'s "{CORE}" \\ 1\n\'{CORE}\'\n\t{CORE}\n-----END KEY-----'
+
+
+@pytest.mark.parametrize("fails", ["false", "true"])
+def test_a_key_of_several_lines_with_quotes_is_nowhere(vault: Workspace, fails: str) -> None:
+    (vault.directory / "held/key").write_text(QUOTED_KEY)
+    outcome = started(vault, "project", "run", "vault", f"--overrides={{fails: {fails}}}")
+    assert "Print the secrets" in outcome.stdout
+    assert leaks(vault, outcome) == []
+
+
+WRITING = """
+    '''Writes its secrets down.'''
+    from toolbox.orchestration import config, env, run
+
+
+    def test():
+        token, key = config.project.get_config("token"), config.project.get_config("key")
+        run.run('printf %s "$KEY" >"$ARTIFACT_DIR/key.txt"', env={"KEY": key})
+        with env.NextArtifactDir(f"use {token.reveal()} now"):
+            run.run('echo "$TOKEN" >"$ARTIFACT_DIR/$(printf token).txt"', env={"TOKEN": token})
+        run.run('echo "the $API_KEY" >"$ARTIFACT_DIR/variable.txt"')
+"""
+
+
+def test_what_a_program_writes_into_its_step_is_swept_at_the_end_of_the_phase(vault: Workspace) -> None:
+    outcome = started(vault.write({"projects/vault/orchestration.py": WRITING}), "project", "run", "vault")
+    assert outcome.exit_code == 0, str(outcome)
+    test = vault.run_directory() / "000__test"
+    assert (test / "variable.txt").read_text() == "the ***\n"
+    assert "***" in (test / "key.txt").read_text()
+    assert "a secret was taken out of key.txt" in outcome.stdout
+    assert leaks(vault, outcome) == []
+
+
+def test_a_step_whose_name_holds_a_secret_shows_it_as_every_text_does(vault: Workspace) -> None:
+    outcome = started(vault.write({"projects/vault/orchestration.py": WRITING}), "project", "run", "vault")
+    assert [step["name"] for step in vault.summary()["steps"]] == ["test", "use *** now"]
+    assert "> use *** now" in outcome.stdout
+    assert leaks(vault, outcome) == []
+
+
+TELLING = """
+    '''Tells what it should keep.'''
+    import threading
+
+    from toolbox.model.secrets import Secret
+
+
+    class Teller:
+        '''Tells what it should keep.'''
+
+        def tell(self, token: Secret, *, thread: bool = False) -> None:
+            '''
+            Fail with a secret in the message.
+
+            Args:
+                token: the secret.
+                thread: fail in a thread.
+            '''
+            def fail() -> None:
+                raise ValueError(f"no use for {token.reveal()}")
+
+            if not thread:
+                fail()
+            worker = threading.Thread(target=fail)
+            worker.start()
+            worker.join()
+"""
+
+
+@pytest.mark.parametrize("flags", [[], ["--debug"]], ids=["message", "traceback"])
+@pytest.mark.parametrize("thread", ["false", "true"], ids=["command", "thread"])
+def test_an_error_that_nobody_foresaw_shows_no_secret(vault: Workspace, thread: str, flags: list[str]) -> None:
+    template = "teller tell:\n  token: {{ token }}\n"
+    vault.write({"commands/teller.py": TELLING, "command_args/vault.yaml.j2": template})
+    argv = ("from_config", "teller", "tell", "--project=vault", f"--extra={{thread: {thread}}}")
+    outcome = started(vault, *flags, *argv)
+    assert outcome.exit_code == (0 if thread == "true" else 3), str(outcome)
+    assert "ValueError: no use for ***" in outcome.stderr
+    assert ("Traceback" in outcome.stderr) is bool(flags or thread == "true")
+    assert leaks(vault, outcome) == []

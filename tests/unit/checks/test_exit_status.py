@@ -1,0 +1,51 @@
+"""The exit status that a workload left."""
+
+from pathlib import Path
+
+import pytest
+
+from toolbox.model.evidence import Judgement
+from toolbox.orchestration import judging
+
+from .conftest import Judge
+
+
+@pytest.mark.parametrize("text", ["0", "0\n", " 0 \n"])
+def test_the_expected_status_passes(judge: Judge, tmp_path: Path, text: str) -> None:
+    (tmp_path / "exit_code").write_text(text)
+    assert judge(check="exit_status") == Judgement(True, "exit status 0, expected 0")
+
+
+@pytest.mark.parametrize("status", ["1", "137", "-9", "10", "256"])
+def test_another_status_fails_and_is_told(judge: Judge, tmp_path: Path, status: str) -> None:
+    (tmp_path / "exit_code").write_text(status)
+    assert judge(check="exit_status") == Judgement(False, f"exit status {status}, expected 0")
+
+
+def test_a_failure_may_be_what_is_expected(judge: Judge, tmp_path: Path) -> None:
+    (tmp_path / "status.txt").write_text("3\n")
+    assert judge(check="exit_status", file="status.txt", expected=3).passed
+
+
+def test_a_workload_that_left_none_did_not_end_by_itself(judge: Judge) -> None:
+    assert judge(check="exit_status") == Judgement(False, "exit_code is not there: the workload did not end by itself")
+
+
+@pytest.mark.parametrize("content", [b"", b"zero", b"0 0", b"\xff\xfe", b"0x0", b"x" * 10_000], ids=range(6))
+def test_what_is_no_status_fails_in_one_short_line(judge: Judge, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "exit_code").write_bytes(content)
+    judgement = judge(check="exit_status")
+    assert not judgement.passed
+    assert "an exit status was expected" in judgement.message
+    assert len(judgement.message) < 120
+
+
+def test_a_directory_in_its_place_fails(judge: Judge, tmp_path: Path) -> None:
+    (tmp_path / "exit_code").mkdir()
+    assert "cannot be read" in judge(check="exit_status").message
+
+
+@pytest.mark.parametrize("spec", [{"expected": "none"}, {"expected": 1.5}, {"status": 0}, {"file": None}])
+def test_a_wrong_field_is_refused_and_named(spec: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(spec))):
+        judging.parse_check({"check": "exit_status", **spec})

@@ -1,0 +1,138 @@
+"""Slash commands of a comment."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from toolbox.ci import slash
+from toolbox.ci.slash import Asked
+from toolbox.model.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("", Asked()),
+        ("looks good to me\nno /test here", Asked()),
+        ("/test training", Asked(project="training")),
+        ("please\n/test training smoke large\nthanks", Asked(project="training", presets=("smoke", "large"))),
+        ("/test 'a project' \"p q\" r\\ s", Asked(project="a project", presets=("p q", "r s"))),
+        ("/test\ttraining\t smoke  ", Asked(project="training", presets=("smoke",))),
+        ("/skip prepare\n/skip 'post_cleanup' test", Asked(skip=("prepare", "post_cleanup", "test"))),
+        ("/only test prepare", Asked(only=("test", "prepare"))),
+        ("/help", Asked(help=True)),
+        ("/help me", Asked(help=True)),
+        ("/help\n/test training", Asked(project="training", help=True)),
+        (" /test training", Asked()),
+        ("> /test training", Asked()),
+        ("- /test training", Asked()),
+        ("/test training\n  smoke\n\n  large", Asked(project="training", presets=("smoke", "large"))),
+        ("```inline``` code\n/test training", Asked(project="training")),
+    ],
+)
+def test_a_comment_is_understood(text: str, asked: Asked) -> None:
+    assert slash.parse(text) == asked
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides"),
+    [
+        ("/var a.b: 1", {"a.b": 1}),
+        ("/var tag: '1.10'", {"tag": "1.10"}),
+        ("/var a: null", {"a": None}),
+        ("/var a:", {"a": None}),
+        ("/var a: {k: [1, x]}", {"a": {"k": [1, "x"]}}),
+        ("/var a[\"x.y\"]: 'q: r'", {'a["x.y"]': "q: r"}),
+        ("/var day: 2026-11-21", {"day": dt.date(2026, 11, 21)}),
+        ("/var 8: x", {"8": "x"}),
+        ("/var a: 1\n/var b: 2\n/var a: 3", {"a": 3, "b": 2}),
+        ("/var a: |\n  one\n  two\n\n  three\nthanks", {"a": "one\ntwo\n\nthree"}),
+        ("/var a: |-\r\n  one\r\n  two\r\n/help\r\n", {"a": "one\ntwo"}),
+        ("/var a:\n  k: 1\n  l:\n  - x", {"a": {"k": 1, "l": ["x"]}}),
+        ("/var a:\n\t\n  k: 1\n", {"a": {"k": 1}}),
+        ("/var\n  a: 1\n  b: 2\n", {"a": 1, "b": 2}),
+        ("/var a: [1,\n  2]\n", {"a": [1, 2]}),
+        ("/var a: |\n  ```\n  code\n  ```\n  end\n", {"a": "```\ncode\n```\nend"}),
+        ("/var a: '; touch pwned; $(touch pwned2)'", {"a": "; touch pwned; $(touch pwned2)"}),
+    ],
+)
+def test_a_field_is_overridden_with_yaml_in_one_line_or_several(text: str, overrides: dict[str, Any]) -> None:
+    assert slash.parse(text).overrides == overrides
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```\n/test training\n```",
+        "```yaml\n/test training\n```",
+        "~~~\n/test training\n~~~",
+        "```\n~~~\n/test training\n```",
+        "````\n```\n/test training\n```\n````",
+        "```\n``` not the end\n/test training\n```",
+        "```\n/test training",
+        "  ```\n/test training\n  ```",
+        "```\r\n/test training\r\n```\r\n",
+    ],
+)
+def test_what_stands_in_a_fenced_block_is_talk(text: str) -> None:
+    assert slash.parse(text) == Asked()
+
+
+def test_after_a_fenced_block_commands_are_read_again() -> None:
+    assert slash.parse("```\n/test one\n```\n/test two\n~~~\n/test three\n~~~").project == "two"
+
+
+def test_a_fenced_block_after_a_test_is_not_part_of_it() -> None:
+    assert slash.parse("/test training\n\n  ```\n  log\n  ```\n/help") == Asked(project="training", help=True)
+
+
+def test_a_fenced_block_ends_the_command_before_it() -> None:
+    assert slash.parse("/var a: 1\n```\n  b: 2\n```\n/var c: 3").overrides == {"a": 1, "c": 3}
+
+
+def test_every_fault_is_named_with_its_line() -> None:
+    text = "/tset training\nhello\n/var a: [\n/test\n/lgtm\n/only\n/test it's"
+    with pytest.raises(UsageError) as caught:
+        slash.parse(text)
+    head, *faults = str(caught.value).split("\n  ")
+    assert head == "the comment cannot be understood:"
+    assert faults[0] == "line 1: unknown command /tset: did you mean test?"
+    assert faults[1].startswith("line 3: /var: 'a: [' is not YAML: ")
+    assert faults[2:] == [
+        "line 4: /test: the name of a project was expected after it",
+        "line 5: unknown command /lgtm: commands: help, only, skip, test, var",
+        "line 6: /only: the names of phases was expected after it",
+        "line 7: /test: No closing quotation",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("/test one\n\n/test two", "line 3: /test stands twice: one project is run for a comment"),
+        ("/skip a\n/only b", "/skip and /only cannot stand together"),
+        ("/var a", "line 1: /var: 'a' is not `path: value`"),
+        ("/var", "line 1: /var: '' is not `path: value`"),
+        ("/var - a", "line 1: /var: '- a' is not `path: value`"),
+        ("/var {}", "line 1: /var: '{}' is not `path: value`"),
+        ("/var a: !!python/object/apply:os.system ['true']", "is not YAML: could not determine a constructor"),
+        (f"/var a: {'[' * 500}{']' * 500}", "is not YAML: maximum recursion depth"),
+        ("/var a: &a [1]\n/var b: [*a, *a]", "line 2: /var: a YAML alias (*) is not taken here: write the value out"),
+        ("/var\n a: &a [*a]", "line 1: /var: a YAML alias (*) is not taken here: write the value out"),
+        ("/TEST training", "line 1: unknown command /TEST: "),
+        ("/usr/bin/env", "line 1: unknown command /usr/bin/env: "),
+        ("/", "line 1: unknown command /: "),
+        ("//", "line 1: unknown command /: "),
+        ("/тест", "line 1: unknown command /тест: "),
+    ],
+)
+def test_what_cannot_be_understood_is_refused(text: str, fault: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        slash.parse(text)
+    assert fault in str(caught.value)
+
+
+def test_the_help_names_every_command() -> None:
+    assert all(f"/{name}" in slash.HELP for name in slash.COMMANDS)
+    assert "fenced" not in slash.HELP

@@ -1,0 +1,238 @@
+"""The layers of a configuration and their order, where each value came from, and that nothing changes it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.config.conftest import Load
+from toolbox.config.paths import PathError
+from toolbox.model.errors import ConfigurationError
+
+LAYERED = """\
+ci_presets:
+  to_apply: first
+  first: {a: to_apply}
+  second: {a: preset}
+a: file
+b: "@a"
+"""
+
+
+def override_file(directory: Path, name: str, text: str) -> Path:
+    """Write an override file."""
+    file = directory / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def layers(tmp_path: Path) -> dict[str, Any]:
+    """Every layer above the file that sets `a`, low to high."""
+    return {
+        "presets": ["second"],
+        "override_files": [override_file(tmp_path, f"{name}.yaml", f"a: {name}\n") for name in ("one", "two")],
+        "overrides": {"a": "overrides"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("kept", "value"),
+    [
+        ([], "to_apply"),
+        (["presets"], "preset"),
+        (["presets", "override_files"], "two"),
+        (["override_files"], "two"),
+        (["presets", "override_files", "overrides"], "overrides"),
+        (["presets", "overrides"], "overrides"),
+    ],
+)
+def test_the_highest_layer_holds(load: Load, layers: dict[str, Any], kept: list[str], value: str) -> None:
+    configuration = load(LAYERED, **{name: layers[name] for name in kept})
+    assert (configuration.get("a"), configuration.get("b")) == (value, value)
+
+
+def test_every_layer_is_in_the_history_with_its_line(load: Load, layers: dict[str, Any]) -> None:
+    history = load(LAYERED, **layers).history("a")
+    assert [(change.layer, str(change.location), change.replaced) for change in history] == [
+        ("preset first", "config.yaml:3", "file"),
+        ("preset second", "config.yaml:4", "to_apply"),
+        (f"override file {layers['override_files'][0]}", "one.yaml:1", "preset"),
+        (f"override file {layers['override_files'][1]}", "two.yaml:1", "one"),
+        ("--overrides", "None", "two"),
+    ]
+
+
+def test_a_change_knows_where_what_it_replaced_was_written(load: Load, layers: dict[str, Any]) -> None:
+    history = load(LAYERED, **layers).history("a")
+    lines = [str(change.replaced_location) for change in history]
+    assert lines == ["config.yaml:5", "config.yaml:3", "config.yaml:4", "one.yaml:1", "two.yaml:1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ab: 1\n", r"^o\.yaml:1: no field `ab`: the document has no `ab`; did you mean "),
+        ("a: 1\n\na.b: 1\n", r"^o\.yaml:3: no field `a\.b`: `a` is a int, it has no fields$"),
+        ("a..b: 1\n", r"^o\.yaml:1: 'a\.\.b' is not a path"),
+        ("- a\n", r"^o\.yaml: the document is a list, a mapping was expected$"),
+        ("", r"^o\.yaml: the document is empty, a mapping was expected$"),
+    ],
+)
+def test_an_override_file_that_is_wrong_names_its_line(load: Load, tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        load(LAYERED, override_files=[override_file(tmp_path, "o.yaml", text)])
+
+
+def test_an_override_without_a_field_names_the_flag_and_the_nearest(load: Load) -> None:
+    with pytest.raises(ConfigurationError, match=r"^--overrides: no field `tets`: .* did you mean tests\?$"):
+        load("tests: 1\n", overrides={"tets": 1})
+
+
+def test_an_override_can_change_a_preset_only_before_it_is_applied_that_is_never(load: Load) -> None:
+    configuration = load(LAYERED, presets=["second"], overrides={"ci_presets.second.a": "late"})
+    assert configuration.get("a") == "preset"
+
+
+def test_the_overrides_that_were_asked_for_are_left_as_they_are(load: Load) -> None:
+    overrides: dict[str, Any] = {"a": {"k": 1}, "a.k": 2}
+    assert load("a: 0\n", overrides=overrides).get("a.k") == 2
+    assert overrides == {"a": {"k": 1}, "a.k": 2}
+
+
+NESTED = """\
+ci_presets:
+  whole: {t: {model: {size: 1, name: x}}}
+  inside:
+    t.model.size: 2
+  elsewhere: {u: 1}
+t:
+  model:
+    size: 0
+u: 0
+"""
+
+
+def test_a_change_around_a_field_or_inside_it_is_in_its_history(load: Load) -> None:
+    configuration = load(NESTED, presets=["whole", "inside", "elsewhere"])
+    layers = {
+        path: [change.layer for change in configuration.history(path)]
+        for path in ("t", "t.model", "t.model.size", "t.model.name", "u", "ci_presets.elsewhere")
+    }
+    assert layers == {
+        "t": ["preset whole", "preset inside"],
+        "t.model": ["preset whole", "preset inside"],
+        "t.model.size": ["preset whole", "preset inside"],
+        "t.model.name": ["preset whole"],
+        "u": ["preset elsewhere"],
+        "ci_presets.elsewhere": [],
+    }
+
+
+def test_a_value_is_where_the_last_layer_wrote_it(load: Load) -> None:
+    configuration = load(NESTED, presets=["whole", "inside"])
+    assert configuration.location("t.model.size") == "config.yaml:4"
+    assert configuration.location("t.model.name") == "config.yaml:2"
+    assert load(NESTED).location("t.model.size") == "config.yaml:8"
+
+
+ALIASED = """\
+base: &base
+  x: 1
+one: *base
+two: {<<: *base}
+ci_presets:
+  p: {one.x: 2}
+"""
+
+
+def test_a_change_through_one_name_is_in_the_history_of_the_other(load: Load) -> None:
+    configuration = load(ALIASED, presets=["p"])
+    assert [configuration.get(path) for path in ("base.x", "one.x", "two.x")] == [2, 2, 1]
+    assert [change.layer for change in configuration.history("base.x")] == ["preset p"]
+    assert configuration.location("base.x") == "config.yaml:6"
+    assert configuration.history("two.x") == []
+
+
+def test_what_was_replaced_is_recorded_as_it_was(load: Load) -> None:
+    text = "ci_presets: {p: {a: {k: 1}}, q: {a.k: 2}, r: {a: 3}}\na: 0\n"
+    history = load(text, presets=["p", "q", "r"]).history("a")
+    assert [(change.value, change.replaced) for change in history] == [({"k": 1}, 0), (2, 1), (3, {"k": 2})]
+
+
+def test_a_replaced_field_leaves_the_configuration_that_was(load: Load) -> None:
+    before = load("a: {b: 1}\nc: '@a.b'\n")
+    after = before.replaced("a.b", 2, layer="set_config")
+    assert [before.get("a.b"), before.get("c"), after.get("a.b"), after.get("c")] == [1, 1, 2, 2]
+    assert before.changes == ()
+
+
+def test_the_lines_and_the_history_go_with_a_replaced_field(load: Load) -> None:
+    configuration = load(ALIASED, presets=["p"]).replaced("one.x", 3, layer="set_config (x.py:1)")
+    assert configuration.get("base.x") == 3
+    assert [change.layer for change in configuration.history("base.x")] == ["preset p", "set_config (x.py:1)"]
+    assert configuration.location("base.x") == "set_config (x.py:1)"  # no file writes the 3
+    assert configuration.location("two.x") == "config.yaml:2"
+
+
+def test_a_value_that_was_set_does_not_follow_its_caller(load: Load) -> None:
+    value = {"k": [1]}
+    configuration = load("a: 0\n").replaced("a", value, layer="set_config")
+    value["k"].append(2)
+    assert configuration.get("a") == {"k": [1]}
+
+
+@pytest.mark.parametrize("path", ["b", "a.x", "$", "a..b"])
+def test_no_field_is_created_by_setting_it(load: Load, path: str) -> None:
+    with pytest.raises(ConfigurationError):
+        load("a: 0\n").replaced(path, 1, layer="set_config")
+
+
+WAYS = [(path, written) for path in ("$", "a", "a.l", "ci_presets", "ci_presets.p") for written in (True, False)]
+
+
+@pytest.mark.parametrize(("path", "written"), [*WAYS, ("r", False)])
+def test_what_a_configuration_gives_out_is_a_copy(load: Load, path: str, written: bool) -> None:
+    configuration = load("ci_presets: {p: {a: {k: 1}}}\na: {l: [1]}\nr: '@a'\n")
+    give = configuration.written if written else configuration.get
+    give(path).clear()
+    assert give(path)
+
+
+def test_the_presets_of_the_whole_document_are_a_copy_too(load: Load) -> None:
+    configuration = load("ci_presets: {p: {a: 1}}\na: 0\n")
+    configuration.get("$")["ci_presets"]["p"]["a"] = 9
+    assert configuration.get("ci_presets.p.a") == 1
+
+
+@pytest.mark.parametrize("path", ["nothing", "a.b", "list[3]", "list.x"])
+def test_a_field_that_is_missing_has_the_default_or_is_an_error(load: Load, path: str) -> None:
+    configuration = load("a: 1\nlist: []\n")
+    assert configuration.get(path, None) is None
+    with pytest.raises(PathError, match=r"^config\.yaml: no field"):
+        configuration.get(path)
+
+
+def test_a_default_is_not_for_a_null(load: Load) -> None:
+    assert load("a: null\n").get("a", 7) is None
+
+
+def test_a_default_does_not_hide_a_wrong_reference(load: Load) -> None:
+    with pytest.raises(ConfigurationError, match="dangling reference"):
+        load("a: '@nothing'\n").get("a", 7)
+
+
+def test_the_source_and_the_presets_of_a_configuration_are_told(load: Load) -> None:
+    configuration = load(LAYERED)
+    assert (configuration.source, configuration.preset_names) == ("config.yaml", ["first", "second"])
+    assert [change.layer for change in configuration.changes] == ["preset first"]
+
+
+def test_a_view_is_read_as_a_mapping_and_resolves_what_is_read(load: Load) -> None:
+    view = load("a: {b: '@c', 8: eight}\nc: [1, '@d']\nd: 2\nbroken: '@nothing'\n").view()
+    assert (view["a"]["b"], view["a"]["8"], list(view), len(view)) == ([1, 2], "eight", ["a", "c", "d", "broken"], 4)
+    assert str(view["a"]) == "{'b': [1, 2], 8: 'eight'}"
+    with pytest.raises(ConfigurationError, match="dangling"):
+        view["broken"]
+    with pytest.raises(KeyError):
+        view["none"]

@@ -1,0 +1,190 @@
+"""A configuration is held against the contracts of its blocks, all faults at once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.config.conftest import Load
+from toolbox.config import contract
+from toolbox.model.errors import ConfigurationError
+
+TRAINING = '''
+"""A contract of a project."""
+from typing import Annotated, Literal
+from pydantic import BaseModel, ConfigDict, Field
+
+class Small(BaseModel):
+    kind: Literal["small"]
+    width: int
+
+class Large(BaseModel):
+    kind: Literal["large"]
+    depth: int
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    enabled: bool = True
+    steps: int = Field(gt=0)
+
+class Contract(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    settings: Strict
+    models: dict[str, Annotated[Small | Large, Field(discriminator="kind")]] = {}
+    sizes: list[int] | None = None
+    either: list[int] | dict[str, int] | None = None
+'''
+
+
+@pytest.fixture
+def contracts(tmp_path: Path) -> list[Path]:
+    """The folder of a project's contracts, one of them for `tests.training`."""
+    folder = tmp_path / "contracts"
+    folder.mkdir()
+    (folder / "tests__training.py").write_text(TRAINING)
+    (folder / "_shared.py").write_text("raise RuntimeError('no contract')\n")
+    return [folder]
+
+
+def faults(load: Load, contracts: list[Path], text: str, **request: Any) -> list[str]:
+    """The lines of the error of a configuration."""
+    with pytest.raises(ConfigurationError) as caught:
+        load(text, contracts=contracts, **request).check()
+    return str(caught.value).split("\n  ")
+
+
+GOOD = """\
+tests:
+  training:
+    settings: {steps: 3}
+    models:
+      a: {kind: small, width: 8}
+    sizes: "@other.sizes"
+other: {sizes: [1, 2]}
+"""
+
+
+def test_what_keeps_its_contract_is_not_spoken_of(load: Load, contracts: list[Path]) -> None:
+    load(GOOD, contracts=contracts).check()
+
+
+@pytest.mark.parametrize("text", ["a: 1\n", "tests: {}\n", "tests: {other: 1}\n", "tests: null\n"])
+def test_a_block_that_is_absent_is_not_asked_for(load: Load, contracts: list[Path], text: str) -> None:
+    load(text, contracts=contracts).check()
+
+
+BAD = """\
+secrets:
+  dir: {name: 5}
+tests:
+  training:
+    settings:
+      enabeld: true
+      steps: -1
+    models:
+      a: {kind: small, width: wide}
+      b.c:
+        kind: large
+    sizes:
+    - 1
+    - two
+    either: text
+"""
+
+
+NO_INTEGER = "input should be a valid integer, unable to parse string as an integer"
+
+
+def test_all_faults_are_named_at_once_each_with_its_line(load: Load, contracts: list[Path]) -> None:
+    assert faults(load, contracts, BAD) == [
+        "8 faults in the configuration:",
+        "config.yaml:2: `secrets.dir.name` is 5: input should be a valid string",
+        "config.yaml:7: `tests.training.settings.steps` is -1: input should be greater than 0",
+        "config.yaml:6: `tests.training.settings.enabeld` is not a field here: did you mean enabled?",
+        f"config.yaml:9: `tests.training.models.a.width` is 'wide': {NO_INTEGER}",
+        'config.yaml:10: `tests.training.models["b.c"].depth` is missing',
+        f"config.yaml:14: `tests.training.sizes[1]` is 'two': {NO_INTEGER}",
+        "config.yaml:15: `tests.training.either` is 'text': input should be a valid list",
+        "config.yaml:15: `tests.training.either` is 'text': input should be a valid dictionary",
+    ]
+
+
+def test_one_fault_is_one_fault(load: Load, contracts: list[Path]) -> None:
+    text = "tests: {training: {settings: {steps: 1}, size: []}}\n"
+    assert faults(load, contracts, text) == [
+        "a fault in the configuration:",
+        "config.yaml:1: `tests.training.size` is not a field here: did you mean sizes?",
+    ]
+
+
+@pytest.mark.parametrize("block", ["null", "5", "[1]", "text"])
+def test_a_block_that_is_no_mapping_is_refused(load: Load, contracts: list[Path], block: str) -> None:
+    head, fault = faults(load, contracts, f"tests:\n  training: {block}\n")
+    assert head == "a fault in the configuration:"
+    assert fault.startswith("config.yaml:2: `tests.training` is ")
+
+
+def test_a_wrong_value_is_where_the_preset_writes_it(load: Load, contracts: list[Path]) -> None:
+    text = f"{GOOD}ci_presets:\n  bad:\n    tests.training.settings.steps: 0\n"
+    _, fault = faults(load, contracts, text, presets=["bad"])
+    assert fault == "config.yaml:10: `tests.training.settings.steps` is 0: input should be greater than 0"
+
+
+def test_a_wrong_value_is_said_of_the_field_that_refers_to_it(load: Load, contracts: list[Path]) -> None:
+    _, fault = faults(load, contracts, GOOD.replace("[1, 2]", "many"))
+    assert fault == "config.yaml:6: `tests.training.sizes` is 'many': input should be a valid list"
+
+
+def test_a_long_value_is_cut(load: Load, contracts: list[Path]) -> None:
+    _, fault = faults(load, contracts, f"tests: {{training: {'x' * 200}}}\n")
+    assert len(fault) < 160
+
+
+def test_the_lists_of_presets_have_a_contract(load: Load) -> None:
+    assert faults(load, [], "ci_presets: {names: 5, name: 6}\n") == [
+        "3 faults in the configuration:",
+        "config.yaml:1: `ci_presets.names` is 5: input should be a valid list",
+        "config.yaml:1: `ci_presets.names` is 5: input should be a valid string",
+        "config.yaml:1: `ci_presets.name` is 6: input should be a valid string",
+    ]
+
+
+@pytest.mark.parametrize("block", ["{}", "{names: null, to_apply: [p], p: {a: 1}, q: null, r: text}"])
+def test_presets_as_they_are_written_keep_their_contract(load: Load, block: str) -> None:
+    load(f"ci_presets: {block}\na: 1\n").check()
+
+
+def test_a_secret_is_not_shown_in_a_fault(load: Load, contracts: list[Path]) -> None:
+    text = GOOD.replace("steps: 3", 'steps: "*$@secrets.f"') + "secrets: {dir: {env_key: NOT_SET}, f: token}\n"
+    _, fault = faults(load, contracts, text)
+    assert fault.startswith("config.yaml:3: `tests.training.settings.steps` is ***: ")
+
+
+def test_the_contracts_of_the_library_are_found_by_their_place() -> None:
+    assert {("secrets",), ("ci_presets",)} <= contract.find([contract.LIBRARY]).keys()
+
+
+def test_a_contract_of_a_project_goes_before_that_of_the_library(load: Load, contracts: list[Path]) -> None:
+    (contracts[0] / "secrets.py").write_text("from pydantic import BaseModel\nclass Contract(BaseModel): vault: str\n")
+    _, fault = faults(load, contracts, "secrets: {}\n")
+    assert fault == "config.yaml:1: `secrets.vault` is missing"
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("class Contract(:\n", "SyntaxError"),
+        ("x = 1\n", "no attribute 'Contract'"),
+        ("import no_such_module\n", "no_such_module"),
+        ("1 / 0\n", "ZeroDivisionError"),
+        ("Contract = 5\n", "model_validate"),
+        ("class Contract: ...\n", "model_validate"),
+        ("raise SystemExit(0)\n", "SystemExit"),
+    ],
+)
+def test_a_contract_that_is_broken_is_named(load: Load, contracts: list[Path], source: str, fault: str) -> None:
+    file = contracts[0] / "broken.py"
+    file.write_text(source)
+    with pytest.raises(ConfigurationError, match=fault) as caught:
+        load("broken: {}\n", contracts=contracts).check()
+    assert str(caught.value).startswith(f"the contract {file} is broken: ")

@@ -1,0 +1,203 @@
+"""A YAML document knows the file and the line of each value, and each change made to it."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from toolbox.config import document, paths
+from toolbox.config.document import Document, Location
+from toolbox.config.paths import PathError
+from toolbox.model.errors import ConfigurationError
+
+TEXT = """\
+# a comment
+a:
+  b: 1
+  list:
+  - x
+  - k: v
+  "dotted.key": |
+    two
+    lines
+  flow: {p: 1,
+         q: 2}
+8: eight
+"""
+
+
+def line(text: str, path: str) -> int | None:
+    """The line of a field in a text."""
+    found = document.parse(text, source="f").location(paths.parse(path))
+    return found.line if found else None
+
+
+@pytest.mark.parametrize(
+    ("path", "number"),
+    [
+        ("a", 2),
+        ("a.b", 3),
+        ("a.list[0]", 5),
+        ("a.list[1].k", 6),
+        ("a.list[-1].k", 6),
+        ('a["dotted.key"]', 7),
+        ("a.flow.q", 11),
+        ("8", 12),
+        ("a.nothing.here", 2),
+        ("a.list[7]", 4),
+        ("nothing", None),
+        ("$", None),
+    ],
+)
+def test_a_field_knows_its_line_or_that_of_the_nearest_one_around_it(path: str, number: int | None) -> None:
+    assert line(TEXT, path) == number
+
+
+def test_without_a_line_the_file_is_named() -> None:
+    found = document.parse(TEXT, source="config/x.yaml")
+    assert found.where(("nothing",)) == "config/x.yaml"
+    assert found.where(("a", "b")) == "config/x.yaml:3"
+
+
+MERGED = """\
+base: &base
+  x: 1
+  y: 2
+a:
+  <<: *base
+  y: 3
+b: *base
+"""
+
+
+def test_merge_keys_and_anchors_keep_the_line_that_wrote_the_value() -> None:
+    found = document.parse(MERGED, source="f")
+    assert found.root["a"] == {"x": 1, "y": 3}
+    assert [line(MERGED, path) for path in ("a.x", "a.y", "b.x", "b.y")] == [2, 6, 2, 3]
+
+
+def test_an_alias_is_the_same_container_and_a_merge_is_not() -> None:
+    root = document.parse(MERGED, source="f").root
+    assert root["b"] is root["base"]
+    assert root["a"] is not root["base"]
+
+
+@pytest.mark.parametrize("text", ["a: &a {b: *a}", "x: 1\na: &a [[*a]]", "&a {b: [*a]}"])
+def test_an_anchor_that_holds_itself_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^f: broken YAML: an anchor \(&\) holds an alias \(\*\) of itself"):
+        document.parse(text, source="f")
+
+
+def test_a_key_given_twice_is_told_with_both_lines_and_the_last_counts(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        found = document.parse("a: 1\nb: 2\na: 3\n", source="f")
+    assert found.root == {"a": 3, "b": 2}
+    assert caplog.messages == ["f:3: `a` was already given in line 1, the last one counts"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1\nb: 2\n", r"f:2:\d+: broken YAML: "),
+        ("a:\n\tb: 1\n", r"f:2:1: broken YAML: .*token"),
+        ("a: 1\n  b: 2\n", r"f:2:4: broken YAML: mapping values"),
+        ("a: *nothing\n", r"f:1:4: broken YAML: .*undefined alias"),
+        ("a: !!python/object/apply:os.getcwd []\n", r"f:1:4: broken YAML: could not determine a constructor"),
+        ("a: {[1]: 2}\n", r"f:1:5: broken YAML: found unhashable key"),
+        ("a: \x00\n", r"f.*broken YAML: .*control characters|f.*broken YAML: .*special characters"),
+        ("a: 1\n---\nb: 2\n", r"f:2:1: broken YAML: but found another document"),
+        ("", r"f: the document is empty, a mapping was expected"),
+        ("# only a comment", r"f: the document is empty, a mapping was expected"),
+        ("- 1\n", r"f: the document is a list, a mapping was expected"),
+        ("text\n", r"f: the document is a str, a mapping was expected"),
+        ("!!set {a}\n", r"f: the document is a set, a mapping was expected"),
+    ],
+)
+def test_a_text_that_is_no_mapping_is_refused_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{message}"):
+        document.parse(text, source="f")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"the override file .*none\.yaml does not exist"):
+        document.load(tmp_path / "none.yaml", what="the override file")
+
+
+def test_a_directory_in_place_of_a_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"the configuration file .* cannot be read: .*directory"):
+        document.load(tmp_path)
+
+
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "latin.yaml"
+    file.write_bytes(b"a: caf\xe9\n")
+    with pytest.raises(ConfigurationError, match=r"cannot be read: .*utf-8"):
+        document.load(file)
+
+
+def test_a_file_in_the_working_directory_is_named_from_there(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("a: 1\n")
+    assert document.load(tmp_path / "c.yaml").where(("a",)) == "c.yaml:1"
+
+
+def changed(text: str, path: str, value: object, location: Location | None = None) -> Document:
+    """A document with one change."""
+    found = document.parse(text, source="f")
+    found.set(paths.parse(path), value, layer="preset p", location=location)
+    return found
+
+
+def test_a_value_replaces_what_was_there_whole() -> None:
+    assert changed("a: {b: 1, c: 2}\n", "a", {"d": 3}).root == {"a": {"d": 3}}
+
+
+@pytest.mark.parametrize("path", ["nothing", "a.x", "a.b.c", "list[2]", "list.x"])
+def test_no_field_is_created(path: str) -> None:
+    with pytest.raises(PathError, match=r"^f: no field"):
+        changed("a: {b: 1}\nlist: [1, 2]\n", path, 1)
+
+
+def test_the_document_itself_cannot_be_replaced() -> None:
+    with pytest.raises(PathError, match=r"^f: `\$` is the whole document, name a field of it$"):
+        changed("a: 1\n", "$", {})
+
+
+def test_a_change_says_what_it_replaced_and_where_that_was_written() -> None:
+    (change,) = changed("a:\n  b: [1]\n", "a.b", 2, Location("g", 9)).changes
+    assert (change.path, change.value, change.replaced) == (("a", "b"), 2, [1])
+    assert (str(change.location), str(change.replaced_location)) == ("g:9", "f:2")
+
+
+def test_a_later_change_inside_a_value_does_not_alter_the_record_of_the_earlier_one() -> None:
+    found = changed("a: 0\n", "a", {"k": 1})
+    found.set(("a", "k"), 2, layer="preset q", location=None)
+    assert [change.value for change in found.changes] == [{"k": 1}, 2]
+
+
+def test_a_changed_field_is_where_the_change_is_written() -> None:
+    found = changed("a: {b: 1}\n", "a.b", 2, Location("g", 9))
+    assert found.where(("a", "b")) == "g:9"
+
+
+def test_a_change_that_no_file_writes_is_where_its_layer_says() -> None:
+    found = changed("x: 0\na:\n  b:\n    c: 1\n", "a.b.c", 2)
+    assert found.where(("a", "b", "c")) == "preset p"
+
+
+def test_a_copy_shares_nothing_with_its_original() -> None:
+    found = document.parse("a: {b: [1]}\n", source="f")
+    copied = found.copy()
+    copied.set(("a", "b", 0), 2, layer="set_config", location=None)
+    assert (found.root, found.changes) == ({"a": {"b": [1]}}, [])
+
+
+def test_a_copy_keeps_the_lines_and_what_the_values_share() -> None:
+    found = document.parse(MERGED, source="f").copy()
+    assert [found.where(paths.parse(path)) for path in ("a.x", "b.y")] == ["f:2", "f:3"]
+    found.set(("b", "x"), 9, layer="set_config", location=None)
+    assert found.root["base"]["x"] == 9
+
+
+def test_a_copy_keeps_the_changes_in_their_slots() -> None:
+    copied = changed("a: {b: 1}\n", "a.b", 2).copy()
+    assert [change.slot for change in copied.changes] == [copied.slots(("a", "b"))[-1]]

@@ -1,0 +1,168 @@
+"""What presets do, and what is said of a preset that cannot be applied."""
+
+import pytest
+
+from tests.unit.config.conftest import Load
+from toolbox.model.errors import ConfigurationError
+
+TEXT = """\
+ci_presets:
+  light: {a.b: 1}
+  heavy:
+    a.b: 2
+    extends: [light]
+    a.c: 3
+  last:
+    extends: light
+    a.b: 4
+  whole: {a: {z: 26}}
+  nothing: null
+  empty: {}
+  8: {a.b: 8}
+a: {b: 0, c: 0}
+"""
+
+
+@pytest.mark.parametrize(
+    ("presets", "value"),
+    [
+        ([], {"b": 0, "c": 0}),
+        (["light"], {"b": 1, "c": 0}),
+        (["heavy"], {"b": 1, "c": 3}),  # `extends` stands after `a.b`
+        (["last"], {"b": 4, "c": 0}),  # and here before it
+        (["last", "light"], {"b": 1, "c": 0}),
+        (["heavy", "light", "whole"], {"z": 26}),
+        (["empty"], {"b": 0, "c": 0}),
+    ],
+    ids=str,
+)
+def test_presets_are_applied_in_order_and_extends_at_its_place(load: Load, presets: list[str], value: object) -> None:
+    assert load(TEXT, presets=presets).get("a") == value
+
+
+def test_the_presets_applied_are_listed_in_order_without_repeats(load: Load) -> None:
+    assert load(TEXT, presets=["heavy", "light", "heavy"]).get("ci_presets.names") == ["heavy", "light"]
+
+
+def test_names_that_were_applied_earlier_stay_listed(load: Load) -> None:
+    text = "ci_presets: {names: [before], p: {a: 1}, q: {a: 2}}\na: 0\n"
+    assert load(text, presets=["q", "p"]).get("ci_presets.names") == ["before", "q", "p"]
+
+
+@pytest.mark.parametrize(("to_apply", "value"), [("null", 0), ("p", 1), ("[p]", 1), ("[p, q]", 2), ("[]", 0)], ids=str)
+def test_the_file_itself_can_ask_for_presets(load: Load, to_apply: str, value: int) -> None:
+    configuration = load(f"ci_presets: {{to_apply: {to_apply}, p: {{a: 1}}, q: {{a: 2}}}}\na: 0\n")
+    assert configuration.get("a") == value
+
+
+@pytest.mark.parametrize("to_apply", ["7", "{p: 1}", "[p, 7]", "true"])
+def test_presets_to_apply_that_are_no_names_are_refused(load: Load, to_apply: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^config\.yaml:2: `ci_presets\.to_apply` is .* was expected$"):
+        load(f"ci_presets:\n  to_apply: {to_apply}\n  p: {{}}\n")
+
+
+LOOP = """\
+ci_presets:
+  a: {extends: [b]}
+  b:
+    extends: [c, a]
+  c: {x: 1}
+  self:
+    extends: self
+x: 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("preset", "message"),
+    [
+        ("a", "config.yaml:4: preset loop: a -> b -> a"),
+        ("b", "config.yaml:2: preset loop: b -> a -> b"),
+        ("self", "config.yaml:7: preset loop: self -> self"),
+    ],
+)
+def test_a_preset_loop_names_its_chain(load: Load, preset: str, message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(LOOP, presets=[preset])
+    assert str(caught.value) == message
+
+
+def test_a_preset_extended_twice_is_no_loop(load: Load) -> None:
+    text = "ci_presets: {base: {x: 1}, a: {extends: [base]}, b: {extends: [base, a]}}\nx: 0\n"
+    assert load(text, presets=["b"]).get("ci_presets.names") == ["b", "base", "a"]
+
+
+FAULTY = """\
+ci_presets:
+  names: null
+  small:
+    tests.step: 1
+  outer:
+    extends: [inner]
+  inner:
+    extends:
+    - smal
+  deep:
+    extends: [wrong]
+  wrong:
+    tests.steps: 2
+    tests.stpe: 3
+  path: {"tests..step": 1}
+  root: {$: {}}
+  into: {tests.step.k: 1}
+  none: null
+  text: some text
+  number: {extends: 7}
+  numbers: {extends: [7]}
+  mapping: {extends: {small: 1}}
+  to_none: {extends: [none]}
+  8: {tests.step: 8}
+tests: {step: 0}
+"""
+
+
+@pytest.mark.parametrize(
+    ("preset", "message"),
+    [
+        ("smal", "config.yaml: unknown preset `smal`: did you mean small?"),
+        ("", "config.yaml: unknown preset ``: presets: "),
+        ("8", "config.yaml: unknown preset `8`: presets: "),
+        ("outer", "config.yaml:8: unknown preset `smal`, asked for by outer -> inner: did you mean small?"),
+        ("wrong", "config.yaml:13: preset wrong cannot create a field: no field `tests.steps`: "),
+        ("deep", "config.yaml:13: preset deep -> wrong cannot create a field: no field `tests.steps`: "),
+        ("deep", "`tests` has no `steps`; did you mean step?"),
+        ("path", "config.yaml:15: preset path cannot create a field: 'tests..step' is not a path"),
+        ("root", "config.yaml:16: preset root cannot create a field: `$` is the whole document"),
+        ("into", "config.yaml:17: preset into cannot create a field: no field `tests.step.k`: `tests.step` is a int"),
+        ("none", "config.yaml: `ci_presets.none` is None, not a preset"),
+        ("names", "config.yaml: `ci_presets.names` is None, not a preset"),
+        ("text", "config.yaml: `ci_presets.text` is 'some text', not a preset"),
+        ("number", "config.yaml:20: `extends` of preset `number` is 7, a list of presets was expected"),
+        ("numbers", "config.yaml:21: `extends` of preset `numbers` is [7], a list of presets was expected"),
+        ("mapping", "config.yaml:22: `extends` of preset `mapping` is {'small': 1}, a list of presets was expected"),
+        ("to_none", "config.yaml:23: `ci_presets.none` is None, not a preset, asked for by to_none"),
+    ],
+)
+def test_a_preset_that_cannot_be_applied_is_named_with_its_chain_its_line_and_the_nearest(
+    load: Load, preset: str, message: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(FAULTY, presets=[preset])
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["a: 1\n", "ci_presets: null\n", "ci_presets: [x]\n", "ci_presets: text\n"])
+def test_a_document_without_presets_has_none(load: Load, text: str) -> None:
+    assert load(text).preset_names == []
+    with pytest.raises(ConfigurationError, match="unknown preset `light`: there are none"):
+        load(text, presets=["light"])
+
+
+def test_only_presets_are_presets(load: Load) -> None:
+    assert load(TEXT).preset_names == ["light", "heavy", "last", "whole", "empty"]
+
+
+def test_a_preset_that_changes_another_holds_from_then_on(load: Load) -> None:
+    text = "ci_presets: {light: {a.b: 1}, tune: {'ci_presets.light[\"a.b\"]': 9}}\na: {b: 0}\n"
+    assert load(text, presets=["tune", "light"]).get("a.b") == 9
+    assert load(text, presets=["light", "tune"]).get("a.b") == 1

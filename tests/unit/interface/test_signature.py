@@ -1,0 +1,292 @@
+"""Arguments are converted by the annotations of a command, and every wrong one is named at once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from toolbox.interface import signature
+from toolbox.interface.signature import NOTHING, Parameter
+from toolbox.model.errors import UsageError
+from toolbox.model.secrets import Secret
+
+
+def convert(annotation: Any, value: Any, *, text: bool) -> Any:
+    """Convert one argument."""
+    return signature.convert(Parameter("x", annotation, NOTHING, ""), value, text=text)
+
+
+FROM_TEXT: list[tuple[Any, str, Any]] = [
+    (str, "1.10", "1.10"),
+    (str, "null", "null"),
+    (str, "[a, b]", "[a, b]"),
+    (str, "", ""),
+    (str, "\"; touch pwned; $(touch pwned2) `touch pwned3` '", "\"; touch pwned; $(touch pwned2) `touch pwned3` '"),
+    (int, "12", 12),
+    (int, "-3", -3),
+    (float, "1.10", 1.1),
+    (float, "1e-3", 0.001),
+    (float, "2", 2.0),
+    (bool, "True", True),
+    (bool, "false", False),
+    (bool, "no", False),
+    (bool, "1", True),
+    (Path, "a b/~c", Path("a b/~c")),
+    (Path, "1.10", Path("1.10")),
+    (Literal["a", "b"], "b", "b"),
+    (Literal[1, 2, "x"], "2", 2),
+    (Literal[True, "auto"], "auto", "auto"),
+    (list[str], "a", ["a"]),
+    (list[str], "a, b,1.10", ["a", "b", "1.10"]),
+    (list[str], "[a, 1.10, 'x,y']", ["a", "1.10", "x,y"]),
+    (list[str], "", []),
+    (list[str], "[]", []),
+    (list[int], "1,2", [1, 2]),
+    (list[int], "[1, 2]", [1, 2]),
+    (list[float], "1,2.5", [1.0, 2.5]),
+    (list[Path], "a,b/c", [Path("a"), Path("b/c")]),
+    (list[list[int]], "[[1], [2, 3]]", [[1], [2, 3]]),
+    (dict[str, str], "{tag: 1.10}", {"tag": "1.10"}),
+    (dict[str, int], "{a: 1, b: 2}", {"a": 1, "b": 2}),
+    (dict[str, list[int]], "{a: [1]}", {"a": [1]}),
+    (dict[str, Any], "{a: 1.10, b: null, c: [x]}", {"a": 1.1, "b": None, "c": ["x"]}),
+    (list[Any], "[1, x, null]", [1, "x", None]),
+    (dict, "{a: 1}", {"a": 1}),
+    (list, "[1, x]", [1, "x"]),
+    (str | None, "null", None),
+    (str | None, "None", None),
+    (str | None, "x", "x"),
+    (int | None, "~", None),
+    (int | None, "5", 5),
+    (list[int] | None, "null", None),
+    (list[str] | None, "a,b", ["a", "b"]),
+    (bool | str, "True", "True"),
+    (int | float, "1.5", 1.5),
+    (Any, "1", 1),
+    (Any, "{a: [1, null]}", {"a": [1, None]}),
+    (Any, "text: [", "text: ["),
+    (NOTHING, "true", True),
+]
+
+
+@pytest.mark.parametrize(("annotation", "value", "expected"), FROM_TEXT, ids=str)
+def test_text_of_a_command_line_becomes_what_the_annotation_says(annotation: Any, value: str, expected: Any) -> None:
+    found = convert(annotation, value, text=True)
+    assert (found, type(found)) == (expected, type(expected))
+
+
+FROM_PYTHON: list[tuple[Any, Any, Any]] = [
+    (str, "x", "x"),
+    (str, 1.5, "1.5"),
+    (str, 8, "8"),
+    (int, 8, 8),
+    (int, "8", 8),
+    (int, 8.0, 8),
+    (float, 1, 1.0),
+    (bool, False, False),
+    (Path, "a/b", Path("a/b")),
+    (Path, Path("a"), Path("a")),
+    (list[str], ["a", 1], ["a", "1"]),
+    (list[str], ("a",), ["a"]),
+    (dict[str, int], {"a": "1"}, {"a": 1}),
+    (str | None, None, None),
+    (str, "null", "null"),
+    (str | None, "null", "null"),
+    (Any, "1", "1"),
+    (NOTHING, [1], [1]),
+    (Literal["a"], "a", "a"),
+]
+
+
+@pytest.mark.parametrize(("annotation", "value", "expected"), FROM_PYTHON, ids=str)
+def test_a_value_of_python_becomes_what_the_annotation_says(annotation: Any, value: Any, expected: Any) -> None:
+    found = convert(annotation, value, text=False)
+    assert (found, type(found)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "message"),
+    [
+        (int, "1.10", "--x is '1.10', int was expected"),
+        (int, "", "--x is '', int was expected"),
+        (float, "fast", "--x is 'fast', float was expected"),
+        (bool, "maybe", "--x is 'maybe', bool was expected"),
+        (Literal["a", "b"], "c", "--x is 'c', one of a, b was expected"),
+        (Literal[1, 2], "3", "--x is '3', one of 1, 2 was expected"),
+        (list[int], "1,two,3", "--x[1] is ['1', 'two', '3'], list of int was expected"),
+        (dict[str, int], "a", "--x is 'a', mapping of str to int was expected"),
+        (dict[str, int], "{a: b}", "--x is {'a': 'b'}, mapping of str to int was expected"),
+        (int | None, "none", "--x is 'none', int or null was expected"),
+        (list[str], "[a", "--x is '[a', list of str was expected"),
+        (int, "9" * 100, "--x is '" + "9" * 56 + "..., int was expected"),
+    ],
+    ids=str,
+)
+def test_text_of_another_type_is_refused_with_what_was_expected(annotation: Any, value: str, message: str) -> None:
+    if value == "9" * 100:
+        value += "x"
+    with pytest.raises(ValueError, match=r"was expected$") as caught:
+        convert(annotation, value, text=True)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (str, None),
+        (str, True),
+        (str, ["a"]),
+        (int, 1.5),
+        (int, None),
+        (float, [1.0]),
+        (list[str], "a"),
+        (list[str], {"a": 1}),
+        (list[str], ["a", None]),
+        (dict[str, int], [("a", 1)]),
+        (Path, 5),
+        (Path, None),
+        (bool, "perhaps"),
+        (int, Secret("8")),
+    ],
+    ids=str,
+)
+def test_a_value_of_python_of_another_type_is_refused(annotation: Any, value: Any) -> None:
+    with pytest.raises(ValueError, match=r"^--x(\[\d\])? is .* was expected$"):
+        convert(annotation, value, text=False)
+
+
+@pytest.mark.parametrize("annotation", [Secret, Secret | None])
+def test_text_for_a_secret_becomes_one(annotation: Any) -> None:
+    found = convert(annotation, "t0ken", text=True)
+    assert (repr(found), found.reveal()) == ("***", "t0ken")
+
+
+@pytest.mark.parametrize("annotation", [str, str | None, Secret, Any])
+def test_a_secret_goes_through_where_text_is_expected(annotation: Any) -> None:
+    secret = Secret("t0ken")
+    assert convert(annotation, secret, text=False) is secret
+
+
+def test_a_secret_that_is_refused_is_not_shown() -> None:
+    with pytest.raises(ValueError, match=r"^--x is \*\*\*, int was expected$"):
+        convert(int, Secret("t0ken"), text=False)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        (str, "str"),
+        (Path, "path"),
+        (Secret, "secret"),
+        (Any, "any value"),
+        (NOTHING, "any value"),
+        (None, "null"),
+        (int | None, "int or null"),
+        (list[int] | None, "list of int or null"),
+        (dict[str, list[Path]], "mapping of str to list of path"),
+        (Literal["a", 2], "one of a, 2"),
+        (list, "list"),
+        (dict, "dict"),
+    ],
+)
+def test_a_type_is_called_what_people_call_it(annotation: Any, text: str) -> None:
+    assert signature.expected(annotation) == text
+
+
+def deploy(self: object, name: str, count: int = 1, *, tags: list[str] | None = None) -> None:
+    """
+    Deploy a thing,
+    and wait.
+
+    It takes minutes.
+
+    Twice as long at night.
+
+    Args:
+        name: of the thing; as in
+            note: the catalog.
+        count (int): how many: one or more,
+          or none.
+
+        tags: of each.
+
+    Raises:
+        ValueError: never: honestly.
+    Returns:
+        nothing: at all.
+    """
+
+
+def described(function: Callable[..., Any] = deploy) -> signature.Signature:
+    """The signature of a command."""
+    return signature.of(function, name="thing deploy")
+
+
+def test_a_signature_has_the_names_the_types_the_defaults_and_the_texts() -> None:
+    assert [(found.name, found.annotation, found.default, found.text) for found in described().parameters] == [
+        ("name", str, NOTHING, "of the thing; as in note: the catalog."),
+        ("count", int, 1, "how many: one or more, or none."),
+        ("tags", list[str] | None, None, "of each."),
+    ]
+    assert [found.positional for found in described().parameters] == [True, True, False]
+    assert [found.required for found in described().parameters] == [True, False, False]
+
+
+def test_a_signature_has_the_first_paragraph_and_the_rest_of_the_docstring() -> None:
+    assert described().summary == "Deploy a thing, and wait."
+    assert described().description == "It takes minutes.\n\nTwice as long at night."
+
+
+@pytest.mark.parametrize(
+    ("doc", "parsed"),
+    [
+        ("", ("", "", {})),
+        ("Do it.", ("Do it.", "", {})),
+        ("Do it.\n\nArgs:\n    a: one.", ("Do it.", "", {"a": "one."})),
+        ("Do it.\n\nRaises:\n    ValueError: no.", ("Do it.", "", {})),
+        ("Do it.\n\nMore.\n\nReturns:\n    it.", ("Do it.", "More.", {})),
+        ("Do it.\n\nReturns:\n    it.\n\nArgs:\n    a: one.", ("Do it.", "", {"a": "one."})),
+        ("Do it.\n\nArgs:\n    a: one.\n\nAfterwards.", ("Do it.", "", {"a": "one."})),
+        ("Do it.\n\nArgs:\n", ("Do it.", "", {})),
+    ],
+)
+def test_a_docstring_is_parsed(doc: str, parsed: tuple[str, str, dict[str, str]]) -> None:
+    assert signature.parse_docstring(doc) == parsed
+
+
+def test_what_a_command_has_besides_comes_last() -> None:
+    extra = Parameter("hosts", list[str], None, "where", positional=False)
+    assert signature.of(deploy, name="x", extra=[extra]).parameters[-1] is extra
+
+
+def test_arguments_are_bound_with_the_defaults() -> None:
+    assert signature.bind(described(), {"name": "n", "count": "3"}, text=True) == {
+        "name": "n",
+        "count": 3,
+        "tags": None,
+    }
+
+
+def test_every_wrong_argument_is_named_at_once() -> None:
+    with pytest.raises(UsageError) as caught:
+        signature.bind(described(), {"nmae": "x", "count": "many", "tags": [], "other": 1}, text=True)
+    assert str(caught.value).split("\n  ") == [
+        "thing deploy:",
+        "unknown argument --nmae: did you mean name?",
+        "unknown argument --other: its arguments: count, name, tags",
+        "--name is missing (str): of the thing; as in note: the catalog.",
+        "--count is 'many', int was expected",
+    ]
+
+
+def test_one_wrong_argument_is_one_line() -> None:
+    with pytest.raises(UsageError, match=r"^thing deploy: --count is 'x', int was expected$"):
+        signature.bind(described(), {"name": "n", "count": "x"}, text=True)
+
+
+def test_a_default_is_not_converted() -> None:
+    def odd(a: int = "eight") -> None:  # type: ignore[assignment]
+        """Do it."""
+
+    assert signature.bind(described(odd), {}, text=True) == {"a": "eight"}

@@ -1,0 +1,36 @@
+"""The names nearest to one that is not known."""
+
+import pytest
+
+from toolbox.model.nearest import did_you_mean, nearest
+
+
+def test_the_most_alike_name_comes_first() -> None:
+    assert nearest("capture_stat", ["capture", "capture_state", "cluster"]) == ["capture_state", "capture"]
+
+
+def test_no_more_names_than_the_limit() -> None:
+    assert len(nearest("aaaa", ["aaab", "aaac", "aaad", "aaae"], limit=2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "hint"),
+    [
+        ("lihgt", ["light", "gpu"], "did you mean light?"),
+        ("zzz", ["light", "gpu"], "presets: gpu, light"),
+        ("zzz", ["gpu", "gpu"], "presets: gpu"),
+        ("zzz", [], "there are none"),
+        ("", ["gpu"], "presets: gpu"),
+    ],
+)
+def test_near_names_go_before_all_names(name: str, known: list[str], hint: str) -> None:
+    assert did_you_mean(name, known, what="presets") == hint
+
+
+def test_two_near_names_are_both_offered() -> None:
+    assert did_you_mean("capture_stat", ["capture", "capture_state"]) == "did you mean capture_state or capture?"
+
+
+def test_a_long_list_is_cut_and_counted() -> None:
+    hint = did_you_mean("zzz", [f"n{index:02}" for index in range(20)], most=3)
+    assert hint == "known: n00, n01, n02 and 17 more"

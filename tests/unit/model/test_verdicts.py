@@ -1,0 +1,49 @@
+"""The order of the verdicts, and the exit code of each."""
+
+from itertools import combinations
+
+import pytest
+
+from toolbox.model.verdicts import ExitCode, Verdict, exit_code, worst
+
+FROM_BEST_TO_WORST = ("skipped", "passed", "xfailed", "xpassed", "cancelled", "failed", "error")
+
+
+@pytest.mark.parametrize(("better", "worse"), list(combinations(map(Verdict, FROM_BEST_TO_WORST), 2)))
+def test_the_worst_outcome_wins_in_any_order(better: Verdict, worse: Verdict) -> None:
+    assert worst([better, worse]) is worse
+    assert worst([worse, better]) is worse
+
+
+def test_no_outcome_at_all_has_no_worst() -> None:
+    assert worst([]) is None
+
+
+def test_the_order_has_every_verdict() -> None:
+    assert set(FROM_BEST_TO_WORST) == set(Verdict)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code"),
+    [
+        (None, 4),
+        (Verdict.SKIPPED, 4),
+        (Verdict.PASSED, 0),
+        (Verdict.XFAILED, 0),
+        (Verdict.FAILED, 1),
+        (Verdict.XPASSED, 1),
+        (Verdict.ERROR, 3),
+        (Verdict.CANCELLED, 3),
+    ],
+)
+def test_each_verdict_has_its_exit_code(verdict: Verdict | None, code: int) -> None:
+    assert exit_code(verdict) == code
+
+
+def test_the_exit_codes_are_those_of_the_contract() -> None:
+    names = ["PASSED", "FAILED", "USAGE", "ERROR", "NOTHING_RAN", "DEADLINE", "SIGINT", "SIGTERM"]
+    assert {code.name: code.value for code in ExitCode} == dict(zip(names, [0, 1, 2, 3, 4, 124, 130, 143], strict=True))
+
+
+def test_nobody_has_to_look_at_what_passed_was_skipped_or_failed_as_foreseen() -> None:
+    assert {verdict for verdict in Verdict if verdict.is_pass} == {"passed", "skipped", "xfailed"}

@@ -1,0 +1,83 @@
+"""What the tests of the orchestration share: a step at the top, what a view is told, and a project at work."""
+
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from toolbox.config.configuration import Configuration, Request
+from toolbox.model.events import Event, Note
+from toolbox.orchestration import session
+from toolbox.orchestration.session import Session
+from toolbox.runs import steps
+from toolbox.runs.recorder import Recorder
+from toolbox.runs.steps import Step
+from toolbox.system.redaction import Redactor
+
+Kind = TypeVar("Kind")
+
+
+class Seen:
+    """What a view is told, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._news = threading.Condition()
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        with self._news:
+            self.events.append(event)
+            self._news.notify_all()
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines that a person is shown."""
+        return [event.text for event in self.of(Note)]
+
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        """Return the events of a kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def wait_for(self, line: str) -> None:
+        """Wait until a line is shown."""
+        with self._news:
+            assert self._news.wait_for(lambda: line in self.lines, timeout=30), f"{line!r} was expected in {self.lines}"
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+@pytest.fixture
+def top(tmp_path: Path, seen: Seen) -> Iterator[Step]:
+    """The step at the top of a run in the test's directory."""
+    step = Step(tmp_path, Recorder(tmp_path, Redactor(), [seen]), "top")
+    with steps.entered(step):
+        yield step
+
+
+Work = Callable[[str], Session]
+
+
+@pytest.fixture
+def work(tmp_path: Path, top: Step) -> Iterator[Work]:
+    """Have a project at work with a configuration in YAML."""
+    opened = []
+
+    def begin(text: str) -> Session:
+        file = tmp_path / "project.yaml"
+        file.write_text(textwrap.dedent(text))
+        configuration = Configuration.load(Request(file))
+        found = Session("project", configuration, tmp_path / "args.yaml.j2", tmp_path / "config.yaml")
+        context = session.opened(found, top)
+        opened.append(context)
+        return context.__enter__()
+
+    yield begin
+    for context in reversed(opened):
+        context.__exit__(None, None, None)

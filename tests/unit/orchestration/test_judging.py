@@ -1,0 +1,107 @@
+"""What a workload left is judged by the checks and metrics that the configuration names."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolbox.model.errors import CheckFailed, ConfigurationError
+from toolbox.model.events import CheckJudged
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.orchestration import judging
+from toolbox.runs.steps import Step
+from toolbox.system import files
+
+from .conftest import Seen
+
+METRICS = {
+    "step_time": {"source": "json_file", "file": "metrics.json", "path": "step_time", "unit": "s"},
+    "loss": {"source": "json_file", "file": "metrics.json", "path": "loss"},
+}
+STATUS = {"check": "exit_status"}
+SLOW = {"check": "metric", "metric": "step_time", "upper": 1}
+
+
+@pytest.fixture
+def attempt(tmp_path: Path, top: Step) -> Path:
+    """What a workload left: it ended well, and took 2.5 seconds a step."""
+    assert top.directory == tmp_path
+    directory = tmp_path / "attempt"
+    files.write_text(directory / "exit_code", "0\n")
+    files.write_json(directory / "metrics.json", {"step_time": 2.5})
+    return directory
+
+
+def test_checks_that_pass_are_told_and_kept(attempt: Path, tmp_path: Path, seen: Seen) -> None:
+    judging.judge(attempt, [STATUS, {**SLOW, "upper": 3}], METRICS)
+    assert [(event.check, event.passed) for event in seen.of(CheckJudged)] == [("exit_status", True), ("metric", True)]
+    assert files.read_json(tmp_path / "checks.json") == {
+        "metrics": {
+            "step_time": {"name": "step_time", "value": 2.5, "unit": "s", "fault": ""},
+            "loss": {"name": "loss", "value": None, "unit": "", "fault": "metrics.json has no loss"},
+        },
+        "checks": [
+            {"check": "exit_status", "passed": True, "message": "exit status 0, expected 0"},
+            {"check": "metric", "passed": True, "message": "step_time is 2.5 s, within [-, 3] s"},
+        ],
+    }
+
+
+def test_all_are_judged_and_those_that_fail_are_named_with_value_and_bound(attempt: Path, seen: Seen) -> None:
+    missing = {"check": "files", "glob": "*.pb"}
+    with pytest.raises(CheckFailed) as caught:
+        judging.judge(attempt, [SLOW, STATUS, missing], METRICS)
+    assert str(caught.value).splitlines() == [
+        "metric: step_time is 2.5 s, above its upper bound 1 s",
+        "files: 0 files match *.pb, at least one expected",
+    ]
+    assert (caught.value.verdict, caught.value.cause) == (Verdict.FAILED, Cause.CHECK)
+    assert caught.value.directory == attempt
+    assert [event.passed for event in seen.of(CheckJudged)] == [False, True, False]
+
+
+def test_a_metric_that_cannot_be_read_fails_the_checks_that_need_it_alone(attempt: Path) -> None:
+    (attempt / "metrics.json").write_text("{")
+    judging.judge(attempt, [STATUS], METRICS)
+    with pytest.raises(CheckFailed, match=r"step_time is unknown .*metrics\.json is not JSON"):
+        judging.judge(attempt, [SLOW], METRICS)
+
+
+def test_without_checks_it_is_said_that_nothing_is_judged(attempt: Path, tmp_path: Path, seen: Seen) -> None:
+    judging.judge(attempt, [])
+    assert files.read_json(tmp_path / "checks.json") == {"metrics": {}, "checks": []}
+    assert seen.lines == ["there are no checks here: nothing is judged"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"check": "exit_statu"}, "unknown check `exit_statu`: did you mean exit_status"),
+        ({"check": "../model/errors"}, "unknown check"),
+        ({"check": "__init__"}, "unknown check"),
+        ({}, "unknown check `None`"),
+        ("exit_status", "'exit_status' is not a check: a mapping"),
+        ({"check": "files", "glob": "*", "count": "many"}, "check `files`: count: Input should be a valid integer"),
+        ({"check": "metric", "metric": "x"}, "a lower or an upper bound was expected"),
+    ],
+)
+def test_a_check_that_is_not_described_well_is_refused_before_any_is_judged(
+    attempt: Path, tmp_path: Path, spec: Any, said: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        judging.judge(attempt, [STATUS, spec])
+    assert not (tmp_path / "checks.json").exists()
+
+
+def test_an_unknown_source_is_named_with_the_nearest(attempt: Path) -> None:
+    with pytest.raises(ConfigurationError, match="unknown source `json_fil`: did you mean json_file"):
+        judging.judge(attempt, [STATUS], {"x": {"source": "json_fil"}})
+
+
+def test_a_secret_that_a_check_saw_is_in_no_file(attempt: Path, tmp_path: Path, top: Step, seen: Seen) -> None:
+    top.recorder.redactor.add(["hunter2"])
+    (attempt / "exit_code").write_text("hunter2")
+    with pytest.raises(CheckFailed):
+        judging.judge(attempt, [STATUS])
+    assert "hunter2" not in (tmp_path / "checks.json").read_text()
+    assert "hunter2" not in seen.of(CheckJudged)[0].message

@@ -1,0 +1,451 @@
+"""One run of a small project: its phases, its end, its exit code, and the files that it leaves."""
+
+import json
+import re
+import signal
+import stat
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from toolbox.model.errors import ConfigurationError, InfrastructureError, UsageError
+from toolbox.model.events import RunStarted, StepFinished, StepKind
+from toolbox.orchestration import project_run, session
+from toolbox.orchestration.project_run import RunRequest
+from toolbox.runs import steps
+from toolbox.runs.summary import RunSummary, State
+from toolbox.system import environ, processes, signals
+from toolbox.system.redaction import Redactor
+
+from .conftest import Seen
+
+CONFIG = """
+size: 1
+label: "size {@size}"
+"""
+
+
+class Project:
+    """A small project in a repository of its own, and how to run it."""
+
+    def __init__(self, root: Path, seen: Seen) -> None:
+        self.root = root
+        self.seen = seen
+        self.write("", CONFIG)
+
+    def write(self, orchestration: str, config: str = CONFIG) -> None:
+        """Write its orchestration and its configuration."""
+        for name, text in (("projects/tiny/orchestration.py", orchestration), ("config/tiny.yaml", config)):
+            file = self.root / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(textwrap.dedent(text))
+
+    def run(self, **request: Any) -> tuple[RunSummary, int]:
+        """Run it, and return the summary and the exit code."""
+        asked = RunRequest("tiny", artifact_dir=self.root / "artifacts", **request)
+        return project_run.execute(asked, [self.seen], Redactor())
+
+    @property
+    def phases(self) -> dict[str, str]:
+        """The phases that ended, with their verdicts, in their order."""
+        ends = self.seen.of(StepFinished)
+        return {event.step: str(event.verdict) for event in ends if event.kind is StepKind.PHASE}
+
+    @property
+    def runs(self) -> list[Path]:
+        """The run directories."""
+        return sorted(self.root.glob("artifacts/tiny/*"))
+
+
+@pytest.fixture
+def project(tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield Project(tmp_path, seen)
+    for name in [name for name in sys.modules if name.startswith("projects.tiny")]:
+        del sys.modules[name]
+
+
+def test_the_phases_run_in_their_order_each_a_step(project: Project) -> None:
+    project.write(
+        """
+        from toolbox.orchestration import env
+        def note(): (env.ARTIFACT_DIR / "ran").touch()
+        post_cleanup = test = prepare = pre_cleanup = note
+        """
+    )
+    summary, code = project.run()
+    names = ["000__pre_cleanup", "001__prepare", "002__test", "003__post_cleanup"]
+    assert project.phases == dict.fromkeys(names, "passed")
+    assert all((summary.directory / name / "ran").exists() for name in names)
+    assert code == 0
+
+
+def test_a_phase_that_the_project_does_not_have_is_left_out(project: Project) -> None:
+    project.write("def test(): ...")
+    assert project.run()[1] == 0
+    assert project.phases == {"000__test": "passed"}
+
+
+def test_only_the_phases_asked_for_run(project: Project) -> None:
+    project.write("def prepare(): ...\ndef test(): 1 / 0\ndef post_cleanup(): ...")
+    assert project.run(phases=["post_cleanup", "prepare"])[1] == 0
+    assert list(project.phases) == ["000__prepare", "001__post_cleanup"]
+
+
+def test_when_nothing_ran_the_exit_code_says_so(project: Project) -> None:
+    project.write("def helper(): ...")
+    summary, code = project.run()
+    assert code == 4
+    assert summary.finished is not None
+    assert (summary.finished.verdict, summary.finished.exit_code) == ("skipped", 4)
+    assert summary.finished.message.startswith("nothing ran: the orchestration has none of the functions pre_cleanup, ")
+
+
+@pytest.mark.parametrize(
+    ("statement", "verdict", "cause", "code"),
+    [
+        ("...", "passed", None, 0),
+        ("raise CheckFailed('too slow')", "failed", "check", 1),
+        ("run.run(['false'])", "failed", "product", 1),
+        ("raise InfrastructureError('no route')", "error", "infrastructure", 3),
+        ("raise ConfigurationError('no such field')", "error", "configuration", 3),
+        ("1 / 0", "error", "internal", 3),
+        ("raise Interrupted(2)", "cancelled", "interrupted", 130),
+        ("raise Interrupted(15)", "cancelled", "interrupted", 143),
+        ("raise Cancelled('the deadline')", "cancelled", "interrupted", 3),
+    ],
+)
+def test_the_end_of_a_run_is_told_by_its_verdict(
+    project: Project, statement: str, verdict: str, cause: str | None, code: int
+) -> None:
+    project.write(
+        f"""
+        from toolbox.model.errors import *
+        from toolbox.orchestration import run
+        def test(): {statement}
+        def post_cleanup(): ...
+        """
+    )
+    summary, returned = project.run()
+    end = summary.finished
+    assert end is not None
+    assert (end.verdict, end.cause, end.exit_code, returned) == (verdict, cause, code, code)
+    assert project.phases == {"000__test": verdict, "001__post_cleanup": "passed"}
+
+
+def test_a_program_that_fails_before_the_test_is_no_failure_of_the_product(project: Project) -> None:
+    project.write("from toolbox.orchestration import run\ndef prepare(): run.run(['false'])\ndef test(): ...")
+    summary, code = project.run()
+    assert summary.finished is not None
+    assert (summary.finished.cause, code) == ("infrastructure", 3)
+    assert project.phases == {"000__prepare": "error"}
+
+
+def test_an_error_that_an_orchestration_swallows_still_decides_the_verdict(project: Project) -> None:
+    project.write(
+        """
+        from toolbox.orchestration import env
+        from toolbox.model.errors import CheckFailed
+        def test():
+            try:
+                with env.NextArtifactDir("cell"): raise CheckFailed("too slow")
+            except CheckFailed: pass
+        """
+    )
+    assert project.run()[1] == 1
+
+
+def test_an_error_in_the_cleanup_is_added_and_hides_nothing(project: Project) -> None:
+    project.write(
+        """
+        from toolbox.model.errors import CheckFailed, InfrastructureError
+        def test(): raise CheckFailed("too slow")
+        def post_cleanup(): raise InfrastructureError("the namespace is stuck")
+        """
+    )
+    summary, code = project.run()
+    assert summary.finished is not None
+    assert summary.finished.message == "too slow\nand then: the namespace is stuck"
+    assert (code, summary.finished.verdict, summary.finished.cause) == (1, "failed", "check")
+    assert [step.step for step in summary.failures] == ["000__test", "001__post_cleanup"]
+
+
+def test_an_error_in_the_cleanup_alone_is_an_error_of_the_run(project: Project) -> None:
+    project.write("def test(): ...\ndef post_cleanup(): raise KeyError('gone')")
+    summary, code = project.run()
+    assert summary.finished is not None
+    assert (code, summary.finished.message) == (3, "KeyError: 'gone'")
+
+
+def test_a_signal_is_what_is_reported_whatever_else_went_wrong(project: Project) -> None:
+    project.write(
+        """
+        from toolbox.model.errors import Interrupted, CheckFailed
+        def test(): raise CheckFailed("too slow")
+        def post_cleanup(): raise Interrupted(15)
+        """
+    )
+    summary, code = project.run()
+    assert summary.finished is not None
+    assert code == 143
+    assert summary.finished.message == "interrupted by SIGTERM\nand then: too slow"
+
+
+def test_a_signal_that_arrived_between_the_phases_ends_the_run(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signals, "first", lambda: int(signal.SIGINT))
+    project.write("def test(): ...")
+    assert project.run()[1] == 130
+
+
+def test_a_process_that_a_phase_left_is_ended_and_told(project: Project) -> None:
+    project.write(
+        """
+        import subprocess
+        from toolbox.orchestration import env
+        from toolbox.system import processes
+        def test():
+            subprocess.run("setsid sleep 60 >/dev/null 2>&1 &", shell=True, env=processes.environment(env.ARTIFACT_DIR))
+        """
+    )
+    summary, code = project.run()
+    assert code == 0
+    assert processes.marked(summary.directory) == []
+    assert "1 processes were left running, and were ended" in project.seen.lines
+
+
+def test_the_files_of_a_run(project: Project) -> None:
+    project.write("def test(): ...")
+    summary, _ = project.run(presets=[], overrides={"size": 7}, note={"comment.txt": "/test tiny"})
+    names = {"run.json", "config.yaml", "presets_applied", "journal.jsonl", "summary.json", "comment.txt", "000__test"}
+    assert {path.name for path in summary.directory.iterdir()} == {*names, ".numbers"}
+    assert re.fullmatch(r"\d{8}-\d{6}-[a-z0-9]{4}", summary.directory.name)
+    assert summary.directory == project.runs[0]
+    asked = json.loads((summary.directory / "run.json").read_text())
+    assert (asked["project"], asked["overrides"], asked["phases"]) == ("tiny", {"size": 7}, None)
+    assert {"python", "ansible-core", "ansible-runner"} <= asked["versions"].keys()
+    assert yaml.safe_load((summary.directory / "config.yaml").read_text()) == {"size": 7, "label": "size 7"}
+    assert json.loads((summary.directory / "summary.json").read_text())["verdict"] == "passed"
+    assert (summary.directory / "comment.txt").read_text() == "/test tiny"
+
+
+def test_the_files_of_a_run_are_private(project: Project) -> None:
+    project.write("def test(): ...")
+    summary, _ = project.run()
+    paths = [summary.directory, *summary.directory.rglob("*")]
+    assert not [path for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o077]
+
+
+def test_every_change_of_a_preset_is_listed_with_its_place(project: Project) -> None:
+    project.write(
+        "def test(): ...",
+        """
+        size: 1
+        names: {a.b: x}
+        ci_presets:
+          to_apply: [big]
+          big: {size: 100}
+          named: {extends: [big], 'names["a.b"]': "two\\nlines"}
+        """,
+    )
+    summary, _ = project.run(presets=["named"], overrides={"size": 3})
+    lines = (summary.directory / "presets_applied").read_text().splitlines()
+    assert [line.partition("  (")[0] for line in lines] == [
+        "preset big: size --> 100",
+        "preset big: size --> 100",
+        'preset named: names["a.b"] --> ' + repr("two\nlines"),
+        "--overrides: size --> 3",
+    ]
+    assert [line.rpartition("/")[2] for line in lines[:3]] == ["tiny.yaml:6)", "tiny.yaml:6)", "tiny.yaml:7)"]
+    assert summary.presets == ("named",)
+
+
+SECRET = """
+secrets: {dir: {env_key: TINY_SECRETS}, token: token-file, env: [TINY_PASSWORD]}
+token: "*$@secrets.token"
+header: "Bearer {@token}"
+"""
+
+
+def test_secrets_stay_references_and_are_found_nowhere(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token-file").write_text("it's hunter2\n")
+    monkeypatch.setenv("TINY_SECRETS", str(tmp_path))
+    monkeypatch.setenv("TINY_PASSWORD", "s3same")
+    project.write(
+        """
+        from toolbox.orchestration import config, run
+        from toolbox.model.errors import CheckFailed
+        def test():
+            run.run(["echo", config.project.get_config("token").reveal()])
+            run.run("echo $TINY_PASSWORD >&2")
+            raise CheckFailed(config.project.get_config("header").reveal())
+        """,
+        SECRET,
+    )
+    summary, code = project.run(note={"comment": "s3same"})
+    written = yaml.safe_load((summary.directory / "config.yaml").read_text())
+    assert (written["token"], written["header"]) == ("*$@secrets.token", "Bearer {@token}")
+    texts = [path.read_text() for path in summary.directory.rglob("*") if path.is_file()]
+    told = [*texts, *map(repr, project.seen.events), repr(summary)]
+    assert not [text for text in told if "hunter2" in text or "s3same" in text]
+    assert code == 1
+    assert "Bearer ***" in (summary.directory / "000__test/FAILURE").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"presets": ["big"]}, "unknown preset `big`"),
+        ({"overrides": {"sise": 1}}, "sise"),
+        ({"override_files": [Path("missing.yaml")]}, "missing.yaml"),
+        ({"phases": ["tset"]}, "did you mean test"),
+    ],
+)
+def test_a_wrong_request_starts_nothing_and_leaves_no_directory(
+    project: Project, change: dict[str, Any], said: str
+) -> None:
+    project.write("def test(): ...")
+    with pytest.raises(UsageError, match=said):
+        project.run(**change)
+    assert (project.runs, project.seen.events) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("a: '@b'\nb: '@a'", "reference loop"),
+        ("a: '@missing'", "dangling reference"),
+        ("- a list", "a mapping was expected"),
+        ("a: [1", "broken YAML"),
+        (SECRET, "TINY_SECRETS"),
+        ("secrets: {env: 5}", "secrets"),
+    ],
+)
+def test_a_wrong_configuration_starts_nothing(project: Project, config: str, said: str) -> None:
+    project.write("def test(): ...", config)
+    with pytest.raises(ConfigurationError, match=said):
+        project.run()
+    assert (project.runs, project.seen.events) == ([], [])
+
+
+def test_the_events_begin_and_end_with_the_run(project: Project) -> None:
+    project.write("def test(): ...")
+    summary, _ = project.run()
+    assert isinstance(project.seen.events[0], RunStarted)
+    assert project.seen.events[-1] == summary.finished
+    assert summary.state is State.FINISHED
+    assert not session.is_open()
+
+
+def test_two_runs_have_two_directories(project: Project) -> None:
+    project.write("def test(): ...")
+    assert project.run()[0].directory != project.run()[0].directory
+    assert len(project.runs) == 2
+
+
+@pytest.mark.parametrize(("variable", "place"), [("elsewhere", "elsewhere/tiny"), (None, "artifacts/tiny")])
+def test_runs_go_where_the_environment_says(
+    project: Project, monkeypatch: pytest.MonkeyPatch, variable: str | None, place: str
+) -> None:
+    monkeypatch.delenv(environ.ARTIFACT_DIR, raising=False)
+    if variable:
+        monkeypatch.setenv(environ.ARTIFACT_DIR, variable)
+    project.write("def test(): ...")
+    summary, _ = project_run.execute(RunRequest("tiny"), [], Redactor())
+    assert summary.directory.parent == project.root / place
+
+
+def test_a_user_that_nobody_named_is_no_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under a number of its own."""
+
+    def unknown() -> str:
+        raise KeyError("getpwuid(): uid not found: 1000680000")
+
+    monkeypatch.setattr("getpass.getuser", unknown)
+    project.write("def test(): ...")
+    summary, code = project.run()
+    assert code == 0
+    assert json.loads((summary.directory / "run.json").read_text())["user"] is None
+
+
+def test_a_thread_that_the_project_starts_belongs_to_the_phase(project: Project) -> None:
+    project.write(
+        """
+        import threading
+        from toolbox.model.errors import StepError
+        from toolbox.orchestration import env, run
+        def work():
+            try:
+                with env.NextArtifactDir("mine"): run.run(["false"])
+            except StepError: pass
+        def prepare(): ...
+        def test():
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        """
+    )
+    summary, code = project.run()
+    mine = summary.steps["001__test/000__mine"]
+    assert (code, mine.verdict, mine.cause) == (1, "failed", "product")
+    assert (summary.directory / "001__test/000__mine/run.log").is_file()
+
+
+def test_the_cleanup_is_called_also_where_its_step_cannot_be_recorded(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = steps.opened
+
+    def on_a_full_disk(name: str, **options: Any) -> Any:
+        if name == "post_cleanup":
+            raise InfrastructureError("no space left on device")
+        return opened(name, **options)
+
+    monkeypatch.setattr(steps, "opened", on_a_full_disk)
+    project.write(
+        """
+        from pathlib import Path
+        def test(): ...
+        def post_cleanup(): Path("cleaned").write_text("once")
+        """
+    )
+    summary, code = project.run()
+    assert (project.root / "cleaned").read_text() == "once"
+    assert summary.finished is not None
+    assert (code, summary.finished.verdict, summary.finished.cause) == (3, "error", "infrastructure")
+    assert summary.finished.message == "no space left on device"
+
+
+def test_what_goes_wrong_in_a_cleanup_without_a_step_is_added(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def on_a_full_disk(name: str, **_options: Any) -> Any:
+        raise InfrastructureError(f"no space for {name}")
+
+    monkeypatch.setattr(steps, "opened", on_a_full_disk)
+    project.write("def test(): ...\ndef post_cleanup(): raise KeyError('gone')")
+    summary, code = project.run()
+    assert summary.finished is not None
+    said = ["no space for test", "and then: no space for post_cleanup", "and then: KeyError: 'gone'"]
+    assert (code, summary.finished.message.splitlines()) == (3, said)
+
+
+def test_a_cleanup_that_fails_is_not_called_twice(project: Project) -> None:
+    project.write(
+        """
+        def post_cleanup():
+            with open("cleaned", "a") as file: file.write("once")
+            1 / 0
+        """
+    )
+    assert project.run()[1] == 3
+    assert (project.root / "cleaned").read_text() == "once"

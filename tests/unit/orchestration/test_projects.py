@@ -1,0 +1,95 @@
+"""Projects are found by their place, and their phases by their names."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.orchestration import projects
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A team's repository, as the working directory."""
+    (tmp_path / "projects").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith("projects.tiny")]:
+        del sys.modules[name]
+
+
+def write(root: Path, source: str) -> projects.ProjectFiles:
+    file = root / "projects/tiny/orchestration.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(source)
+    return projects.find("tiny")
+
+
+def test_the_files_of_a_project_are_those_of_its_root(root: Path) -> None:
+    found = write(root, "")
+    assert found.folder == root / "projects/tiny"
+    assert found.config == root / "config/tiny.yaml"
+    assert found.command_args == root / "command_args/tiny.yaml.j2"
+    assert found.contracts == root / "projects/tiny/contracts"
+
+
+@pytest.mark.parametrize(
+    ("source", "summary"),
+    [
+        ('"""What it is for."""\n', "What it is for."),
+        ('\n\n"""What it is for.\n\nMore."""', "What it is for."),
+        ("", ""),
+    ],
+)
+def test_the_first_line_says_what_it_is_for(root: Path, source: str, summary: str) -> None:
+    assert write(root, source).summary == summary
+
+
+def test_an_unknown_project_is_named_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="unknown project `trainin_e2e`: did you mean training_e2e"):
+        projects.find("trainin_e2e")
+
+
+def test_phases_are_functions_by_name_in_their_order(root: Path) -> None:
+    found = write(
+        root, "def post_cleanup(): return 4\ndef test(): return 3\nprepare = 'no function'\ndef helper(): ...\n"
+    )
+    phases = projects.phases(found)
+    assert list(phases) == ["test", "post_cleanup"]
+    assert [function() for function in phases.values()] == [3, 4]
+
+
+def test_an_orchestration_imports_what_stands_beside_it(root: Path) -> None:
+    found = write(root, "from projects.tiny import helper\ntest = helper.work\n")
+    (root / "projects/tiny/helper.py").write_text("def work(): return 'from beside'\n")
+    assert projects.phases(found)["test"]() == "from beside"
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [("def test(:", "SyntaxError"), ("import no_such_module", "no_such_module"), ("1 / 0", "ZeroDivisionError")],
+)
+def test_a_broken_orchestration_is_a_fault_of_the_project_with_its_file(root: Path, source: str, said: str) -> None:
+    found = write(root, source)
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        projects.phases(found)
+    assert str(root / "projects/tiny/orchestration.py") in str(caught.value)
+
+
+def available() -> dict[str, Callable[[], object]]:
+    return dict.fromkeys(projects.PHASES, list)
+
+
+def test_all_phases_are_selected_unless_some_are_wanted() -> None:
+    assert list(projects.select(available(), None)) == list(projects.PHASES)
+    assert list(projects.select(available(), [])) == []
+    assert list(projects.select(available(), ["test", "pre_cleanup"])) == ["pre_cleanup", "test"]
+
+
+@pytest.mark.parametrize(("wanted", "said"), [("tset", "did you mean test"), ("nothing", "the phases of the project")])
+def test_an_unknown_phase_is_named(wanted: str, said: str) -> None:
+    with pytest.raises(UsageError, match=f"unknown phase `{wanted}`: .*{said}"):
+        projects.select(available(), ["test", wanted])

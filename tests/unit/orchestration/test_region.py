@@ -1,0 +1,32 @@
+"""Whether the code runs in a parallel region."""
+
+import contextvars
+import threading
+
+from toolbox.orchestration import region
+
+
+def test_outside_of_any_there_is_none() -> None:
+    assert region.current() is None
+
+
+def test_the_innermost_region_is_named_and_left_again() -> None:
+    with region.entered("outer"):
+        with region.entered("inner"):
+            assert region.current() == "inner"
+        assert region.current() == "outer"
+    assert region.current() is None
+
+
+def test_a_thread_is_in_the_region_with_its_context_alone() -> None:
+    seen: list[str | None] = []
+    with region.entered("deploy"):
+        copied = contextvars.copy_context()
+        threads = [
+            threading.Thread(target=copied.run, args=(lambda: seen.append(region.current()),)),
+            threading.Thread(target=lambda: seen.append(region.current())),
+        ]
+        for thread in threads:
+            thread.start()
+            thread.join()
+    assert seen == ["deploy", None]

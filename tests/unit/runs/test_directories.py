@@ -1,0 +1,117 @@
+"""Numbered directories: each number once, whoever asks at the same time and for whatever name."""
+
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from toolbox.runs import directories
+
+HOSTILE = [
+    "a/b",
+    "../../up",
+    "..",
+    ".",
+    "",
+    "/",
+    "\0",
+    "\x1b[2J",
+    "new\nline",
+    "☃" * 200,
+    "x" * 5000,
+    "\udcff",
+    "漢" * 200,
+    "~",
+]
+
+
+def test_the_name_of_a_run_is_its_time_and_four_characters() -> None:
+    found = directories.run_id(datetime(2026, 11, 21, 1, 13, 43, tzinfo=UTC))
+    assert re.fullmatch(r"20261121-011343-[a-z0-9]{4}", found)
+
+
+def test_numbers_go_up_one_by_one_whatever_the_names(tmp_path: Path) -> None:
+    names = [directories.next_directory(tmp_path, name).name for name in ("a", "b", "a")]
+    assert names == ["000__a", "001__b", "002__a"]
+
+
+def test_a_directory_that_somebody_removed_leaves_its_number_taken(tmp_path: Path) -> None:
+    directories.next_directory(tmp_path, "a").rmdir()
+    assert directories.next_directory(tmp_path, "b").name == "001__b"
+
+
+def test_directories_of_others_do_not_shift_the_numbers(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "007__by_hand").mkdir()
+    assert directories.next_directory(tmp_path, "a").name == "000__a"
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_name_stays_inside_and_is_printable(tmp_path: Path, name: str) -> None:
+    found = directories.next_directory(tmp_path / "run", name)
+    assert found.parent.resolve() == (tmp_path / "run").resolve()
+    assert re.fullmatch(r"000__[\w.,=@+~-]+", found.name)
+    assert found.is_dir()
+
+
+@pytest.mark.parametrize(("name", "safe"), [("model=small,batch=8", "model=small,batch=8"), ("a b", "a_b")])
+def test_a_name_keeps_what_it_can(name: str, safe: str) -> None:
+    assert directories.safe_name(name) == safe
+
+
+def test_steps_are_listed_by_number_and_nothing_else_is(tmp_path: Path) -> None:
+    for name in ("1000__late", "200__early", ".numbers", "notes", "20__short"):
+        (tmp_path / name).mkdir()
+    assert [path.name for path in directories.steps(tmp_path)] == ["200__early", "1000__late"]
+
+
+def test_the_number_after_999_has_four_digits(tmp_path: Path) -> None:
+    for number in range(1000):
+        (tmp_path / ".numbers" / f"{number:03d}").mkdir(parents=True)
+    assert directories.next_directory(tmp_path, "x").name == "1000__x"
+
+
+def test_threads_never_share_a_number(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(32) as pool:
+        found = list(pool.map(lambda number: directories.next_directory(tmp_path, f"t{number}"), range(100)))
+    assert sorted(int(path.name[:3]) for path in found) == list(range(100))
+    assert len({path.name for path in found}) == 100
+
+
+# Fifty threads, which begin together; the directory comes from $ARTIFACT_DIR.
+TAKE_FIFTY = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+from toolbox.orchestration import env
+begin, faults = threading.Barrier(50), []
+def take(name):
+    begin.wait()
+    try:
+        with env.NextArtifactDir(name) as directory:
+            assert env.ARTIFACT_DIR == directory, (env.ARTIFACT_DIR, directory)
+            (directory / "name").write_text(name)
+    except BaseException as error: faults.append(error)
+threads = [threading.Thread(target=take, args=(f"{sys.argv[2]}-{number}",)) for number in range(50)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+sys.exit(repr(faults) if faults else 0)
+"""
+
+
+def test_200_threads_of_4_processes_take_200_numbers_and_none_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARTIFACT_DIR", str(tmp_path))
+    root = str(Path(__file__).parents[3])
+    command = [sys.executable, "-c", TAKE_FIFTY, root]
+    started = [subprocess.Popen([*command, f"p{number}"]) for number in range(4)]
+    assert [process.wait(timeout=120) for process in started] == [0, 0, 0, 0]
+    found = directories.steps(tmp_path)
+    assert [int(path.name[:3]) for path in found] == list(range(200))
+    names = {(path / "name").read_text() for path in found}
+    assert names == {f"p{process}-{number}" for process in range(4) for number in range(50)}
+    assert all(path.name[5:] == (path / "name").read_text() for path in found)

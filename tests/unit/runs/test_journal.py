@@ -1,0 +1,209 @@
+"""The journal: whole lines, one writer, and nothing lost but what a crash tore."""
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from toolbox.model.errors import InfrastructureError
+from toolbox.model.events import (
+    CheckJudged,
+    ConfigurationChanged,
+    KeptEvent,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepKind,
+    StepStarted,
+)
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.runs import journal
+from toolbox.runs.journal import Journal
+from toolbox.system.redaction import Redactor
+
+EVENTS: list[KeptEvent] = [
+    RunStarted("r", "p", "/runs/r", ("small", "fast")),
+    StepStarted("000__prepare", "prepare", StepKind.PHASE, "./run_toolbox.py a b"),
+    ConfigurationChanged("a.b", "'☃ \n\u2028'", "set_config"),
+    CheckJudged("000__prepare", "metric", passed=False, message="too slow"),
+    StepFinished("000__prepare", "prepare", StepKind.PHASE, Verdict.FAILED, Cause.CHECK, "why", 1.5, counts=False),
+    RunFinished(Verdict.FAILED, Cause.CHECK, 1, "why", 2.0),
+]
+
+
+def write(directory: Path, *events: KeptEvent) -> Path:
+    with Journal(directory, Redactor()) as opened:
+        for event in events:
+            opened.append(event)
+    return directory / journal.FILE
+
+
+def read(directory: Path) -> list[KeptEvent]:
+    return [entry.event for entry in journal.read(directory)]
+
+
+def test_every_event_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write(tmp_path, *EVENTS)
+    assert read(tmp_path) == EVENTS
+
+
+def test_an_event_is_one_line_of_json_with_its_time(tmp_path: Path) -> None:
+    lines = write(tmp_path, *EVENTS).read_text().split("\n")
+    assert lines.pop() == ""
+    assert [json.loads(line)["event"] for line in lines] == [type(event).__name__ for event in EVENTS]
+    times = [entry.time for entry in journal.read(tmp_path)]
+    assert times == sorted(times)
+    assert all(time.utcoffset() is not None for time in times)
+
+
+def test_the_file_is_private(tmp_path: Path) -> None:
+    assert write(tmp_path).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_last_record_torn_anywhere_is_dropped_and_the_journal_goes_on(tmp_path: Path) -> None:
+    content = write(tmp_path, *EVENTS).read_bytes()
+    start = content.rindex(b"\n", 0, -1) + 1
+    for cut in range(start, len(content)):
+        (tmp_path / journal.FILE).write_bytes(content[:cut])
+        is_whole = cut == len(content) - 1  # all but its line end
+        assert read(tmp_path) == EVENTS[: 6 if is_whole else 5], cut
+        write(tmp_path, EVENTS[0])
+        assert read(tmp_path) == [*EVENTS[: 6 if is_whole else 5], EVENTS[0]], cut
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"time": "2026-01-01T00:00:00+00:00", "event": "MadeUpLater", "x": 1}',
+        '{"time": "2026-01-01T00:00:00+00:00", "event": "StepStarted"}',
+        '{"time": "2026-01-01T00:00:00+00:00", "event": ["StepStarted"]}',
+        '{"time": "yesterday", "event": "ConfigurationChanged", "path": "a", "value": "1", "by": "x"}',
+        '{"event": "ConfigurationChanged", "path": "a", "value": "1", "by": "x"}',
+        '{"time": "2026-01-01T00:00:00+00:00", "event": "StepStarted", "step": "s", "name": "n", "kind": "splendid"}',
+        "[]", "null", "3", '"text"', "", "\x00\x00\x00", "{", "[" * 100_000,
+    ],
+)  # fmt: skip
+def test_a_line_that_cannot_be_read_is_left_out(tmp_path: Path, line: str) -> None:
+    file = write(tmp_path, EVENTS[0])
+    with file.open("a") as stream:
+        stream.write(line + "\n")
+    write(tmp_path, EVENTS[-1])
+    assert read(tmp_path) == [EVENTS[0], EVENTS[-1]]
+
+
+def test_bytes_that_are_no_utf8_spoil_their_line_alone(tmp_path: Path) -> None:
+    with write(tmp_path, EVENTS[0]).open("ab") as stream:
+        stream.write(b"\xff\xfe{\n")
+    write(tmp_path, EVENTS[1])
+    assert read(tmp_path) == EVENTS[:2]
+
+
+def test_a_field_that_a_later_version_adds_is_passed_over(tmp_path: Path) -> None:
+    file = write(tmp_path, EVENTS[0])
+    file.write_text(json.dumps({**json.loads(file.read_text()), "added_later": 1}) + "\n")
+    assert read(tmp_path) == EVENTS[:1]
+
+
+def test_a_text_that_is_no_unicode_is_read_as_it_was_written(tmp_path: Path) -> None:
+    event = StepStarted("000__x", "caf\udce9", StepKind.GROUP)
+    write(tmp_path, event)
+    assert read(tmp_path) == [event]
+
+
+def test_a_directory_without_a_journal_has_no_events(tmp_path: Path) -> None:
+    assert read(tmp_path) == []
+
+
+def test_secrets_are_masked(tmp_path: Path) -> None:
+    redactor = Redactor()
+    redactor.add(['hunter"2'])
+    with Journal(tmp_path, redactor) as opened:
+        opened.append(ConfigurationChanged("token", 'is hunter"2', "me"))
+    assert read(tmp_path) == [ConfigurationChanged("token", "is ***", "me")]
+
+
+@pytest.mark.parametrize("secret", ["202", "passed", "PHASE", "true", "StepFinished", "1.2", "000", "seconds"])
+def test_a_secret_that_looks_like_a_part_of_a_record_leaves_it_readable(tmp_path: Path, secret: str) -> None:
+    redactor = Redactor()
+    redactor.add([secret])
+    with Journal(tmp_path, redactor) as opened:
+        opened.append(StepFinished("s", "n", StepKind.PHASE, Verdict.PASSED, None, f"<{secret}>", 1.2))
+    assert read(tmp_path) == [StepFinished("s", "n", StepKind.PHASE, Verdict.PASSED, None, "<***>", 1.2)]
+
+
+def test_lines_of_several_threads_are_whole(tmp_path: Path, journal: Journal) -> None:
+    def append(number: int) -> None:
+        for count in range(20):
+            journal.append(ConfigurationChanged(f"{number}.{count}", "x" * 500, "me"))
+
+    threads = [threading.Thread(target=append, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(read(tmp_path)) == 160
+
+
+def test_a_second_writer_is_refused_while_the_first_lives(tmp_path: Path) -> None:
+    with Journal(tmp_path, Redactor()) as first:
+        with pytest.raises(InfrastructureError, match="alive"):
+            Journal(tmp_path, Redactor())
+        first.append(EVENTS[0])
+    write(tmp_path, EVENTS[1])
+    assert read(tmp_path) == EVENTS[:2]
+
+
+def test_a_run_is_held_while_its_writer_lives(tmp_path: Path) -> None:
+    assert not journal.is_held(tmp_path)
+    with Journal(tmp_path, Redactor()):
+        assert journal.is_held(tmp_path)
+        assert journal.is_held(tmp_path)
+    assert not journal.is_held(tmp_path)
+
+
+def test_a_writer_that_was_killed_lets_go(tmp_path: Path) -> None:
+    source = (
+        "import os, sys; from pathlib import Path\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "from toolbox.runs.journal import Journal; from toolbox.system.redaction import Redactor\n"
+        "journal = Journal(Path(sys.argv[2]), Redactor()); print('held', flush=True); sys.stdin.read()"
+    )
+    args = [sys.executable, "-c", source, str(Path(__file__).parents[3]), str(tmp_path)]
+    with subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "held\n"
+        assert journal.is_held(tmp_path)
+        writer.kill()
+    assert not journal.is_held(tmp_path)
+
+
+def test_a_child_process_does_not_keep_the_journal(tmp_path: Path) -> None:
+    with Journal(tmp_path, Redactor()):
+        child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
+    assert not journal.is_held(tmp_path)
+    child.communicate()
+
+
+def test_a_full_disk_is_an_error_and_what_follows_it_is_whole(tmp_path: Path) -> None:
+    source = (
+        "import resource, sys; from pathlib import Path\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "from toolbox.model.errors import InfrastructureError\n"
+        "from toolbox.model.events import ConfigurationChanged as Event\n"
+        "from toolbox.runs.journal import Journal; from toolbox.system.redaction import Redactor\n"
+        "journal = Journal(Path(sys.argv[2]), Redactor())\n"
+        "journal.append(Event('before', '', ''))\n"
+        "_, most = resource.getrlimit(resource.RLIMIT_FSIZE)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200, most))\n"
+        "try: journal.append(Event('lost', 'x' * 500, ''))\n"
+        "except InfrastructureError as error: print(error)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))\n"
+        "journal.append(Event('after', '', ''))\n"
+    )
+    args = [sys.executable, "-c", source, str(Path(__file__).parents[3]), str(tmp_path)]
+    done = subprocess.run(args, capture_output=True, text=True, check=True, timeout=60)
+    assert "cannot be written" in done.stdout
+    assert read(tmp_path) == [ConfigurationChanged(name, "", "") for name in ("before", "after")]

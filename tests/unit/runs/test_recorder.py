@@ -1,0 +1,79 @@
+"""Events go to the journal and to the views, without secrets."""
+
+from pathlib import Path
+
+import pytest
+
+from toolbox.model.events import Event, KeptEvent, Note, StepFinished, StepKind, TaskStarted
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.runs import journal
+from toolbox.runs.recorder import Recorder
+from toolbox.runs.steps import Step
+from toolbox.system.redaction import Redactor
+
+FINISHED = StepFinished("s", "n", StepKind.GROUP, Verdict.ERROR, Cause.INTERNAL, "why", 1.0)
+
+
+def test_the_journal_keeps_what_matters_later_and_the_views_are_told_of_all(
+    top: Step, tmp_path: Path, events: list[Event]
+) -> None:
+    shown: list[Event] = [TaskStarted("s", "t"), Note("s", "line"), FINISHED]
+    for event in shown:
+        top.recorder.record(event)
+    assert events == shown
+    assert kept(tmp_path) == [FINISHED]
+
+
+def kept(directory: Path) -> list[KeptEvent]:
+    return [entry.event for entry in journal.read(directory)]
+
+
+def test_every_listener_is_told_in_order(tmp_path: Path) -> None:
+    told: list[str] = []
+    recorder = Recorder(tmp_path, Redactor(), [lambda _: told.append("first"), lambda _: told.append("second")])
+    recorder.record(Note("", "x"))
+    assert told == ["first", "second"]
+
+
+def test_without_a_run_nothing_is_kept(tmp_path: Path) -> None:
+    Recorder(tmp_path, Redactor()).record(FINISHED)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_neither_view_nor_journal_sees_a_secret(top: Step, events: list[Event], tmp_path: Path) -> None:
+    top.recorder.redactor.add(["hunter2", "error", "group"])
+    top.recorder.record(StepFinished("s", "n", StepKind.GROUP, Verdict.ERROR, None, "with hunter2", 1.0))
+    wanted = StepFinished("s", "n", StepKind.GROUP, Verdict.ERROR, None, "with ***", 1.0)
+    assert events == kept(tmp_path) == [wanted]
+
+
+def test_a_step_is_named_from_the_run_directory(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, Redactor())
+    assert recorder.identity(tmp_path / "000__a" / "001__b") == "000__a/001__b"
+    assert recorder.identity(Path("/elsewhere")) == "/elsewhere"
+
+
+@pytest.mark.parametrize("error", [OSError("the terminal is gone"), ValueError("a bug"), SystemExit(1)])
+def test_a_view_that_raises_is_left_out_from_then_on(
+    top: Step, tmp_path: Path, events: list[Event], error: BaseException
+) -> None:
+    calls: list[Event] = []
+
+    def broken(event: Event) -> None:
+        calls.append(event)
+        raise error
+
+    top.recorder.listeners = [broken, *top.recorder.listeners]
+    for event in (FINISHED, Note("s", "line"), FINISHED):
+        top.recorder.record(event)
+    assert calls == [FINISHED]
+    assert events == [FINISHED, Note("s", "line"), FINISHED]
+    assert kept(tmp_path) == [FINISHED, FINISHED]
+
+
+def test_the_log_says_why_a_view_is_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_: Event) -> None:
+        raise OSError("the terminal is closed")
+
+    Recorder(tmp_path, Redactor(), [broken]).record(FINISHED)
+    assert "OSError: the terminal is closed" in caplog.text

@@ -1,0 +1,187 @@
+"""Steps: a directory, a verdict and a cause each; the verdict is the worst of what happened inside."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from toolbox.model.errors import (
+    Cancelled,
+    CheckFailed,
+    ConfigurationError,
+    InfrastructureError,
+    Interrupted,
+    StepError,
+    ToolboxError,
+)
+from toolbox.model.events import Event, StepFinished, StepKind, StepStarted
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.runs import steps
+from toolbox.runs.steps import Outcome, Step
+from toolbox.system import files
+
+PRODUCT = (Verdict.FAILED, Cause.PRODUCT)
+
+
+def test_a_step_that_ends_has_passed(top: Step, tmp_path: Path) -> None:
+    with steps.opened("deploy", kind=StepKind.GROUP, detail="./run_toolbox.py a b") as step:
+        assert step.directory == tmp_path / "000__deploy"
+        assert files.read_json(step.directory / "step.json").keys() == {"step", "name", "kind", "detail", "started"}
+    found = files.read_json(tmp_path / "000__deploy/step.json")
+    assert found.pop("seconds") >= 0
+    assert "T" in found.pop("started")
+    assert found == {
+        "step": "000__deploy", "name": "deploy", "kind": "group", "detail": "./run_toolbox.py a b",
+        "verdict": "passed", "cause": None, "message": "",
+    }  # fmt: skip
+    assert not (tmp_path / "000__deploy/FAILURE").exists()
+    assert top.outcome() == Outcome(Verdict.PASSED)
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "cause"),
+    [
+        (CheckFailed("too slow"), Verdict.FAILED, Cause.CHECK),
+        (StepError("crashed", verdict=Verdict.FAILED, cause=Cause.PRODUCT), Verdict.FAILED, Cause.PRODUCT),
+        (InfrastructureError("no route"), Verdict.ERROR, Cause.INFRASTRUCTURE),
+        (ConfigurationError("no such field"), Verdict.ERROR, Cause.CONFIGURATION),
+        (ToolboxError("something"), Verdict.ERROR, Cause.INFRASTRUCTURE),
+        (Cancelled("another failed"), Verdict.CANCELLED, Cause.INTERRUPTED),
+        (Interrupted(15), Verdict.CANCELLED, Cause.INTERRUPTED),
+        (ZeroDivisionError("by zero"), Verdict.ERROR, Cause.INTERNAL),
+        (KeyboardInterrupt(), Verdict.ERROR, Cause.INTERNAL),
+    ],
+)
+def test_an_error_decides_the_verdict_and_leaves_a_failure_and_goes_on(
+    top: Step, tmp_path: Path, error: BaseException, verdict: Verdict, cause: Cause
+) -> None:
+    with pytest.raises(type(error)), steps.opened("test", kind=StepKind.PHASE):
+        raise error
+    outcome = top.outcome()
+    assert outcome is not None
+    assert (outcome.verdict, outcome.cause) == (verdict, cause)
+    assert str(error) in outcome.message
+    failure = (tmp_path / "000__test/FAILURE").read_text()
+    assert failure == f"000__test: {verdict} ({cause})\n{outcome.message}\n"
+
+
+def test_an_error_that_is_none_of_ours_says_its_type_and_place(top: Step, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), steps.opened("test", kind=StepKind.PHASE):
+        _ = 1 / 0
+    failure = (tmp_path / "000__test/FAILURE").read_text()
+    assert "ZeroDivisionError: division by zero" in failure
+    assert f"{Path(__file__).name}:" in failure
+    assert top.outcome() is not None
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "worst"),
+    [
+        ([Verdict.PASSED, Verdict.SKIPPED], Verdict.PASSED),
+        ([Verdict.PASSED, Verdict.XFAILED], Verdict.XFAILED),
+        ([Verdict.CANCELLED, Verdict.FAILED], Verdict.FAILED),
+        ([Verdict.ERROR, Verdict.FAILED, Verdict.PASSED], Verdict.ERROR),
+        ([Verdict.SKIPPED], Verdict.SKIPPED),
+    ],
+)
+def test_the_verdict_is_the_worst_of_the_children_whether_or_not_an_error_arrived(
+    top: Step, outcomes: list[Verdict], worst: Verdict
+) -> None:
+    with steps.opened("test", kind=StepKind.PHASE) as step:
+        for verdict in outcomes:
+            step.add(Outcome(verdict))
+    assert top.outcome() == Outcome(worst)
+
+
+def test_an_error_that_was_caught_still_counts(top: Step) -> None:
+    phase, inner = steps.opened("test", kind=StepKind.PHASE), steps.opened("inner", kind=StepKind.GROUP)
+    with phase, pytest.raises(CheckFailed), inner:
+        raise CheckFailed("too slow")
+    assert top.outcome() == Outcome(Verdict.FAILED, Cause.CHECK, "too slow")
+
+
+def test_of_two_outcomes_as_bad_the_first_is_reported(top: Step) -> None:
+    top.add(Outcome(Verdict.FAILED, Cause.PRODUCT, "first"))
+    top.add(Outcome(Verdict.FAILED, Cause.CHECK, "second"))
+    assert top.outcome() == Outcome(Verdict.FAILED, Cause.PRODUCT, "first")
+
+
+def test_a_step_that_does_not_count_keeps_its_own_verdict(top: Step, tmp_path: Path, events: list[Event]) -> None:
+    phase = steps.opened("test", kind=StepKind.PHASE)
+    with phase, pytest.raises(CheckFailed), steps.opened("probe", kind=StepKind.COMMAND, counts=False):
+        raise CheckFailed("as expected")
+    assert top.outcome() == Outcome(Verdict.PASSED)
+    assert (tmp_path / "000__test/000__probe/FAILURE").exists()
+    assert not (tmp_path / "000__test/FAILURE").exists()
+    ends = [(event.name, event.verdict, event.counts) for event in events if isinstance(event, StepFinished)]
+    assert ends == [("probe", Verdict.FAILED, False), ("test", Verdict.PASSED, True)]
+
+
+def test_what_a_failure_means_goes_from_a_step_to_those_inside(top: Step) -> None:
+    assert top.failure == (Verdict.ERROR, Cause.INFRASTRUCTURE)
+    with steps.opened("test", kind=StepKind.PHASE, failure=PRODUCT), steps.opened("x", kind=StepKind.GROUP) as inner:
+        assert inner.failure == PRODUCT
+
+
+def test_steps_nest_in_directories_and_in_what_is_recorded(top: Step, tmp_path: Path, events: list[Event]) -> None:
+    with steps.opened("a", kind=StepKind.PHASE), steps.opened("b", kind=StepKind.GROUP) as inner:
+        assert inner.directory == tmp_path / "000__a/000__b"
+        assert steps.current() is inner
+    assert steps.current() is top
+    order = [(type(event), event.step) for event in events if isinstance(event, StepStarted | StepFinished)]
+    assert order == [
+        (StepStarted, "000__a"), (StepStarted, "000__a/000__b"),
+        (StepFinished, "000__a/000__b"), (StepFinished, "000__a"),
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("top")
+def test_a_directory_that_was_made_before_is_used(tmp_path: Path) -> None:
+    (tmp_path / "007__mine").mkdir()
+    with steps.opened("mine", kind=StepKind.GROUP, directory=tmp_path / "007__mine") as step:
+        assert step.identity == "007__mine"
+
+
+def test_outside_of_any_step_none_can_be_opened() -> None:
+    with pytest.raises(RuntimeError, match="deploy"), steps.opened("deploy", kind=StepKind.GROUP):
+        pytest.fail("it was opened")
+
+
+def test_a_step_belongs_to_its_thread_and_new_threads_begin_at_that_of_the_process(top: Step) -> None:
+    seen: list[Step | None] = []
+
+    def look() -> None:
+        thread = threading.Thread(target=lambda: seen.append(steps.current()))
+        thread.start()
+        thread.join()
+
+    with steps.opened("deploy", kind=StepKind.GROUP):
+        look()
+        with steps.entered_by_process(top):
+            look()
+        look()
+    assert seen == [None, top, None]
+
+
+def test_secrets_are_in_no_file_of_a_step(top: Step, tmp_path: Path) -> None:
+    top.recorder.redactor.add(["hunter2"])
+    with pytest.raises(CheckFailed), steps.opened("x", kind=StepKind.GROUP, detail="--token=hunter2"):
+        raise CheckFailed("hunter2 is wrong")
+    texts = [file.read_text() for file in (tmp_path / "000__x").iterdir()]
+    assert len(texts) == 2
+    assert not [text for text in texts if "hunter2" in text]
+
+
+def test_a_secret_of_digits_leaves_the_files_readable(top: Step, tmp_path: Path) -> None:
+    top.recorder.redactor.add([".00", "0.0", "202", "seconds"])
+    with steps.opened("x", kind=StepKind.GROUP):
+        pass
+    assert isinstance(files.read_json(tmp_path / "000__x/step.json")["seconds"], float)
+
+
+@pytest.mark.usefixtures("top")
+def test_a_step_whose_directory_was_removed_still_ends(tmp_path: Path) -> None:
+    with steps.opened("x", kind=StepKind.GROUP) as step:
+        (step.directory / "step.json").unlink()
+        step.directory.rmdir()
+    assert files.read_json(tmp_path / "000__x/step.json")["verdict"] == "passed"

@@ -1,0 +1,152 @@
+"""The summary of a run is derived from its journal, while it goes on, when it has ended, and when it died."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toolbox.model.errors import UsageError
+from toolbox.model.events import (
+    CheckJudged,
+    KeptEvent,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepKind,
+    StepStarted,
+)
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.runs import journal, summary
+from toolbox.runs.journal import Journal
+from toolbox.runs.summary import State
+from toolbox.system.redaction import Redactor
+
+STARTED = RunStarted("r-1", "training", "/runs/r-1", ("small",))
+FINISHED = RunFinished(Verdict.FAILED, Cause.CHECK, 1, "too slow", 9.5)
+
+
+def write(directory: Path, *events: KeptEvent) -> None:
+    with Journal(directory, Redactor()) as opened:
+        for event in events:
+            opened.append(event)
+
+
+def began(step: str) -> StepStarted:
+    return StepStarted(step, step.rpartition("__")[2], StepKind.GROUP)
+
+
+def ended(step: str, verdict: Verdict = Verdict.PASSED, *, counts: bool = True) -> StepFinished:
+    cause = None if verdict.is_pass else Cause.PRODUCT
+    return StepFinished(step, step.rpartition("__")[2], StepKind.GROUP, verdict, cause, "why", 1.0, counts)
+
+
+def test_a_run_whose_writer_lives_is_running(tmp_path: Path, journal: Journal) -> None:
+    journal.append(STARTED)
+    journal.append(began("000__a"))
+    found = summary.derive(tmp_path)
+    assert (found.state, found.project, found.presets) == (State.RUNNING, "training", ("small",))
+    assert found.steps["000__a"].verdict is None
+
+
+def test_a_run_without_an_end_or_a_writer_is_dead(tmp_path: Path) -> None:
+    write(tmp_path, STARTED, began("000__a"))
+    assert summary.derive(tmp_path).state is State.DEAD
+
+
+def test_a_run_with_an_end_is_finished(tmp_path: Path) -> None:
+    write(tmp_path, STARTED, FINISHED)
+    found = summary.derive(tmp_path)
+    assert (found.state, found.finished) == (State.FINISHED, FINISHED)
+
+
+def test_a_run_that_goes_on_after_its_end_is_not_finished_and_keeps_its_steps(tmp_path: Path) -> None:
+    write(tmp_path, STARTED, began("000__a"), ended("000__a"), FINISHED, STARTED)
+    found = summary.derive(tmp_path)
+    assert (found.state, list(found.steps)) == (State.DEAD, ["000__a"])
+
+
+def test_reading_disturbs_nothing(tmp_path: Path) -> None:
+    write(tmp_path, STARTED)
+    before = (tmp_path / journal.FILE).read_bytes()
+    summary.derive(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {journal.FILE: before}
+
+
+@pytest.mark.parametrize("events", [[], [began("000__a")], [FINISHED]], ids=["empty", "a step", "an end"])
+def test_what_does_not_begin_with_a_run_is_none(tmp_path: Path, events: list[KeptEvent]) -> None:
+    write(tmp_path, *events)
+    with pytest.raises(UsageError, match=r"not the directory of a run"):
+        summary.derive(tmp_path)
+
+
+def test_a_missing_directory_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="missing"):
+        summary.derive(tmp_path / "missing")
+
+
+def test_failures_are_those_that_none_inside_explains(tmp_path: Path) -> None:
+    write(
+        tmp_path, STARTED,
+        *map(began, ["000__prepare", "001__test", "001__test/000__a", "001__test/001__b", "001__test/0010__c"]),
+        ended("001__test/000__a", Verdict.FAILED), ended("001__test/001__b", Verdict.ERROR, counts=False),
+        ended("001__test/0010__c", Verdict.XFAILED), ended("001__test", Verdict.FAILED),
+        ended("000__prepare", Verdict.ERROR),
+    )  # fmt: skip
+    assert [step.step for step in summary.derive(tmp_path).failures] == ["000__prepare", "001__test/000__a"]
+
+
+def test_a_step_is_not_inside_one_whose_name_begins_alike(tmp_path: Path) -> None:
+    write(tmp_path, STARTED, ended("000__a", Verdict.FAILED), ended("000__ab/000__x", Verdict.FAILED))
+    assert len(summary.derive(tmp_path).failures) == 2
+
+
+def test_steps_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    names = ["000__a", "000__a/000__x", "000__a/009__y", "000__a/010__z", "001__b", "1000__c"]
+    write(tmp_path, STARTED, *map(began, reversed(names)))
+    assert list(summary.derive(tmp_path).steps) == names
+
+
+def test_the_file_holds_what_a_program_asks(tmp_path: Path) -> None:
+    judged = CheckJudged("000__a", "metric", passed=False, message="too slow ☃")
+    write(tmp_path, STARTED, began("000__a"), judged, ended("000__a", Verdict.FAILED), FINISHED)
+    summary.write(tmp_path)
+    found = json.loads((tmp_path / summary.FILE).read_text())
+    assert "T" in found.pop("started")
+    assert found == {
+        "run": "r-1", "project": "training", "presets": ["small"], "state": "finished", "verdict": "failed",
+        "cause": "check", "exit_code": 1, "message": "too slow", "seconds": 9.5, "directory": str(tmp_path),
+        "steps": [{
+            "step": "000__a", "name": "a", "kind": "group", "verdict": "failed", "cause": "product",
+            "message": "why", "seconds": 1.0, "counts": True,
+            "checks": [{"check": "metric", "passed": False, "message": "too slow ☃"}],
+        }],
+    }  # fmt: skip
+
+
+def test_a_check_of_a_step_that_nobody_knows_is_passed_over(tmp_path: Path) -> None:
+    write(tmp_path, STARTED, CheckJudged("009__x", "metric", passed=False, message=""))
+    assert summary.derive(tmp_path).steps == {}
+
+
+def test_the_depth_of_a_step_is_that_of_its_directory(tmp_path: Path) -> None:
+    write(tmp_path, STARTED, began("000__a"), began("000__a/000__b"))
+    assert [step.depth for step in summary.derive(tmp_path).steps.values()] == [0, 1]
+
+
+def test_what_was_cancelled_is_no_failure_where_something_else_went_wrong(tmp_path: Path) -> None:
+    cells = [
+        ended("0__t/0__a", Verdict.CANCELLED),
+        ended("0__t/1__b", Verdict.FAILED),
+        ended("0__t/2__c", Verdict.CANCELLED),
+    ]
+    write(tmp_path, STARTED, *cells, ended("0__t", Verdict.FAILED))
+    derived = summary.derive(tmp_path)
+    assert [step.step for step in derived.failures] == ["0__t/1__b"]
+    assert derived.cancelled == 2
+
+
+def test_what_was_cancelled_is_the_failure_where_nothing_else_went_wrong(tmp_path: Path) -> None:
+    write(tmp_path, STARTED, ended("0__t/0__a", Verdict.CANCELLED), ended("0__t", Verdict.CANCELLED))
+    derived = summary.derive(tmp_path)
+    assert [step.step for step in derived.failures] == ["0__t/0__a"]
+    assert derived.cancelled == 1

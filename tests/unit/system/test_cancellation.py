@@ -1,0 +1,196 @@
+"""Scopes: what runs in one is ended with it, also in the scopes inside, and nothing starts there afterwards."""
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from toolbox.model.errors import Cancelled
+from toolbox.system import cancellation
+from toolbox.system.cancellation import CancelScope
+
+
+def test_a_scope_that_nobody_cancelled_lets_everything_through() -> None:
+    scope = CancelScope()
+    scope.check()
+    assert scope.reason is None
+
+
+def test_cancelling_ends_what_runs_and_names_the_reason() -> None:
+    scope, ended = CancelScope(), threading.Event()
+    scope.add(ended.set)
+    scope.cancel("the sibling failed")
+    assert ended.is_set()
+    with pytest.raises(Cancelled, match="the sibling failed"):
+        scope.check()
+
+
+def test_only_the_first_reason_counts_and_all_is_ended_once() -> None:
+    scope, endings = CancelScope(), list[str]()
+    scope.add(lambda: endings.append("ended"))
+    scope.cancel("first")
+    scope.cancel("second")
+    assert (scope.reason, endings) == ("first", ["ended"])
+
+
+def test_what_has_ended_by_itself_is_not_ended_again() -> None:
+    scope, endings = CancelScope(), list[str]()
+    done = scope.add(lambda: endings.append("ended"))
+    done()
+    done()
+    scope.cancel("late")
+    assert endings == []
+
+
+def test_what_is_added_to_a_cancelled_scope_ends_at_once() -> None:
+    scope, ended = CancelScope(), threading.Event()
+    scope.cancel("before")
+    scope.add(ended.set)
+    assert ended.is_set()
+
+
+def test_endings_run_side_by_side() -> None:
+    scope, both = CancelScope(), threading.Barrier(2, timeout=30)
+    met = []
+    for _ in range(2):
+        scope.add(lambda: met.append(both.wait()))
+    scope.cancel("now")
+    assert sorted(met) == [0, 1]
+
+
+def test_cancel_waits_until_all_has_ended() -> None:
+    scope, gate, finished = CancelScope(), threading.Event(), threading.Event()
+
+    def end() -> None:
+        gate.wait(30)
+        finished.set()
+
+    scope.add(end)
+    scope.add(gate.set)
+    scope.cancel("now")
+    assert finished.is_set()
+
+
+def test_an_ending_that_fails_does_not_keep_the_others_from_ending(caplog: pytest.LogCaptureFixture) -> None:
+    scope, ended = CancelScope(), threading.Event()
+
+    def broken() -> None:
+        raise OSError("no such process group")
+
+    scope.add(broken)
+    scope.add(ended.set)
+    scope.cancel("now")
+    assert ended.is_set()
+    assert "no such process group" in caplog.text
+
+
+def test_cancelling_reaches_the_scopes_inside_and_not_the_one_around() -> None:
+    with cancellation.opened() as outer, cancellation.opened() as middle, cancellation.opened() as inner:
+        middle.cancel("here")
+        assert outer.reason is None
+        assert inner.reason is not None
+        with pytest.raises(Cancelled):
+            inner.check()
+
+
+def test_a_scope_opened_in_a_cancelled_one_is_cancelled_for_the_same_reason() -> None:
+    with cancellation.opened() as outer:
+        outer.cancel("the deadline")
+        with cancellation.opened() as inner:
+            assert inner.reason == "the deadline"
+
+
+def test_a_scope_that_closed_has_left_the_one_around() -> None:
+    with cancellation.opened() as outer:
+        with cancellation.opened() as inner:
+            pass
+        outer.cancel("later")
+        assert inner.reason is None
+
+
+def test_the_current_scope_is_the_innermost_and_comes_back() -> None:
+    with cancellation.opened() as outer:
+        with cancellation.opened() as inner:
+            assert cancellation.current() is inner
+        assert cancellation.current() is outer
+
+
+def test_outside_of_any_scope_nothing_is_cancelled() -> None:
+    cancellation.current().cancel("nobody is in it")
+    cancellation.current().check()
+
+
+def test_cancelled_is_not_caught_as_an_error() -> None:
+    scope = CancelScope()
+    scope.cancel("stop")
+    with pytest.raises(Cancelled), contextlib.suppress(Exception):
+        scope.check()
+
+
+def in_a_thread(function: Callable[[], object]) -> None:
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+
+def test_a_scope_of_the_process_is_that_of_threads_which_have_none() -> None:
+    found: list[CancelScope] = []
+    with cancellation.opened_by_process() as scope:
+        in_a_thread(lambda: found.append(cancellation.current()))
+        assert cancellation.current() is scope
+    in_a_thread(lambda: found.append(cancellation.current()))
+    assert found[0] is scope
+    assert found[1] is not scope
+
+
+def test_a_thread_in_a_cancelled_scope_of_the_process_starts_nothing() -> None:
+    faults: list[str] = []
+
+    def start() -> None:
+        try:
+            cancellation.current().check()
+        except Cancelled as error:
+            faults.append(str(error))
+
+    with cancellation.opened_by_process() as scope:
+        scope.cancel("the end")
+        in_a_thread(start)
+    assert faults == ["the end"]
+
+
+def test_a_scope_that_a_thread_opens_is_cancelled_with_that_of_the_process() -> None:
+    faults: list[str] = []
+
+    def start() -> None:
+        with cancellation.opened() as inner:
+            scope.cancel("the end")
+            faults.append(str(inner.reason))
+
+    with cancellation.opened_by_process() as scope:
+        in_a_thread(start)
+    assert faults == ["the end"]
+
+
+def test_a_sleep_in_a_cancelled_scope_ends_at_once() -> None:
+    scope = CancelScope()
+    scope.cancel("the end")
+    with pytest.raises(Cancelled, match="the end"):
+        scope.sleep(3600)
+
+
+def test_a_sleep_ends_when_its_scope_is_cancelled() -> None:
+    scope = CancelScope()
+    faults: list[str] = []
+
+    def sleep() -> None:
+        try:
+            scope.sleep(3600)
+        except Cancelled as error:
+            faults.append(str(error))
+
+    thread = threading.Thread(target=sleep, daemon=True)
+    thread.start()
+    scope.cancel("the end")
+    thread.join(30)
+    assert faults == ["the end"]

@@ -1,0 +1,318 @@
+"""Programs are run to their end, and end whole: with children that left the session, ignore signals or lost parents."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from toolbox.model.errors import Cancelled
+from toolbox.system import cancellation, processes
+from toolbox.system.processes import Completed
+
+STUBBORN = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("deaf", flush=True)
+while True: time.sleep(60)
+"""
+# A child that makes a session of its own has a child there, whose parent then goes away.
+FAMILY = r"""
+import os, subprocess, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.write(1, f"orphan {os.getpid()}\n".encode())
+        time.sleep(60)
+    os._exit(0)
+os.wait()
+os.write(1, b"ready\n")
+time.sleep(60)
+"""
+
+
+class Lines:
+    """What a program prints, and a way to wait for one of its lines."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self._news = threading.Condition()
+
+    def __call__(self, line: str) -> None:
+        with self._news:
+            self.seen.append(line)
+            self._news.notify_all()
+
+    def wait_for(self, start: str) -> str:
+        def found() -> str | None:
+            return next((line for line in self.seen if line.startswith(start)), None)
+
+        with self._news:
+            line = self._news.wait_for(found, timeout=30)
+        assert line is not None, f"{start!r} was expected in {self.seen}"
+        return line
+
+
+@pytest.fixture
+def lines() -> Lines:
+    return Lines()
+
+
+Run = Callable[..., Completed]
+
+
+@pytest.fixture
+def run(tmp_path: Path, lines: Lines) -> Iterator[Run]:
+    """Run a program of a step whose directory is the test's; whatever is left of it ends with the test."""
+
+    def call(*args: str, **options: object) -> Completed:
+        arguments: dict[str, object] = {"env": processes.environment(tmp_path), "on_line": lines, **options}
+        return processes.run(args, **arguments)  # type: ignore[arg-type]
+
+    yield call
+    processes.end_marked(tmp_path, grace=0.1)
+
+
+Start = Callable[..., Future[Completed]]
+
+
+@pytest.fixture
+def start(run: Run, tmp_path: Path) -> Iterator[Start]:
+    """Run a program of the step in a thread of its own, which is told when it ends."""
+    with ThreadPoolExecutor() as runner:
+        yield lambda *args, **options: runner.submit(run, *args, **options)
+        processes.end_marked(tmp_path, grace=0.1)
+
+
+def python(source: str) -> tuple[str, str, str]:
+    return sys.executable, "-c", source
+
+
+def test_what_is_captured_is_returned_and_the_rest_shown_by_lines(run: Run, lines: Lines) -> None:
+    done = run("bash", "-c", "echo out; echo err >&2; exit 3", capture_stdout=True)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", None)
+    assert lines.seen == ["err"]
+
+
+def test_each_stream_can_have_a_reader_of_its_own(run: Run, lines: Lines) -> None:
+    errors: list[str] = []
+    run("bash", "-c", "echo out; echo err >&2", on_error_line=errors.append)
+    assert (lines.seen, errors) == (["out"], ["err"])
+
+
+def test_output_that_is_no_utf8_is_replaced_where_it_is_not(run: Run, lines: Lines) -> None:
+    done = run("printf", r"caf\303\251 \377\376!\n", capture_stdout=True)
+    assert done.stdout == "café \ufffd\ufffd!\n"
+    run("printf", r"\200\n")
+    assert lines.seen == ["\ufffd"]
+
+
+@pytest.mark.parametrize("text", ["no end of line", "", "a\n\nb", "a\r\nb\r\n"])
+def test_output_is_whole_whatever_its_line_ends(run: Run, lines: Lines, text: str) -> None:
+    assert run("printf", "%s", text, capture_stdout=True).stdout == text
+    run("printf", "%s", text)
+    assert lines.seen == [line.rstrip("\r") for line in text.removesuffix("\n").split("\n") if text]
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_full_pipe_does_not_stop_the_program(run: Run, stream: str) -> None:
+    done = run(
+        *python(f"import sys; sys.{stream}.write('x' * 3_000_000); print('done', file=sys.stderr)"),
+        capture_stdout=True,
+        capture_stderr=True,
+    )
+    assert len(done.stdout or "") + len(done.stderr or "") == 3_000_005
+    assert (done.stderr or "").endswith("done\n")
+
+
+def test_the_end_by_a_signal_is_its_number_negated(run: Run) -> None:
+    assert run("bash", "-c", "kill -USR1 $$").returncode == -10
+
+
+def test_standard_input_is_empty_unless_it_is_given(run: Run, tmp_path: Path) -> None:
+    assert run("cat", capture_stdout=True).stdout == ""
+    (tmp_path / "input").write_bytes(b"from a file")
+    with (tmp_path / "input").open("rb") as stream:
+        assert run("cat", stdin=stream, capture_stdout=True).stdout == "from a file"
+
+
+def test_a_process_carries_its_step_and_variables(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INHERITED", "1")
+    env = processes.environment(tmp_path, {"GIVEN": "2", "ARTIFACT_DIR": "/elsewhere"})
+    printed = run("env", env=env, capture_stdout=True).stdout or ""
+    wanted = {"INHERITED=1", "GIVEN=2", f"ARTIFACT_DIR={tmp_path}", f"TOPGALLANT_STEP={tmp_path}"}
+    assert wanted <= set(printed.splitlines())
+
+
+@pytest.mark.parametrize("program", ["there-is-no-such-program", "/", "./not-executable"])
+def test_a_program_that_cannot_be_started_is_an_os_error(run: Run, tmp_path: Path, program: str) -> None:
+    (tmp_path / "not-executable").write_text("#!/bin/sh\n")
+    with pytest.raises(OSError, match=program.removeprefix(".")):
+        run(program, cwd=tmp_path)
+
+
+def test_a_program_has_a_session_of_its_own(run: Run) -> None:
+    done = run(*python("import os; print(os.getsid(0) == os.getpid())"), capture_stdout=True)
+    assert done.stdout == "True\n"
+
+
+def test_a_cancelled_scope_ends_the_program_and_raises(run: Run, lines: Lines, tmp_path: Path) -> None:
+    with cancellation.opened() as scope, ThreadPoolExecutor(1) as canceller:
+
+        def cancel() -> None:
+            lines.wait_for("up")
+            scope.cancel("enough")
+
+        ended = canceller.submit(cancel)
+        with pytest.raises(Cancelled, match="enough"):
+            run("bash", "-c", "echo up; sleep 60")
+        ended.result()
+    assert processes.marked(tmp_path) == []
+
+
+def test_nothing_starts_in_a_cancelled_scope(run: Run, tmp_path: Path) -> None:
+    with cancellation.opened() as scope:
+        scope.cancel("too late")
+        with pytest.raises(Cancelled, match="too late"):
+            run("touch", str(tmp_path / "started"))
+    assert not (tmp_path / "started").exists()
+
+
+def test_what_interrupts_the_waiting_ends_it(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stop(BaseException):
+        pass
+
+    wait, interruptions = subprocess.Popen.wait, [Stop()]
+
+    def interrupted(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        if interruptions:
+            raise interruptions.pop()
+        return wait(process, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    with pytest.raises(Stop):
+        run("sleep", "60")
+    assert processes.marked(tmp_path) == []
+
+
+def test_a_server_left_in_the_background_does_not_hold_the_caller(run: Run, tmp_path: Path) -> None:
+    run("bash", "-c", "sleep 60 & echo started")
+    assert len(processes.marked(tmp_path)) == 1
+    processes.end_marked(tmp_path)
+
+
+def test_a_family_without_session_and_parent_is_ended_whole(start: Start, lines: Lines, tmp_path: Path) -> None:
+    running = start(*python(FAMILY))
+    lines.wait_for("ready")
+    orphan = psutil.Process(int(lines.wait_for("orphan").split()[1]))
+    assert orphan.pid in processes.marked(tmp_path)
+    assert processes.end_marked(tmp_path) == 2
+    assert running.result(timeout=30).returncode == -15
+    assert not is_alive(orphan)
+
+
+def test_a_program_that_ignores_sigterm_is_killed_after_the_grace(start: Start, lines: Lines, tmp_path: Path) -> None:
+    running = start(*python(STUBBORN))
+    lines.wait_for("deaf")
+    assert processes.end_marked(tmp_path, grace=0.2) == 1
+    assert running.result(timeout=30).returncode == -9
+
+
+def test_a_program_may_clean_up_at_sigterm(start: Start, lines: Lines, tmp_path: Path) -> None:
+    script = f"trap 'touch {tmp_path}/cleaned; exit 7' TERM; echo up; while :; do sleep 0.05; done"
+    running = start("bash", "-c", script)
+    lines.wait_for("up")
+    processes.end_marked(tmp_path)
+    assert running.result(timeout=30).returncode == 7
+    assert (tmp_path / "cleaned").exists()
+
+
+def test_steps_inside_a_directory_end_with_it_and_those_beside_do_not(
+    start: Start, lines: Lines, tmp_path: Path
+) -> None:
+    inside, beside = tmp_path / "000__a" / "000__b", tmp_path / "000__ab"
+    ended = start("bash", "-c", "echo in; exec sleep 60", env=processes.environment(inside))
+    left = start("bash", "-c", "echo by; exec sleep 60", env=processes.environment(beside))
+    lines.wait_for("in")
+    lines.wait_for("by")
+    assert processes.end_marked(tmp_path / "000__a") == 1
+    assert ended.result(timeout=30).returncode == -15
+    assert len(processes.marked(beside)) == 1
+    processes.end_marked(beside)
+    left.result(timeout=30)
+
+
+def test_this_process_never_ends_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "process_iter", lambda: [psutil.Process()])
+    monkeypatch.setattr(psutil.Process, "environ", lambda _: {processes.MARK: str(tmp_path)})
+    assert processes.end_marked(tmp_path, grace=0) == 0
+
+
+def test_ending_what_has_gone_is_no_error(tmp_path: Path) -> None:
+    with psutil.Popen(["true"]) as gone:
+        gone.wait()
+    processes.end_tree(gone.pid, str(tmp_path), grace=0)
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_no_pipe_is_left_open(run: Run) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    run("true")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_an_error_of_whoever_takes_the_lines_ends_the_program_and_is_raised(run: Run, tmp_path: Path) -> None:
+    def refuse(line: str) -> None:
+        raise BrokenPipeError(line)
+
+    with pytest.raises(BrokenPipeError, match="hello"):
+        run("bash", "-c", "echo hello; exec sleep 60", on_line=refuse)
+    assert processes.marked(tmp_path) == []
+
+
+def test_an_exit_status_is_told_also_when_another_thread_ended_it(start: Start, lines: Lines, tmp_path: Path) -> None:
+    """`waitpid` in the thread that ends a program would leave 0 for the one that waits for it."""
+    running = start("bash", "-c", "echo up; exec 1>&- 2>&-; sleep 60")
+    lines.wait_for("up")
+    processes.end_marked(tmp_path)
+    assert running.result(timeout=30).returncode == -15
+
+
+def test_what_is_printed_can_be_had_as_it_comes_in_pieces(start: Start, lines: Lines, tmp_path: Path) -> None:
+    """A mark of Ansible's has no end of line after it, and a character may come in two halves."""
+    wait = f"until test -e {tmp_path}/go; do sleep 0.01; done"
+    script = f"printf 'no end'; {wait}; printf '\\303'; sleep 0.1; printf '\\251\\n'"
+    running = start("bash", "-c", script, whole_lines=False)
+    lines.wait_for("no end")
+    (tmp_path / "go").touch()
+    assert running.result(timeout=30).returncode == 0
+    assert "".join(lines.seen) == "no end\u00e9\n"
+
+
+def test_when_cancelled_is_raised_nothing_that_the_program_started_is_left(
+    run: Run, lines: Lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program goes at once; its child, in a session of its own, only when it is killed."""
+    monkeypatch.setattr(processes.end_tree, "__kwdefaults__", {"grace": 0.3})
+    child = f"trap '' TERM; exec >&- 2>&-; touch {tmp_path}/deaf; while :; do sleep 0.05; done"
+    script = f"""setsid bash -c "{child}" & until test -e {tmp_path}/deaf; do sleep 0.01; done; echo up; sleep 60"""
+    with cancellation.opened() as scope, ThreadPoolExecutor(1) as canceller:
+
+        def cancel() -> None:
+            lines.wait_for("up")
+            scope.cancel("enough")
+
+        canceller.submit(cancel)
+        with pytest.raises(Cancelled):
+            run("bash", "-c", script)
+        assert processes.marked(tmp_path) == []

@@ -1,0 +1,196 @@
+"""Secret values are taken out of all that is written, in each form in which programs print them."""
+
+import contextvars
+import json
+import shlex
+import stat
+import threading
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+import yaml
+
+from toolbox.system import redaction
+from toolbox.system.redaction import Redactor
+
+KEY = "-----BEGIN KEY-----\nbWFueSBieXRlcw==\nb3RoZXIgYnl0ZXM=\n-----END KEY-----\n"
+AWKWARD = ["plain-text", 'with "quotes" and \\', "it's 'quoted'", "naïve ☃ café", "tab\there", KEY]
+
+
+@pytest.fixture
+def redactor() -> Redactor:
+    found = Redactor()
+    found.add(AWKWARD)
+    return found
+
+
+def test_nothing_is_masked_before_a_value_is_known() -> None:
+    assert Redactor()("plain-text") == "plain-text"
+
+
+@pytest.mark.parametrize("value", AWKWARD)
+@pytest.mark.parametrize(
+    "write",
+    [
+        str,
+        json.dumps,
+        lambda value: json.dumps(value, ensure_ascii=False),
+        repr,
+        shlex.quote,
+        lambda value: value.replace("\n", "\r\n"),
+        lambda value: yaml.safe_dump({"key": value}, default_style="'", width=1000, allow_unicode=True),
+    ],
+    ids=["as it is", "json", "json with unicode", "repr", "shell", "pseudo-terminal", "yaml"],
+)
+def test_a_value_is_masked_however_it_is_written(redactor: Redactor, value: str, write: Callable[[str], str]) -> None:
+    text = redactor(f"before {write(value)} after")
+    longest = max(value.splitlines(), key=len)
+    assert "***" in text
+    assert longest.strip(" -") not in text
+    assert text.startswith("before ")
+    assert text.endswith(" after")
+
+
+def test_a_line_of_a_key_by_itself_is_masked(redactor: Redactor) -> None:
+    assert redactor("echo bWFueSBieXRlcw== | base64 -d") == "echo *** | base64 -d"
+
+
+def test_a_value_inside_of_a_longer_one_leaves_nothing_of_it() -> None:
+    redactor = Redactor()
+    redactor.add(["token", "token-and-more"])
+    assert redactor("token-and-more token") == "*** ***"
+
+
+@pytest.mark.parametrize("value", ["", "a", "ab"])
+def test_values_too_short_to_be_secret_leave_the_text_readable(value: str) -> None:
+    redactor = Redactor()
+    redactor.add([value])
+    assert redactor("a table about") == "a table about"
+
+
+def test_values_are_learnt_from_any_thread() -> None:
+    redactor = Redactor()
+    values = [f"secret-{number:03d}" for number in range(50)]
+    threads = [threading.Thread(target=redactor.add, args=([value],)) for value in values]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(redactor(" ".join(values)).split()) == {"***"}
+
+
+class Word(StrEnum):
+    PASSED = "passed"
+
+
+def test_the_texts_of_a_structure_are_masked_and_all_else_stays() -> None:
+    redactor = Redactor()
+    redactor.add(["1234", "passed"])
+    value = {"a 1234": ["1234!", 1234, 0.1234, None, True, Word.PASSED], "b": ("passed", {"c": "1234"})}
+    assert redactor.texts(value) == {
+        "a ***": ["***!", 1234, 0.1234, None, True, Word.PASSED],
+        "b": ("***", {"c": "***"}),
+    }
+
+
+def test_a_sweep_rewrites_the_files_that_hold_a_value_and_names_them(redactor: Redactor, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "log").write_text("before plain-text after")
+    (tmp_path / "binary").write_bytes(b"\x00\xff plain-text \xfe\x00")
+    (tmp_path / "clean").write_text("nothing here")
+    assert redactor.sweep(tmp_path)[0] == [tmp_path / "binary", tmp_path / "deep" / "log"]
+    assert (tmp_path / "deep" / "log").read_text() == "before *** after"
+    assert (tmp_path / "binary").read_bytes() == b"\x00\xff *** \xfe\x00"
+    assert (tmp_path / "clean").read_text() == "nothing here"
+
+
+def test_a_sweep_leaves_links_and_what_they_lead_to_alone(redactor: Redactor, tmp_path: Path) -> None:
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    inside.mkdir()
+    outside.write_text("plain-text")
+    (inside / "link").symlink_to(outside)
+    (inside / "dangling").symlink_to(tmp_path / "nowhere")
+    assert redactor.sweep(inside) == ([], [])
+    assert outside.read_text() == "plain-text"
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "☃" * 85, "with\nnewline", ".hidden"])
+def test_a_sweep_takes_files_of_every_name(redactor: Redactor, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("plain-text")
+    assert redactor.sweep(tmp_path)[0] == [tmp_path / name]
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["***"]
+
+
+def test_what_a_sweep_rewrote_is_private(redactor: Redactor, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("plain-text")
+    (tmp_path / "log").chmod(0o644)
+    redactor.sweep(tmp_path)
+    assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
+
+
+def test_a_sweep_without_secrets_reads_nothing(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("text")
+    assert Redactor().sweep(tmp_path)[0] == []
+
+
+def test_the_redactor_of_the_process_stays_the_same() -> None:
+    def check() -> None:
+        first = redaction.current()
+        assert redaction.current() is first
+        redaction.use(other := Redactor())
+        assert redaction.current() is other
+
+    contextvars.Context().run(check)
+
+
+KEY = '{\n  "type": "service_account",\n  "private_key": "-----BEGIN KEY-----\\nMIIEvQ\\n"\n}\n'
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        KEY,
+        json.dumps(KEY),
+        json.dumps({"stdout_lines": KEY.splitlines()}),
+        json.dumps(json.dumps(KEY.splitlines())),
+        KEY.replace("\n", "\r\n"),
+        KEY.splitlines()[2],
+        json.loads(KEY)["private_key"],
+    ],
+    ids=["as it is", "as JSON", "its lines as JSON", "its lines as JSON in JSON", "on a terminal", "a line", "decoded"],
+)
+def test_a_key_of_several_lines_with_quotes_is_taken_out_however_it_is_shown(shown: str) -> None:
+    redactor = Redactor()
+    redactor.add([KEY])
+    assert "MIIEvQ" not in redactor(shown)
+
+
+def test_a_value_on_the_border_of_two_pieces_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_CHUNK_BYTES", 8)
+    redactor = Redactor()
+    redactor.add(["hunter2-hunter2"])
+    (tmp_path / "log").write_text("12345hunter2-hunter2 and more")
+    assert redactor.sweep(tmp_path) == ([tmp_path / "log"], [])
+    assert (tmp_path / "log").read_text() == "12345*** and more"
+
+
+def test_a_file_that_cannot_be_read_is_said_and_the_others_are_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redactor = Redactor()
+    redactor.add(["hunter2"])
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("hunter2")
+    holds = redaction._holds_any
+
+    def refuse_a(file: Path, patterns: list[bytes]) -> bool:
+        if file.name == "a":
+            raise PermissionError(13, "Permission denied")
+        return holds(file, patterns)
+
+    monkeypatch.setattr(redaction, "_holds_any", refuse_a)
+    swept, (fault,) = redactor.sweep(tmp_path)
+    assert swept == [tmp_path / "b"]
+    assert "Permission denied" in fault

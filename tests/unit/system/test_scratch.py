@@ -1,0 +1,103 @@
+"""Private directories for secrets: gone with the step, and with the next one where a process was killed."""
+
+import fcntl
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolbox.system import scratch
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory in place of the one that all processes of the machine share."""
+    monkeypatch.setattr(scratch, "_IN_MEMORY", tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def abandoned(memory: Path) -> Path:
+    """What a process left that was killed before it could clean up."""
+    path = memory / "topgallant-abandoned"
+    path.mkdir()
+    (path / "secrets.yaml").write_text("hunter2")
+    return path
+
+
+def test_the_directory_is_private_and_goes_with_all_that_is_in_it(memory: Path) -> None:
+    with scratch.directory() as path:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+        (path / "deep").mkdir()
+        (path / "deep" / "secret").write_text("hunter2")
+    assert list(memory.iterdir()) == []
+
+
+def test_the_directory_goes_when_the_step_fails(memory: Path) -> None:
+    with pytest.raises(KeyError), scratch.directory() as path:
+        raise KeyError(path)
+    assert list(memory.iterdir()) == []
+
+
+def test_two_steps_have_two_directories(memory: Path) -> None:
+    with scratch.directory() as one, scratch.directory() as other:
+        assert one != other
+        assert set(memory.iterdir()) == {one, other}
+
+
+def test_what_a_dead_process_left_is_removed(abandoned: Path) -> None:
+    with scratch.directory():
+        assert not abandoned.exists()
+
+
+def test_a_killed_process_leaves_nothing_for_long(memory: Path) -> None:
+    code = (
+        f"import os, pathlib; from toolbox.system import scratch; scratch._IN_MEMORY = pathlib.Path({str(memory)!r})\n"
+        "with scratch.directory() as path: (path / 'secret').write_text('hunter2'); os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    (left,) = memory.iterdir()
+    with scratch.directory():
+        assert not left.exists()
+
+
+def test_what_a_living_process_has_stays(memory: Path) -> None:
+    with scratch.directory() as first, scratch.directory() as second:
+        assert first.exists()
+        assert second.exists()
+    assert list(memory.iterdir()) == []
+
+
+def test_what_is_none_of_ours_stays(memory: Path) -> None:
+    (memory / "other").mkdir()
+    (memory / "topgallant-file").touch()
+    (memory / "topgallant-link").symlink_to(memory / "other")
+    with scratch.directory():
+        assert {path.name for path in memory.iterdir()} >= {"other", "topgallant-file", "topgallant-link"}
+
+
+def test_one_that_is_taken_before_it_is_locked_is_made_again(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, taken = fcntl.flock, [True]
+
+    def take_and_lock(descriptor: int, operation: int) -> None:
+        if taken:
+            taken.pop()
+            (path,) = memory.iterdir()
+            path.rmdir()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", take_and_lock)
+    with scratch.directory() as path:
+        assert path.is_dir()
+
+
+def test_without_a_directory_in_memory_the_temporary_one_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch, "_IN_MEMORY", tmp_path / "missing")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with scratch.directory() as path:
+        assert path.parent == tmp_path

@@ -1,0 +1,121 @@
+"""SIGINT and SIGTERM, sent for real to a process of their own: here they would reach the test runner."""
+
+import signal
+
+import pytest
+
+from toolbox.system import signals
+
+from .conftest import Script
+
+# `send` returns when the signal has been handled: the handler runs in the main thread, before its next line.
+BEGIN = """
+import logging, os, signal
+from toolbox.model.errors import Interrupted
+from toolbox.system import signals
+logging.basicConfig(format="%(message)s")
+signals.install()
+def send(number): os.kill(os.getpid(), number)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_is_an_exception_with_its_exit_code(script: Script, number: str, code: int) -> None:
+    done = script(
+        BEGIN + f"try: send(signal.{number})\nexcept Interrupted as error: print(error, int(error.exit_code))"
+    )
+    assert done.stdout == f"interrupted by {number} {code}\n"
+
+
+def test_an_interrupt_is_not_caught_as_an_error(script: Script) -> None:
+    done = script(BEGIN + "try: send(signal.SIGTERM)\nexcept Exception: print('caught')")
+    assert done.stdout == ""
+    assert done.returncode == 1
+
+
+def test_a_shielded_region_goes_on_and_the_signal_is_remembered(script: Script) -> None:
+    done = script(BEGIN + "with signals.shielded(): send(signal.SIGTERM); print('cleaned')\nprint(signals.first())")
+    assert done.stdout == "cleaned\n15\n"
+    assert "SIGTERM: the run is ending and cleans up" in done.stderr
+
+
+def test_a_second_signal_does_not_stop_the_cleanup_and_the_third_does(script: Script) -> None:
+    done = script(
+        BEGIN + "try:\n"
+        " with signals.shielded():\n"
+        "  for count in (1, 2, 3, 4): send(signal.SIGINT); print(count)\n"
+        "except Interrupted as error: print(error)"
+    )
+    assert done.stdout == "1\n2\ninterrupted by SIGINT\n"
+
+
+def test_the_second_signal_after_one_that_raised_does_not_raise(script: Script) -> None:
+    done = script(
+        BEGIN + "try: send(signal.SIGINT)\nexcept Interrupted: print('first')\nsend(signal.SIGTERM)\nprint('cleaned')"
+    )
+    assert done.stdout == "first\ncleaned\n"
+
+
+def test_the_third_signal_is_reported_as_the_first(script: Script) -> None:
+    done = script(
+        BEGIN + "with signals.shielded():\n"
+        " send(signal.SIGTERM); send(signal.SIGINT)\n"
+        " try: send(signal.SIGINT)\n"
+        " except Interrupted as error: print(error)"
+    )
+    assert done.stdout == "interrupted by SIGTERM\n"
+
+
+def test_an_exposed_region_inside_of_a_shielded_one_lets_signals_raise(script: Script) -> None:
+    done = script(
+        BEGIN + "with signals.shielded():\n"
+        " try:\n"
+        "  with signals.exposed(): send(signal.SIGTERM); print('not reached')\n"
+        " except Interrupted: print('raised')\n"
+        " send(signal.SIGTERM); print('shielded again')"
+    )
+    assert done.stdout == "raised\nshielded again\n"
+
+
+def test_a_signal_that_was_held_back_raises_where_it_is_let_in(script: Script) -> None:
+    done = script(
+        BEGIN + "with signals.shielded():\n"
+        " send(signal.SIGTERM)\n"
+        " try:\n"
+        "  with signals.exposed(): print('not reached')\n"
+        " except Interrupted as error: print(error)"
+    )
+    assert done.stdout == "interrupted by SIGTERM\n"
+
+
+def test_importing_the_module_sets_no_handler(script: Script) -> None:
+    done = script("import signal\nbefore = signal.getsignal(2)\nfrom toolbox.system import signals\n"
+                  "print(signal.getsignal(2) is before)")  # fmt: skip
+    assert done.stdout == "True\n"
+
+
+def test_no_signal_has_arrived_here() -> None:
+    assert signals.first() is None
+    assert signal.getsignal(signal.SIGTERM) is not signals._handle
+
+
+def test_a_terminal_that_is_gone_ends_a_run_as_a_request_to_end_does(script: Script) -> None:
+    done = script(BEGIN + "try: send(signal.SIGHUP)\nexcept Interrupted as error: print(error, int(error.exit_code))")
+    assert done.stdout == "interrupted by SIGHUP 143\n"
+
+
+def test_what_nohup_has_had_ignored_stays_ignored(script: Script) -> None:
+    done = script(
+        "import os, signal\nfrom toolbox.system import signals\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\nsignals.install()\n"
+        "os.kill(os.getpid(), signal.SIGHUP)\nprint('goes on', signals.first())"
+    )
+    assert done.stdout == "goes on None\n"
+
+
+def test_the_warning_counts_how_many_more_it_takes(script: Script) -> None:
+    done = script(BEGIN + "with signals.shielded():\n send(signal.SIGTERM); send(signal.SIGINT)")
+    assert done.stderr.splitlines() == [
+        "SIGTERM: the run is ending and cleans up; 2 more to stop that too",
+        "SIGINT: the run is ending and cleans up; 1 more to stop that too",
+    ]
