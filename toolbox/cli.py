@@ -14,7 +14,6 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import Any, Final
 
 from toolbox.interface import helptext, registry, signature
@@ -81,6 +80,8 @@ def _run(words: list[str], context: Context) -> int:
         print(helptext.of_everything(registry.summaries()))
         return ExitCode.PASSED
     if words[0] == "--version":
+        from importlib import metadata  # slow to import, as all that `--help` does not need
+
         print(f"topgallant {metadata.version('topgallant')}")
         return ExitCode.PASSED
     if words[0].startswith("-"):
