@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from toolbox.interface import helptext, registry, signature
 from toolbox.interface.registry import Command
-from toolbox.model.errors import Cancelled, ToolboxError, UsageError, exit_code_of
-from toolbox.model.verdicts import ExitCode
+from toolbox.model.errors import Cancelled, ToolboxError, UsageError, exit_code_of, outcome_of
+from toolbox.model.verdicts import Cause, ExitCode
 from toolbox.system import environ, redaction, signals
 from toolbox.system.redaction import Redactor
 
@@ -61,7 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return exit_code_of(error)
     except Exception as error:  # noqa: BLE001  # the one boundary: what is unexpected is our fault, and is said so
         trace = traceback.format_exc() if context.debug else "run it again with --debug for the traceback"
-        message = f"internal error: {type(error).__name__}: {error}\n{trace}"
+        is_ours = outcome_of(error)[1] is Cause.INTERNAL
+        message = f"{'internal error' if is_ours else 'error'}: {type(error).__name__}: {error}\n{trace}"
         print(context.redactor(message), file=sys.stderr)
         return ExitCode.ERROR
     return code

@@ -6,11 +6,14 @@ verdict and the cause of the step that it ends, so that no caller has to guess t
 
 from __future__ import annotations
 
+import errno
 import signal
 from collections.abc import Sequence
 from pathlib import Path
 
 from toolbox.model.verdicts import Cause, ExitCode, Verdict
+
+_FAULTS_OF_A_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
 class ToolboxError(Exception):
@@ -109,6 +112,8 @@ def outcome_of(error: BaseException) -> tuple[Verdict, Cause]:
     """Return the verdict and the cause of a step that this error ended."""
     if isinstance(error, ToolboxError | Cancelled):
         return error.verdict, error.cause
+    if isinstance(error, OSError) and error.errno in _FAULTS_OF_A_DISK:
+        return Verdict.ERROR, Cause.INFRASTRUCTURE
     return Verdict.ERROR, Cause.INTERNAL
 
 

@@ -151,14 +151,11 @@ def _run_phases(phases: Mapping[str, Callable[[], object]], top: Step) -> list[B
     for name, function in phases.items():
         if errors and name != _CLEANUP:
             continue
-        begun: list[str] = []
         try:
-            _run_phase(name, _noting(function, begun))
+            _run_phase(name, function)
         except BaseException as error:  # noqa: BLE001  # each becomes the end of the run, in order
             errors.append(error)
             processes.end_marked(top.directory)
-            if name == _CLEANUP and not begun:
-                _clean_up_without_a_step(function, errors)
     if (number := signals.first()) is not None and not any(isinstance(error, Interrupted) for error in errors):
         errors.append(Interrupted(number))
     if left := processes.end_marked(top.directory):
@@ -166,27 +163,18 @@ def _run_phases(phases: Mapping[str, Callable[[], object]], top: Step) -> list[B
     return errors
 
 
-def _noting(function: Callable[[], object], begun: list[str]) -> Callable[[], object]:
-    def call() -> object:
-        begun.append("begun")
-        return function()
-
-    return call
-
-
-def _clean_up_without_a_step(function: Callable[[], object], errors: list[BaseException]) -> None:
-    """Clean up where the step could not be recorded (a full disk): what is out there matters more than the record."""
-    try:
-        function()
-    except BaseException as error:  # noqa: BLE001  # added to what went wrong before
-        errors.append(error)
-
-
 def _run_phase(name: str, function: Callable[[], object]) -> None:
     failure = (Verdict.FAILED, Cause.PRODUCT) if name == _TESTS else (Verdict.ERROR, Cause.INFRASTRUCTURE)
     # A signal does not stop the cleanup, which is what a signal asks for.
     gate = contextlib.nullcontext() if name == _CLEANUP else signals.exposed()
-    with cancellation.opened_by_process() as scope, steps.opened(name, kind=StepKind.PHASE, failure=failure) as step:
+    with cancellation.opened_by_process() as scope, contextlib.ExitStack() as stack:
+        try:
+            step = stack.enter_context(steps.opened(name, kind=StepKind.PHASE, failure=failure))
+        except Exception:
+            # The step cannot be recorded (a full disk): what is to be cleaned up matters more than its record.
+            if name == _CLEANUP:
+                function()
+            raise
         try:
             # Threads that the project starts by itself belong to the phase too.
             with steps.entered_by_process(step), gate:

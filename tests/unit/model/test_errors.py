@@ -1,5 +1,6 @@
 """What each expected error makes of the step and of the command line that it ends."""
 
+import errno
 import signal
 from pathlib import Path
 
@@ -76,3 +77,8 @@ def test_a_step_error_says_where_its_evidence_is(tmp_path: Path) -> None:
 def test_only_an_error_that_is_not_ours_is_described_with_its_type() -> None:
     assert errors.describe(UsageError("write it so")) == "write it so"
     assert errors.describe(KeyError("x")) == "KeyError: 'x'"
+
+
+@pytest.mark.parametrize(("number", "cause"), [(errno.ENOSPC, Cause.INFRASTRUCTURE), (errno.ENOENT, Cause.INTERNAL)])
+def test_a_full_disk_is_no_fault_of_ours(number: int, cause: Cause) -> None:
+    assert errors.outcome_of(OSError(number, "said")) == (Verdict.ERROR, cause)

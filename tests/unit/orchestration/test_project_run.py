@@ -435,7 +435,7 @@ def test_what_goes_wrong_in_a_cleanup_without_a_step_is_added(
     project.write("def test(): ...\ndef post_cleanup(): raise KeyError('gone')")
     summary, code = project.run()
     assert summary.finished is not None
-    said = ["no space for test", "and then: no space for post_cleanup", "and then: KeyError: 'gone'"]
+    said = ["no space for test", "and then: KeyError: 'gone'"]
     assert (code, summary.finished.message.splitlines()) == (3, said)
 
 
