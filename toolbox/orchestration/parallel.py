@@ -16,8 +16,11 @@ from toolbox.model.errors import Cancelled, SeveralErrors
 from toolbox.model.events import StepKind
 from toolbox.orchestration import region, session
 from toolbox.runs import directories, steps
-from toolbox.system import cancellation
+from toolbox.system import cancellation, signals
 from toolbox.system.cancellation import CancelScope
+
+# How often the main thread looks for a signal: one that tore `wait` apart could leave its locks held.
+_LOOK_SECONDS = 0.1
 
 
 @dataclass(slots=True)
@@ -78,6 +81,7 @@ class Parallel:
             task.directory = directories.next_directory(session.step().directory, task.name)
         failures: list[BaseException] = []
         with (
+            signals.deferred(),
             cancellation.opened() as scope,
             ThreadPoolExecutor(self.max_threads or len(self._tasks), thread_name_prefix=self.name) as pool,
         ):
@@ -97,7 +101,8 @@ class Parallel:
         failures: list[BaseException] = []
         pending = set(futures)
         while pending:
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            done, pending = wait(pending, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+            signals.check()
             failures += [error for future in done if (error := future.exception()) is not None]
             if failures and self.exit_on_exception:
                 scope.cancel(f"another task of `{self.name}` failed")

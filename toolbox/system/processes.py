@@ -19,7 +19,7 @@ from typing import IO, Final
 
 import psutil
 
-from toolbox.system import cancellation, environ
+from toolbox.system import cancellation, environ, signals
 
 MARK: Final = "TOPGALLANT_STEP"
 GRACE_SECONDS: Final = 5.0
@@ -81,25 +81,27 @@ def run(
     """
     scope = cancellation.current()
     scope.check()
-    process = subprocess.Popen(  # a list of arguments; a shell only where a user wrote one
-        list(args),
-        env=dict(env),
-        cwd=cwd,
-        stdin=stdin or subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
     mark = env[MARK]
+    with signals.deferred():
+        process = subprocess.Popen(  # a list of arguments; a shell only where a user wrote one
+            list(args),
+            env=dict(env),
+            cwd=cwd,
+            stdin=stdin or subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
 
-    def end() -> None:
-        end_tree(process.pid, mark)
+        def end() -> None:
+            end_tree(process.pid, mark)
 
-    done = scope.add(end)
-    try:
-        stdout = _Pump(process.stdout, None if capture_stdout else on_line, end, whole_lines=whole_lines)
+        done = scope.add(end)
         on_error = None if capture_stderr else on_error_line or on_line
+        stdout = _Pump(process.stdout, None if capture_stdout else on_line, end, whole_lines=whole_lines)
         stderr = _Pump(process.stderr, on_error, end, whole_lines=whole_lines)
+    try:
+        signals.check()
         process.wait()
         texts = stdout.text(), stderr.text()
     except BaseException:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -25,10 +26,12 @@ class _State:
 
     received: list[int]
     is_shielded: bool
+    is_deferred: bool
 
     def __init__(self) -> None:
         self.received = []
         self.is_shielded = False
+        self.is_deferred = False
 
 
 _state = _State()
@@ -71,10 +74,36 @@ def exposed() -> Iterator[None]:
         _state.is_shielded = before
 
 
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Let no signal tear the body apart; the caller asks for those that came, with `check`, where it is ready.
+
+    An exception out of nowhere is no way to leave code that hands locks to other threads: one that is raised between
+    the acquiring of a lock and the line that would release it leaves the others waiting for ever.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before, _state.is_deferred = _state.is_deferred, True
+    try:
+        yield
+    finally:
+        _state.is_deferred = before
+
+
+def check() -> None:
+    """Raise `Interrupted` for a signal that was deferred, in the main thread, unless the region is shielded."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and _state.received and not _state.is_shielded:
+        raise Interrupted(_state.received[0])
+
+
 def _handle(number: int, _frame: FrameType | None) -> None:
     _state.received.append(number)
     count = len(_state.received)
     if count == 1 and not _state.is_shielded:
+        if _state.is_deferred:
+            return
         raise Interrupted(number)
     if count >= _PATIENCE:
         raise Interrupted(_state.received[0])

@@ -119,3 +119,21 @@ def test_the_warning_counts_how_many_more_it_takes(script: Script) -> None:
         "SIGTERM: the run is ending and cleans up; 2 more to stop that too",
         "SIGINT: the run is ending and cleans up; 1 more to stop that too",
     ]
+
+
+def test_a_deferred_signal_tears_nothing_apart_and_is_raised_where_it_is_asked_for(script: Script) -> None:
+    done = script(
+        BEGIN + "try:\n"
+        " with signals.deferred(): send(signal.SIGINT); print('whole')\n"
+        " signals.check()\n"
+        "except Interrupted as error: print(error)"
+    )
+    assert done.stdout == "whole\ninterrupted by SIGINT\n"
+    assert done.stderr == ""
+
+
+def test_a_deferred_signal_is_not_raised_in_a_shielded_region(script: Script) -> None:
+    done = script(
+        BEGIN + "with signals.shielded(), signals.deferred(): send(signal.SIGINT); signals.check(); print('on')"
+    )
+    assert done.stdout == "on\n"
