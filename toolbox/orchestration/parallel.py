@@ -19,7 +19,8 @@ from toolbox.runs import directories, steps
 from toolbox.system import cancellation, signals
 from toolbox.system.cancellation import CancelScope
 
-# How often the main thread looks for a signal: one that tore `wait` apart could leave its locks held.
+# How often the main thread looks for a signal. One that the system hands to another thread does not wake it, and one
+# that tore `wait` apart could leave its locks held.
 _LOOK_SECONDS = 0.1
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +17,8 @@ from contextvars import ContextVar
 from toolbox.model.errors import Cancelled
 
 log = logging.getLogger(__name__)
+
+_SIGNAL_SECONDS = 0.1
 
 
 class CancelScope:
@@ -42,7 +45,10 @@ class CancelScope:
 
     def sleep(self, seconds: float) -> None:
         """Wait so long, or until the scope is cancelled, which raises `Cancelled` at once."""
-        self._cancelled.wait(seconds)
+        end = time.monotonic() + seconds
+        # In pieces: a signal that the system hands to another thread does not wake this one.
+        while (left := end - time.monotonic()) > 0 and not self._cancelled.wait(min(left, _SIGNAL_SECONDS)):
+            continue
         self.check()
 
     def add(self, ending: Callable[[], object]) -> Callable[[], None]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import codecs
 import os
+import select
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -24,6 +26,7 @@ from toolbox.system import cancellation, environ, signals
 MARK: Final = "TOPGALLANT_STEP"
 GRACE_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.02
+_SIGNAL_SECONDS: Final = 0.1
 _DRAIN_SECONDS: Final = 2.0
 
 
@@ -102,7 +105,7 @@ def run(
         stderr = _Pump(process.stderr, on_error, end, whole_lines=whole_lines)
     try:
         signals.check()
-        process.wait()
+        _await(process)
         texts = stdout.text(), stderr.text()
     except BaseException:
         end()
@@ -119,6 +122,45 @@ def run(
         texts[0] if capture_stdout else None,
         texts[1] if capture_stderr else None,
     )
+
+
+def _await(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of a process.
+
+    The main thread looks up now and then: the system may hand a signal to any thread, and it is the main thread that
+    runs its handler, once it is no longer in a system call that nobody interrupts.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        process.wait()
+        return
+    with _exit_of(process) as exited:
+        while not exited():
+            continue
+    process.wait()
+
+
+@contextmanager
+def _exit_of(process: subprocess.Popen[bytes]) -> Iterator[Callable[[], bool]]:
+    """Yield a function that waits a moment, and tells whether the process has ended."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # not on this system, or the process has been waited for
+        yield lambda: _has_ended(process)
+        return
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        yield lambda: bool(poll.poll(_SIGNAL_SECONDS * 1000))
+    finally:
+        os.close(descriptor)
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(_SIGNAL_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 class _Pump:

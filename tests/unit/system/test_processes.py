@@ -186,14 +186,10 @@ def test_what_interrupts_the_waiting_ends_it(run: Run, tmp_path: Path, monkeypat
     class Stop(BaseException):
         pass
 
-    wait, interruptions = subprocess.Popen.wait, [Stop()]
+    def interrupted(_process: subprocess.Popen[bytes]) -> None:
+        raise Stop
 
-    def interrupted(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
-        if interruptions:
-            raise interruptions.pop()
-        return wait(process, timeout)
-
-    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    monkeypatch.setattr(processes, "_await", interrupted)
     with pytest.raises(Stop):
         run("sleep", "60")
     assert processes.marked(tmp_path) == []

@@ -137,3 +137,32 @@ def test_a_deferred_signal_is_not_raised_in_a_shielded_region(script: Script) ->
         BEGIN + "with signals.shielded(), signals.deferred(): send(signal.SIGINT); signals.check(); print('on')"
     )
     assert done.stdout == "on\n"
+
+
+HAND_TO_ANOTHER_THREAD = """
+import pathlib, sys, threading, time
+from toolbox.system import cancellation, processes
+def hand_over():
+    time.sleep(0.3)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    time.sleep(60)
+threading.Thread(target=hand_over, daemon=True).start()
+begin = time.monotonic()
+try: WAIT
+except Interrupted as error: print(error, time.monotonic() - begin < 30, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        "processes.run(['sleep', '60'], env=processes.environment(pathlib.Path.cwd()), on_line=print)",
+        "cancellation.current().sleep(60)",
+    ],
+    ids=["for a process", "for a while"],
+)
+def test_a_signal_that_the_system_hands_to_another_thread_ends_the_waiting(script: Script, waiting: str) -> None:
+    """The system may choose any thread; a system call of the main one then goes on."""
+    done = script(BEGIN + HAND_TO_ANOTHER_THREAD.replace("WAIT", waiting))
+    assert done.stdout == "interrupted by SIGTERM True\n"
