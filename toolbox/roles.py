@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import re
 import shlex
 import sys
@@ -35,7 +36,8 @@ from toolbox.playbook import Play
 from toolbox.role_events import RoleEvents
 from toolbox.runs import steps
 from toolbox.runs.steps import Step
-from toolbox.system import environ, files, places, scratch
+from toolbox.system import cancellation, environ, files, places, scratch
+from toolbox.system.redaction import Redactor
 
 Arguments = ParamSpec("Arguments")
 
@@ -75,6 +77,10 @@ class RoleCall:
         if self.hosts:
             words.append(f"--hosts={','.join(self.hosts)}")
         return shlex.join(words)
+
+    def fingerprint(self, redactor: Redactor) -> str:
+        """Return what tells this call from another one. A secret counts by its reference."""
+        return hashlib.sha256(redactor(self.command_line).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +130,22 @@ def run(call: RoleCall) -> RoleOutcome:
     call = dataclasses.replace(call, values={name: _located(name, value, call) for name, value in call.values.items()})
     inventory = _inventory(call.hosts)
     name = f"{call.group}__{call.command}{call.suffix}"
+    parent = steps.required(name)
+    cancellation.current().check()
+    place, fingerprint = parent.place(name, StepKind.COMMAND), call.fingerprint(parent.recorder.redactor)
+    if parent.answered(place, fingerprint):
+        assert place.before is not None, "it answered"
+        return RoleOutcome(parent.recorder.root / place.before.started.step)
+    opened = steps.opened(
+        name,
+        kind=StepKind.COMMAND,
+        detail=call.command_line,
+        fingerprint=fingerprint,
+        counts=call.counts,
+        place=place,
+    )
     with (
-        steps.opened(name, kind=StepKind.COMMAND, detail=call.command_line, counts=call.counts) as step,
+        opened as step,
         scratch.directory() as private,
     ):
         step.recorder.redactor.add(secret.reveal() for secret in _secrets(call.values))
@@ -268,18 +288,7 @@ def _plain(value: Any) -> Any:
 def _argument(value: Any) -> str:
     if isinstance(value, str | Path | Secret):
         return str(value)
-    text = yaml.dump(value, Dumper=_ArgumentDumper, default_flow_style=True, allow_unicode=True, width=sys.maxsize)
-    return text.removesuffix("\n").removesuffix("\n...")
-
-
-class _ArgumentDumper(files.Dumper):
-    """Writes a value on one line."""
-
-
-_ArgumentDumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if "\n" in text else None),
-)
+    return files.dump_yaml_line(value)
 
 
 class _PlayDumper(files.Dumper):

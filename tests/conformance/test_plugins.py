@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from toolbox.config import contract
-from toolbox.model.evidence import Evidence, Judgement
+from toolbox.model.evidence import Evidence, Judgement, Metric, Reference
 from toolbox.orchestration import projects
 from toolbox.system import modules, places
 
@@ -31,17 +32,18 @@ def load(package: str, name: str) -> ModuleType:
 
 def example(model: type[BaseModel]) -> dict[str, Any]:
     """Return values for a plugin, by what its fields are: those that are required, and what a validator wants."""
-    simple: dict[Any, Any] = {str: "some/text", int: 1, float: 1.0}
+    simple: dict[Any, Any] = {str: "some/text", int: 1, float: 1.0, dict[str, Any]: {"some": "text"}}
     values = {
         name: simple[field.annotation]
         for name, field in model.model_fields.items()
-        if field.is_required() and field.annotation in simple
+        if name in FILES or (field.is_required() and field.annotation in simple)
     }
     if "upper" in model.model_fields:
         values["upper"] = 1.0
     return values
 
 
+FILES = ("file", "glob")  # the fields that say where a plugin looks
 CHECKS, METRICS = found("checks"), found("metrics")
 PLUGINS = [
     *(("checks", name, "Check", "judge") for name in CHECKS),
@@ -53,11 +55,18 @@ CONTRACTS = [
 ]
 EVIDENCE = {
     "nothing": {},
-    "empty files": {"some/text": b"", "exit_code": b""},
-    "binary files": {"some/text": b"\xff\x00\xfe", "exit_code": b"\xff\x00"},
-    "hostile JSON": {"some/text": b'{"some/text": NaN, "x": [[[', "exit_code": b"0\n0\n"},
-    "other JSON": {"some/text": b"[1, 2]", "exit_code": "٣".encode()},
+    "an empty file": {"some/text": b""},
+    "a binary file": {"some/text": b"\xff\x00\xfe"},
+    "broken JSON": {"some/text": b'{"some/text": NaN, "x": [[['},
+    "JSON without a number": {"some/text": b'{"some/text": NaN}'},
+    "other JSON": {"some/text": b"[1, 2]"},
+    "what is looked for, again and again": {"some/text": b"some/text\nsome/text\n"},
+    "two numbers": {"some/text": b"0\n0\n"},
+    "other digits": {"some/text": "٣".encode()},
+    "many brackets": {"some/text": b"[" * 5_000},
+    "one long line": {"some/text": b"x" * 1_000_000},
 }
+REFERENCES = [None, Reference("cell"), Reference("cell", {}), Reference("cell", is_missing=True)]
 
 each_plugin = pytest.mark.parametrize(("package", "name", "model", "method"), PLUGINS, ids=[p[1] for p in PLUGINS])
 each_contract = pytest.mark.parametrize("file", CONTRACTS, ids=lambda file: f"{file.parents[1].name}-{file.stem}")
@@ -105,11 +114,15 @@ def test_a_plugin_refuses_fields_of_another_type(
 def test_a_check_judges_whatever_it_finds(tmp_path: Path, name: str, content: dict[str, bytes]) -> None:
     write(tmp_path, content)
     kind = load("checks", name).Check
-    judgement = kind.model_validate(example(kind)).judge(Evidence(tmp_path))
-    assert isinstance(judgement, Judgement)
-    assert judgement.message
-    assert "\n" not in judgement.message
-    assert not (judgement.passed and not content), "nothing at all is no evidence"
+    check = kind.model_validate(example(kind))
+    for reference in REFERENCES:
+        judgement = check.judge(Evidence(tmp_path, {"some/text": Metric("some/text", None, fault="gone")}, reference))
+        assert isinstance(judgement, Judgement)
+        assert judgement.message
+        assert "\n" not in judgement.message
+        assert len(judgement.message) < 500
+        assert not (judgement.passed and not content), "nothing at all is no evidence"
+        assert not judgement.file or (tmp_path / judgement.file).is_file()
 
 
 @pytest.mark.parametrize("content", EVIDENCE.values(), ids=EVIDENCE)
@@ -117,8 +130,9 @@ def test_a_check_judges_whatever_it_finds(tmp_path: Path, name: str, content: di
 def test_a_source_says_why_it_has_no_number(tmp_path: Path, name: str, content: dict[str, bytes]) -> None:
     write(tmp_path, content)
     kind = load("metrics", name).Source
-    with pytest.raises(ValueError, match=r"\S"):
+    with pytest.raises(ValueError, match="some/text") as caught:
         kind.model_validate(example(kind)).read(tmp_path)
+    assert "\n" not in str(caught.value)
 
 
 def write(directory: Path, content: dict[str, bytes]) -> None:
@@ -129,18 +143,31 @@ def write(directory: Path, content: dict[str, bytes]) -> None:
 
 
 @each_plugin
-def test_a_directory_in_place_of_a_file_is_no_evidence(
-    tmp_path: Path, package: str, name: str, model: str, method: str
+@pytest.mark.parametrize("in_its_place", [Path.mkdir, lambda path: path.symlink_to(path.name)], ids=["folder", "loop"])
+def test_what_is_no_file_is_no_evidence(
+    tmp_path: Path, in_its_place: Callable[[Path], None], package: str, name: str, model: str, method: str
 ) -> None:
-    for directory in ("some/text", "exit_code"):
-        (tmp_path / directory).mkdir(parents=True)
+    (tmp_path / "some").mkdir()
+    in_its_place(tmp_path / "some" / "text")
     kind = getattr(load(package, name), model)
     plugin = kind.model_validate(example(kind))
     if package == "checks":
         assert not getattr(plugin, method)(Evidence(tmp_path)).passed
     else:
-        with pytest.raises((ValueError, OSError)):
+        with pytest.raises(ValueError, match="some/text"):
             getattr(plugin, method)(tmp_path)
+
+
+@each_plugin
+@pytest.mark.parametrize("outside", ["../text", "/etc/passwd", "some/../../text", "..", ".", "", "a\0b"])
+def test_a_plugin_looks_at_nothing_outside_of_the_evidence(
+    package: str, name: str, model: str, method: str, outside: str
+) -> None:
+    kind = getattr(load(package, name), model)
+    assert callable(getattr(kind, method))
+    for field in set(FILES) & set(kind.model_fields):
+        with pytest.raises(ValidationError, match=field):
+            kind.model_validate({**example(kind), field: outside})
 
 
 @each_contract

@@ -7,6 +7,7 @@ import re
 from pydantic import BaseModel, ConfigDict
 
 from toolbox.model.evidence import Evidence, Judgement
+from toolbox.system.evidence_files import RelativeFile
 
 
 class Check(BaseModel):
@@ -14,7 +15,7 @@ class Check(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    file: str = "exit_code"
+    file: RelativeFile = "exit_code"
     expected: int = 0
 
     def judge(self, evidence: Evidence) -> Judgement:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+import re
+
+from pydantic import BaseModel, ConfigDict
 
 from toolbox.model.evidence import Evidence, Judgement
+from toolbox.system.evidence_files import LineText, RelativeFile, search
 
 
 class Check(BaseModel):
@@ -12,16 +15,16 @@ class Check(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    file: str
-    text: str = Field(min_length=1)
+    file: RelativeFile = "stdout.log"
+    text: LineText
 
     def judge(self, evidence: Evidence) -> Judgement:
         """Look for the text, line by line."""
-        log = evidence.directory / self.file
-        if not log.is_file():
-            return Judgement(False, f"{self.file} is not there")
-        with log.open(encoding="utf-8", errors="replace") as lines:
-            for number, line in enumerate(lines, start=1):
-                if self.text in line:
-                    return Judgement(True, f"{self.text!r} is in {self.file}:{number}")
-        return Judgement(False, f"{self.text!r} is not in {self.file}")
+        try:
+            found = next(search(evidence.directory, self.file, re.escape(self.text)), None)
+        except ValueError as error:
+            return Judgement(False, str(error))
+        if found is None:
+            return Judgement(False, f"{self.text!r} is not in {self.file}", self.file)
+        message = f"{self.text!r} is in {self.file}:{found.line}: {found.excerpt}"
+        return Judgement(True, message, self.file, found.line)

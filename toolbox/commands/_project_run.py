@@ -1,26 +1,30 @@
-"""Runs a project for the command line, for `project run` and `ci run`: with a view, and a table at the end."""
+"""Runs a project for `project run`, `project resume` and `ci run`: with a view, and a table at the end."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import sys
+from collections.abc import Callable, Sequence
 
-from toolbox.orchestration import project_run
-from toolbox.orchestration.project_run import RunRequest
 from toolbox.reports import terminal
+from toolbox.runs.recorder import Listener
+from toolbox.runs.summary import RunSummary
 from toolbox.system import redaction
+from toolbox.system.redaction import Redactor
+
+Execute = Callable[[Sequence[Listener], Redactor], tuple[RunSummary, int]]
 
 
-def execute(request: RunRequest, *, as_json: bool) -> int:
-    """Run a project, show it, and return its exit code.
+def shown(execute: Execute, *, as_json: bool) -> int:
+    """Run a project, or go on with a run of it, show that, and return its exit code.
 
     Args:
         as_json: print the summary as JSON on stdout, and show the run on stderr.
     """
     stream = sys.stderr if as_json else sys.stdout
     with terminal.view(stream) as view:
-        summary, exit_code = project_run.execute(request, [view.show], redaction.current())
+        summary, exit_code = execute([view.show], redaction.current())
         view.line("")
         view.table(summary)
     if as_json:

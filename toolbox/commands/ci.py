@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,8 +12,8 @@ from toolbox.ci import slash
 from toolbox.ci.slash import Asked
 from toolbox.commands import _project_run
 from toolbox.model.errors import UsageError
-from toolbox.orchestration import project_run, projects
-from toolbox.orchestration.project_run import RunRequest
+from toolbox.orchestration import project_run, projects, request
+from toolbox.orchestration.request import RunRequest
 from toolbox.system import files
 
 OVERRIDES_FILE = "variable_overrides.yaml"
@@ -61,7 +62,8 @@ class Ci:
             return slash.HELP
         if asked.project is None:
             raise UsageError("the comment asks for no run: write `/test PROJECT [PRESET ...]` in it")
-        return _project_run.execute(_request(asked, artifact_dir), as_json=format == "json")
+        execute = partial(project_run.execute, _request(asked, artifact_dir))
+        return _project_run.shown(execute, as_json=format == "json")
 
 
 def _request(asked: Asked, artifact_dir: Path | None) -> RunRequest:
@@ -70,7 +72,7 @@ def _request(asked: Asked, artifact_dir: Path | None) -> RunRequest:
     available = projects.phases(projects.find(project))
     named = list(asked.only) or [name for name in available if name not in asked.skip]
     projects.select(available, [*asked.skip, *named])
-    request = RunRequest(
+    wanted = RunRequest(
         project,
         asked.presets,
         overrides=asked.overrides,
@@ -79,8 +81,8 @@ def _request(asked: Asked, artifact_dir: Path | None) -> RunRequest:
         artifact_dir=artifact_dir,
         note={OVERRIDES_FILE: files.dump_yaml(asked.overrides)} if asked.overrides else {},
     )
-    project_run.load(request)
-    return request
+    request.configure(wanted)
+    return wanted
 
 
 def _lists(value: dict[str, Any]) -> dict[str, Any]:

@@ -1,18 +1,22 @@
-"""List projects, run them, and see how a run stands."""
+"""List projects, plan and run them, go on with a run, and see how one stands."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from toolbox.commands import _project_run
 from toolbox.config import overrides as overrides_text
+from toolbox.matrix.plan import Selection
+from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import UsageError
-from toolbox.orchestration import projects, session
-from toolbox.orchestration.project_run import RunRequest
-from toolbox.reports import terminal
+from toolbox.orchestration import project_run, projects, request, session
+from toolbox.orchestration.request import RunRequest
+from toolbox.reports import plan_table, terminal
 from toolbox.runs import journal, summary
 from toolbox.runs.summary import State
 from toolbox.system import environ, places, processes
@@ -20,10 +24,11 @@ from toolbox.system import environ, places, processes
 Format = Literal["text", "json"]
 # In the class, `list` is the command.
 Names = list[str]
+Number = TypeVar("Number", int | None, float | None)
 
 
 class Project:
-    """List projects, run them, and see how a run stands."""
+    """List projects, plan and run them, go on with a run, and see how one stands."""
 
     def list(self, *, format: Format = "text") -> str:  # noqa: A002  # the words of the command line
         """
@@ -38,6 +43,38 @@ class Project:
         width = max((len(item.name) for item in found), default=0)
         return "\n".join(f"{item.name:<{width}}  {item.summary}" for item in found)
 
+    def plan(
+        self,
+        name: str,
+        *,
+        presets: Names | None = None,
+        overrides: str | None = None,
+        cells: str | None = None,
+        shard: str | None = None,
+        format: Format = "text",  # noqa: A002
+    ) -> str | None:
+        """
+        Show the cells of a project's matrix, and run nothing.
+
+        Args:
+            name: the project.
+            presets: presets to apply, in their order.
+            overrides: a mapping from paths to values, or files that hold one; they win over presets.
+            cells: a pattern for the names or ids of cells, such as 'model=small,*'.
+            shard: one part of the cells, 1/3; the parts are disjoint, and together they are all.
+            format: how to print it.
+        """
+        files, values = overrides_text.parse(overrides)
+        selection = Selection(cells, _shard(shard))
+        loaded = request.load(RunRequest(name, presets or (), files, values, selection=selection))
+        if loaded.plan is None:
+            raise UsageError(f"{loaded.configuration.source} has no matrix: there is nothing to plan")
+        if format == "json":
+            return json.dumps(loaded.plan.as_json(), indent=2, default=str, ensure_ascii=False)
+        with terminal.view(sys.stdout) as view:
+            plan_table.show(loaded.plan, view.console)
+        return None
+
     def run(
         self,
         name: str,
@@ -45,6 +82,12 @@ class Project:
         presets: Names | None = None,
         overrides: str | None = None,
         phases: Names | None = None,
+        cells: str | None = None,
+        shard: str | None = None,
+        jobs: int | None = None,
+        fail_fast: bool = False,
+        max_failures: int | None = None,
+        deadline: float | None = None,
         artifact_dir: Path | None = None,
         format: Format = "text",  # noqa: A002  # the flag of the command line
     ) -> int:
@@ -56,12 +99,48 @@ class Project:
             presets: presets to apply, in their order.
             overrides: a mapping from paths to values, or files that hold one; they win over presets.
             phases: the phases to run; all of them when left out.
+            cells: a pattern for the names or ids of the cells to run, such as 'model=small,*'.
+            shard: one part of the cells, 1/3; the parts are disjoint, and together they are all.
+            jobs: how many cells at once; as the matrix says, or one for each target, when left out.
+            fail_fast: at the first cell that does not pass, cancel the others.
+            max_failures: after so many cells that did not pass, start no more.
+            deadline: seconds after which the run is ended; exit code 124.
             artifact_dir: where runs go; $ARTIFACT_DIR, or artifacts/, when left out.
             format: with json, the summary goes to stdout and all else to stderr.
         """
         files, values = overrides_text.parse(overrides)
-        request = RunRequest(name, presets or (), files, values, phases=phases, artifact_dir=artifact_dir)
-        return _project_run.execute(request, as_json=format == "json")
+        wanted = RunRequest(
+            name,
+            presets or (),
+            files,
+            values,
+            phases=phases,
+            artifact_dir=artifact_dir,
+            selection=Selection(cells, _shard(shard)),
+            options=Options(_count("jobs", jobs), fail_fast, _count("max_failures", max_failures)),
+            deadline=_count("deadline", deadline),
+        )
+        return _project_run.shown(partial(project_run.execute, wanted), as_json=format == "json")
+
+    def resume(
+        self,
+        run_dir: Path,
+        *,
+        failed: bool = False,
+        jobs: int | None = None,
+        format: Format = "text",  # noqa: A002
+    ) -> int:
+        """
+        Go on with a run after any end, SIGKILL included. Nothing that finished is done again.
+
+        Args:
+            run_dir: the directory of the run.
+            failed: run again also the cells that did not pass.
+            jobs: how many cells at once, if not as many as before.
+            format: with json, the summary goes to stdout and all else to stderr.
+        """
+        resume = partial(project_run.resume, run_dir, failed=failed, jobs=_count("jobs", jobs))
+        return _project_run.shown(resume, as_json=format == "json")
 
     def status(self, run_dir: Path | None = None, *, format: Format = "text") -> str | None:  # noqa: A002
         """
@@ -79,6 +158,21 @@ class Project:
             if found.state is State.DEAD and (alive := processes.marked(found.directory)):
                 view.line(f"processes of it are alive: {' '.join(map(str, alive))} (kill ends them)", style="bold")
         return None
+
+
+def _shard(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"--shard={text}: which part of how many was expected: 1/3, 2/3 or 3/3")
+    return int(match[1]), int(match[2])
+
+
+def _count(name: str, value: Number) -> Number:
+    if value is not None and value <= 0:
+        raise UsageError(f"--{name}={value}: a number above 0 was expected")
+    return value
 
 
 def _newest_run() -> Path:

@@ -151,6 +151,15 @@ class Configuration:
         changed.set(paths.parse(path), copy.deepcopy(value), layer=layer, location=None)
         return Configuration(changed, contracts=self._contracts)
 
+    def overlaid(self, values: Mapping[str, object], cell: Mapping[str, object]) -> Configuration:
+        """Return what a cell of the matrix sees: other values in some fields, and its settings as `cell`.
+
+        Raises:
+            ConfigurationError: there is no such field.
+        """
+        changed = self._document.overlaid({paths.parse(path): value for path, value in values.items()}, {"cell": cell})
+        return Configuration(changed, contracts=self._contracts)
+
     def view(self) -> View:
         """Return the whole configuration as a mapping for templates."""
         return View(self._resolver, self._document.root, ())

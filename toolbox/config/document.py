@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -97,6 +97,24 @@ class Document:
         self.changes.append(Change(path, given, before, marks.lines.get(key), layer, location, slot))
         container[key] = value
         marks.lines[key] = location or Location(layer, 0)
+
+    def overlaid(self, values: Mapping[Path, object], extra: Mapping[str, object]) -> Document:
+        """Return a document with other values in some existing fields, and new fields at its top.
+
+        Only the containers on the way are copied: a matrix makes one of these for each of its cells.
+
+        Raises:
+            PathError: there is no such field.
+        """
+        changed = Document({**self.root, **extra}, self.source, self.marks, self.changes)
+        for path, value in values.items():
+            *way, (_, last, _) = self._walk(path)
+            container: Any = changed.root
+            for _, key, _ in way:
+                container[key] = copy.copy(container[key])
+                container = container[key]
+            container[last] = value
+        return changed
 
     def slots(self, path: Path) -> list[tuple[int, Hashable]]:
         """Return the slots on the way to a path: (id of the container, key in it)."""

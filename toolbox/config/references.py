@@ -22,6 +22,9 @@ from toolbox.system import environ
 SECRET: Final = "*$@"  # noqa: S105  # how a reference to one begins
 _UNSUPPORTED: Final = "*@"
 _INSIDE_TEXT = re.compile(r"\{@(.*?)\}")
+# What a cell of the matrix has, and stands in the block of the matrix: it is followed where there is a cell.
+CELL: Final = "cell"
+MATRIX: Final = "matrix"
 _SECRETS_DIRECTORY: Final[Path] = ("secrets", "dir", "env_key")
 
 
@@ -88,11 +91,19 @@ class Resolver:
         if text.startswith(_UNSUPPORTED):
             raise self._fault(at, f"{text!r} is not a reference: write `@a.b`, or `*$@a.b` for a secret")
         if text.startswith("@"):
-            return self._target(text[1:], text, at, trail)
-        values = {match[1]: self._target(match[1], text, at, trail) for match in _INSIDE_TEXT.finditer(text)}
+            return text if self._waits(text[1:], at) else self._target(text[1:], text, at, trail)
+        values = {
+            match[1]: match[0] if self._waits(match[1], at) else self._target(match[1], text, at, trail)
+            for match in _INSIDE_TEXT.finditer(text)
+        }
         if any(isinstance(value, Secret) for value in values.values()):
             return Secret(lambda: _fill(text, values), reference=text)
         return _fill(text, values)
+
+    def _waits(self, target: str, at: Path) -> bool:
+        """Tell whether a reference to the cell stands where it will be known, and is not yet."""
+        asks = target.startswith((f"{CELL}.", f"{CELL}["))
+        return asks and at[:1] == (MATRIX,) and CELL not in self._document.root
 
     def _target(self, target: str, text: str, at: Path, trail: tuple[str, ...]) -> Any:
         try:

@@ -84,11 +84,16 @@ class Interrupted(Cancelled):
 
     def __init__(self, signal_number: int) -> None:
         self.signal_number = signal_number
-        super().__init__(f"interrupted by {signal.Signals(signal_number).name}")
+        self.is_deadline = signal_number == signal.SIGALRM
+        name = signal.Signals(signal_number).name
+        super().__init__("the deadline of the run has passed" if self.is_deadline else f"interrupted by {name}")
+        self.cause = Cause.TIMEOUT if self.is_deadline else Cause.INTERRUPTED
 
     @property
     def exit_code(self) -> ExitCode:  # type: ignore[override]  # a class attribute in the parent
-        """130 for SIGINT, 143 for SIGTERM and SIGHUP."""
+        """130 for SIGINT, 143 for SIGTERM and SIGHUP, 124 for the deadline."""
+        if self.is_deadline:
+            return ExitCode.DEADLINE
         return ExitCode.SIGINT if self.signal_number == signal.SIGINT else ExitCode.SIGTERM
 
 

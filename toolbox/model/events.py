@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -13,6 +14,7 @@ class StepKind(StrEnum):
 
     PHASE = "phase"
     COMMAND = "command"
+    CELL = "cell"
     GROUP = "group"
 
 
@@ -22,12 +24,15 @@ class RunStarted:
 
     Args:
         directory: the absolute path of the run directory.
+        pid: the process that runs it, on `host`.
     """
 
     run: str
     project: str
     directory: str
     presets: tuple[str, ...]
+    pid: int = 0
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +42,16 @@ class StepStarted:
     Args:
         step: its directory relative to the run directory: the identity of the step.
         detail: the command line that reproduces it, where it has one.
+        key: by which it is known again when the run is resumed, whatever directory it has then.
+        fingerprint: of what it does: another one is another step.
     """
 
     step: str
     name: str
     kind: StepKind
     detail: str = ""
+    key: str = ""
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +75,95 @@ class StepFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class MatrixPlanned:
+    """The cells of a step are known, and the first of them may start.
+
+    Args:
+        cells: how many there are.
+        jobs: how many may run at once.
+    """
+
+    step: str
+    cells: int
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSubmitted:
+    """The workload of a cell is about to be started on a target. It may be running from here on.
+
+    Args:
+        step: the cell.
+        attempt: its number, from 1 on.
+        name: of the workload on the target.
+    """
+
+    step: str
+    attempt: int
+    name: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    """An attempt has ended, and all that it left is in its directory.
+
+    Args:
+        seconds: wall time of the workload.
+        message: why it did not pass.
+    """
+
+    step: str
+    attempt: int
+    target: str
+    verdict: Verdict
+    cause: Cause | None
+    message: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MetricMeasured:
+    """A metric of a step has been read.
+
+    Args:
+        value: None where it could not be, and `fault` says why.
+    """
+
+    step: str
+    metric: str
+    value: float | None
+    unit: str = ""
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckJudged:
     """A check has looked at what a workload left behind.
 
     Args:
         step: the step whose evidence it looked at.
         check: the name of the check.
-        passed: its judgement.
+        passed: its judgement; None where it had nothing to judge.
         message: what it saw.
+        file: the file that shows it, and the line in it, where there is one.
     """
 
     step: str
     check: str
-    passed: bool
+    passed: bool | None
     message: str
+    file: str = ""
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChanged:
-    """The orchestration replaced a field of the configuration."""
+    """The orchestration replaced a field of the configuration.
+
+    Args:
+        value: the new one, as YAML on one line.
+    """
 
     path: str
     value: str
@@ -105,6 +184,18 @@ class RunFinished:
     exit_code: int
     message: str
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DurationsExpected:
+    """It is known how long cells took in earlier runs.
+
+    Args:
+        seconds: by the name of the cell.
+    """
+
+    step: str
+    seconds: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +234,17 @@ class Note:
     text: str
 
 
-KeptEvent = RunStarted | StepStarted | StepFinished | CheckJudged | ConfigurationChanged | RunFinished
-ShownEvent = TaskStarted | TaskFinished | Note
+KeptEvent = (
+    RunStarted
+    | StepStarted
+    | StepFinished
+    | MatrixPlanned
+    | AttemptSubmitted
+    | AttemptEnded
+    | MetricMeasured
+    | CheckJudged
+    | ConfigurationChanged
+    | RunFinished
+)
+ShownEvent = DurationsExpected | TaskStarted | TaskFinished | Note
 Event = KeptEvent | ShownEvent

@@ -14,15 +14,34 @@ class Metric:
     Args:
         value: the number; None where it could not be read, and `fault` says why.
         unit: its unit, `s` for seconds; empty for a bare number.
+        samples: all numbers, where the source was asked for each; `value` is their median then.
     """
 
     name: str
     value: float | None
     unit: str = ""
     fault: str = ""
+    samples: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.value:.6g} {self.unit}".strip() if self.value is not None else f"unknown ({self.fault})"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Another cell, that a check compares this one with.
+
+    Args:
+        name: of the cell.
+        metrics: its numbers, by name; None where it has none that count: it was not run, or did not pass.
+        fault: why it has none.
+        is_missing: whether it is no part of this run, or was skipped: nobody can hold that against this cell.
+    """
+
+    name: str
+    metrics: Mapping[str, Metric] | None = None
+    fault: str = ""
+    is_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +51,26 @@ class Evidence:
     Args:
         directory: its files.
         metrics: its numbers, by name.
+        reference: the cell to compare it with, for a check that asks for one.
     """
 
     directory: Path
     metrics: Mapping[str, Metric] = field(default_factory=dict)
+    reference: Reference | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a check says: whether it passed, and what it saw."""
+    """What a check says.
 
-    passed: bool
+    Args:
+        passed: whether it passed; None where it had nothing to judge, which is no failure.
+        message: what it saw.
+        file: the file that shows it, from the directory of the evidence on.
+        line: the line of it, from 1 on.
+    """
+
+    passed: bool | None
     message: str
+    file: str = ""
+    line: int | None = None

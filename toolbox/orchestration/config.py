@@ -52,7 +52,7 @@ class Project:
         layer = f"set_config ({caller.f_code.co_filename}:{caller.f_lineno})"
         # All that can be wrong with it is found before anybody sees it.
         try:
-            files.dump_yaml(value)
+            text = files.dump_yaml_line(value)
         except yaml.YAMLError:
             kind = type(value).__name__
             raise ConfigurationError(f"set_config({path!r}): a configuration cannot hold a {kind}") from None
@@ -61,7 +61,7 @@ class Project:
         current.configuration = changed
         recorder = session.step().recorder
         recorder.redactor.add(changed.secret_values())
-        recorder.record(ConfigurationChanged(path, repr(value), layer))
+        recorder.record(ConfigurationChanged(path, text, layer))
         if current.config_file is not None:
             session.write_configuration(current.configuration, current.config_file, recorder.redactor)
 

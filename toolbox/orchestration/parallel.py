@@ -8,14 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from toolbox.model.errors import Cancelled, SeveralErrors
 from toolbox.model.events import StepKind
 from toolbox.orchestration import region, session
-from toolbox.runs import directories, steps
+from toolbox.runs import steps
+from toolbox.runs.steps import Place
 from toolbox.system import cancellation, signals
 from toolbox.system.cancellation import CancelScope
 
@@ -28,7 +28,7 @@ _LOOK_SECONDS = 0.1
 class _Task:
     name: str
     call: Callable[[], object]
-    directory: Path | None = None
+    place: Place | None = None
 
 
 @dataclass
@@ -78,8 +78,10 @@ class Parallel:
         return contextlib.nullcontext()
 
     def _run(self) -> None:
+        here = session.step()
         for task in self._tasks:
-            task.directory = directories.next_directory(session.step().directory, task.name)
+            task.place = here.place(task.name, StepKind.GROUP)
+        tasks = [task for task in self._tasks if task.place and not here.answered(task.place)]
         failures: list[BaseException] = []
         with (
             signals.deferred(),
@@ -87,7 +89,7 @@ class Parallel:
             ThreadPoolExecutor(self.max_threads or len(self._tasks), thread_name_prefix=self.name) as pool,
         ):
             try:
-                futures = [pool.submit(contextvars.copy_context().run, _run_task, task, scope) for task in self._tasks]
+                futures = [pool.submit(contextvars.copy_context().run, _run_task, task, scope) for task in tasks]
                 failures = self._wait(futures, scope)
             except BaseException as error:
                 scope.cancel(f"`{self.name}` was {error}")
@@ -111,6 +113,6 @@ class Parallel:
 
 
 def _run_task(task: _Task, scope: CancelScope) -> None:
-    with steps.opened(task.name, kind=StepKind.GROUP, directory=task.directory):
+    with steps.opened(task.name, kind=StepKind.GROUP, place=task.place):
         scope.check()
         task.call()

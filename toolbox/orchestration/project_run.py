@@ -7,28 +7,34 @@ wrong afterwards is added to it.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import getpass
+import os
 import platform
 import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+import yaml
 
 from toolbox.config import paths
-from toolbox.config.configuration import Configuration, Request
 from toolbox.config.document import Change
 from toolbox.model.errors import Cancelled, Interrupted, describe, exit_code_of, outcome_of
 from toolbox.model.events import Note, RunFinished, RunStarted, StepKind
+from toolbox.model.secrets import MASK
 from toolbox.model.verdicts import Cause, Verdict, exit_code
 from toolbox.orchestration import projects, session
-from toolbox.orchestration.projects import ProjectFiles
+from toolbox.orchestration import request as request_module
+from toolbox.orchestration.request import Loaded, RunRequest
 from toolbox.orchestration.session import Session
 from toolbox.runs import directories, steps, summary
 from toolbox.runs.journal import Journal
+from toolbox.runs.journal import read as read_journal
+from toolbox.runs.past import Past
 from toolbox.runs.recorder import Listener, Recorder
 from toolbox.runs.steps import Outcome, Step
 from toolbox.runs.summary import RunSummary
@@ -37,48 +43,9 @@ from toolbox.system.redaction import Redactor
 
 _TESTS: Final = "test"
 _CLEANUP: Final = "post_cleanup"
+CONFIG_FILE: Final = "config.yaml"
 _NOTHING: Final = f"nothing ran: the orchestration has none of the functions {', '.join(projects.PHASES)}"
 _VERSIONS: Final = ("topgallant", "ansible-core", "ansible-runner")
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """What is asked of a run.
-
-    Args:
-        phases: the phases to run; all that the project has when left out.
-        artifact_dir: where runs go; `$ARTIFACT_DIR` or `artifacts` when left out.
-        note: files to keep in the run directory, by name: what a comment asked, say.
-    """
-
-    project: str
-    presets: Sequence[str] = ()
-    override_files: Sequence[Path] = ()
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    overrides_source: str = "--overrides"
-    phases: Sequence[str] | None = None
-    artifact_dir: Path | None = None
-    note: Mapping[str, str] = field(default_factory=dict)
-
-
-def load(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
-    """Find a project and put its configuration together.
-
-    Raises:
-        UsageError: the project, a preset or an override is wrong.
-    """
-    found = projects.find(request.project)
-    configuration = Configuration.load(
-        Request(
-            found.config,
-            tuple(request.presets),
-            tuple(request.override_files),
-            request.overrides,
-            (found.contracts,),
-            request.overrides_source,
-        )
-    )
-    return found, configuration
 
 
 def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redactor) -> tuple[RunSummary, int]:
@@ -87,23 +54,109 @@ def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redact
     Raises:
         UsageError: something is wrong with what was asked. Nothing was started, and there is no run directory.
     """
-    found, configuration = load(request)
-    configuration.check()
-    configuration.check_secrets()
-    phases = projects.select(projects.phases(found), list(request.phases) if request.phases is not None else None)
-    redactor.add(configuration.secret_values())
+    loaded = request_module.load(request)
+    phases = _phases(loaded)
+    redactor.add(loaded.configuration.secret_values())
     directory = _create(request)
     with signals.shielded(), Journal(directory, redactor) as journal:
         recorder = Recorder(directory, redactor, listeners, journal)
-        config_file = _write_request(request, directory, configuration, redactor)
-        started = RunStarted(directory.name, request.project, str(directory), tuple(request.presets))
-        recorder.record(started)
-        top = Step(directory, recorder, request.project)
-        work = Session(request.project, configuration, found.command_args, config_file)
-        with session.opened(work, top):
-            finished = _finish(top, _run_phases(phases, top))
-        recorder.record(finished)
+        _write_request(loaded, directory, redactor)
+        return _run(loaded, phases, recorder)
+
+
+def resume(
+    directory: Path,
+    listeners: Sequence[Listener],
+    redactor: Redactor,
+    *,
+    failed: bool = False,
+    jobs: int | None = None,
+) -> tuple[RunSummary, int]:
+    """Go on with a run after any end: what has finished is not done again, and what still runs is adopted.
+
+    Args:
+        failed: run again also the cells that did not pass.
+        jobs: how many cells at once, if not as many as before.
+
+    Raises:
+        UsageError: it is no run, or its configuration has changed since. Nothing was started.
+        InfrastructureError: the run is going on.
+    """
+    directory = directory.absolute()
+    before = summary.derive(directory)
+    request = RunRequest.read(directory)
+    options = dataclasses.replace(request.options, rerun_failed=failed, jobs=jobs or request.options.jobs)
+    request = dataclasses.replace(request, options=options)
+    began = before.started.date() if before.started is not None else None
+    loaded = request_module.load(request, today=began)
+    redactor.add(loaded.configuration.secret_values())
+    phases = _phases(loaded)
+    with signals.shielded(), Journal(directory, redactor) as journal:
+        past = Past(entry.event for entry in read_journal(directory))
+        _refuse_changes(loaded, past, directory, redactor)
+        if before.finished is not None and not _has_work(before, past, failed=failed):
+            return summary.write(directory), before.finished.exit_code
+        _end_orphans(past, directory)
+        recorder = Recorder(directory, redactor, listeners, journal, past)
+        return _run(loaded, phases, recorder)
+
+
+def _phases(loaded: Loaded) -> dict[str, Callable[[], object]]:
+    wanted = loaded.request.phases
+    return projects.select(projects.phases(loaded.files), list(wanted) if wanted is not None else None)
+
+
+def _run(loaded: Loaded, phases: Mapping[str, Callable[[], object]], recorder: Recorder) -> tuple[RunSummary, int]:
+    directory, request = recorder.root, loaded.request
+    recorder.record(
+        RunStarted(
+            directory.name,
+            request.project,
+            str(directory),
+            tuple(request.presets),
+            os.getpid(),
+            socket.gethostname(),
+        )
+    )
+    top = Step(directory, recorder, request.project)
+    work = Session(
+        request.project,
+        loaded.configuration,
+        loaded.files.command_args,
+        directory / CONFIG_FILE,
+        loaded.plan,
+        request.options,
+    )
+    deadline = request.deadline or (loaded.plan.deadline if loaded.plan is not None else None)
+    with session.opened(work, top), signals.deadline(deadline):
+        finished = _finish(top, _run_phases(phases, top))
+    recorder.record(finished)
     return summary.write(directory), finished.exit_code
+
+
+def _refuse_changes(loaded: Loaded, past: Past, directory: Path, redactor: Redactor) -> None:
+    """Hold the configuration against the one with which the run began, as its orchestration has changed it since."""
+    configuration = loaded.configuration
+    for change in past.configuration_changes:
+        value = change.value if MASK in change.value else yaml.safe_load(change.value)
+        configuration = configuration.replaced(change.path, value, layer=change.by)
+    was = yaml.safe_load((directory / CONFIG_FILE).read_text(encoding="utf-8"))
+    now = yaml.safe_load(session.resolved_text(configuration, redactor))
+    request_module.refuse_changes(directory, was, now, loaded.plan)
+    # From here on the orchestration makes its changes again.
+    session.write_configuration(loaded.configuration, directory / CONFIG_FILE, redactor)
+
+
+def _has_work(before: RunSummary, past: Past, *, failed: bool) -> bool:
+    assert before.finished is not None, "it has ended"
+    is_final = before.finished.verdict not in {Verdict.ERROR, Verdict.CANCELLED}
+    return not is_final or past.is_unfinished() or (failed and not before.finished.verdict.is_pass)
+
+
+def _end_orphans(past: Past, directory: Path) -> None:
+    """End what a killed orchestrator has left running, but for the workloads of its cells, which are adopted."""
+    workloads = [directory / step.started.step for step in past.cells()]
+    processes.end_marked(directory, keep=[*workloads, directory / ".targets"])
 
 
 def _create(request: RunRequest) -> Path:
@@ -118,27 +171,29 @@ def _create(request: RunRequest) -> Path:
         return directory
 
 
-def _write_request(request: RunRequest, directory: Path, configuration: Configuration, redactor: Redactor) -> Path:
+def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
+    request, configuration = loaded.request, loaded.configuration
     run = {
         "run": directory.name,
-        "project": request.project,
-        "presets": list(request.presets),
-        "override_files": [str(file) for file in request.override_files],
-        "overrides": dict(request.overrides),
-        "phases": list(request.phases) if request.phases is not None else None,
+        **request.as_json(),
+        # JSON has fewer types than a configuration.
+        "overrides_text": files.dump_yaml(dict(request.overrides)),
         "config_file": configuration.source,
+        "directory": str(Path.cwd()),
         "revision": _revision(Path(configuration.source).parent, directory),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _VERSIONS}},
         "host": socket.gethostname(),
         "user": _user(),
         "argv": sys.argv,
     }
-    files.write_json(directory / "run.json", redactor.texts(run))
     changes = "".join(f"{_applied(change)}\n" for change in configuration.changes)
     files.write_text(directory / "presets_applied", redactor(changes))
     for name, text in request.note.items():
         files.write_text(directory / name, redactor(text))
-    return session.write_configuration(configuration, directory / "config.yaml", redactor)
+    if loaded.plan is not None:
+        loaded.plan.write(directory)
+    session.write_configuration(configuration, directory / CONFIG_FILE, redactor)
+    files.write_json(directory / request_module.FILE, redactor.texts(run))
 
 
 def _applied(change: Change) -> str:
@@ -167,9 +222,14 @@ def _run_phase(name: str, function: Callable[[], object]) -> None:
     failure = (Verdict.FAILED, Cause.PRODUCT) if name == _TESTS else (Verdict.ERROR, Cause.INFRASTRUCTURE)
     # A signal does not stop the cleanup, which is what a signal asks for.
     gate = contextlib.nullcontext() if name == _CLEANUP else signals.exposed()
+    around = session.step()
+    place = around.place(name, StepKind.PHASE)
+    is_replayed = place.before is not None and place.before.changed_configuration
+    if name != _CLEANUP and not is_replayed and around.answered(place):
+        return
     with cancellation.opened_by_process() as scope, contextlib.ExitStack() as stack:
         try:
-            step = stack.enter_context(steps.opened(name, kind=StepKind.PHASE, failure=failure))
+            step = stack.enter_context(steps.opened(name, kind=StepKind.PHASE, failure=failure, place=place))
         except Exception:
             # The step cannot be recorded (a full disk): what is to be cleaned up matters more than its record.
             if name == _CLEANUP:
@@ -193,7 +253,7 @@ def _finish(top: Step, errors: Sequence[BaseException]) -> RunFinished:
     first, *others = sorted(errors, key=lambda error: not isinstance(error, Interrupted))
     message = top.recorder.redactor("\n".join([describe(first), *(f"and then: {describe(error)}" for error in others)]))
     if isinstance(first, Cancelled):
-        return RunFinished(Verdict.CANCELLED, Cause.INTERRUPTED, exit_code_of(first), message, seconds)
+        return RunFinished(Verdict.CANCELLED, first.cause, exit_code_of(first), message, seconds)
     outcome = top.first_failure() or Outcome(*outcome_of(first))
     return RunFinished(outcome.verdict, outcome.cause, exit_code(outcome.verdict), message, seconds)
 

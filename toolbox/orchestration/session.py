@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,8 @@ from typing import Final
 from toolbox.command_args import Template
 from toolbox.config import presets
 from toolbox.config.configuration import Configuration
+from toolbox.matrix.plan import Plan
+from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import UsageError
 from toolbox.runs import steps
 from toolbox.runs.recorder import Listener, Recorder
@@ -35,12 +37,17 @@ class Session:
         configuration: replaced, never changed, by `config.project.set_config`.
         command_args: the template of the project's command arguments.
         config_file: the resolved configuration on disk, for child processes.
+        plan: the cells of its matrix, and `options`: how to run them.
+        matrix_has_run: whether that was done.
     """
 
     project: str
     configuration: Configuration
     command_args: Path
     config_file: Path | None = None
+    plan: Plan | None = None
+    options: Options = field(default_factory=Options)
+    matrix_has_run: bool = False
 
     @cached_property
     def template(self) -> Template:
@@ -58,11 +65,16 @@ class Session:
 
 def write_configuration(configuration: Configuration, file: Path, redactor: Redactor) -> Path:
     """Write a configuration as resolved. Who loads it applies no preset again: that would undo the overrides."""
+    return files.write_text(file, resolved_text(configuration, redactor))
+
+
+def resolved_text(configuration: Configuration, redactor: Redactor) -> str:
+    """Return a configuration as resolved, as YAML; see `write_configuration`."""
     resolved = configuration.get("$")
     block = resolved.get(presets.BLOCK)
     if isinstance(block, dict) and block.get(presets.TO_APPLY):
         resolved = {**resolved, presets.BLOCK: {**block, presets.TO_APPLY: []}}
-    return files.write_text(file, files.dump_yaml(redactor.texts(resolved)))
+    return files.dump_yaml(redactor.texts(resolved))
 
 
 _current: ContextVar[Session] = ContextVar("session")

@@ -7,7 +7,6 @@ What programs print is shown as text: no markup, no control characters.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import threading
 import time
@@ -35,6 +34,7 @@ from toolbox.model.events import (
     TaskStarted,
 )
 from toolbox.model.verdicts import Verdict
+from toolbox.reports.text import clean, cut
 from toolbox.runs.summary import RunSummary, State, StepSummary
 
 _STYLES: Final = {
@@ -55,19 +55,13 @@ _TASK_STYLES: Final = {
     "unreachable": "bold magenta",
 }
 _MOST_LINES: Final = 6
-_LONGEST_LINE: Final = 160
-# Control sequences, titles, control characters; what turns the direction of text; halves of characters.
-_ESCAPES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)"
-    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 
 
 class View:
     """Shows the events of a run as they come, from any thread."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        self.console = console
         self._lock = threading.RLock()
         self._running: dict[str, tuple[str, float]] = {}
         self._tasks: dict[str, str] = {}
@@ -75,10 +69,10 @@ class View:
     @contextmanager
     def shown(self) -> Iterator[None]:
         """Keep the steps that are going on at the bottom of a terminal."""
-        if not self._console.is_terminal:
+        if not self.console.is_terminal:
             yield
             return
-        with Live(console=self._console, get_renderable=self._bottom, refresh_per_second=8, transient=True):
+        with Live(console=self.console, get_renderable=self._bottom, refresh_per_second=8, transient=True):
             yield
 
     def show(self, event: Event) -> None:
@@ -111,17 +105,17 @@ class View:
 
     def line(self, text: str, style: str = "") -> None:
         """Show a line."""
-        self._console.print(Text(text, style=style), soft_wrap=True)
+        self.console.print(Text(text, style=style), soft_wrap=True)
 
     def table(self, summary: RunSummary) -> None:
         """Show how a run ended or stands: its steps, what failed, why, and where to look."""
-        self._console.print(_table(summary))
+        self.console.print(_table(summary))
         for failure in summary.failures:
-            self._console.print(_failure(failure, summary.directory), soft_wrap=True)
+            self.console.print(_failure(failure, summary.directory), soft_wrap=True)
         if summary.cancelled and summary.failures and summary.failures[0].verdict is not Verdict.CANCELLED:
             self.line(f"\n{summary.cancelled} others were cancelled", style=_STYLES[Verdict.CANCELLED])
         for text in _closing(summary):
-            self._console.print(text, soft_wrap=True)
+            self.console.print(text, soft_wrap=True)
 
     def _finished(self, event: StepFinished) -> None:
         style = _STYLES[event.verdict]
@@ -145,14 +139,14 @@ class View:
         indent = _indent(event.step) + "    "
         if event.status != "skipped":
             if event.command:
-                self._detail(f"{indent}$ {_cut(' '.join(clean(event.command).split()))}")
+                self._detail(f"{indent}$ {cut(' '.join(clean(event.command).split()))}")
             if event.output and (event.command or event.status not in {"ok", "changed"}):
                 self._detail(indent + _block(event.output, indent))
 
     def _detail(self, text: str) -> None:
         """Show lines of lesser weight; a terminal cuts them at its edge."""
-        is_terminal = self._console.is_terminal
-        self._console.print(
+        is_terminal = self.console.is_terminal
+        self.console.print(
             Text(text, style="dim"),
             soft_wrap=not is_terminal,
             no_wrap=True,
@@ -160,7 +154,7 @@ class View:
         )
 
     def _indented(self, step: str, text: Text) -> None:
-        self._console.print(Text.assemble(_indent(step), (self._side(step), "cyan"), text), soft_wrap=True)
+        self.console.print(Text.assemble(_indent(step), (self._side(step), "cyan"), text), soft_wrap=True)
 
     def _side(self, step: str) -> str:
         """Return which of the steps that go on side by side a line is about; nothing where one goes on alone."""
@@ -201,11 +195,6 @@ def view(stream: IO[str] | None = None) -> Iterator[View]:
         yield shown
 
 
-def clean(text: str) -> str:
-    """Return a text without what would steer a terminal."""
-    return _ESCAPES.sub("", text)
-
-
 def _table(summary: RunSummary) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
     for heading in ("step", "verdict", "cause"):
@@ -217,7 +206,7 @@ def _table(summary: RunSummary) -> Table:
         shown = Text(step.verdict or "going on", style=_STYLES[step.verdict] if step.verdict else "cyan")
         if not step.counts:
             shown.append(" (does not count)", style="dim")
-        checks = f"{sum(check.passed for check in step.checks)} of {len(step.checks)}" if step.checks else ""
+        checks = f"{sum(check.passed is True for check in step.checks)} of {len(step.checks)}" if step.checks else ""
         seconds = f"{step.seconds:.1f} s" if step.seconds is not None else ""
         table.add_row(name, shown, step.cause or "", checks, seconds)
     return table
@@ -264,12 +253,8 @@ def _indent(step: str) -> str:
 
 
 def _block(text: str, indent: str) -> str:
-    lines = [_cut(line) for line in clean(text).splitlines() if line.strip()]
+    lines = [cut(line) for line in clean(text).splitlines() if line.strip()]
     if len(lines) > _MOST_LINES:
         head = _MOST_LINES // 2
         lines = [*lines[:head], f"... {len(lines) - 2 * head} lines ...", *lines[-head:]]
     return f"\n{indent}".join(lines)
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."

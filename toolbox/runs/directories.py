@@ -23,14 +23,17 @@ def run_id(now: datetime | None = None) -> str:
     return f"{now or datetime.now(UTC):%Y%m%d-%H%M%S}-{tail}"
 
 
-def next_directory(parent: Path, name: str) -> Path:
+def next_directory(parent: Path, name: str, *, after: int | None = None) -> Path:
     """Create the next numbered directory in `parent`: `003__name`.
+
+    Args:
+        after: a number that is known to be taken, to look for a free one from there on; otherwise they are counted.
 
     The number is taken by an atomic mkdir in `.numbers/`, under the number alone, so that neither two threads
     nor two processes ever share one, whatever names they ask for.
     """
     numbers = files.make_directory(parent / _NUMBERS)
-    number = sum(1 for _ in numbers.iterdir())
+    number = sum(1 for _ in numbers.iterdir()) if after is None else after + 1
     while True:
         try:
             (numbers / f"{number:03d}").mkdir(mode=files.PRIVATE_DIRECTORY)
@@ -39,6 +42,11 @@ def next_directory(parent: Path, name: str) -> Path:
             continue
         break
     return files.make_directory(parent / f"{number:03d}__{safe_name(name)}")
+
+
+def number_of(directory: Path) -> int:
+    """Return the number of a numbered directory."""
+    return int(directory.name.partition("__")[0])
 
 
 def safe_name(name: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, get_args
 
 from toolbox.model import events
 from toolbox.model.errors import InfrastructureError
@@ -24,17 +24,7 @@ from toolbox.system import files
 from toolbox.system.redaction import Redactor
 
 FILE: Final = "journal.jsonl"
-_KINDS: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind
-    for kind in (
-        events.RunStarted,
-        events.StepStarted,
-        events.StepFinished,
-        events.CheckJudged,
-        events.ConfigurationChanged,
-        events.RunFinished,
-    )
-}
+_KINDS: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in get_args(events.KeptEvent)}
 _ENUMS: Final[dict[str, Any]] = {"kind": StepKind, "verdict": Verdict, "cause": Cause}
 
 
@@ -56,8 +46,12 @@ class Journal:
         self._lock()
         self._is_torn = True
 
-    def append(self, event: KeptEvent) -> None:
-        """Write an event and wait until the disk has it.
+    def append(self, event: KeptEvent, *, sync: bool = True) -> None:
+        """Write an event.
+
+        Args:
+            sync: wait until the disk has it. What is about to be done to the outside world needs that; the end of a
+                cell, whose own files tell it again, does not.
 
         Raises:
             InfrastructureError: the disk did not take it.
@@ -75,7 +69,8 @@ class Journal:
             if os.write(self._descriptor, content) < len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301  # as a write of 0 bytes says
             self._is_torn = False
-            os.fsync(self._descriptor)
+            if sync:
+                os.fsync(self._descriptor)
         except OSError as error:
             raise InfrastructureError(f"the journal {self._file} cannot be written: {error}") from error
 

@@ -14,6 +14,7 @@ from typing import get_args
 
 from toolbox.model.events import Event, KeptEvent
 from toolbox.runs.journal import Journal
+from toolbox.runs.past import Past
 from toolbox.system.redaction import Redactor
 
 log = logging.getLogger(__name__)
@@ -30,21 +31,23 @@ class Recorder:
         root: the run directory, or the artifact directory where there is no run. Steps are named from here.
         redactor: takes secrets out of all that is written.
         listeners: views, told of one event at a time.
+        past: what the run did before it was resumed.
     """
 
     root: Path
     redactor: Redactor
     listeners: Sequence[Listener] = ()
     journal: Journal | None = None
+    past: Past = field(default_factory=Past)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def record(self, event: Event) -> None:
-        """Keep and show an event, without secrets."""
+    def record(self, event: Event, *, sync: bool = True) -> None:
+        """Keep and show an event, without secrets. `sync`: see `Journal.append`."""
         kept = {field.name: self.redactor.texts(getattr(event, field.name)) for field in fields(event)}
         event = replace(event, **kept)
         with self._lock:
             if self.journal is not None and isinstance(event, _KEPT):
-                self.journal.append(event)
+                self.journal.append(event, sync=sync)
             for listener in list(self.listeners):
                 self._tell(listener, event)
 

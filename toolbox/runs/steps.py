@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,6 +21,7 @@ from toolbox.model.errors import Cancelled, ToolboxError, describe, outcome_of
 from toolbox.model.events import Note, StepFinished, StepKind, StepStarted
 from toolbox.model.verdicts import Cause, Verdict, worst
 from toolbox.runs import directories
+from toolbox.runs.past import PastStep
 from toolbox.runs.recorder import Recorder
 from toolbox.system import cancellation, files
 
@@ -48,6 +50,7 @@ class Step:
         failure: what a command that fails in here means: an error of the infrastructure, or, where the product
             is tested, its failure.
         counts: whether the verdict counts for the step around.
+        key: by which the step is known again when the run is resumed: the names on the way to it.
     """
 
     directory: Path
@@ -56,7 +59,10 @@ class Step:
     kind: StepKind = StepKind.GROUP
     failure: tuple[Verdict, Cause] = (Verdict.ERROR, Cause.INFRASTRUCTURE)
     counts: bool = True
+    key: str = ""
     started: float = field(default_factory=time.monotonic)
+    _names: Counter[str] = field(default_factory=Counter)
+    _number: int | None = None
     _outcomes: list[Outcome] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -64,6 +70,35 @@ class Step:
     def identity(self) -> str:
         """The directory of the step, from the run directory on."""
         return self.recorder.identity(self.directory)
+
+    def place(self, name: str, kind: StepKind, *, identity: str | None = None) -> Place:
+        """Return where the next step of this name goes: where it was before, or the next numbered directory.
+
+        A command that is run again has a new directory, and leaves what it did before as it is; others are entered
+        again.
+
+        Args:
+            identity: what makes it known again, if that is not its name.
+        """
+        identity = identity or name
+        with self._lock:
+            self._names[identity] += 1
+            count = self._names[identity]
+        key = f"{self.key}/{identity}" + (f"#{count}" if count > 1 else "")
+        before = self.recorder.past.find(key)
+        if before is not None and kind is not StepKind.COMMAND:
+            return Place(files.make_directory(self.recorder.root / before.started.step), key, before)
+        directory = directories.next_directory(self.directory, name, after=self._number)
+        self._number = directories.number_of(directory)
+        return Place(directory, key, before)
+
+    def answered(self, place: Place, fingerprint: str = "") -> bool:
+        """Tell whether a step need not be run, since the run did so before it was resumed. Its verdict counts here."""
+        if place.before is None or not place.before.answers(fingerprint):
+            return False
+        self.recorder.record(Note(place.before.started.step, "it passed before the run was resumed"))
+        self.add(Outcome(Verdict.PASSED))
+        return True
 
     def add(self, outcome: Outcome) -> None:
         """Take in the outcome of a child, or of something that the step did itself."""
@@ -80,6 +115,20 @@ class Step:
         with self._lock:
             verdict = worst(outcome.verdict for outcome in self._outcomes)
             return next((outcome for outcome in self._outcomes if outcome.verdict is verdict), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a step goes.
+
+    Args:
+        key: see `Step`.
+        before: the same step, before the run was resumed.
+    """
+
+    directory: Path
+    key: str
+    before: PastStep | None = None
 
 
 _current: ContextVar[Step] = ContextVar("step")
@@ -123,42 +172,47 @@ def opened(
     *,
     kind: StepKind,
     detail: str = "",
+    fingerprint: str = "",
     failure: tuple[Verdict, Cause] | None = None,
     counts: bool = True,
-    directory: Path | None = None,
+    place: Place | None = None,
 ) -> Iterator[Step]:
     """Run the body as a step of the current one, in the next numbered directory.
 
     Args:
-        directory: a numbered directory that was made for it before.
         detail: the command line that reproduces it.
+        fingerprint: of what it does; see `StepStarted`.
         failure: see `Step`; as in the step around when it is left out.
         counts: see `Step`.
+        place: where it goes, if that was asked for before.
     """
-    parent = current()
-    if parent is None:
-        raise RuntimeError(f"the step {name} has no step or artifact directory around it")
-    if directory is None:  # a task that has its directory is recorded as cancelled
+    parent = required(name)
+    if place is None:  # a task that has its directory is recorded as cancelled
         cancellation.current().check()
     name = parent.recorder.redactor(name)
-    step = Step(
-        directory or directories.next_directory(parent.directory, name),
-        parent.recorder,
-        name,
-        kind,
-        failure or parent.failure,
-        counts,
-    )
-    step.recorder.record(StepStarted(step.identity, name, kind, detail))
+    place = place or parent.place(name, kind)
+    step = Step(place.directory, parent.recorder, name, kind, failure or parent.failure, counts, place.key)
+    step.recorder.record(StepStarted(step.identity, name, kind, detail, place.key, fingerprint))
+    (step.directory / FAILURE_FILE).unlink(missing_ok=True)  # of the time before the run was resumed
     _write(step, {"detail": detail, "started": datetime.now(UTC).isoformat(timespec="milliseconds")})
     try:
         with entered(step):
             yield step
     except BaseException as error:
-        _finish(step, parent, error)
+        verdict, cause = outcome_of(error)
+        step.add(Outcome(verdict, cause, _explained(error)))
+        finish(step, parent)
         raise
     else:
-        _finish(step, parent, None)
+        finish(step, parent)
+
+
+def required(name: str) -> Step:
+    """Return the current step, which one of this name needs around it."""
+    parent = current()
+    if parent is None:
+        raise RuntimeError(f"the step {name} has no step or artifact directory around it")
+    return parent
 
 
 def sweep(step: Step) -> None:
@@ -169,10 +223,8 @@ def sweep(step: Step) -> None:
         step.recorder.record(Note(step.identity, text))
 
 
-def _finish(step: Step, parent: Step, error: BaseException | None) -> None:
-    if error is not None:
-        verdict, cause = outcome_of(error)
-        step.add(Outcome(verdict, cause, _explained(error)))
+def finish(step: Step, parent: Step, *, sync: bool = True) -> None:
+    """Write down how a step ended: as the worst of what ended in it. `sync`: see `Journal.append`."""
     outcome = step.outcome() or Outcome(Verdict.PASSED)
     seconds = round(time.monotonic() - step.started, 3)
     if not outcome.verdict.is_pass:
@@ -192,7 +244,8 @@ def _finish(step: Step, parent: Step, error: BaseException | None) -> None:
             step.recorder.redactor(outcome.message),
             seconds,
             step.counts,
-        )
+        ),
+        sync=sync,
     )
     if step.counts:
         parent.add(outcome)

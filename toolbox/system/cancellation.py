@@ -115,14 +115,23 @@ def opened_by_process() -> Iterator[CancelScope]:
 
 
 @contextmanager
-def opened() -> Iterator[CancelScope]:
-    """Open a scope inside the current one."""
-    scope = CancelScope(_current.get(None) or _Process.scope)
+def entered(scope: CancelScope) -> Iterator[CancelScope]:
+    """Make a scope the current one of this thread."""
     token = _current.set(scope)
     try:
         yield scope
     finally:
         _current.reset(token)
+
+
+@contextmanager
+def opened() -> Iterator[CancelScope]:
+    """Open a scope inside the current one."""
+    scope = CancelScope(_current.get(None) or _Process.scope)
+    try:
+        with entered(scope):
+            yield scope
+    finally:
         scope.close()
 
 

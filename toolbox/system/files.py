@@ -112,3 +112,19 @@ Dumper.add_multi_representer(Path, lambda dumper, path: dumper.represent_str(str
 def dump_yaml(value: object) -> str:
     """Return a value as YAML, in its own order."""
     return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)
+
+
+class _LineDumper(Dumper):
+    """Writes a value on one line."""
+
+
+_LineDumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if "\n" in text else None),
+)
+
+
+def dump_yaml_line(value: object) -> str:
+    """Return a value as YAML on one line."""
+    text = yaml.dump(value, Dumper=_LineDumper, default_flow_style=True, allow_unicode=True, width=sys.maxsize)
+    return text.removesuffix("\n").removesuffix("\n...")

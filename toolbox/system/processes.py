@@ -1,4 +1,4 @@
-"""The only module that starts and ends processes (ansible-runner starts its own, and we end those too).
+"""The only module of the orchestrator that starts and ends processes. (`toolbox.agent` does so on the targets.)
 
 Every process carries the directory of its step in the environment variable `TOPGALLANT_STEP`. Its children
 inherit it, also those that leave the process group or lose their parent, so that a step's processes can be found
@@ -8,13 +8,15 @@ and ended whole. Jenkins finds the processes of a build in the same way (its Pro
 from __future__ import annotations
 
 import codecs
+import io
 import os
 import select
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -62,6 +64,7 @@ def run(
     env: Mapping[str, str],
     cwd: Path | None = None,
     stdin: IO[bytes] | None = None,
+    stdout: IO[bytes] | None = None,
     on_line: Callable[[str], None],
     on_error_line: Callable[[str], None] | None = None,
     whole_lines: bool = True,
@@ -74,6 +77,7 @@ def run(
 
     Args:
         env: its variables; `environment` makes them.
+        stdout: a file for its output; otherwise `on_line` takes it, or it is captured.
         on_line: takes each line of output that is not captured, from a thread of its own.
         on_error_line: the same for standard error; `on_line` when left out.
         whole_lines: False hands over what is printed as it comes, in pieces, with the ends of lines.
@@ -91,7 +95,7 @@ def run(
             env=dict(env),
             cwd=cwd,
             stdin=stdin or subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=stdout or subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
@@ -101,12 +105,14 @@ def run(
 
         done = scope.add(end)
         on_error = None if capture_stderr else on_error_line or on_line
-        stdout = _Pump(process.stdout, None if capture_stdout else on_line, end, whole_lines=whole_lines)
-        stderr = _Pump(process.stderr, on_error, end, whole_lines=whole_lines)
+        pumps = [
+            _Pump(stream, taker, end, whole_lines=whole_lines)
+            for stream, taker in ((process.stdout, None if capture_stdout else on_line), (process.stderr, on_error))
+        ]
     try:
         signals.check()
         _await(process)
-        texts = stdout.text(), stderr.text()
+        texts = [pump.text() for pump in pumps]
     except BaseException:
         end()
         process.wait()
@@ -122,6 +128,74 @@ def run(
         texts[0] if capture_stdout else None,
         texts[1] if capture_stderr else None,
     )
+
+
+class Channel:
+    """A program that is talked to over its standard input and output for as long as it lives.
+
+    Args:
+        args: the program and its arguments.
+        env: its variables; `environment` makes them.
+    """
+
+    _KEPT_ERRORS: Final = 20
+
+    def __init__(self, args: Sequence[str], env: Mapping[str, str]) -> None:
+        with signals.deferred():
+            self._process = subprocess.Popen(
+                list(args),
+                env=dict(env),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                bufsize=0,
+            )
+        self._lock = threading.Lock()
+        self._errors: deque[str] = deque(maxlen=self._KEPT_ERRORS)
+        self._error_reader = threading.Thread(target=self._read_errors, daemon=True)
+        self._error_reader.start()
+
+    @property
+    def errors(self) -> str:
+        """The last lines that it wrote to standard error, once its output has ended."""
+        self._error_reader.join(_DRAIN_SECONDS)
+        return "\n".join(self._errors)
+
+    def write(self, content: bytes) -> None:
+        """Send something, whole, from any thread.
+
+        Raises:
+            OSError: it is gone.
+        """
+        assert self._process.stdin is not None, "it is started with pipes"
+        view = memoryview(content)
+        with self._lock:
+            while view:
+                view = view[self._process.stdin.write(view) or 0 :]
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines that it writes, until it is gone."""
+        assert self._process.stdout is not None, "it is started with pipes"
+        with io.BufferedReader(self._process.stdout, 1 << 16) as stream:  # type: ignore[type-var]  # a raw stream
+            yield from stream
+
+    def close(self) -> int:
+        """Have it end, by the end of its input and then by force, and return its exit status."""
+        with self._lock, suppress(OSError):
+            assert self._process.stdin is not None, "it is started with pipes"
+            self._process.stdin.close()
+        try:
+            return self._process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def _read_errors(self) -> None:
+        assert self._process.stderr is not None, "it is started with pipes"
+        with self._process.stderr as stream:
+            for line in stream:
+                self._errors.append(line.decode("utf-8", "replace").rstrip())
 
 
 def _await(process: subprocess.Popen[bytes]) -> None:
@@ -193,7 +267,8 @@ class _Pump:
         return "".join(self._lines)
 
     def _read(self, stream: IO[bytes] | None, on_text: Callable[[str], None] | None) -> None:
-        assert stream is not None, "every process here is started with pipes"
+        if stream is None:  # it goes to a file
+            return
         try:
             with stream:
                 for text in _lines(stream) if self._whole_lines or on_text is None else _pieces(stream):
@@ -222,9 +297,14 @@ def end_tree(pid: int, mark: str, *, grace: float = GRACE_SECONDS) -> None:
     _end(lambda: [*_descendants(pid), *_marked(mark)], grace)
 
 
-def end_marked(directory: Path, *, grace: float = GRACE_SECONDS) -> int:
-    """End every process of the steps at or below a directory, and return how many there were."""
-    return _end(lambda: _marked(str(directory)), grace)
+def end_marked(directory: Path, *, grace: float = GRACE_SECONDS, keep: Sequence[Path] = ()) -> int:
+    """End every process of the steps at or below a directory, and return how many there were.
+
+    Args:
+        keep: directories below it whose processes go on.
+    """
+    kept = tuple(str(path) for path in keep)
+    return _end(lambda: _marked(str(directory), kept), grace)
 
 
 def marked(directory: Path) -> list[int]:
@@ -268,7 +348,7 @@ def _descendants(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _marked(mark: str) -> list[psutil.Process]:
+def _marked(mark: str, kept: Sequence[str] = ()) -> list[psutil.Process]:
     own = os.getpid()
     found = []
     for process in psutil.process_iter():
@@ -276,10 +356,15 @@ def _marked(mark: str) -> list[psutil.Process]:
             value = process.environ().get(MARK)
         except (psutil.Error, OSError):
             continue
-        is_ours = value is not None and (value == mark or value.startswith(f"{mark}/"))
-        if is_ours and process.pid != own and process.status() != psutil.STATUS_ZOMBIE:
+        if value is None or not _is_below(value, mark) or any(_is_below(value, other) for other in kept):
+            continue
+        if process.pid != own and process.status() != psutil.STATUS_ZOMBIE:
             found.append(process)
     return found
+
+
+def _is_below(mark: str, directory: str) -> bool:
+    return mark == directory or mark.startswith(f"{directory}/")
 
 
 def _distinct(processes: Sequence[psutil.Process]) -> list[psutil.Process]:

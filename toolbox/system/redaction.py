@@ -34,6 +34,10 @@ class Redactor:
         with self._lock:
             self._values = tuple(sorted({*self._values, *forms}, key=len, reverse=True))
 
+    def values(self) -> tuple[str, ...]:
+        """Return all the texts that are masked, the longest first, for who masks them elsewhere."""
+        return self._values
+
     def __call__(self, text: str) -> str:
         """Return the text without the secret values."""
         for value in self._values:

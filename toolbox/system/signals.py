@@ -38,13 +38,23 @@ _state = _State()
 
 
 def install() -> None:
-    """Have SIGINT, SIGTERM and SIGHUP (a terminal that is gone) raise `Interrupted` in the main thread.
+    """Have SIGINT, SIGTERM, SIGHUP (a terminal that is gone) and a deadline raise `Interrupted` in the main thread.
 
     What `nohup` has had ignored stays ignored.
     """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _handle)
+
+
+@contextmanager
+def deadline(seconds: float | None) -> Iterator[None]:
+    """Interrupt the body after so many seconds, if it takes longer."""
+    signal.setitimer(signal.ITIMER_REAL, seconds or 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def first() -> int | None:

@@ -1,13 +1,13 @@
 """What the tests of the checks share: a check from a mapping, as the configuration writes it."""
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolbox.model.evidence import Evidence, Judgement, Metric
-from toolbox.orchestration import judging
+from toolbox.model.evidence import Evidence, Judgement, Metric, Reference
 
 Judge = Callable[..., Judgement]
 
@@ -16,8 +16,10 @@ Judge = Callable[..., Judgement]
 def judge(tmp_path: Path) -> Judge:
     """Judge what is in the test's directory by one check: `judge(check="files", glob="*")`."""
 
-    def call(*metrics: Metric, **spec: Any) -> Judgement:
-        judgement = judging.parse_check(spec).judge(Evidence(tmp_path, {metric.name: metric for metric in metrics}))
+    def call(*metrics: Metric, check: str, reference: Reference | None = None, **spec: Any) -> Judgement:
+        kind = importlib.import_module(f"toolbox.checks.{check}").Check
+        evidence = Evidence(tmp_path, {metric.name: metric for metric in metrics}, reference)
+        judgement = kind.model_validate(spec).judge(evidence)
         assert isinstance(judgement, Judgement)
         return judgement
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from toolbox.checks.exit_status import Check
 from toolbox.model.evidence import Judgement
-from toolbox.orchestration import judging
 
 from .conftest import Judge
 
@@ -45,7 +45,9 @@ def test_a_directory_in_its_place_fails(judge: Judge, tmp_path: Path) -> None:
     assert "cannot be read" in judge(check="exit_status").message
 
 
-@pytest.mark.parametrize("spec", [{"expected": "none"}, {"expected": 1.5}, {"status": 0}, {"file": None}])
+@pytest.mark.parametrize(
+    "spec", [{"expected": "none"}, {"expected": 1.5}, {"status": 0}, {"file": None}, {"file": "../exit_code"}]
+)
 def test_a_wrong_field_is_refused_and_named(spec: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(spec))):
-        judging.parse_check({"check": "exit_status", **spec})
+        Check.model_validate(spec)

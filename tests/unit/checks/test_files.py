@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.orchestration import judging
+from toolbox.checks.files import Check
+from toolbox.model.evidence import Judgement
 
 from .conftest import Judge
 
@@ -55,13 +56,90 @@ def test_a_link_that_leads_nowhere_is_no_file(judge: Judge, tmp_path: Path) -> N
     assert not judge(check="files", glob="*.pb").passed
 
 
+def test_of_many_empty_files_a_few_are_named(judge: Judge, tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / f"{number}.txt").touch()
+    assert judge(check="files", glob="*.txt").message == "0.txt, 1.txt, 2.txt and 2 more of *.txt is empty"
+
+
+def test_links_that_lead_in_circles_are_passed_by(judge: Judge, trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "itself").symlink_to("itself")
+    (trace.parent / "up").symlink_to(tmp_path)
+    assert judge(check="files", glob="**/*", count=1).passed
+
+
+@pytest.mark.parametrize("glob", ["**/*", "x" * 300, "x/*/y"])
+def test_where_there_is_no_directory_no_file_matches(judge: Judge, tmp_path: Path, glob: str) -> None:
+    (tmp_path / "x").touch()  # it is no directory either
+    (tmp_path / "x").rename(tmp_path.with_name("elsewhere"))
+    tmp_path.rmdir()
+    assert judge(check="files", glob=glob).message == f"0 files match {glob}, at least one expected"
+    assert judge(check="files", glob=glob, count=0).passed
+
+
+VALID = {
+    "json": [b"{}", b'{"a": [1, NaN]}', b"1" * 5000, '"caf\u00e9 \u2603"'.encode()],
+    "yaml": [b"a: 1", b"a: !custom {b: c}", b"a: 1\n---\nb: 2\n", b"{}", b"9" * 5000, b"a: 1\na: 2", b"<<: 1"],
+}
+
+
+@pytest.mark.parametrize(("kind", "content"), [(kind, text) for kind, texts in VALID.items() for text in texts])
+def test_a_file_that_can_be_parsed_is_valid(judge: Judge, tmp_path: Path, kind: str, content: bytes) -> None:
+    (tmp_path / "out").write_bytes(content)
+    assert judge(check="files", glob="out", valid=kind) == Judgement(True, "1 files match out, at least one expected")
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "line", "said"),
+    [
+        ("json", b'{"a": 1,\n"b" 2}', 2, "out/b:2 is not JSON: Expecting ':' delimiter"),
+        ("json", b"{}\n{}", 2, "out/b:2 is not JSON: Extra data"),
+        ("json", b'["\n', 1, "out/b:1 is not JSON: Invalid control character at"),
+        ("json", b'{\n"\xff"}', 2, "out/b:2 is not JSON: it is no UTF-8"),
+        ("json", b"[" * 100_000, None, "out/b is not JSON: it is nested too deep"),
+        ("yaml", b"a: 1\nb: [1,\n", 3, "out/b:3 is not YAML: expected the node content, but found '<stream end>'"),
+        ("yaml", b"a: 1\nb: *c", 2, "out/b:2 is not YAML: found undefined alias 'c'"),
+        ("yaml", b"a: 1\nb: \xff", 2, "out/b:2 is not YAML: it is no UTF-8"),
+        ("yaml", "a: \u2603\n\nb: \x01".encode(), 3, "out/b:3 is not YAML: special characters are not allowed"),
+        ("yaml", b"[" * 100_000, None, "out/b is not YAML: it is nested too deep"),
+        ("yaml", b'"\\UFFFFFFFF"', None, "out/b is not YAML: Python int too large to convert to C int"),
+    ],
+)
+def test_a_file_that_cannot_be_parsed_fails_with_the_line_where_that_stopped(
+    judge: Judge, tmp_path: Path, kind: str, content: bytes, line: int | None, said: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a").write_text("{}")
+    (tmp_path / "out" / "b").write_bytes(content)
+    assert judge(check="files", glob="out/*", valid=kind) == Judgement(False, said, "out/b", line)
+
+
+def test_an_empty_file_may_be_valid_where_it_may_be_empty(judge: Judge, tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    assert judge(check="files", glob="out", not_empty=False, valid="yaml").passed
+    assert judge(check="files", glob="out", not_empty=False, valid="json").line == 1
+
+
+def test_the_count_is_wrong_also_where_all_is_valid(judge: Judge, trace: Path) -> None:
+    trace.write_text("{}")
+    assert judge(check="files", glob="**/*.pb", count=2, valid="json").message.startswith("1 files match")
+
+
+def test_a_name_that_would_break_the_line_is_quoted(judge: Judge, tmp_path: Path) -> None:
+    (tmp_path / "a\nb").write_text("{")
+    judgement = judge(check="files", glob="*", valid="json")
+    assert judgement.message.startswith(r"'a\nb':1 is not JSON")
+    assert judgement.file == "a\nb"
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
         ("glob", ""), ("glob", "/etc/*"), ("glob", "../*"), ("glob", "a/../../*"),
+        ("glob", "."), ("glob", "a\0b"), ("glob", "**.pb"), ("glob", "a/**"), ("valid", "xml"), ("valid", "JSON"),
         ("count", -1), ("count", "many"), ("pattern", "*"),
     ],
 )  # fmt: skip
 def test_a_wrong_field_is_refused_and_named(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=field):
-        judging.parse_check({"check": "files", "glob": "*", field: value})
+        Check.model_validate({"glob": "*", field: value})

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from toolbox.checks.log_contains import Check
 from toolbox.model.evidence import Judgement
-from toolbox.orchestration import judging
 
 from .conftest import Judge
 
@@ -19,32 +19,41 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("log")
-def test_the_first_line_that_holds_the_text_is_told(judge: Judge) -> None:
-    found = judge(check="log_contains", file="stdout.log", text="Finished")
-    assert found == Judgement(True, "'Finished' is in stdout.log:3")
-
-
-@pytest.mark.parametrize("text", ["finished", "run (a.b*)\nFinished", "step  1", ".*", "step 1\n$"])
-@pytest.mark.usefixtures("log")
-def test_a_text_is_looked_for_as_it_is_line_by_line(judge: Judge, text: str) -> None:
-    assert judge(check="log_contains", file="stdout.log", text=text) == Judgement(
-        False, f"{text!r} is not in stdout.log"
+def test_the_first_line_that_holds_the_text_is_told_and_shown(judge: Judge) -> None:
+    assert judge(check="log_contains", text="Finished") == Judgement(
+        True, "'Finished' is in stdout.log:3: 'Finished training run (a.b*)'", "stdout.log", 3
     )
+
+
+@pytest.mark.parametrize("text", ["finished", "1\\ncaf", "step  1", ".*", "step 1$"])
+@pytest.mark.usefixtures("log")
+def test_a_text_is_looked_for_as_it_is(judge: Judge, text: str) -> None:
+    said = f"{text!r} is not in stdout.log"
+    assert judge(check="log_contains", text=text) == Judgement(False, said, "stdout.log")
 
 
 @pytest.mark.usefixtures("log")
 def test_characters_of_patterns_stand_for_themselves(judge: Judge) -> None:
-    assert judge(check="log_contains", file="stdout.log", text="(a.b*)").passed
+    assert judge(check="log_contains", text="(a.b*)").passed
+
+
+def test_a_long_line_is_shown_around_the_text(judge: Judge, log: Path) -> None:
+    log.write_text("\n" + "-" * 500_000 + "ERROR\x1b[0m" + "=" * 500_000)
+    found = judge(check="log_contains", text="ERROR")
+    assert (found.passed, found.line) == (True, 2)
+    assert found.message == rf"'ERROR' is in stdout.log:2: ...'{'-' * 25}ERROR\x1b[0m{'=' * 66}'..."
 
 
 @pytest.mark.parametrize("is_directory", [False, True])
 def test_a_log_that_is_not_there_fails(judge: Judge, tmp_path: Path, is_directory: bool) -> None:
     if is_directory:
         (tmp_path / "stdout.log").mkdir()
-    assert judge(check="log_contains", file="stdout.log", text="x") == Judgement(False, "stdout.log is not there")
+    assert judge(check="log_contains", text="x") == Judgement(False, "stdout.log is not there")
 
 
-@pytest.mark.parametrize("spec", [{"text": ""}, {"text": None}, {"file": 3}, {"pattern": "x"}])
+@pytest.mark.parametrize(
+    "spec", [{"text": ""}, {"text": None}, {"text": "a\nb"}, {"file": 3}, {"file": "/var/log/x"}, {"pattern": "x"}]
+)
 def test_a_wrong_field_is_refused_and_named(spec: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(spec))):
-        judging.parse_check({"check": "log_contains", "file": "log", "text": "x", **spec})
+        Check.model_validate({"text": "x", **spec})

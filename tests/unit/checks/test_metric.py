@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from toolbox.checks.metric import Check
 from toolbox.model.evidence import Metric
-from toolbox.orchestration import judging
 
 from .conftest import Judge
 
@@ -57,6 +57,37 @@ def test_a_metric_that_nobody_measures_fails_and_names_those_there_are(judge: Ju
     assert judge(check="metric", metric="lost", upper=1).message == "lost is not a metric here: there are none"
 
 
+def test_every_sample_has_to_be_within(judge: Judge) -> None:
+    steps = Metric("step_time", 1.5, "s", samples=(1.0, 1.5, 2.0))
+    within = judge(steps, check="metric", metric="step_time", lower=1, upper=2)
+    assert (within.passed, within.message) == (True, "all 3 step_time are within [1, 2] s")
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "said"),
+    [
+        (None, 2, "2 of 5 step_time are out of [-, 2] s, the worst is 7.25 s"),
+        (1, None, "1 of 5 step_time are out of [1, -] s, the worst is 0.5 s"),
+        (1.75, 6.75, "4 of 5 step_time are out of [1.75, 6.75] s, the worst is 0.5 s"),
+    ],
+)
+def test_samples_that_are_out_are_counted_and_the_worst_is_told(
+    judge: Judge, lower: float | None, upper: float | None, said: str
+) -> None:
+    steps = Metric("step_time", 1.5, "s", samples=(1.5, 7.25, 0.5, 1.0, 2.5))
+    judgement = judge(steps, check="metric", metric="step_time", lower=lower, upper=upper)
+    assert (judgement.passed, judgement.message) == (False, said)
+
+
+@pytest.mark.parametrize("sample", [math.nan, math.inf, -math.inf])
+def test_a_sample_that_is_no_number_is_the_worst(judge: Judge, sample: float) -> None:
+    judgement = judge(Metric("loss", 2, samples=(2, 9, sample)), check="metric", metric="loss", lower=1, upper=3)
+    assert (judgement.passed, judgement.message) == (
+        False,
+        f"2 of 3 loss are out of [1, 3], the worst is {sample}",
+    )
+
+
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
@@ -71,4 +102,4 @@ def test_a_metric_that_nobody_measures_fails_and_names_those_there_are(judge: Ju
 )
 def test_bounds_that_could_never_fail_or_never_pass_are_refused(spec: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        judging.parse_check({"check": "metric", "metric": "loss", **spec})
+        Check.model_validate({"metric": "loss", **spec})

@@ -1,15 +1,16 @@
 """A metric from a JSON file."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from toolbox.matrix import judgement
 from toolbox.metrics.json_file import Source
-from toolbox.model.errors import ConfigurationError
-from toolbox.orchestration import judging
 
 DOCUMENT = (
-    '{"step": {"time": {"median": 0.25}}, "losses": [3, 1.5], "with.dots": 7, "text": "1", "yes": true, '
+    '{"no_losses": [], "mixed": [1, "x", NaN], '
+    '"step": {"time": {"median": 0.25}}, "losses": [3, 1.5], "with.dots": 7, "text": "1", "yes": true, '
     '"none": null, "nan": NaN, "inf": Infinity, "huge": 1e999, "long": 1' + "0" * 400 + "}"
 )
 
@@ -55,17 +56,55 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         Source(file="metrics.json", path="a").read(tmp_path)
 
 
-def test_a_text_that_is_no_path_is_a_fault_of_the_configuration(directory: Path) -> None:
-    with pytest.raises(ConfigurationError):
-        Source(file="metrics.json", path="a[").read(directory)
+@pytest.mark.parametrize(
+    ("spec", "value"),
+    [
+        ({"aggregate": "mean"}, 2.25),
+        ({"aggregate": "last"}, 1.5),
+        ({"aggregate": "max", "warmup": 1}, 1.5),
+        ({"aggregate": "each"}, (3.0, 1.5)),
+    ],
+)
+def test_a_list_comes_to_a_number_by_its_aggregate(directory: Path, spec: dict[str, Any], value: Any) -> None:
+    assert Source(file="metrics.json", path="losses", **spec).read(directory) == value
 
 
-@pytest.mark.parametrize("spec", [{"path": None}, {"file": 3}, {"jsonpath": "$.a"}])
+def test_a_list_without_an_aggregate_says_that_there_is_one(directory: Path) -> None:
+    with pytest.raises(ValueError, match=r"^losses in metrics\.json is a list, .* `aggregate` says how"):
+        Source(file="metrics.json", path="losses").read(directory)
+
+
+@pytest.mark.parametrize(
+    ("path", "warmup", "said"),
+    [
+        ("mixed", 0, r"mixed[1] in metrics.json is 'x', a number was expected"),
+        ("mixed", 2, r"mixed[2] in metrics.json is nan, a number was expected"),
+        ("losses", 2, "losses in metrics.json: 2 numbers found, a warm-up of 2 leaves none"),
+        ("no_losses", 0, "no_losses in metrics.json: 0 numbers found"),
+    ],
+)
+def test_a_list_that_is_not_of_numbers_is_refused(directory: Path, path: str, warmup: int, said: str) -> None:
+    with pytest.raises(ValueError, match=r"metrics\.json") as caught:
+        Source(file="metrics.json", path=path, aggregate="median", warmup=warmup).read(directory)
+    assert str(caught.value) == said
+
+
+def test_an_aggregate_leaves_a_number_as_it_is(directory: Path) -> None:
+    assert Source(file="metrics.json", path="step.time.median", aggregate="sum", warmup=3).read(directory) == 0.25
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"path": None}, {"path": "a["}, {"path": ""}, {"file": 3}, {"file": "../x"}, {"jsonpath": "$.a"},
+        {"aggregate": "mode"}, {"warmup": -1},
+    ],
+)  # fmt: skip
 def test_a_wrong_field_is_refused_and_named(spec: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(spec))):
-        judging.parse_metric({"source": "json_file", "file": "f", "path": "a", **spec})
+        Source.model_validate({"file": "f", "path": "a", **spec})
 
 
 def test_a_unit_belongs_to_the_metric_and_not_to_its_source() -> None:
     spec = {"source": "json_file", "file": "f", "path": "a", "unit": "s"}
-    assert judging.parse_metric(spec) == Source(file="f", path="a")
+    assert judgement.parse_metric(spec) == Source(file="f", path="a")

@@ -37,12 +37,18 @@ def test_checks_that_pass_are_told_and_kept(attempt: Path, tmp_path: Path, seen:
     assert [(event.check, event.passed) for event in seen.of(CheckJudged)] == [("exit_status", True), ("metric", True)]
     assert files.read_json(tmp_path / "checks.json") == {
         "metrics": {
-            "step_time": {"name": "step_time", "value": 2.5, "unit": "s", "fault": ""},
-            "loss": {"name": "loss", "value": None, "unit": "", "fault": "metrics.json has no loss"},
+            "step_time": {"name": "step_time", "value": 2.5, "unit": "s", "fault": "", "samples": []},
+            "loss": {"name": "loss", "value": None, "unit": "", "fault": "metrics.json has no loss", "samples": []},
         },
         "checks": [
-            {"check": "exit_status", "passed": True, "message": "exit status 0, expected 0"},
-            {"check": "metric", "passed": True, "message": "step_time is 2.5 s, within [-, 3] s"},
+            {"check": "exit_status", "passed": True, "message": "exit status 0, expected 0", "file": "", "line": None},
+            {
+                "check": "metric",
+                "passed": True,
+                "message": "step_time is 2.5 s, within [-, 3] s",
+                "file": "",
+                "line": None,
+            },
         ],
     }
 

@@ -16,7 +16,7 @@ import yaml
 from toolbox.model.errors import ConfigurationError, InfrastructureError, UsageError
 from toolbox.model.events import RunStarted, StepFinished, StepKind
 from toolbox.orchestration import project_run, session
-from toolbox.orchestration.project_run import RunRequest
+from toolbox.orchestration.request import RunRequest
 from toolbox.runs import steps
 from toolbox.runs.summary import RunSummary, State
 from toolbox.system import environ, processes, signals

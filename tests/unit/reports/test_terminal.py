@@ -28,6 +28,7 @@ from toolbox.model.events import (
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.reports import terminal
 from toolbox.reports.terminal import View
+from toolbox.reports.text import clean
 from toolbox.runs.summary import RunSummary, State, StepSummary
 
 Show = Callable[..., str]
@@ -181,7 +182,7 @@ def test_what_would_steer_a_terminal_is_taken_out_and_markup_is_text(show: Show,
     ],
 )
 def test_clean_takes_out_what_steers_and_nothing_else(text: str, cleaned: str) -> None:
-    assert terminal.clean(text) == cleaned
+    assert clean(text) == cleaned
 
 
 @pytest.fixture
@@ -278,7 +279,7 @@ def test_lines_of_several_threads_are_whole(live: View, screen: io.StringIO) -> 
     with ThreadPoolExecutor(4) as threads:
         for done in [threads.submit(work, name) for name in "abcd"]:
             done.result(timeout=60)
-    lines = terminal.clean(screen.getvalue()).splitlines()
+    lines = clean(screen.getvalue()).splitlines()
     assert [sum(f"<{name * 30}>" in line for line in lines) for name in "abcd"] == [20] * 4
 
 

@@ -135,11 +135,11 @@ def test_steps_nest_in_directories_and_in_what_is_recorded(top: Step, tmp_path: 
     ]  # fmt: skip
 
 
-@pytest.mark.usefixtures("top")
-def test_a_directory_that_was_made_before_is_used(tmp_path: Path) -> None:
-    (tmp_path / "007__mine").mkdir()
-    with steps.opened("mine", kind=StepKind.GROUP, directory=tmp_path / "007__mine") as step:
-        assert step.identity == "007__mine"
+def test_a_place_that_was_asked_for_before_is_used(top: Step) -> None:
+    first, second = (top.place("mine", StepKind.GROUP) for _ in range(2))
+    with steps.opened("mine", kind=StepKind.GROUP, place=second) as step:
+        assert step.identity == "001__mine"
+    assert (first.key, step.key) == ("/mine", "/mine#2")
 
 
 def test_outside_of_any_step_none_can_be_opened() -> None:

@@ -1,0 +1,77 @@
+"""A regular expression in a log."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolbox.checks.log_matches import Check
+from toolbox.model.evidence import Judgement
+
+from .conftest import Judge
+
+
+@pytest.fixture(autouse=True)
+def log(tmp_path: Path) -> Path:
+    """A log in which two lines match `step \\d`, one of them twice."""
+    file = tmp_path / "stdout.log"
+    file.write_bytes(b"start\nstep 1, then step 2\nst\xff\nstep 3\n")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("bounds", "passed", "expected"),
+    [
+        ({}, True, "at least 1"),
+        ({"at_least": 2}, True, "at least 2"),
+        ({"at_least": 3}, False, "at least 3"),
+        ({"at_most": 2}, True, "1 to 2"),
+        ({"at_most": 1}, False, "exactly 1"),
+        ({"at_most": 0}, False, "exactly 0"),
+        ({"at_least": 0, "at_most": 3}, True, "0 to 3"),
+    ],
+)
+def test_lines_that_match_are_counted_and_the_first_is_shown(
+    judge: Judge, bounds: dict[str, int], passed: bool, expected: str
+) -> None:
+    said = rf"2 lines of stdout.log match 'step \\d', {expected} expected; the first is 2: 'step 1, then step 2'"
+    assert judge(check="log_matches", pattern=r"step \d", **bounds) == Judgement(passed, said, "stdout.log", 2)
+
+
+@pytest.mark.parametrize("bounds", [{}, {"at_most": 0}])
+def test_none_is_a_failure_unless_that_is_what_is_expected(judge: Judge, bounds: dict[str, int]) -> None:
+    expected = "exactly 0" if bounds else "at least 1"
+    said = f"0 lines of stdout.log match 'error', {expected} expected"
+    assert judge(check="log_matches", pattern="error", **bounds) == Judgement(bool(bounds), said, "stdout.log")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count"), [("^st", 4), (r"\d$", 2), ("(?i)STEP", 2), ("start$", 1), ("1.*3", 0), (r"\s", 2), ("^$", 0)]
+)
+def test_each_line_is_looked_at_by_itself(judge: Judge, pattern: str, count: int) -> None:
+    assert judge(check="log_matches", pattern=pattern, at_least=0, at_most=count).message.startswith(f"{count} lines")
+
+
+@pytest.mark.parametrize("bounds", [{}, {"at_most": 0}])
+def test_a_log_that_is_not_there_proves_nothing(judge: Judge, log: Path, bounds: dict[str, int]) -> None:
+    log.unlink()
+    assert judge(check="log_matches", pattern="x", **bounds) == Judgement(False, "stdout.log is not there")
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"pattern": "("}, "no regular expression: missing"),
+        ({"pattern": "a{99999999999999999999}"}, "no regular expression"),
+        ({"pattern": ""}, "pattern"),
+        ({"at_least": 3, "at_most": 2}, "at_least 3 is more than at_most 2"),
+        ({"at_least": 1, "at_most": 0}, "at_least 1 is more than at_most 0"),
+        ({"at_least": 0}, "true of every log"),
+        ({"at_most": -1}, "at_most"),
+        ({"file": "../x"}, "inside of the directory"),
+        ({"text": "x"}, "text"),
+    ],
+)
+def test_what_could_never_pass_or_never_fail_is_refused(spec: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Check.model_validate({"pattern": "x", **spec})

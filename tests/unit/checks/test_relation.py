@@ -1,0 +1,110 @@
+"""A metric held against that of another cell."""
+
+import math
+import re
+from typing import Any
+
+import pytest
+
+from toolbox.checks.relation import Check
+from toolbox.model.evidence import Judgement, Metric, Reference
+
+from .conftest import Judge
+
+NAME = "model=small,batch=1"
+SPEC = {"check": "relation", "metric": "speed", "to": {"batch": 1}}
+
+
+def reference(*metrics: Metric) -> Reference:
+    """The other cell, with its numbers."""
+    return Reference(NAME, {metric.name: metric for metric in metrics})
+
+
+@pytest.mark.parametrize(
+    ("bounds", "passed", "expected"),
+    [
+        ({"lower": 1.8}, True, "at least 1.8"),
+        ({"lower": 1.92}, True, "at least 1.92"),
+        ({"lower": 2}, False, "at least 2"),
+        ({"upper": 1.9}, False, "at most 1.9"),
+        ({"lower": 1, "upper": 2}, True, "1 to 2"),
+        ({"lower": 1, "upper": 1.5}, False, "1 to 1.5"),
+    ],
+)
+def test_a_ratio_is_this_cell_over_the_other(
+    judge: Judge, bounds: dict[str, float], passed: bool, expected: str
+) -> None:
+    here, there = Metric("speed", 480, "tokens/s"), Metric("speed", 250, "tokens/s")
+    said = f"speed is 1.92 times that of `{NAME}` (480 tokens/s against 250 tokens/s), {expected} expected"
+    assert judge(here, **SPEC, **bounds, reference=reference(there)) == Judgement(passed, said)
+
+
+def test_a_speedup_is_the_time_of_the_other_cell_over_that_of_this_one(judge: Judge) -> None:
+    here, there = Metric("speed", 0.25, "s"), Metric("speed", 0.5, "s")
+    said = f"speed is 2 times as fast as in `{NAME}` (0.25 s against 0.5 s), at least 1.8 expected"
+    judged = judge(here, **SPEC, lower=1.8, kind="speedup", reference=reference(there))
+    assert judged == Judgement(True, said)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (None, "nothing to compare with"),
+        (
+            Reference(NAME, is_missing=True, fault="it was skipped"),
+            f"nothing to compare with: `{NAME}` (it was skipped)",
+        ),
+    ],
+)
+def test_without_a_cell_to_compare_with_there_is_no_judgement(judge: Judge, other: Reference | None, said: str) -> None:
+    assert judge(Metric("speed", 1), **SPEC, lower=1, reference=other) == Judgement(None, said)
+    assert judge(**SPEC, lower=1, reference=other).passed is None
+
+
+@pytest.mark.parametrize(
+    ("here", "other", "said"),
+    [
+        ([Metric("speed", 1)], Reference(NAME, fault="exit status 1"), f"`{NAME}` has no metrics: exit status 1"),
+        ([Metric("speed", 1)], Reference(NAME), f"`{NAME}` has no metrics: it did not pass"),
+        ([], reference(Metric("speed", 1)), "it is not a metric here: there are none"),
+        ([Metric("speed", 1)], reference(), "it is not a metric there: there are none"),
+        ([Metric("speed", None, fault="no log")], reference(Metric("speed", 1)), r"here it is unknown \(no log\)"),
+        ([Metric("speed", 1)], reference(Metric("speed", None, fault="no log")), r"there it is unknown \(no log\)"),
+        ([Metric("speed", math.nan)], reference(Metric("speed", 1)), "here it is nan, a finite number was expected"),
+        ([Metric("speed", 1)], reference(Metric("speed", math.inf)), "there it is inf, a finite number was expected"),
+        ([Metric("speed", 1, "s")], reference(Metric("speed", 1, "ms")), "1 s and 1 ms have different units"),
+        ([Metric("speed", 1)], reference(Metric("speed", 0)), "1 against 0 has no ratio"),
+        ([Metric("speed", 1e308)], reference(Metric("speed", 1e-308)), r"1e\+308 against 1e-308 has no ratio"),
+    ],
+)  # fmt: skip
+def test_numbers_that_cannot_be_compared_fail_and_say_why(
+    judge: Judge, here: list[Metric], other: Reference, said: str
+) -> None:
+    judgement = judge(*here, **SPEC, lower=1, reference=other)
+    assert judgement.passed is False
+    assert re.search(said, judgement.message)
+
+
+def test_no_time_at_all_is_no_speedup(judge: Judge) -> None:
+    judgement = judge(
+        Metric("speed", 0, "s"), **SPEC, lower=1, kind="speedup", reference=reference(Metric("speed", 1, "s"))
+    )
+    assert (judgement.passed, "0 s against 1 s has no speedup" in judgement.message) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({}, "a lower or an upper bound was expected"),
+        ({"lower": 2, "upper": 1}, "the lower bound 2 is above the upper bound 1"),
+        ({"lower": math.nan}, "lower"),
+        ({"lower": 1, "to": {}}, "to"),
+        ({"lower": 1, "to": "batch=1"}, "to"),
+        ({"lower": 1, "kind": "difference"}, "kind"),
+        ({"lower": 1, "metric": None}, "metric"),
+        ({"lower": 1, "than": 1}, "than"),
+    ],
+)
+def test_a_wrong_field_is_refused(spec: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Check.model_validate({"metric": "speed", "to": {"batch": 1}, **spec})

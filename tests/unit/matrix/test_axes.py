@@ -1,0 +1,272 @@
+"""The axes of a matrix make combinations, and combinations are told apart and selected."""
+
+import datetime as dt
+import hashlib
+import time
+from typing import Any
+
+import pytest
+
+from tests.unit.matrix.conftest import matrix
+from toolbox.matrix.axes import Combination, expand, matches, unmatched
+from toolbox.matrix.specification import canonical
+
+
+def names(of: dict[str, Any], **fields: Any) -> list[str]:
+    """The names of the combinations of these axes."""
+    return [combination.name for combination in expand(matrix(of, **fields))]
+
+
+def only(of: dict[str, Any]) -> Combination:
+    """The one combination of these axes."""
+    (combination,) = expand(matrix(of))
+    return combination
+
+
+TWO = {"model": ["a", "b"], "batch": [8, 16]}
+LABELLED = {"model": {"tiny": {"layers": 1}}, "batch": [8]}
+ZIPPED = {"chip": ["v4", "v5"], "model": ["a", "b"], "hosts": [1, 2]}
+ZIP = [["hosts", "chip"]]
+
+
+# The product
+
+
+def test_the_last_axis_varies_fastest() -> None:
+    assert names(TWO) == ["model=a,batch=8", "model=a,batch=16", "model=b,batch=8", "model=b,batch=16"]
+
+
+def test_a_group_advances_together_at_the_place_of_its_first_axis() -> None:
+    assert names(ZIPPED, zip=ZIP) == [
+        "chip=v4,model=a,hosts=1",
+        "chip=v4,model=b,hosts=1",
+        "chip=v5,model=a,hosts=2",
+        "chip=v5,model=b,hosts=2",
+    ]
+
+
+def test_a_combination_has_its_settings_in_the_order_of_the_axes() -> None:
+    combination = expand(matrix(ZIPPED, zip=ZIP))[1]
+    assert list(combination.settings.items()) == [("chip", "v4"), ("model", "b"), ("hosts", 1)]
+    assert combination.labels == {"chip": "v4", "model": "b", "hosts": "1"}
+
+
+def test_what_is_excluded_is_not_there() -> None:
+    assert names(TWO, exclude=[{"model": "a", "batch": 8}, {"batch": [16]}]) == ["model=b,batch=8"]
+
+
+def test_all_can_be_excluded() -> None:
+    assert names(TWO, exclude=[{"model": ["a", "b"]}]) == []
+
+
+def test_a_product_that_nobody_can_run_is_refused() -> None:
+    block = matrix({name: list(range(50)) for name in "abc"})
+    with pytest.raises(ValueError, match="have 125,000 combinations, more than 100,000: make them shorter"):
+        expand(block)
+
+
+# What is included
+
+
+def test_an_included_value_need_not_be_on_its_axis() -> None:
+    assert names({"model": ["a"], "batch": [8]}, include=[{"model": "a", "batch": 64}])[1:] == ["model=a,batch=64"]
+
+
+def test_axes_that_an_entry_leaves_out_take_all_their_values() -> None:
+    assert names(TWO, include=[{"model": "c"}])[4:] == ["model=c,batch=8", "model=c,batch=16"]
+
+
+def test_alternatives_are_included_in_their_order() -> None:
+    assert names(TWO, include=[{"batch": [16, 8], "model": "c"}])[4:] == ["model=c,batch=16", "model=c,batch=8"]
+
+
+def test_include_wins_over_exclude() -> None:
+    block = {"exclude": [{"model": "a"}], "include": [{"model": "a", "batch": 8}]}
+    assert names(TWO, **block) == ["model=b,batch=8", "model=b,batch=16", "model=a,batch=8"]
+
+
+def test_what_is_there_is_not_added_again() -> None:
+    assert names(TWO, include=[{"model": "b"}, {"batch": 32}, {"batch": 32, "model": ["b", "b"]}])[4:] == [
+        "model=a,batch=32",
+        "model=b,batch=32",
+    ]
+
+
+def test_a_label_stands_for_its_value() -> None:
+    (first, second) = expand(
+        matrix({"model": {"tiny": {"layers": 1}}, "batch": [8]}, include=[{"model": "tiny", "batch": 9}])
+    )
+    assert second.settings["model"] == first.settings["model"] == {"layers": 1}
+    assert second.name == "model=tiny,batch=9"
+
+
+def test_a_value_that_has_a_label_is_included_with_it() -> None:
+    axes_with_labels = {"model": {"tiny": {"layers": 1}}, "batch": [8]}
+    assert names(axes_with_labels, include=[{"model": {"layers": 1}, "batch": 9}])[1:] == ["model=tiny,batch=9"]
+
+
+def test_a_list_that_is_a_value_is_included_as_that_value() -> None:
+    (_, second) = expand(matrix({"shape": [[2, 2]], "batch": [8]}, include=[{"shape": [2, 2], "batch": 9}]))
+    assert second.settings == {"shape": [2, 2], "batch": 9}
+
+
+def test_a_list_in_a_list_is_a_value_that_is_new() -> None:
+    (_, second) = expand(matrix({"shape": [[2, 2]]}, include=[{"shape": [[4, 4]]}]))
+    assert second.settings == {"shape": [4, 4]}
+
+
+@pytest.mark.parametrize(
+    ("entry", "added"),
+    [
+        ({"model": "c"}, ["chip=v4,model=c,hosts=1", "chip=v5,model=c,hosts=2"]),
+        ({"model": "c", "chip": "v5"}, ["chip=v5,model=c,hosts=2"]),
+        ({"model": "c", "chip": ["v5", "v4"]}, ["chip=v4,model=c,hosts=1", "chip=v5,model=c,hosts=2"]),
+        ({"model": "c", "chip": ["v4", "v5"], "hosts": [2, 1]}, ["chip=v4,model=c,hosts=1", "chip=v5,model=c,hosts=2"]),
+        ({"model": "c", "chip": ["v4", "v5"], "hosts": 2}, ["chip=v5,model=c,hosts=2"]),
+        ({"model": "c", "chip": "v4", "hosts": 2}, ["chip=v4,model=c,hosts=2"]),
+        ({"model": "c", "chip": "v4", "hosts": [1, 4]}, ["chip=v4,model=c,hosts=1", "chip=v4,model=c,hosts=4"]),
+    ],
+)
+def test_an_entry_takes_the_rows_of_a_group_that_agree(entry: dict[str, Any], added: list[str]) -> None:
+    assert sorted(names(ZIPPED, zip=ZIP, include=[entry])[4:]) == added
+
+
+@pytest.mark.parametrize("chips", ["v6", ["v4", "v6"]])
+def test_an_entry_that_no_row_of_a_group_agrees_with_is_an_error(chips: Any) -> None:
+    message = r"`matrix.include\[1\]`: hosts, chip advance together and have no row with .*chip=v6: .*, or all of these"
+    with pytest.raises(ValueError, match=message):
+        names(ZIPPED, zip=ZIP, include=[{"model": "a"}, {"chip": chips}])
+
+
+# Names, labels and ids
+
+
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (1.5, "1.5"),
+        (8, "8"),
+        ("text", "text"),
+        ("", ""),
+        (dt.date(2026, 11, 21), "2026-11-21"),
+        ({"name": "small", "layers": 1}, "small"),
+        ("x" * 40, "x" * 40),
+    ],
+)
+def test_a_plain_value_is_its_own_label(value: Any, label: str) -> None:
+    assert only({"model": [value]}).labels == {"model": label}
+
+
+@pytest.mark.parametrize("value", ["x" * 41, [1, 2], {"layers": 1}, {"name": 5}, {"name": ""}])
+def test_a_value_that_is_too_long_to_show_has_a_digest(value: Any) -> None:
+    digest = hashlib.sha256(canonical(value).encode()).hexdigest()[:6]
+    assert only({"training.model": [value]}).labels == {"training.model": f"model-{digest}"}
+
+
+@pytest.mark.parametrize(
+    ("paths", "name"),
+    [
+        (["training.settings.batch", "model"], "batch=0,model=0"),
+        (["training.batch", "inference.batch"], "training.batch=0,inference.batch=0"),
+        (["training.batch", "batch", "a.steps"], "training.batch=0,batch=0,steps=0"),
+        (['a["key.with.dots"]'], "key.with.dots=0"),
+    ],
+)
+def test_an_axis_that_is_a_path_has_the_name_of_its_last_key(paths: list[str], name: str) -> None:
+    assert names({path: [0] for path in paths}) == [name]
+
+
+def test_a_name_has_nothing_that_a_directory_may_not_have() -> None:
+    assert names({"a b": ["x/y\tz\x00\u2028\x9f\ud800"], "c": {"large one": 1}}) == ["a_b=x_y_z____,c=large_one"]
+
+
+def test_names_that_look_alike_have_their_ids() -> None:
+    one, text, two = expand(matrix({"batch": [1, "1", 2]}))
+    assert (one.name, text.name) == (f"batch=1,id={one.id[:6]}", f"batch=1,id={text.id[:6]}")
+    assert two.name == "batch=2"
+
+
+def test_a_label_cannot_take_the_name_of_another() -> None:
+    one, *_ = expand(matrix({"batch": [1, "1"]}))
+    found = names({"batch": [1, "1", one.name.removeprefix("batch=")]})
+    assert len(set(found)) == 3
+    assert found[0] == f"batch=1,id={one.id}"
+
+
+def test_an_id_is_the_digest_of_the_settings() -> None:
+    combination = only({"!b": [{"!x": [1, None], 2: "y"}], "a": [dt.date(2026, 1, 2)]})
+    written = '{"!!b":{"!!x":[1,null],"!2":"y"},"a":{"!date":"2026-01-02"}}'
+    assert combination.id == hashlib.sha256(written.encode()).hexdigest()[:12]
+
+
+# What is selected
+
+
+@pytest.mark.parametrize(
+    ("value", "pattern"),
+    [
+        (8, 8),
+        (8, [4, 8]),
+        (8, "8"),
+        (None, None),
+        (dt.date(2026, 1, 2), dt.date(2026, 1, 2)),
+        ([2, 2], [2, 2]),
+        ([2, 2], [[1, 1], [2, 2]]),
+        ({"name": "small", "layers": 1}, "small"),
+        ({"name": "small", "layers": 1}, ["large", "small"]),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+    ],
+)
+def test_a_combination_has_what_is_named(value: Any, pattern: Any) -> None:
+    assert matches({"x": pattern}, only({"x": [value], "y": [1]}))
+
+
+@pytest.mark.parametrize(
+    ("value", "pattern"),
+    [(8, 8.0), (1, True), ("8", 8), (8, []), (8, [[8]]), ([2, 2], 2), (None, False), ({"a": 1}, {"a": 1.0}), (0, None)],
+)
+def test_values_are_compared_with_their_types(value: Any, pattern: Any) -> None:
+    assert not matches({"x": pattern}, only({"x": [value]}))
+
+
+def test_all_that_is_named_has_to_match() -> None:
+    combination = only({"x": [1], "y": [2]})
+    assert matches({}, combination)
+    assert not matches({"x": 1, "y": 3}, combination)
+    assert not matches({"x": 1, "z": 2}, combination)
+
+
+def test_what_matches_no_combination_is_noted() -> None:
+    block = matrix(
+        TWO,
+        exclude=[{"batch": 16}, {"batch": 64}],
+        skip=[{"when": {"batch": 8}, "reason": "slow"}, {"when": {"batch": 16}, "reason": "slow"}],
+        xfail=[{"when": {"model": "z"}, "reason": "bug", "owner": "a team", "expires": "2026-12-31"}],
+        settings=[{"when": {}}, {"when": {"model": ["y", "z"]}}],
+        checks=[{"check": "exit_status"}, {"check": "files", "when": {"batch": 8.0}}],
+    )
+    assert unmatched(block) == [
+        "`matrix.exclude[1]` matches no combination: {'batch': 64}",
+        "`matrix.skip[1]` matches no combination: {'batch': 16}",
+        "`matrix.xfail[0]` matches no combination: {'model': 'z'}",
+        "`matrix.settings[1]` matches no combination: {'model': ['y', 'z']}",
+        "`matrix.checks[1]` matches no combination: {'batch': 8.0}",
+    ]
+
+
+def test_what_an_entry_includes_can_be_selected() -> None:
+    skip = [{"when": {"batch": 64}, "reason": "slow"}]
+    assert unmatched(matrix(TWO, include=[{"batch": 64}], skip=skip)) == []
+
+
+def test_ten_thousand_combinations_take_no_time() -> None:
+    block = matrix(
+        {name: list(range(10)) for name in "abcd"} | {"e": [0]},
+        exclude=[{"a": number, "b": 10} for number in range(10)],
+        include=[{"a": number, "b": 0, "c": 0, "d": 0} for number in range(10, 1010)],
+    )
+    before = time.process_time()
+    assert len(expand(block)) == 11_000
+    assert time.process_time() - before < 3  # a fraction of a second, on any machine

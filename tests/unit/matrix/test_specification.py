@@ -1,0 +1,363 @@
+"""The blocks `matrix` and `targets` are what a project may write, and nothing else."""
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from tests.unit.matrix.conftest import matrix
+from toolbox.config import contract
+from toolbox.config.configuration import Configuration, Request
+from toolbox.matrix import specification
+from toolbox.matrix.specification import (
+    MatrixBlock,
+    PartialRetries,
+    PartialTimeouts,
+    Retries,
+    TargetsBlock,
+    Timeouts,
+    WorkloadBlock,
+    canonical,
+    path_of,
+)
+from toolbox.model.errors import ConfigurationError
+from toolbox.model.secrets import Secret
+
+CONTRACTS = Path(specification.__file__).parent / "contracts"
+AXES = {"model": ["a", "b"], "batch": [8, 16]}
+
+
+def faults(model: Any, block: Any) -> list[str]:
+    """Where a block is wrong, and how."""
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(block)
+    found = []
+    for fault in caught.value.errors():
+        location = ".".join(str(key) for key in fault["loc"])
+        found.append(f"{location}: {fault['msg'].removeprefix('Value error, ')}")
+    return found
+
+
+def fault(axes: Any = AXES, **fields: Any) -> str:
+    """The one fault of a matrix."""
+    (found,) = faults(MatrixBlock, {"axes": axes, "workload": {"command": "true"}, **fields})
+    return found
+
+
+def fault_of_workload(**fields: Any) -> str:
+    """The one fault of a workload."""
+    (found,) = faults(WorkloadBlock, {"command": "true", **fields})
+    return found
+
+
+# The axes
+
+
+def test_an_axis_that_is_null_is_left_out() -> None:
+    assert matrix({"model": None, "batch": [8]}).axes == {"batch": [8]}
+
+
+def test_values_that_differ_in_their_type_are_not_the_same() -> None:
+    values = [1, 1.0, True, "1", None, "null", dt.date(2026, 1, 2), "2026-01-02", [1], {"a": 1}]
+    assert matrix({"x": values}).axes["x"] == values
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ({}, "axes: Dictionary should have at least 1 item"),
+        ({"model": None}, "axes: Dictionary should have at least 1 item"),
+        ([1], "axes: Input should be a valid dictionary"),
+        ({"model": 5}, "axes.model: a list of values was expected, or a mapping from labels to values"),
+        ({"model": []}, "axes.model: an axis has at least one value; null leaves it out"),
+        ({"model": {}}, "axes.model: an axis has at least one value; null leaves it out"),
+        ({"model": [1, 2, 1]}, "axes.model: 1 is on the axis twice"),
+        ({"model": [None, None]}, "axes.model: None is on the axis twice"),
+        (
+            {"model": {"a": {"x": 1, "y": 2}, "b": {"y": 2, "x": 1}}},
+            "axes.model: {'y': 2, 'x': 1} is on the axis twice",
+        ),
+        ({"model": {8: "x"}}, 'axes.model: the label 8 is not text: write "8"'),
+        ({8: ["x"]}, "axes.8.[key]: Input should be a valid string"),
+        ({"model": [Secret("x")]}, "axes.model: *** is a Secret: the values of an axis are plain data, no secrets"),
+        ({"": [1]}, "axes: the name of an axis is empty"),
+        ({"a.": [1]}, "axes: an axis with a dot or a bracket in its name is a path, and 'a.' is not a path"),
+        ({"a.b": [1], 'a["b"]': [2]}, 'axes: the axes `a.b` and `a["b"]` are one'),
+    ],
+)
+def test_axes_that_make_no_combinations_are_refused(axes: Any, message: str) -> None:
+    assert fault(axes).startswith(message)
+
+
+def test_an_axis_with_a_dot_or_a_bracket_is_a_path() -> None:
+    assert path_of("training.settings.batch") == ("training", "settings", "batch")
+    assert path_of('a["b.c"]') == ("a", "b.c")
+    assert path_of("batch") is None
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ([["model"]], "zip.0: List should have at least 2 items"),
+        ([["model", "host"]], "zip.0: no axis `host`: did you mean hosts?"),
+        ([["model", "model"]], "zip: an axis advances with one group only, once: model"),
+        ([["model", "batch"], ["chip", "batch"]], "zip: an axis advances with one group only, once: batch"),
+        (
+            [["model", "hosts"]],
+            "zip.0: axes that advance together have the same number of values: model has 2, hosts has 3",
+        ),
+    ],
+)
+def test_axes_that_cannot_advance_together_are_refused(groups: Any, message: str) -> None:
+    assert fault({**AXES, "chip": ["v4", "v5"], "hosts": [1, 2, 3]}, zip=groups).startswith(message)
+
+
+# What names axes
+
+
+CONDITIONAL: list[tuple[str, dict[str, Any]]] = [
+    ("skip", {"reason": "slow"}),
+    ("xfail", {"reason": "slow", "owner": "a team", "expires": dt.date(2026, 12, 31)}),
+    ("settings", {"target": "big"}),
+    ("checks", {"check": "exit_status"}),
+]
+
+
+@pytest.mark.parametrize("field", ["include", "exclude"])
+def test_an_entry_names_axes_that_there_are(field: str) -> None:
+    assert getattr(matrix(AXES, **{field: [{"model": "c"}]}), field) == [{"model": "c"}]
+    assert fault(**{field: [{"modle": "a"}]}) == f"{field}.0: no axis `modle`: did you mean model?"
+    assert fault(**{field: [{}]}).startswith(f"{field}.0: Dictionary should have at least 1 item")
+
+
+@pytest.mark.parametrize(("field", "entry"), CONDITIONAL)
+def test_a_condition_names_axes_that_there_are(field: str, entry: dict[str, Any]) -> None:
+    entries = [{**entry, "when": {}}, {**entry, "when": {"model": ["a"]}}]
+    assert len(getattr(matrix(AXES, **{field: entries}), field)) == 2
+    assert fault(**{field: [{**entry, "when": {"chip": 1}}]}) == f"{field}.0: no axis `chip`: axes: batch, model"
+
+
+@pytest.mark.parametrize(("field", "entry"), CONDITIONAL)
+def test_a_condition_names_no_secret(field: str, entry: dict[str, Any]) -> None:
+    assert "*** is a Secret" in fault(**{field: [{**entry, "when": {"model": Secret("x")}}]})
+
+
+def test_axes_that_are_wrong_are_the_only_fault() -> None:
+    assert fault({"model": []}, zip=[["model", "x"]], exclude=[{"x": 1}]).startswith("axes.model: ")
+
+
+@pytest.mark.parametrize(("field", "text"), [("skip", "reason"), ("xfail", "reason"), ("xfail", "owner")])
+def test_an_excuse_says_who_and_why(field: str, text: str) -> None:
+    entry = {**dict(CONDITIONAL)[field], "when": {}, text: ""}
+    assert fault(**{field: [entry]}) == f"{field}.0.{text}: String should have at least 1 character"
+
+
+def test_an_expected_failure_has_a_last_day() -> None:
+    block = matrix(AXES, xfail=[{"when": {}, "reason": "bug", "owner": "a team", "expires": "2026-12-31"}])
+    assert block.xfail[0].expires == dt.date(2026, 12, 31)
+    assert fault(xfail=[{"when": {}, "reason": "bug", "owner": "a team"}]) == "xfail.0.expires: Field required"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"checks": [{}]}, "checks.0: a `check` was expected in it, by its name"),
+        ({"checks": [{"check": ""}]}, "checks.0: a `check` was expected in it, by its name"),
+        ({"checks": [{"check": 5}]}, "checks.0: a `check` was expected in it, by its name"),
+        ({"checks": [{"check": "files", "when": ["model"]}]}, "checks.0: its `when` is a mapping from axes to values"),
+        ({"metrics": {"loss": {"file": "x"}}}, "metrics.loss: a `source` was expected in it, by its name"),
+        ({"metrics": {"loss": "x"}}, "metrics.loss: Input should be a valid dictionary"),
+    ],
+)
+def test_a_check_and_a_metric_are_named(fields: dict[str, Any], message: str) -> None:
+    assert fault(**fields) == message
+
+
+# Numbers
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"jobs": 0}, "jobs"),
+        ({"deadline": 0}, "deadline"),
+        ({"pools": {"licence": 0}}, "pools.licence"),
+        ({"resources": {"gpu": -1}}, "resources.gpu"),
+        ({"timeouts": {"wait": 0}}, "timeouts.wait"),
+        ({"timeouts": {"run": float("inf")}}, "timeouts.run"),
+        ({"timeouts": {"silence": -1}}, "timeouts.silence"),
+        ({"timeouts": {"grace": float("nan")}}, "timeouts.grace"),
+        ({"retries": {"product": 11}}, "retries.product"),
+        ({"retries": {"check": -1}}, "retries.check"),
+        ({"retries": {"backoff": {"factor": 0.5}}}, "retries.backoff.factor"),
+        ({"retries": {"backoff": {"first": 0}}}, "retries.backoff.first"),
+        ({"settings": [{"when": {}, "timeouts": {"run": 0}}]}, "settings.0.timeouts.run"),
+        ({"settings": [{"when": {}, "retries": {"timeout": 11}}]}, "settings.0.retries.timeout"),
+        ({"settings": [{"when": {}, "retries": {"backoff": {}}}]}, "settings.0.retries.backoff"),
+        ({"jbos": 1}, "jbos"),
+        ({"timeouts": {"rnu": 1}}, "timeouts.rnu"),
+    ],
+)
+def test_what_cannot_be_is_refused_where_it_stands(fields: dict[str, Any], place: str) -> None:
+    assert fault(**fields).startswith(f"{place}: ")
+
+
+def test_what_costs_nothing_may_be_nothing() -> None:
+    block = matrix(AXES, resources={"gpu": 0}, retries={"infrastructure": 0}, pools={"gpu": 1})
+    assert (block.resources, block.retries.infrastructure) == ({"gpu": 0}, 0)
+
+
+def test_timeouts_that_are_given_replace_others() -> None:
+    given = PartialTimeouts.model_validate({"run": 5, "wait": None})
+    assert given.over(Timeouts(grace=1, silence=9)) == Timeouts(run=5, grace=1, silence=9)
+
+
+def test_silence_can_be_allowed_again() -> None:
+    assert PartialTimeouts(silence=None).over(Timeouts(silence=9)) == Timeouts()
+
+
+def test_retries_that_are_given_replace_others() -> None:
+    assert PartialRetries(product=0, check=None).over(Retries(product=3, check=4)) == Retries(product=0, check=4)
+
+
+@pytest.mark.parametrize("target", ["", [], [""]])
+def test_a_target_has_a_name(target: Any) -> None:
+    block = {"axes": AXES, "workload": {"command": "true"}, "target": target}
+    assert all(found.startswith("target.") for found in faults(MatrixBlock, block))
+
+
+# The workload
+
+
+@pytest.mark.parametrize("command", ["echo $HOME", "@cell.command", ["train.py", "--batch", 8, 1.5, "@cell.model"]])
+def test_a_command_is_arguments_or_text_for_a_shell(command: Any) -> None:
+    found = WorkloadBlock(command=command).command
+    assert [*map(type, found)] == [*map(type, command)]
+    assert found == command
+
+
+@pytest.mark.parametrize("command", ["", " \n", [], None, 5, ["run", True], ["run", None], [Secret("x")], {"a": 1}])
+def test_a_command_that_is_none_is_refused(command: Any) -> None:
+    assert all(found.startswith("command") for found in faults(WorkloadBlock, {"command": command}))
+
+
+def test_a_variable_is_text_a_number_or_a_secret() -> None:
+    env = {"A": "@cell.batch", "b_1": 8, "_": 0.5, "TOKEN": Secret("x")}
+    assert WorkloadBlock(command="true", env=env).env == env
+    assert fault_of_workload(env={"A": True}) == "env.A: a text or a number was expected"
+    assert fault_of_workload(env={"A": None}) == "env.A: a text or a number was expected"
+
+
+@pytest.mark.parametrize("name", ["", "1A", "A-B", "A=B", "A B", "Ä"])
+def test_a_variable_has_a_name_that_a_shell_takes(name: str) -> None:
+    assert "digit at its beginning" in fault_of_workload(env={name: "x"})
+
+
+@pytest.mark.parametrize("name", ["", ".", "/etc/x", "..", "../x", "a/../../x", "a\x00b", "a\nb"])
+@pytest.mark.parametrize("field", ["files", "write"])
+def test_a_file_stays_below_its_directory(field: str, name: str) -> None:
+    assert "is not a relative path that stays inside" in fault_of_workload(**{field: {name: "x"}})
+
+
+def test_what_is_collected_stays_below_its_directory() -> None:
+    assert WorkloadBlock(command="true", collect=["logs/**", "*.json"]).collect == ["logs/**", "*.json"]
+    assert fault_of_workload(collect=["../*"]).startswith("collect.0: '../*' is not a relative path")
+
+
+def test_a_file_is_given_once() -> None:
+    twice = fault_of_workload(files={"a/b": "x", "c": "y"}, write={"./a//b": "z"})
+    assert twice == ": `files` and `write` name a file twice: a/b"
+
+
+def test_what_is_written_is_text_json_or_yaml() -> None:
+    write = {"a": "text", "b.json": {"x": [1, None]}, "c.yaml": [dt.date(2026, 1, 2)], "d.yml": None, "e.json": "{"}
+    assert WorkloadBlock(command="true", write=write).write == write
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", {"x": 1}, "what is in a.txt is not text, and the name ends in neither .json, .yaml nor .yml"),
+        ("a", None, "what is in a is not text"),
+        ("a.json", {"x": dt.date(2026, 1, 2)}, "what is in a.json cannot be JSON: Object of type date"),
+        ("a.json", [float("nan")], "what is in a.json cannot be JSON: "),
+        ("a", Secret("x"), "a secret is never written to a file: hand it over in `env`"),
+        ("a.yaml", {"x": [{"y": Secret("x")}]}, "a secret is never written to a file: hand it over in `env`"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(name: str, content: Any, message: str) -> None:
+    assert fault_of_workload(write={name: content}).startswith(f"write: {message}")
+
+
+@pytest.mark.parametrize("fields", [{"log_bytes": 4095}, {"sample_seconds": 0.05}, {"cwd": ""}, {"cmd": "x"}])
+def test_a_workload_that_cannot_be_is_refused(fields: dict[str, Any]) -> None:
+    assert fault_of_workload(**fields).startswith(f"{next(iter(fields))}: ")
+
+
+# The targets
+
+
+def test_a_target_has_the_fields_of_its_backend() -> None:
+    gpu = {"backend": "ssh", "host": "gpu-1.example.com", "port": 22, "capacity": {"gpu": 0, "jobs": 2}}
+    targets = TargetsBlock.model_validate({"local": {}, "gpu-1": gpu}).root
+    assert targets["local"].backend == "local"
+    assert targets["gpu-1"].model_extra == {"host": "gpu-1.example.com", "port": 22}
+    assert targets["gpu-1"].capacity == {"gpu": 0, "jobs": 2}
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        ({"a b": {}}, ": the name of the target 'a b' has other than letters"),
+        ({"": {}}, ": the name of the target '' has other than letters"),
+        ({"a": {"labels": ["big", "b"]}, "b": {}}, ": the label b of the target a is the name of a target"),
+        ({"a": {"labels": ["a"]}}, ": the label a of the target a is the name of a target"),
+        ({"a": {"capacity": {"jobs": 0}}}, "a.capacity: nothing could ever run with 0 `jobs`"),
+        ({"a": {"capacity": {"gpu": -1}}}, "a.capacity.gpu: "),
+        ({"a": {"backend": ""}}, "a.backend: "),
+        ({"a": None}, "a: "),
+    ],
+)
+def test_a_target_that_cannot_be_is_refused(targets: Any, message: str) -> None:
+    (found,) = faults(TargetsBlock, targets)
+    assert found.startswith(message)
+
+
+# The contracts
+
+
+BAD = """\
+matrix:
+  axes:
+    model: {tiny: {layers: 1}}
+    batch: [8, 8]
+  jobs: 0
+  workload: {command: [train.py]}
+targets:
+  big: {capacity: {jobs: 0}}
+"""
+
+
+def test_the_contracts_are_found_by_their_place() -> None:
+    assert contract.find([CONTRACTS]) == {("matrix",): MatrixBlock, ("targets",): TargetsBlock}
+
+
+def test_a_configuration_is_held_against_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config.yaml").write_text(BAD)
+    configuration = Configuration.load(Request(Path("config.yaml"), contracts=[CONTRACTS]))
+    with pytest.raises(ConfigurationError) as caught:
+        configuration.check()
+    assert str(caught.value).split("\n  ") == [
+        "3 faults in the configuration:",
+        "config.yaml:4: `matrix.axes.batch` is [8, 8]: value error, 8 is on the axis twice",
+        "config.yaml:5: `matrix.jobs` is 0: input should be greater than or equal to 1",
+        "config.yaml:8: `targets.big.capacity` is {'jobs': 0}: value error, nothing could ever run with 0 `jobs`",
+    ]
+
+
+def test_a_value_that_is_no_plain_data_has_no_canonical_json() -> None:
+    with pytest.raises(ValueError, match="b'x' is a bytes: the values of an axis are plain data"):
+        canonical([{"a": b"x"}])

@@ -1,0 +1,75 @@
+"""A metric from a column of a CSV file."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolbox.metrics.csv_file import Source
+
+
+def read(directory: Path, content: bytes, **spec: Any) -> float | tuple[float, ...]:
+    """Return what the column `loss` of a file of this content comes to."""
+    (directory / "m.csv").write_bytes(content)
+    return Source(file="m.csv", **{"column": "loss", "aggregate": "each", **spec}).read(directory)
+
+
+@pytest.mark.parametrize(
+    ("content", "spec"),
+    [
+        (b"step,loss\n0,9\n1,2.5\n2,1e-1\n", {}),
+        (b"\xef\xbb\xbfloss\r\n9\r\n2.5\r\n0.1\r\n", {}),
+        (b'"step, at", loss\n"a\nb",9\n"c,d", 2.5\n"""",.1', {}),
+        (b"step;loss\n0;9\n1;2.5\n2;0.1", {"delimiter": ";"}),
+        (b"loss\tcaf\xe9\n9\t\n2.5\t\xff\n0.1", {"delimiter": "\t"}),
+    ],
+)
+def test_a_column_is_read_by_its_name(tmp_path: Path, content: bytes, spec: dict[str, str]) -> None:
+    assert read(tmp_path, content, **spec) == (9.0, 2.5, 0.1)
+    assert read(tmp_path, content, **spec, aggregate="max", warmup=1) == 2.5
+    assert Source(file="m.csv", column="loss", **spec).read(tmp_path) == 2.5
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"step,loss\n0,1\n1,\n", "m.csv:3: `loss` is '', a number was expected"),
+        (b"step,loss\n0,1\n1\n", "m.csv:3: `loss` is '', a number was expected"),
+        (b"loss\n1\n\n2\n", "m.csv:3: `loss` is '', a number was expected"),
+        (b'step,loss\n"a\nb",1\n1,n/a\n', "m.csv:4: `loss` is 'n/a', a number was expected"),
+        (b"loss\n1\nnan\n", "m.csv:3: `loss` is nan, a number was expected"),
+        (b"step,Loss\n0,1\n", "m.csv has no column `loss`: step, Loss"),
+        (b"loss,loss\n0,1\n", "m.csv has 2 columns `loss`: loss, loss"),
+        (b"", "m.csv has no column `loss`: the first row is empty"),
+        (b"loss\n", "`loss` in m.csv: 0 numbers found"),
+        (b'loss\n1\n"2\n', "m.csv:3 is not CSV: unexpected end of data"),
+        (b"loss\n" + b"x" * 200_000, "m.csv:2 is not CSV: field larger than field limit (131072)"),
+    ],
+)
+def test_a_row_without_a_number_is_an_error_with_its_line(tmp_path: Path, content: bytes, said: str) -> None:
+    with pytest.raises(ValueError, match=r"^\S") as caught:
+        read(tmp_path, content)
+    assert str(caught.value) == said
+
+
+def test_what_the_warmup_drops_need_not_be_a_number(tmp_path: Path) -> None:
+    assert read(tmp_path, b"loss\nnan\n2\n", warmup=1) == (2.0,)
+    with pytest.raises(ValueError, match="2 numbers found, a warm-up of 2 leaves none"):
+        read(tmp_path, b"loss\n1\n2\n", warmup=2)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^m\.csv is not there$"):
+        Source(file="m.csv", column="loss").read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"column": ""}, {"delimiter": ""}, {"delimiter": "\n"}, {"delimiter": '"'}, {"delimiter": ",,"},
+        {"warmup": -1}, {"aggregate": None}, {"file": "/x"}, {"header": True},
+    ],
+)  # fmt: skip
+def test_a_wrong_field_is_refused_and_named(spec: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(spec))):
+        Source.model_validate({"file": "m.csv", "column": "loss", **spec})

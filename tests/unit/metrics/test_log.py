@@ -1,0 +1,91 @@
+"""A metric from the lines of a log."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolbox.metrics.log import Source
+
+LOG = b"""step 0: step_time 9.0 s, loss nan
+caf\xe9
+step 1: step_time 2e0 s, loss 3.5
+step 2: step_time 1.5 s, loss 3.25
+step 3: step_time 1.0 s, loss 3.0 (step_time 4.0 before)"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Where the log is."""
+    (tmp_path / "stdout.log").write_bytes(LOG)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("spec", "value"),
+    [
+        ({}, 2.0),
+        ({"warmup": 1}, 1.75),
+        ({"aggregate": "first"}, 9.0),
+        ({"aggregate": "last", "warmup": 4}, 4.0),
+        ({"aggregate": "count"}, 5.0),
+        ({"aggregate": "p90", "warmup": 1}, pytest.approx(3.4)),
+        ({"aggregate": "each", "warmup": 1}, (2.0, 1.5, 1.0, 4.0)),
+    ],
+)
+def test_every_match_in_every_line_counts_after_the_warmup(directory: Path, spec: dict[str, Any], value: Any) -> None:
+    assert Source(pattern=r"step_time ([\d.e+-]+)", **spec).read(directory) == value
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value"),
+    [
+        (r"(step) (?P<value>\d)", (0.0, 1.0, 2.0, 3.0)),
+        (r"step (\d): step_time (\d)", (0.0, 1.0, 2.0, 3.0)),
+        (r"(?:step) \d(?=:)", None),
+        (r"\d(?=:)", (0.0, 1.0, 2.0, 3.0)),
+    ],
+)
+def test_the_number_is_the_named_group_or_the_first_or_the_match(
+    directory: Path, pattern: str, value: tuple[float, ...] | None
+) -> None:
+    source = Source(pattern=pattern, aggregate="each")
+    if value is None:
+        with pytest.raises(ValueError, match="is 'step 0', a number was expected"):
+            source.read(directory)
+    else:
+        assert source.read(directory) == value
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        (r"loss (\S+)", r"^stdout\.log:1: the match of .* is nan, a number was expected$"),
+        (r"^step [123]: (.*),", r"^stdout\.log:3: the match of .* is 'step_time 2e0 s', a number was expected$"),
+        (r"step \d|caf(x)?", r"^stdout\.log:1: the match of .* is '', a number was expected$"),
+    ],
+)
+def test_a_match_that_is_no_finite_number_is_shown_with_its_line(directory: Path, pattern: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Source(pattern=pattern).read(directory)
+
+
+def test_what_the_warmup_drops_need_not_be_a_number(directory: Path) -> None:
+    assert Source(pattern=r"loss (\S+)", warmup=1, aggregate="max").read(directory) == 3.5
+
+
+@pytest.mark.parametrize(("pattern", "warmup", "count"), [("speed", 0, 0), (r"loss (\S+)", 4, 4), ("x", 2, 0)])
+def test_no_match_left_is_told_with_how_many_there_were(directory: Path, pattern: str, warmup: int, count: int) -> None:
+    with pytest.raises(ValueError, match=rf"matches in stdout\.log: {count} numbers found"):
+        Source(pattern=pattern, warmup=warmup).read(directory)
+
+
+def test_a_log_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^err\.log is not there$"):
+        Source(file="err.log", pattern="x").read(tmp_path)
+
+
+@pytest.mark.parametrize("spec", [{"pattern": "("}, {"aggregate": "mode"}, {"warmup": -1}, {"file": "../x"}, {"p": 1}])
+def test_a_wrong_field_is_refused_and_named(spec: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(spec))):
+        Source.model_validate({"pattern": "x", **spec})

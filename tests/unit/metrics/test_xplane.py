@@ -1,0 +1,148 @@
+"""A step time from a profile, whose bytes are written here field by field."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolbox.metrics.xplane import Source
+
+SECOND = 10**12  # in picoseconds
+
+
+def varint(value: int) -> bytes:
+    """Seven bits a byte, the lowest first; the top bit says that more follow."""
+    head, low = value >> 7, value & 0x7F
+    return bytes([low | 0x80]) + varint(head) if head else bytes([low])
+
+
+def field(number: int, value: int | str | bytes) -> bytes:
+    """One field of a message: a number, or a text or a message with its length."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    content = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def event(start: float, **more: int) -> bytes:
+    """An event that starts so many seconds after its line."""
+    counts = field(5, more["num_occurrences"]) if more else b""
+    return field(4, field(1, 1) + field(2, round(start * SECOND)) + field(3, 7) + counts)
+
+
+def line(*starts: float, name: str = "XLA Modules", timestamp_ns: int = 1_795_225_623_000_000_000) -> bytes:
+    """A line with an event at each start."""
+    return field(3, field(1, 9) + field(2, name) + field(3, timestamp_ns) + b"".join(map(event, starts)))
+
+
+def plane(*lines: bytes, name: str = "/device:TPU:0") -> bytes:
+    """A plane of the profile."""
+    return field(1, field(1, 3) + field(2, name) + b"".join(lines) + field(4, field(1, 1) + field(2, b"\x12\x01x")))
+
+
+def read(directory: Path, *planes: bytes, **spec: Any) -> float | tuple[float, ...]:
+    """Return what a profile with these planes comes to."""
+    file = directory / "profile" / "plugins" / "host.xplane.pb"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"".join(planes) + field(4, "host"))
+    return Source(**spec).read(directory)
+
+
+@pytest.mark.parametrize(
+    ("spec", "value"),
+    [
+        ({}, 1.0),
+        ({"aggregate": "each"}, (3.0, 1.0, 0.5, 1.0)),
+        ({"aggregate": "each", "warmup": 3}, (1.0,)),
+        ({"aggregate": "max", "warmup": 1}, 1.0),
+        ({"aggregate": "mean"}, 1.375),
+        ({"aggregate": "count"}, 4.0),
+    ],
+)
+def test_a_step_is_from_one_start_to_the_next_in_seconds(tmp_path: Path, spec: dict[str, Any], value: Any) -> None:
+    steps = line(0, 5.5, 3, 4, 4.5)  # events need not be in order
+    assert read(tmp_path, plane(name="/host:CPU"), plane(line(1, name="Steps"), steps), **spec) == value
+
+
+def test_picoseconds_are_not_lost_in_a_long_profile(tmp_path: Path) -> None:
+    events = b"".join(field(4, field(2, 10**18 + count)) for count in (0, 3))
+    assert read(tmp_path, plane(field(3, field(2, "XLA Modules") + events))) == 3e-12
+
+
+def test_another_line_of_another_plane_may_be_named(tmp_path: Path) -> None:
+    host = plane(line(0, 0.25, name="train steps"), name="/host:CPU")
+    assert read(tmp_path, host, plane(line(0, 2)), plane="/host:CPU", line="train steps") == 0.25
+
+
+def test_an_event_that_stands_for_several_has_no_start(tmp_path: Path) -> None:
+    events = event(0) + event(0, num_occurrences=9) + event(2)
+    assert read(tmp_path, plane(field(3, field(2, "XLA Modules") + events))) == 2
+
+
+PROFILE = "profile/plugins/host.xplane.pb"
+
+
+@pytest.mark.parametrize(
+    ("planes", "said"),
+    [
+        ([], f"{PROFILE} has 0 planes `/device:TPU:0`, exactly 1 expected; there are none"),
+        (
+            [plane(name="b"), plane(name="/device:TPU:1")],
+            f"{PROFILE} has 0 planes `/device:TPU:0`, exactly 1 expected; there are /device:TPU:1, b",
+        ),
+        (
+            [plane(line(1, 2))] * 2,
+            f"{PROFILE} has 2 planes `/device:TPU:0`, exactly 1 expected; there are /device:TPU:0",
+        ),
+        (
+            [plane(line(1, name="Steps"))],
+            f"`/device:TPU:0` of {PROFILE} has 0 lines `XLA Modules`, exactly 1 expected; there are Steps",
+        ),
+        (
+            [plane(line(1, 2), line(1, 2))],
+            f"`/device:TPU:0` of {PROFILE} has 2 lines `XLA Modules`, exactly 1 expected; there are XLA Modules",
+        ),
+        ([plane(line(1))], f"`XLA Modules` of {PROFILE} has 1 events, at least 2 were expected"),
+        ([plane(line())], f"`XLA Modules` of {PROFILE} has 0 events, at least 2 were expected"),
+    ],
+)
+def test_what_is_not_there_exactly_once_is_told_with_what_is_there(
+    tmp_path: Path, planes: list[bytes], said: str
+) -> None:
+    with pytest.raises(ValueError, match=PROFILE) as caught:
+        read(tmp_path, *planes)
+    assert str(caught.value) == said
+
+
+def test_a_warmup_that_leaves_no_interval_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"`XLA Modules` of .*: 2 numbers found, a warm-up of 2 leaves none"):
+        read(tmp_path, plane(line(1, 2, 3)), warmup=2)
+
+
+@pytest.mark.parametrize("content", [b"\xff" * 20, b"\x0a\x05abc", b"\x0a\x03\x12\x01\xff"])
+def test_a_file_that_is_no_profile_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.xplane.pb").write_bytes(content)
+    with pytest.raises(ValueError, match=r"^a\.xplane\.pb is no XSpace: "):
+        Source().read(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"(some text"])
+def test_a_file_of_something_else_has_no_planes(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.xplane.pb").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.xplane\.pb"):
+        Source().read(tmp_path)
+
+
+def test_one_profile_has_to_match(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^0 files match \*\*/\*\.xplane\.pb, exactly 1 expected; there are none$"):
+        Source().read(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.xplane.pb").touch()
+    with pytest.raises(ValueError, match=r"^2 files match .* expected; there are a\.xplane\.pb, b\.xplane\.pb$"):
+        Source().read(tmp_path)
+
+
+@pytest.mark.parametrize("spec", [{"file": "../*.pb"}, {"plane": None}, {"line": 1}, {"warmup": -1}, {"device": 0}])
+def test_a_wrong_field_is_refused_and_named(spec: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(spec))):
+        Source.model_validate(spec)

@@ -1,0 +1,90 @@
+"""A metric from a YAML file."""
+
+from pathlib import Path
+
+import pytest
+
+from toolbox.metrics.yaml_file import Source
+
+DOCUMENT = """
+step: {time: &time {median: 0.25}}
+again: *time
+losses: [9, 3, 1.5]
+mixed: [1, text]
+8: {hidden: 7}
+nan: .nan
+text: "1"
+no_float: 1e-3
+date: 2026-01-01
+"""
+LAUGHS = "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 60))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Where the document is."""
+    (tmp_path / "m.yaml").write_text(DOCUMENT)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("step.time.median", 0.25), ("again.median", 0.25), ("losses[0]", 9.0), ("8.hidden", 7.0)]
+)
+def test_a_number_is_found_by_its_path(directory: Path, path: str, value: float) -> None:
+    found = Source(file="m.yaml", path=path).read(directory)
+    assert (found, type(found)) == (value, float)
+
+
+def test_a_list_comes_to_a_number_by_its_aggregate(directory: Path) -> None:
+    assert Source(file="m.yaml", path="losses", aggregate="min").read(directory) == 1.5
+    assert Source(file="m.yaml", path="losses", aggregate="each", warmup=1).read(directory) == (3.0, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("nan", "nan in m.yaml is nan, a number was expected"),
+        ("text", "text in m.yaml is '1', a number was expected"),
+        ("no_float", "no_float in m.yaml is '1e-3', a number was expected"),
+        ("date", "date in m.yaml is datetime.date(2026, 1, 1), a number was expected"),
+        ("step", "step in m.yaml is a dict, a number was expected"),
+        ("losses", "losses in m.yaml is a list, a number was expected: `aggregate` says how to make one of it"),
+        ("step.mean", "m.yaml has no step.mean"),
+    ],
+)
+def test_what_is_no_finite_number_is_refused_with_what_it_is(directory: Path, path: str, said: str) -> None:
+    with pytest.raises(ValueError, match=r"m\.yaml") as caught:
+        Source(file="m.yaml", path=path).read(directory)
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a: [", b"\xff\xfe\xff", b"\x01", b"a: *b", b"a: !custom 1", b"a: 1\n---\na: 2", b'a: !!int ""', b"9" * 5000,
+        b"a: !!timestamp x", b"a: 2026-99-99", b"a: !!bool x", b"[" * 100_000, b"{[]: 1}", b'"\\UFFFFFFFF"',
+    ],
+    ids=range(14),
+)  # fmt: skip
+def test_a_file_that_is_no_yaml_is_said_to_be_none_in_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "m.yaml").write_bytes(content)
+    with pytest.raises(ValueError, match=r"^m\.yaml is not YAML: \S.*$"):
+        Source(file="m.yaml", path="a").read(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["a: &a [*a]", LAUGHS + "a: *a59", "a: [0x" + "f" * 5000 + "]"], ids=range(3))
+def test_values_without_end_are_refused_at_once(tmp_path: Path, content: str) -> None:
+    (tmp_path / "m.yaml").write_text(content)
+    with pytest.raises(ValueError, match=r"a\[0\] in m\.yaml is (a list|inf), a number was expected"):
+        Source(file="m.yaml", path="a", aggregate="sum").read(tmp_path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^m\.yaml is not there$"):
+        Source(file="m.yaml", path="a").read(tmp_path)
+
+
+@pytest.mark.parametrize("spec", [{"path": "a["}, {"file": "../x"}, {"aggregate": "mode"}, {"warmup": -1}, {"x": 1}])
+def test_a_wrong_field_is_refused_and_named(spec: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(spec))):
+        Source.model_validate({"file": "m.yaml", "path": "a", **spec})

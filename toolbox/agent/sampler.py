@@ -1,0 +1,105 @@
+"""Records what a workload uses over time: `samples.csv` for processor and memory, `gpu_samples.csv` for GPUs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from typing import Iterable
+
+from toolbox.agent import tree
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_COLUMNS = "seconds,cpu_percent,memory_bytes,processes\n"
+_GPU_COLUMNS = "seconds,gpu,utilization_percent,memory_mib\n"
+# As `nvidia-smi --help-query-gpu` documents it.
+_GPU_QUERY = ("--query-gpu=index,utilization.gpu,memory.used", "--format=csv,noheader,nounits")
+
+
+class Sampler:
+    """Samples the descendants of this process.
+
+    Processor time is that of all of them: 200 percent are two processors. Memory is the sum of what is resident.
+
+    Args:
+        directory: where the files go.
+        seconds: between two samples.
+    """
+
+    def __init__(self, directory: str, seconds: float) -> None:
+        self._directory = directory
+        self._seconds = seconds
+        self._began = self._last = time.monotonic()
+        self._ticks: dict[int, int] = {}
+        self._gpu_text = b""
+        self._gpu_output = -1
+        self.gpu_reader = 0
+        self._append("samples.csv", _COLUMNS)
+        if program := shutil.which("nvidia-smi"):
+            self._start_gpu_reader(program)
+            self._append("gpu_samples.csv", _GPU_COLUMNS)
+
+    @property
+    def due(self) -> float:
+        """When the next sample is due, by the monotonic clock."""
+        return self._last + self._seconds
+
+    def sample(self) -> None:
+        """Take a sample."""
+        now = time.monotonic()
+        members = {pid: found for pid, found in tree.descendants(os.getpid()).items() if pid != self.gpu_reader}
+        used = sum(found.ticks - self._ticks.get(pid, 0) for pid, found in members.items())
+        percent = 100 * used / _TICKS / max(now - self._last, 1e-3)
+        self._ticks = {pid: found.ticks for pid, found in members.items()}
+        self._last = now
+        memory = sum(found.memory for found in members.values())
+        self._append("samples.csv", f"{now - self._began:.3f},{percent:.1f},{memory},{len(members)}\n")
+        for line in self._gpu_lines():
+            self._append("gpu_samples.csv", f"{now - self._began:.3f},{line}\n")
+
+    def close(self) -> None:
+        """End what reads the GPUs, and wait for it."""
+        if self.gpu_reader:
+            tree.send(self.gpu_reader, signal.SIGKILL)
+            try:
+                os.waitpid(self.gpu_reader, 0)
+            except ChildProcessError:
+                pass
+            os.close(self._gpu_output)
+
+    def _start_gpu_reader(self, program: str) -> None:
+        """Start one nvidia-smi that prints all the time: to start it takes longer than a sample may."""
+        self._gpu_output, write = os.pipe()
+        os.set_blocking(self._gpu_output, False)
+        self.gpu_reader = os.fork()
+        if self.gpu_reader == 0:
+            try:
+                tree.die_with_parent()
+                os.dup2(write, 1)
+                os.execv(program, [program, *_GPU_QUERY, f"--loop-ms={max(100, int(self._seconds * 1000))}"])
+            finally:
+                os._exit(127)
+        os.close(write)
+
+    def _gpu_lines(self) -> Iterable[str]:
+        if self._gpu_output < 0:
+            return
+        try:
+            self._gpu_text += os.read(self._gpu_output, 1 << 16)
+        except BlockingIOError:
+            return
+        *whole, self._gpu_text = self._gpu_text.split(b"\n")
+        for line in whole:
+            yield ",".join(part.strip() for part in line.decode("ascii", "replace").split(","))
+
+    def _append(self, name: str, text: str) -> None:
+        try:
+            with open(os.path.join(self._directory, name), "a", encoding="ascii", opener=_private) as stream:
+                stream.write(text)
+        except OSError:
+            pass  # a sample less, on a full disk
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

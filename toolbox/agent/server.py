@@ -1,0 +1,303 @@
+"""The agent's server: takes requests as JSON lines on standard input, and answers, and tells of events, on its output.
+
+One server serves one connection, and ends with it. What it has started goes on: the next server, of whichever
+orchestrator, finds the attempts by their directories.
+
+    {"id": 1, "op": "submit", "directory": D, "order": {...}}    -> {"id": 1, "state": "running" | "ended" | "lost"}
+    {"id": 2, "op": "watch", "directories": {D: {"stdout": 0, "stderr": 0} | null}}   -> {"id": 2, "states": {D: ...}}
+    {"id": 3, "op": "state" | "cancel" | "release", "directory": D}                   -> {"id": 3, "state": ...}
+    {"id": 4, "op": "list", "directory": D, "patterns": [...]}    -> {"id": 4, "files": [...], "logs": {"stdout": SIZE}}
+
+    {"event": "ended", "directory": D, "outcome": {...} | null}           null: its supervisor is gone, nobody knows how
+    {"event": "log", "directory": D, "stream": "stdout", "offset": 17, "data": BASE64}
+
+A submission is idempotent: an attempt has one directory, and whoever holds the lock in it runs it.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import pathlib
+import select
+import shutil
+import signal
+import sys
+import time
+from typing import Any, Dict, Optional
+
+from toolbox.agent import tree
+from toolbox.agent.supervisor import EXIT_CODE, LOCK, OUTCOME, STARTED, STREAMS, Supervisor
+
+_INPUT, _OUTPUT = 0, 1
+_STANDARD = (0, 1, 2)
+_TICK_SECONDS = 0.2
+_CHUNK_BYTES = 1 << 18
+_PATIENCE_SECONDS = 10.0
+_MARK = "TOPGALLANT_STEP"
+_NOT_LISTED = (LOCK, STARTED, *(f"{stream}.log" for stream in STREAMS))
+
+Offsets = Optional[Dict[str, int]]
+
+
+class Watch:
+    """An attempt whose end, and whose output where that is asked for, the other side wants to know."""
+
+    def __init__(self, directory: str, offsets: Offsets) -> None:
+        self.directory = directory
+        self.offsets = offsets
+        self.descriptor = -1
+        self.pid = _pid_of(directory)
+        if self.pid and hasattr(os, "pidfd_open"):
+            try:
+                self.descriptor = os.pidfd_open(self.pid)
+            except OSError:
+                return  # it has ended
+            if _state(directory)["state"] != "running":
+                self.close()  # the number may be that of another process meanwhile
+
+    def close(self) -> None:
+        """Let go of the process."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+class Server:
+    """Serves one connection."""
+
+    def __init__(self) -> None:
+        self._watched: Dict[str, Watch] = {}
+        self._poll = select.poll()
+        self._poll.register(_INPUT, select.POLLIN | select.POLLHUP)
+        self._buffer = b""
+
+    def serve(self) -> None:
+        """Serve until the other side is gone."""
+        self._send({"event": "hello", "home": os.path.expanduser("~"), "pid": os.getpid(), "python": sys.version})
+        while True:
+            ready = {descriptor for descriptor, _ in self._poll.poll(self._timeout())}
+            if _INPUT in ready and not self._read():
+                return
+            for watch in list(self._watched.values()):
+                if watch.offsets is not None:
+                    self._send_logs(watch)
+                if watch.descriptor in ready or watch.descriptor < 0:
+                    self._look_at(watch)
+
+    def _timeout(self) -> float | None:
+        needs_ticks = any(watch.offsets is not None or watch.descriptor < 0 for watch in self._watched.values())
+        return _TICK_SECONDS * 1000 if needs_ticks else None
+
+    def _read(self) -> bool:
+        content = os.read(_INPUT, 1 << 16)
+        *lines, self._buffer = (self._buffer + content).split(b"\n")
+        for line in lines:
+            request = json.loads(line)
+            try:
+                answer = getattr(self, f"_do_{request['op']}")(request)
+            except OSError as error:
+                answer = {"error": f"{error.strerror}: {error.filename}" if error.filename else str(error)}
+            self._send({"id": request["id"], **answer})
+        return bool(content)
+
+    def _do_submit(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        directory = request["directory"]
+        for folder in (directory, os.path.join(directory, "files")):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        lock = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while not _locks(lock):
+                # Its supervisor runs, or somebody has a look at it, or is about to start it.
+                if _pid_of(directory) or time.monotonic() > deadline:
+                    return {"state": "running"}
+                time.sleep(_TICK_SECONDS / 10)
+            state = _state_of_unlocked(directory)
+            if state["state"] != "absent":
+                return state
+            fault = self._fork(directory, request["order"], lock)
+        finally:
+            os.close(lock)
+        return {"error": fault} if fault else {"state": "running"}
+
+    def _fork(self, directory: str, order: Dict[str, Any], lock: int) -> str:
+        """Start a supervisor, which keeps the lock, and return why that failed, or nothing."""
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            try:
+                os.setsid()
+                _keep_only(lock, writer)
+                Supervisor(directory, order).run(lambda fault: _report(writer, fault))
+            except BaseException as error:
+                _report(writer, f"{type(error).__name__}: {error}")
+            finally:
+                os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as stream:
+            return stream.read().decode("utf-8", "replace").strip()
+
+    def _do_watch(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        states = {}
+        for directory, offsets in request["directories"].items():
+            states[directory] = _state(directory)
+            if states[directory]["state"] != "absent":
+                self._watch(directory, offsets)
+        return {"states": states}
+
+    def _watch(self, directory: str, offsets: Offsets) -> None:
+        self._forget(directory)
+        watch = self._watched[directory] = Watch(directory, offsets)
+        if watch.descriptor >= 0:
+            self._poll.register(watch.descriptor, select.POLLIN)
+
+    def _do_state(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        return _state(request["directory"])
+
+    def _do_cancel(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        directory = request["directory"]
+        state = _state(directory)
+        if state["state"] == "running":
+            tree.send(_pid_of(directory), signal.SIGTERM)
+        elif state["state"] == "lost":
+            _kill_marked(directory)
+        return state
+
+    def _do_release(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        directory = request["directory"]
+        self._forget(directory)
+        state = _state(directory)
+        if state["state"] == "running":
+            return {"error": f"{directory} is in use: its workload runs"}
+        shutil.rmtree(directory, ignore_errors=True)
+        return {}
+
+    def _do_list(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """List what an attempt left, the sizes of its logs apart."""
+        top = pathlib.Path(request["directory"])
+        results = top / "files"
+        found = {path for pattern in request["patterns"] for path in results.glob(pattern)}
+        inside = {path for folder in found if folder.is_dir() and not folder.is_symlink() for path in folder.rglob("*")}
+        kept = [path for path in found | inside if path.is_symlink() or not path.is_dir()]
+        beside = [path for path in top.iterdir() if path.is_file() and path.name not in _NOT_LISTED]
+        logs = {
+            stream: (top / f"{stream}.log").stat().st_size for stream in STREAMS if (top / f"{stream}.log").exists()
+        }
+        return {"files": sorted(str(path.relative_to(top)) for path in [*kept, *beside]), "logs": logs}
+
+    def _look_at(self, watch: Watch) -> None:
+        state = _state(watch.directory)
+        if state["state"] == "running":
+            return
+        if watch.offsets is not None:
+            while self._send_logs(watch):
+                continue
+        self._forget(watch.directory)
+        if watch.pid:
+            try:
+                os.waitpid(watch.pid, os.WNOHANG)
+            except ChildProcessError:
+                pass  # a supervisor that an earlier server has started
+        if state["state"] == "lost":
+            _kill_marked(watch.directory)
+        self._send({"event": "ended", "directory": watch.directory, "outcome": state.get("outcome")})
+
+    def _send_logs(self, watch: Watch) -> bool:
+        """Send what is new, a piece of each stream, and tell whether there was any."""
+        assert watch.offsets is not None
+        sent = False
+        for stream in STREAMS:
+            offset = watch.offsets[stream]
+            try:
+                with open(os.path.join(watch.directory, f"{stream}.log"), "rb") as file:
+                    file.seek(offset)
+                    content = file.read(_CHUNK_BYTES)
+            except OSError:
+                continue
+            if content:
+                sent = True
+                watch.offsets[stream] += len(content)
+                data = base64.b64encode(content).decode()
+                self._send(
+                    {"event": "log", "directory": watch.directory, "stream": stream, "offset": offset, "data": data}
+                )
+        return sent
+
+    def _forget(self, directory: str) -> None:
+        watch = self._watched.pop(directory, None)
+        if watch is not None:
+            if watch.descriptor >= 0:
+                self._poll.unregister(watch.descriptor)
+            watch.close()
+
+    def _send(self, message: Dict[str, Any]) -> None:
+        content = json.dumps(message).encode() + b"\n"
+        while content:
+            content = content[os.write(_OUTPUT, content) :]
+
+
+def _state(directory: str) -> Dict[str, Any]:
+    """Return how an attempt stands: `running`, `ended` with its outcome, `lost`, or `absent` where none was started."""
+    try:
+        lock = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return _state_of_unlocked(directory)
+    try:
+        return _state_of_unlocked(directory) if _locks(lock) else {"state": "running"}
+    finally:
+        os.close(lock)
+
+
+def _state_of_unlocked(directory: str) -> Dict[str, Any]:
+    if os.path.exists(os.path.join(directory, EXIT_CODE)):
+        with open(os.path.join(directory, OUTCOME), encoding="utf-8") as stream:
+            return {"state": "ended", "outcome": json.load(stream)}
+    return {"state": "lost" if os.path.exists(os.path.join(directory, STARTED)) else "absent"}
+
+
+def _locks(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _pid_of(directory: str) -> int:
+    try:
+        with open(os.path.join(directory, STARTED), encoding="utf-8") as stream:
+            return int(json.load(stream)["pid"])
+    except (OSError, ValueError, KeyError):
+        return 0
+
+
+def _kill_marked(directory: str) -> None:
+    """End what a supervisor has left that was killed itself."""
+    for pid in tree.marked(_MARK, directory):
+        tree.send(pid, signal.SIGKILL)
+
+
+def _keep_only(*descriptors: int) -> None:
+    """Have a supervisor share nothing with the connection of its server."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in _STANDARD:
+        os.dup2(null, standard)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in (*_STANDARD, *descriptors):
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the descriptor of the listing itself
+
+
+def _report(descriptor: int, fault: str) -> None:
+    os.write(descriptor, fault.encode("utf-8", "replace"))
+    os.close(descriptor)
+
+
+def main() -> None:
+    """Serve on standard input and output."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody listens: there is nothing left to do
+    Server().serve()

@@ -1,0 +1,323 @@
+"""Runs one workload, detached from whoever asked for it, and writes down how it ended.
+
+The supervisor is a fork of the agent's server, in a session of its own: nothing that happens to the server, to its
+connection or to the orchestrator reaches it. It enforces the time limits by itself, so that nobody has to be alive to
+stop the workload, and it ends the whole tree of processes, whatever the workload has started.
+
+In the directory of the attempt:
+
+    lock          held while the supervisor lives: `flock`, which the system lets go whatever ends it
+    started       JSON: the number of the supervisor's process; written before the workload starts
+    stdout.log  stderr.log  samples.csv
+    outcome.json  how it ended; then exit_code, whose presence says that the attempt has ended: both are written whole
+    files/        the working directory of the workload;  src/ beside it is what was sent
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import time
+from typing import Any, Callable, Dict, Mapping
+
+from toolbox.agent import tree
+from toolbox.agent.logs import Log
+from toolbox.agent.sampler import Sampler
+
+LOCK = "lock"
+STARTED = "started"
+OUTCOME = "outcome.json"
+EXIT_CODE = "exit_code"
+STREAMS = ("stdout", "stderr")
+# Written before the workload starts, over which the end is written: a full disk cannot keep it from being known.
+_RESERVED_BYTES = 4096
+_CHUNK_BYTES = 1 << 16
+_LOOK_SECONDS = 0.05
+_DRAIN_SECONDS = 2.0
+_STUCK_SECONDS = 30.0
+_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD, signal.SIGXFSZ)
+
+
+class Supervisor:
+    """One workload and its end.
+
+    Args:
+        directory: of the attempt; it is there, with `files/` in it.
+        order: what to run: `command`, `env`, `cwd`, `secrets`, `run_seconds`, `silence_seconds`,
+            `grace_seconds`, `log_bytes`, `sample_seconds` (None where there is no limit, or no sampling).
+    """
+
+    def __init__(self, directory: str, order: Mapping[str, Any]) -> None:
+        self._directory = directory
+        self._order = order
+        self._main = 0
+        self._status: int | None = None
+        self._ended_by = ""
+        self._message = ""
+        self._leftovers = 0
+        self._kill_at: float | None = None
+        self._give_up_at: float | None = None
+        self._drain_until: float | None = None
+        self._began = self._heard = time.monotonic()
+        self._is_cancelled = False
+        self._logs: Dict[str, Log] = {}
+        self._open: Dict[int, str] = {}  # the streams that the workload has not closed, by descriptor
+        self._sampler: Sampler | None = None
+        self._poll = select.poll()
+
+    def run(self, report: Callable[[str], None]) -> None:
+        """Run the workload to its end.
+
+        Args:
+            report: told once that it has started (with an empty text), or why it cannot be.
+        """
+        try:
+            self._prepare()
+        except OSError as error:
+            report(f"the workload cannot be started in {self._directory}: {error}")
+            return
+        began = time.time()
+        self._message = self._start()
+        report("")
+        if self._message:
+            self._ended_by = "not_started"
+        while not self._is_over():
+            self._wait()
+            self._reap()
+            self._keep_time()
+        self._finish(began)
+
+    def _prepare(self) -> None:
+        # Children inherit an ignored signal, not a handled one: the workload gets them all back as they are by default.
+        self._wakeup, write = os.pipe()
+        for end in (self._wakeup, write):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        signal.signal(signal.SIGTERM, self._take_cancellation)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        tree.adopt_orphans()
+        for name in (OUTCOME, EXIT_CODE):
+            with open(self._path(f".{name}"), "wb", opener=_private) as stream:
+                stream.write(b" " * _RESERVED_BYTES)
+        _write_whole(self._path(STARTED), json.dumps({"pid": os.getpid(), "time": time.time()}))
+
+    def _take_cancellation(self, _number: int, _frame: Any) -> None:
+        self._is_cancelled = True
+
+    def _start(self) -> str:
+        """Start the workload, and return why that was not possible, or nothing."""
+        secrets = [secret.encode() for secret in self._order["secrets"]]
+        writers = []
+        for stream in STREAMS:
+            reader, writer = os.pipe()
+            os.set_blocking(reader, False)
+            self._logs[stream] = Log(self._path(f"{stream}.log"), self._order["log_bytes"], secrets)
+            self._open[reader] = stream
+            self._poll.register(reader, select.POLLIN | select.POLLHUP)
+            writers.append(writer)
+        self._poll.register(self._wakeup, select.POLLIN)
+        fault, failed = os.pipe()
+        self._main = os.fork()
+        if self._main == 0:
+            self._become_the_workload(writers, failed)
+        for descriptor in (*writers, failed):
+            os.close(descriptor)
+        if self._order["sample_seconds"]:
+            self._sampler = Sampler(self._directory, self._order["sample_seconds"])
+        with os.fdopen(fault, "rb") as stream_of_faults:
+            return stream_of_faults.read().decode("utf-8", "replace")
+
+    def _become_the_workload(self, writers: list[int], failed: int) -> None:
+        program = self._order["command"][0]
+        try:
+            os.setsid()
+            tree.die_with_parent()
+            signal.set_wakeup_fd(-1)
+            for number in _DEFAULT_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            for target, writer in enumerate(writers, start=1):
+                os.dup2(writer, target)
+            cwd = os.path.join(self._directory, os.path.expanduser(self._order["cwd"] or "files"))
+            variables = {
+                **os.environ,
+                "ARTIFACT_DIR": os.path.join(self._directory, "files"),
+                "TOPGALLANT_SRC": os.path.join(self._directory, "src"),
+                **self._order["env"],
+                "TOPGALLANT_STEP": self._directory,
+            }
+            try:
+                os.chdir(cwd)
+            except OSError as error:
+                os.write(failed, f"its working directory {cwd}: {error.strerror}".encode())
+                os._exit(127)
+            os.execvpe(program, list(self._order["command"]), variables)
+        except BaseException as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            os.write(failed, f"`{program}` cannot be started: {reason}".encode(errors="replace"))
+        finally:
+            os._exit(127)
+
+    def _wait(self) -> None:
+        for descriptor, _ in self._poll.poll(max(0, self._seconds_to_wait() * 1000)):
+            if descriptor == self._wakeup:
+                os.read(descriptor, 512)
+            else:
+                self._read(descriptor)
+
+    def _read(self, descriptor: int) -> None:
+        try:
+            content = os.read(descriptor, _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if content:
+            self._heard = time.monotonic()
+            self._logs[self._open[descriptor]].take(content)
+        else:
+            self._poll.unregister(descriptor)
+            os.close(descriptor)
+            del self._open[descriptor]
+
+    def _seconds_to_wait(self) -> float:
+        now = time.monotonic()
+        times = [now + 3600, self._drain_until, self._give_up_at, self._sampler and self._sampler.due]
+        if self._kill_at is not None:
+            times.append(self._kill_at if now < self._kill_at else now + _LOOK_SECONDS)
+        elif not self._ended_by:
+            times += [self._limit("run_seconds", self._began), self._limit("silence_seconds", self._heard)]
+        return min(moment for moment in times if moment) - now
+
+    def _limit(self, name: str, since: float) -> float | None:
+        seconds = self._order[name]
+        return None if seconds is None else since + float(seconds)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                number, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self._everybody_is_gone()
+                return
+            if number == 0:
+                break
+            if number == self._main:
+                self._status = status
+                self._ended_by = self._ended_by or ("signal" if os.WIFSIGNALED(status) else "exit")
+        if self._status is not None and self._drain_until is None:
+            left = self._members()
+            if left and self._kill_at is None:
+                self._leftovers = len(left)
+                self._terminate()
+            elif not left:
+                self._close_sampler()  # the last child
+
+    def _everybody_is_gone(self) -> None:
+        self._status = self._status if self._status is not None else 127 << 8
+        if self._drain_until is None:
+            self._drain_until = time.monotonic() + _DRAIN_SECONDS
+
+    def _keep_time(self) -> None:
+        if self._is_cancelled:
+            self._end("cancelled", "")
+        now = time.monotonic()
+        run, silence = self._limit("run_seconds", self._began), self._limit("silence_seconds", self._heard)
+        if not self._ended_by and run is not None and now >= run:
+            self._end("timeout", f"it ran longer than {self._order['run_seconds']:g} s")
+        if not self._ended_by and silence is not None and now >= silence:
+            self._end("silence", f"it printed nothing for {self._order['silence_seconds']:g} s")
+        if self._kill_at is not None and now >= self._kill_at and self._drain_until is None:
+            self._send(signal.SIGKILL)
+        if self._sampler is not None and now >= self._sampler.due:
+            self._sampler.sample()
+
+    def _end(self, ended_by: str, message: str) -> None:
+        """End the workload before its time. The first reason counts."""
+        if not self._ended_by:
+            self._ended_by, self._message = ended_by, message
+            self._terminate()
+
+    def _terminate(self) -> None:
+        if self._kill_at is None:
+            self._kill_at = time.monotonic() + float(self._order["grace_seconds"])
+            self._give_up_at = self._kill_at + _STUCK_SECONDS
+            self._send(signal.SIGTERM)
+
+    def _send(self, number: int) -> None:
+        """Send a signal to the whole tree. Who has been started by a signalled process meanwhile is found next time."""
+        for pid in self._members():
+            tree.send(pid, number)
+            if number == signal.SIGTERM:
+                tree.send(pid, signal.SIGCONT)  # who is stopped could not take it
+
+    def _members(self) -> list[int]:
+        ours = self._sampler.gpu_reader if self._sampler is not None else 0
+        return [pid for pid in tree.descendants(os.getpid()) if pid != ours]
+
+    def _close_sampler(self) -> None:
+        if self._sampler is not None:
+            sampler, self._sampler = self._sampler, None
+            sampler.close()
+
+    def _is_over(self) -> bool:
+        now = time.monotonic()
+        if self._give_up_at is not None and now >= self._give_up_at:
+            self._message += f"; processes of it could not be killed: {self._members()}"
+            return True
+        if self._drain_until is None:
+            return False
+        # Who holds the other end open now is no descendant: that is not waited for.
+        return now >= self._drain_until or not self._open
+
+    def _finish(self, began: float) -> None:
+        self._close_sampler()
+        logs = self._logs
+        for log in logs.values():
+            log.close()
+        status = self._status if self._status is not None else 0
+        by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        # As a shell says it: 128 and the number of the signal.
+        code = 128 + by_signal if by_signal else os.WEXITSTATUS(status)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        outcome = {
+            "ended_by": self._ended_by,
+            "exit_code": code,
+            "signal": by_signal,
+            "message": self._message,
+            "started": began,
+            "seconds": round(time.monotonic() - self._began, 3),
+            "cpu_seconds": round(used.ru_utime + used.ru_stime, 3),
+            "leftovers": self._leftovers,
+            "log_bytes": {name: log.bytes for name, log in logs.items()},
+            "log_dropped": {name: log.dropped for name, log in logs.items() if log.dropped},
+            "log_fault": next((log.fault for log in logs.values() if log.fault), ""),
+        }
+        self._write_reserved(OUTCOME, json.dumps(outcome))
+        self._write_reserved(EXIT_CODE, f"{code}\n")
+
+    def _write_reserved(self, name: str, text: str) -> None:
+        """Write over what was reserved, and give it its name: whole, or not at all."""
+        descriptor = os.open(self._path(f".{name}"), os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.ftruncate(descriptor, os.write(descriptor, text.encode()))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(self._path(f".{name}"), self._path(name))
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._directory, name)
+
+
+def _write_whole(file: str, text: str) -> None:
+    temporary = f"{file}.new"
+    with open(temporary, "w", encoding="utf-8", opener=_private) as stream:
+        stream.write(text)
+    os.replace(temporary, file)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,79 @@
+"""This machine: an agent on it, as on any other, so that workloads outlive the orchestrator."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from toolbox.hosts import bootstrap, staging
+from toolbox.hosts.host import Host
+from toolbox.model.workloads import AttemptStatus, Backend, Handle, TargetContext, Workload
+from toolbox.system import processes
+from toolbox.system.processes import Channel
+
+_PATIENCE: Final = 60.0  # seconds, for an agent on this machine
+
+
+class Target(BaseModel):
+    """This machine needs no description."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    def open(self, context: TargetContext) -> Backend:
+        """Return the backend of this machine."""
+        return _Local(context, Host(context.name, lambda: _launch(context), context.notify))
+
+    def address(self, name: str) -> str | None:  # noqa: ARG002  # a backend of other machines needs it
+        """Return where Ansible finds the target: it is here, and has no address."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Local:
+    """Executes workloads in the directories of their attempts."""
+
+    context: TargetContext
+    host: Host
+
+    def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
+        """See `Backend`."""
+        if not (directory / "lock").exists():  # otherwise it was submitted before
+            staging.stage(workload, directory)
+        order = staging.order(workload, self.context, self.context.variables)
+        self.host.start(name, str(directory), order, mirror=None, wait=workload.timeouts.wait)
+        return Handle(name, directory)
+
+    def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
+        """See `Backend`."""
+        return {handle: self.host.status(str(handle.directory)) for handle in handles}
+
+    def collect(self, handle: Handle, workload: Workload) -> None:
+        """See `Backend`. All is here; what nobody asked for is removed, since another machine would not send it."""
+        staging.keep(handle.directory / staging.RESULTS, workload.collect)
+
+    def cancel(self, handle: Handle) -> None:
+        """See `Backend`."""
+        self.host.ask("cancel", _PATIENCE, directory=str(handle.directory))
+
+    def release(self, handle: Handle) -> None:
+        """See `Backend`. The directory is that of the run, and stays."""
+        self.host.forget(str(handle.directory))
+
+    def find(self, name: str, directory: Path) -> Handle | None:
+        """See `Backend`."""
+        found = self.host.watch(name, str(directory), mirror=None, wait=_PATIENCE)
+        return Handle(name, directory) if found else None
+
+    def close(self) -> None:
+        """See `Backend`."""
+        self.host.close()
+
+
+def _launch(context: TargetContext) -> Channel:
+    # Without the site's packages it starts in half the time, and it needs none.
+    return Channel(bootstrap.command(sys.executable, "-I", "-S"), processes.environment(context.mark))

@@ -1,0 +1,201 @@
+"""A machine that is reached by the user's own OpenSSH, with the user's own configuration and known hosts.
+
+One connection carries the agent of a host, all cells share it, and files go through it as well (`ControlMaster`). Its
+attempts are below `directory` there until they are released.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from toolbox.hosts import bootstrap, staging
+from toolbox.hosts.host import Host
+from toolbox.model.errors import StepError
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import AttemptStatus, Backend, Handle, TargetContext, Workload
+from toolbox.system import files, processes, scratch
+from toolbox.system.processes import Channel
+
+log = logging.getLogger(__name__)
+
+_PATIENCE: Final = 60.0  # seconds, where no workload says how long to wait
+_OPTIONS: Final = (
+    "BatchMode=yes",  # nobody is there to be asked for a password
+    "ConnectTimeout=15",
+    # A connection that is silently gone is noticed within 15 s.
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=3",
+    "ControlPersist=no",
+)
+
+
+class Target(BaseModel):
+    """Where the machine is, and what is used there.
+
+    Args:
+        host: its name or address, or an alias of `~/.ssh/config`; the name of the target when left out.
+        user: who to be there, port: where its server listens; the SSH configuration says it when left out.
+        python: the interpreter for the agent, 3.8 or later.
+        directory: where attempts live on the machine, each until its files are here.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    host: str | None = Field(default=None, min_length=1, pattern=r"^[^-\s]\S*$")
+    user: str | None = Field(default=None, min_length=1, pattern=r"^[^-\s]\S*$")
+    port: int | None = Field(default=None, ge=1, le=65535)
+    python: str = Field(default="python3", min_length=1)
+    directory: str = Field(default="~/.cache/topgallant/attempts", min_length=1)
+
+    def open(self, context: TargetContext) -> Backend:
+        """Return the backend of this machine."""
+        return _Ssh(context, self)
+
+    def address(self, name: str) -> str | None:
+        """Return where Ansible finds the target: `[USER@]HOST[:PORT]`."""
+        user = f"{self.user}@" if self.user else ""
+        return f"{user}{self.host or name}" + (f":{self.port}" if self.port else "")
+
+
+@dataclass(slots=True)
+class _Ssh:
+    """Executes workloads on one machine."""
+
+    context: TargetContext
+    target: Target
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _control: Path = field(init=False)
+    _host: Host = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._control = self._stack.enter_context(scratch.directory()) / "control"
+        self._host = Host(self.context.name, self._launch, self.context.notify)
+
+    def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
+        """See `Backend`."""
+        wait = workload.timeouts.wait
+        there = self._directory(name, wait)
+        is_new = self._host.ask("state", wait, directory=there)["state"] == "absent"
+        if is_new and (sources := staging.stage(workload, directory)) is not None:
+            self._send(sources, f"{there}/{staging.SOURCES}")
+        order = staging.order(workload, self.context, {})
+        self._host.start(name, there, order, mirror=directory, wait=wait)
+        return Handle(name, directory)
+
+    def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
+        """See `Backend`."""
+        return {handle: self._host.status(self._directory(handle.name, 0)) for handle in handles}
+
+    def collect(self, handle: Handle, workload: Workload) -> None:
+        """See `Backend`."""
+        there = self._directory(handle.name, _PATIENCE)
+        answer = self._host.ask("list", _PATIENCE, directory=there, patterns=list(workload.collect))
+        # A copy of a log that a full disk cut off is brought whole.
+        cut = [
+            f"{stream}.log"
+            for stream, size in answer["logs"].items()
+            if _size(handle.directory / f"{stream}.log") != size
+        ]
+        with scratch.directory() as private:
+            wanted = files.write_text(private / "wanted", "\0".join([*answer["files"], *cut]))
+            archive = handle.directory / ".collected.tar"
+            try:
+                self._run(f"tar -C {shlex.quote(there)} --null -T - -cf -", source=wanted, output=archive)
+                with tarfile.open(archive) as content:
+                    content.extractall(handle.directory, filter=_safely)  # noqa: S202  # the filter is ours
+            except (OSError, tarfile.TarError) as error:
+                raise self._failure(f"what the attempt left cannot be brought back: {error}") from error
+            finally:
+                archive.unlink(missing_ok=True)
+
+    def cancel(self, handle: Handle) -> None:
+        """See `Backend`."""
+        self._host.ask("cancel", _PATIENCE, directory=self._directory(handle.name, _PATIENCE))
+
+    def release(self, handle: Handle) -> None:
+        """See `Backend`."""
+        there = self._directory(handle.name, _PATIENCE)
+        self._host.forget(there)
+        self._host.ask("release", _PATIENCE, directory=there)
+
+    def find(self, name: str, directory: Path) -> Handle | None:
+        """See `Backend`."""
+        found = self._host.watch(name, self._directory(name, _PATIENCE), mirror=directory, wait=_PATIENCE)
+        return Handle(name, directory) if found else None
+
+    def close(self) -> None:
+        """See `Backend`."""
+        self._host.close()
+        self._stack.close()
+
+    def _directory(self, name: str, patience: float) -> str:
+        """Return the directory of an attempt on the machine, absolute."""
+        place = self.target.directory
+        home = self._host.home(patience) if place.startswith("~") else ""
+        return f"{home}{place.removeprefix('~')}/{name}"
+
+    def _launch(self) -> Channel:
+        command = shlex.join(bootstrap.command(self.target.python))
+        # This one is the master: when the orchestrator is gone, its input ends, and so do the others.
+        self._control.unlink(missing_ok=True)
+        args = self._ssh("ControlMaster=yes", command)
+        return Channel(args, processes.environment(self.context.mark))
+
+    def _ssh(self, master: str, command: str) -> Sequence[str]:
+        options = [f"-o{option}" for option in (*_OPTIONS, master, f"ControlPath={self._control}")]
+        user = ["-l", self.target.user] if self.target.user else []
+        port = ["-p", str(self.target.port)] if self.target.port else []
+        return ["ssh", "-T", *options, *user, *port, "--", self.target.host or self.context.name, command]
+
+    def _send(self, folder: Path, there: str) -> None:
+        quoted = shlex.quote(there)
+        with scratch.directory() as private:
+            archive = private / "sources.tar"
+            with tarfile.open(archive, "w") as content:
+                content.add(folder, arcname=".")
+            self._run(f"umask 077 && mkdir -p {quoted} && tar -xf - -C {quoted}", source=archive)
+
+    def _run(self, command: str, *, source: Path | None = None, output: Path | None = None) -> None:
+        """Run a shell command on the machine, with files for its input and output.
+
+        Raises:
+            StepError: it failed, with what it said.
+        """
+        errors: list[str] = []
+        with ExitStack() as stack:
+            reader = stack.enter_context(source.open("rb")) if source else None
+            writer = stack.enter_context(open(output, "wb", opener=files.private_opener)) if output else None
+            done = processes.run(
+                self._ssh("ControlMaster=no", command),
+                env=processes.environment(self.context.mark),
+                stdin=reader,
+                stdout=writer,
+                on_line=errors.append,
+            )
+        if done.returncode != 0:
+            raise self._failure("\n".join(errors[-3:]) or f"`{command}` ended with status {done.returncode}")
+
+    def _failure(self, message: str) -> StepError:
+        return StepError(f"{self.context.name}: {message}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+
+
+def _safely(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo | None:
+    """Leave out what would land outside of the directory: what a workload leaves is not to be trusted."""
+    try:
+        return tarfile.data_filter(member, directory)
+    except tarfile.FilterError as error:
+        log.warning("%s is left out: %s", member.name, error)
+        return None
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0

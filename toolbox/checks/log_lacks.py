@@ -1,0 +1,30 @@
+"""A text that must not be in a log, with the line that holds it nevertheless."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import BaseModel, ConfigDict
+
+from toolbox.model.evidence import Evidence, Judgement
+from toolbox.system.evidence_files import LineText, RelativeFile, search
+
+
+class Check(BaseModel):
+    """A text that no line of a log may hold. The log has to be there: without it nothing was looked at."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    file: RelativeFile = "stdout.log"
+    text: LineText
+
+    def judge(self, evidence: Evidence) -> Judgement:
+        """Look for the text, line by line."""
+        try:
+            found = next(search(evidence.directory, self.file, re.escape(self.text)), None)
+        except ValueError as error:
+            return Judgement(False, str(error))
+        if found is None:
+            return Judgement(True, f"{self.text!r} is not in {self.file}", self.file)
+        message = f"{self.text!r} is in {self.file}:{found.line}: {found.excerpt}"
+        return Judgement(False, message, self.file, found.line)

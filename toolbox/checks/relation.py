@@ -1,0 +1,81 @@
+"""A metric held against the same metric of another cell: how many times as much, or as fast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+
+from toolbox.model.evidence import Evidence, Judgement, Metric
+
+
+class Check(BaseModel):
+    """A metric, the cell to compare with, and the range that their quotient must be in, bounds included.
+
+    Args:
+        to: the settings in which the other cell differs from this one. The matrix finds it by them.
+        kind: `ratio` is this cell's number over the other's; `speedup`, for a time, the other's over this one's.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    metric: str
+    to: dict[str, Any] = Field(min_length=1)
+    lower: FiniteFloat | None = None
+    upper: FiniteFloat | None = None
+    kind: Literal["ratio", "speedup"] = "ratio"
+
+    @model_validator(mode="after")
+    def _has_bounds(self) -> Check:
+        if self.lower is None and self.upper is None:
+            raise ValueError("a lower or an upper bound was expected")
+        if self.lower is not None and self.upper is not None and self.lower > self.upper:
+            raise ValueError(f"the lower bound {self.lower:g} is above the upper bound {self.upper:g}")
+        return self
+
+    def judge(self, evidence: Evidence) -> Judgement:
+        """Hold the quotient against its bounds."""
+        reference = evidence.reference
+        if reference is None:
+            return Judgement(None, "nothing to compare with")
+        if reference.is_missing:
+            return Judgement(None, f"nothing to compare with: `{reference.name}` ({reference.fault or 'not run'})")
+        if reference.metrics is None:
+            return Judgement(False, f"`{reference.name}` has no metrics: {reference.fault or 'it did not pass'}")
+        try:
+            mine = _measured(evidence.metrics, self.metric, "here")
+            other = _measured(reference.metrics, self.metric, "there")
+            quotient = self._quotient(mine, other)
+        except ValueError as error:
+            return Judgement(False, f"{self.metric} cannot be compared with that of `{reference.name}`: {error}")
+        passed = (self.lower is None or quotient >= self.lower) and (self.upper is None or quotient <= self.upper)
+        relation = "times that of" if self.kind == "ratio" else "times as fast as in"
+        said = f"{self.metric} is {quotient:.6g} {relation} `{reference.name}` ({mine} against {other})"
+        return Judgement(passed, f"{said}, {self._expected()} expected")
+
+    def _quotient(self, mine: Metric, other: Metric) -> float:
+        if mine.unit != other.unit:
+            raise ValueError(f"{mine} and {other} have different units")
+        above, below = (mine.value, other.value) if self.kind == "ratio" else (other.value, mine.value)
+        assert above is not None
+        quotient = above / below if below else math.inf
+        if not math.isfinite(quotient):
+            raise ValueError(f"{mine} against {other} has no {self.kind}")
+        return quotient
+
+    def _expected(self) -> str:
+        if self.lower is None:
+            return f"at most {self.upper:g}"
+        return f"at least {self.lower:g}" if self.upper is None else f"{self.lower:g} to {self.upper:g}"
+
+
+def _measured(metrics: Mapping[str, Metric], name: str, where: str) -> Metric:
+    """Return a metric that has a finite value."""
+    if name not in metrics:
+        raise ValueError(f"it is not a metric {where}: {', '.join(metrics) or 'there are none'}")
+    metric = metrics[name]
+    if metric.value is None or not math.isfinite(metric.value):
+        raise ValueError(f"{where} it is {metric}, a finite number was expected")
+    return metric

@@ -1,0 +1,64 @@
+"""Brings the agent onto a target: its modules are sent as text, and nothing is installed there."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from toolbox import agent
+
+# Reads no further than the text of the agent: what follows on the same input are requests.
+_LOADER: Final = """
+import os
+def read(count):
+    content = b""
+    while len(content) < count:
+        piece = os.read(0, count - len(content))
+        if not piece:
+            raise SystemExit("the connection ended before the agent was there")
+        content += piece
+    return content
+exec(compile(read(int(read(8))), "<topgallant agent>", "exec"))
+"""
+_PROGRAM: Final = """
+import importlib.machinery, sys
+sources = {sources}
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name in sources:
+            return importlib.machinery.ModuleSpec(name, Finder, is_package=name in ("toolbox", "toolbox.agent"))
+    @staticmethod
+    def create_module(spec):
+        return None
+    @staticmethod
+    def exec_module(module):
+        exec(compile(sources[module.__name__], "<" + module.__name__ + ">", "exec"), module.__dict__)
+sys.meta_path.insert(0, Finder)
+from toolbox.agent import server
+server.main()
+"""
+
+
+def command(python: str, *options: str) -> Sequence[str]:
+    """Return the command that waits for the agent on its standard input.
+
+    Args:
+        python: the interpreter on the target.
+        options: of the interpreter.
+    """
+    return [python, *options, "-c", _LOADER]
+
+
+@functools.cache
+def program() -> bytes:
+    """Return what to send to that command first: the agent."""
+    folder = Path(agent.__file__).parent
+    sources = {"toolbox": "", "toolbox.agent": ""}
+    sources |= {f"toolbox.agent.{file.stem}": file.read_text(encoding="utf-8") for file in folder.glob("[!_]*.py")}
+    # JSON's texts are Python's.
+    text = _PROGRAM.replace("{sources}", json.dumps(sources)).encode()
+    return f"{len(text):08d}".encode() + text

@@ -1,0 +1,119 @@
+"""One connection to an agent: requests with their answers, and events as they come."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, Final
+
+from toolbox.hosts import bootstrap
+from toolbox.system.processes import Channel
+
+Message = Mapping[str, Any]
+
+_HELLO_SECONDS: Final = 60.0
+_ANSWER_SECONDS: Final = 60.0
+
+
+class ConnectionLost(Exception):
+    """The agent does not answer, or is gone. The text is the last that was heard of it."""
+
+
+class Connection:
+    """A conversation with one agent, usable from any thread.
+
+    Args:
+        channel: the program that speaks for the agent, just started.
+        on_event: told of each event, from the thread that reads.
+        on_end: told, from the same thread, that the connection has ended.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        on_event: Callable[[Message], None],
+        on_end: Callable[[Connection], None],
+    ) -> None:
+        self._channel = channel
+        self._on_event = on_event
+        self._on_end = on_end
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, Future[Message]] = {}
+        self._lock = threading.Lock()
+        self._hello: Future[Message] = Future()
+        self._reader = threading.Thread(target=self._read, name="agent", daemon=True)
+        self._has_ended = False
+        self._reader.start()
+
+    def greet(self) -> Message:
+        """Send the agent, and return what it says of its host.
+
+        Raises:
+            ConnectionLost: it does not come up.
+        """
+        with contextlib.suppress(OSError):  # the reader knows more of why it is gone
+            self._channel.write(bootstrap.program())
+        try:
+            return self._hello.result(_HELLO_SECONDS)
+        except FutureTimeoutError:
+            self.close()
+            raise ConnectionLost(f"no agent came up within {_HELLO_SECONDS:g} s") from None
+
+    def request(self, op: str, **fields: Any) -> Message:
+        """Ask something of the agent, and return its answer.
+
+        Raises:
+            ConnectionLost: there was no answer. What was asked may have been done.
+        """
+        number = next(self._numbers)
+        answer: Future[Message] = Future()
+        with self._lock:
+            if self._has_ended:
+                raise ConnectionLost("the connection has ended")
+            self._answers[number] = answer
+        try:
+            self._channel.write(json.dumps({"id": number, "op": op, **fields}).encode() + b"\n")
+            return answer.result(_ANSWER_SECONDS)
+        except OSError as error:
+            raise ConnectionLost(str(error)) from error
+        except FutureTimeoutError:
+            raise ConnectionLost(f"no answer within {_ANSWER_SECONDS:g} s") from None
+        finally:
+            with self._lock:
+                self._answers.pop(number, None)
+
+    def close(self) -> None:
+        """End the connection. What the agent has started goes on."""
+        self._channel.close()
+        if threading.current_thread() is not self._reader:
+            self._reader.join()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # it was closed, or speaks nonsense: that is its end
+            for line in self._channel.lines():
+                self._take(json.loads(line))
+        status = self._channel.close()
+        reason = self._channel.errors or f"it ended with status {status}"
+        with self._lock:
+            self._has_ended = True
+            waiting = [self._hello, *self._answers.values()]
+        for answer in waiting:
+            if not answer.done():
+                answer.set_exception(ConnectionLost(reason))
+        self._on_end(self)
+
+    def _take(self, message: Message) -> None:
+        if message.get("event") == "hello":
+            self._hello.set_result(message)
+        elif "event" in message:
+            self._on_event(message)
+        else:
+            with self._lock:
+                answer = self._answers.get(message["id"])
+            if answer is not None:
+                answer.set_result(message)

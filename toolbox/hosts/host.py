@@ -1,0 +1,254 @@
+"""What is known of the attempts on one host, over one connection that is made again whenever it drops.
+
+The agent tells of ends, and of output with its offset in the log, so that no line is lost or repeated however often the
+connection drops: where the copy ends is where the agent goes on.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from toolbox.hosts.connection import Connection, ConnectionLost, Message
+from toolbox.model.errors import Cancelled, StepError
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import AttemptState, AttemptStatus, WorkloadOutcome
+from toolbox.system import cancellation, files
+from toolbox.system.processes import Channel
+
+log = logging.getLogger(__name__)
+
+STREAMS: Final = ("stdout", "stderr")
+_FIRST_PAUSE: Final = 0.25
+_LONGEST_PAUSE: Final = 5.0
+# Of a program that says why a second try would end as the first one.
+_HOPELESS: Final = (
+    "Permission denied",
+    "Host key verification failed",
+    "Could not resolve hostname",
+    "Bad configuration option",
+    "Bad owner or permissions",
+    "command not found",
+    "not found",
+    "No such file or directory",
+    "SyntaxError",
+)
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """An attempt that this host runs.
+
+    Args:
+        mirror: where to keep a copy of its logs; None where they are written there anyway.
+        patience: how long the host may be out of reach, in seconds.
+    """
+
+    name: str
+    directory: str
+    mirror: Path | None
+    patience: float
+    status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.RUNNING))
+
+    def offsets(self) -> dict[str, int] | None:
+        """Return how far the copies of the logs go."""
+        if self.mirror is None:
+            return None
+        return {stream: _size(self.mirror / f"{stream}.log") for stream in STREAMS}
+
+
+class Host:
+    """The attempts on one host.
+
+    Args:
+        label: of the host, for messages.
+        launch: starts the program that waits for the agent.
+        notify: told the name of an attempt whose status has changed, from a thread of ours.
+    """
+
+    def __init__(self, label: str, launch: Callable[[], Channel], notify: Callable[[str], None]) -> None:
+        self.label = label
+        self._launch = launch
+        self._notify = notify
+        self._lock = threading.RLock()
+        self._connecting = threading.Lock()
+        self._connection: Connection | None = None
+        self._attempts: dict[str, _Attempt] = {}
+        self._is_closed = threading.Event()
+        self._home = ""
+
+    def home(self, patience: float) -> str:
+        """Return the home directory on the host."""
+        if not self._home:
+            self._connected(patience)
+        return self._home
+
+    def start(self, name: str, directory: str, order: Mapping[str, Any], *, mirror: Path | None, wait: float) -> None:
+        """Start a workload in a directory of the host, or adopt the one that is there, and watch it.
+
+        Raises:
+            StepError: the host cannot be reached, or cannot do it.
+        """
+        self.ask("submit", wait, directory=directory, order=order)
+        self.watch(name, directory, mirror=mirror, wait=wait)
+
+    def watch(self, name: str, directory: str, *, mirror: Path | None, wait: float) -> bool:
+        """Watch an attempt, and tell whether there is one."""
+        attempt = _Attempt(name, directory, mirror, wait)
+        with self._lock:
+            self._attempts[directory] = attempt
+        answer = self.ask("watch", wait, directories={directory: attempt.offsets()})
+        if answer["states"][directory]["state"] == "absent":
+            self.forget(directory)
+            return False
+        return True
+
+    def status(self, directory: str) -> AttemptStatus:
+        """Return how an attempt stands."""
+        with self._lock:
+            return self._attempts[directory].status
+
+    def forget(self, directory: str) -> None:
+        """Stop watching an attempt."""
+        with self._lock:
+            self._attempts.pop(directory, None)
+
+    def ask(self, op: str, patience: float, **fields: Any) -> Message:
+        """Ask something of the agent, again after a connection that dropped: every request may be repeated.
+
+        Raises:
+            StepError: the host cannot be reached for so long, or the agent says why it cannot do it.
+        """
+        deadline = time.monotonic() + patience
+        while True:
+            connection = self._connected(deadline - time.monotonic())
+            try:
+                answer = connection.request(op, **fields)
+            except ConnectionLost as error:
+                if time.monotonic() >= deadline or self._is_closed.is_set():
+                    raise self._unreachable(patience, str(error)) from None
+                connection.close()
+                continue
+            if "error" in answer:
+                raise self._failure(str(answer["error"]))
+            return answer
+
+    def close(self) -> None:
+        """Let go of the host. What runs there goes on."""
+        self._is_closed.set()
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _connected(self, patience: float) -> Connection:
+        with self._connecting:
+            with self._lock:
+                if self._connection is not None:
+                    return self._connection
+            return self._connect(patience)
+
+    def _connect(self, patience: float) -> Connection:
+        deadline = time.monotonic() + patience
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                connection = Connection(self._launch(), self._take, self._lose)
+                self._home = str(connection.greet()["home"])
+            except (ConnectionLost, OSError) as error:
+                hopeless = any(sign in str(error) for sign in _HOPELESS)
+                if hopeless or time.monotonic() + pause >= deadline or self._is_closed.is_set():
+                    raise self._unreachable(0 if hopeless else patience, str(error)) from None
+            else:
+                with self._lock:
+                    self._connection = connection
+                return connection
+            cancellation.current().sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _lose(self, connection: Connection) -> None:
+        with self._lock:
+            if connection is not self._connection:
+                return  # it never came up, or was closed
+            self._connection = None
+            is_needed = bool(self._running()) and not self._is_closed.is_set()
+        if is_needed:
+            log.info("the connection to %s has dropped, and is made again", self.label)
+            threading.Thread(target=self._return, name=f"reconnect-{self.label}", daemon=True).start()
+
+    def _return(self) -> None:
+        """Connect again, and go on watching what runs."""
+        with self._lock:
+            patience = max((attempt.patience for attempt in self._running()), default=0.0)
+        try:
+            with self._lock:
+                offsets = {attempt.directory: attempt.offsets() for attempt in self._running()}
+            answer = self.ask("watch", patience, directories=offsets)
+        except (StepError, Cancelled, OSError) as error:
+            self._give_up(str(error))
+            return
+        for directory, state in answer["states"].items():
+            if state["state"] == "absent":
+                self._finish(directory, AttemptStatus(AttemptState.ENDED, WorkloadOutcome.parse(None)))
+
+    def _give_up(self, reason: str) -> None:
+        with self._lock:
+            running = self._running()
+        for attempt in running:
+            self._finish(attempt.directory, AttemptStatus(AttemptState.UNREACHABLE, message=reason))
+
+    def _running(self) -> list[_Attempt]:
+        return [attempt for attempt in self._attempts.values() if attempt.status.state is AttemptState.RUNNING]
+
+    def _take(self, message: Message) -> None:
+        directory = str(message["directory"])
+        if message["event"] == "ended":
+            self._finish(directory, AttemptStatus(AttemptState.ENDED, WorkloadOutcome.parse(message["outcome"])))
+            return
+        with self._lock:
+            attempt = self._attempts.get(directory)
+        if attempt is not None and attempt.mirror is not None:
+            _write_at(attempt.mirror / f"{message['stream']}.log", int(message["offset"]), str(message["data"]))
+
+    def _finish(self, directory: str, status: AttemptStatus) -> None:
+        with self._lock:
+            attempt = self._attempts.get(directory)
+            if attempt is None or attempt.status.state is not AttemptState.RUNNING:
+                return
+            attempt.status = status
+        self._notify(attempt.name)
+
+    def _unreachable(self, patience: float, reason: str) -> StepError:
+        waited = f" for {patience:.0f} s" if patience >= 1 else ""
+        return self._failure(f"it cannot be reached{waited}: {reason}")
+
+    def _failure(self, message: str) -> StepError:
+        return StepError(f"{self.label}: {message}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _write_at(file: Path, offset: int, data: str) -> None:
+    """Write a piece of a log at its place. What a full disk does not take is missing at its end, and found later."""
+    if offset > _size(file):
+        return
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, files.PRIVATE_FILE)
+        try:
+            os.pwrite(descriptor, base64.b64decode(data), offset)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        log.warning("%s cannot be written: %s", file, error)

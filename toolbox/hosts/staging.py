@@ -1,0 +1,85 @@
+"""What goes to a host with a workload, and what is kept of what it left: the same on every host."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from toolbox.model.errors import StepError
+from toolbox.model.secrets import Secret
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import TargetContext, Workload
+from toolbox.system import files
+
+SOURCES: Final = "src"
+RESULTS: Final = "files"
+EVERYTHING: Final = ("**",)
+_IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".git")
+
+
+def order(workload: Workload, context: TargetContext, variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the agent is told to do. Secrets are in it, on their way to one process: it goes into no file.
+
+    Args:
+        variables: environment variables besides those of the workload.
+    """
+    revealed = {name: _revealed(value) for name, value in workload.env.items()}
+    return {
+        "command": list(workload.command),
+        "env": {**variables, **revealed},
+        "cwd": workload.cwd,
+        "secrets": list(context.secrets()),
+        "run_seconds": workload.timeouts.run,
+        "silence_seconds": workload.timeouts.silence,
+        "grace_seconds": workload.timeouts.grace,
+        "log_bytes": workload.log_bytes,
+        "sample_seconds": workload.sample_seconds,
+    }
+
+
+def stage(workload: Workload, directory: Path) -> Path | None:
+    """Put what is to be sent into `src/` of an attempt, and return that; None where there is nothing to send.
+
+    Raises:
+        StepError: a file is not there, or cannot be copied.
+    """
+    if not workload.files and not workload.written:
+        return None
+    folder = files.make_directory(directory / SOURCES)
+    try:
+        for name, source in workload.files.items():
+            _copy(source, folder / name)
+        for name, text in workload.written.items():
+            files.write_text(folder / name, text)
+    except (OSError, shutil.Error) as error:
+        cause = Cause.CONFIGURATION if isinstance(error, FileNotFoundError) else Cause.INFRASTRUCTURE
+        message = f"the files of the workload cannot be sent: {error}"
+        raise StepError(message, verdict=Verdict.ERROR, cause=cause) from error
+    return folder
+
+
+def keep(directory: Path, patterns: Sequence[str]) -> None:
+    """Remove the files below a directory that match no pattern: what nobody asked for."""
+    if tuple(patterns) == EVERYTHING or not directory.is_dir():
+        return
+    wanted = {path for pattern in patterns for path in directory.glob(pattern)}
+    for path in sorted(directory.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif path not in wanted and not any(parent in wanted for parent in path.parents):
+            path.unlink()
+
+
+def _copy(source: Path, target: Path) -> None:
+    files.make_directory(target.parent)
+    if source.is_dir():
+        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=_IGNORED)
+    else:
+        shutil.copy(source, target)
+
+
+def _revealed(value: str | Secret) -> str:
+    return value.reveal() if isinstance(value, Secret) else value

@@ -1,0 +1,185 @@
+"""One cell on its way through the run: its step, its attempts, and what they came to."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from toolbox.matrix.judgement import verdict
+from toolbox.matrix.plan import Cell
+from toolbox.model.events import AttemptEnded, AttemptSubmitted, CheckJudged, MetricMeasured, StepKind, StepStarted
+from toolbox.model.evidence import Judgement, Metric
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import Handle
+from toolbox.runs import steps
+from toolbox.runs.past import PastStep
+from toolbox.runs.steps import Outcome, Step
+from toolbox.system import files
+
+SETTINGS_FILE: Final = "settings.yaml"
+CHECKS_FILE: Final = "checks.json"
+_RETRIED: Final = (Cause.INFRASTRUCTURE, Cause.CAPACITY, Cause.TIMEOUT, Cause.PRODUCT, Cause.CHECK)
+_JITTER: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What an attempt came to, as far as it can be said without other cells.
+
+    Args:
+        outcome: where the workload did not end by itself; None where the judgements say it.
+        judgements: of the checks that compare with no other cell, by name.
+        seconds: wall time of the workload.
+        remark: what else is to be told.
+    """
+
+    outcome: Outcome | None
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    judgements: tuple[tuple[str, Judgement], ...] = ()
+    seconds: float = 0.0
+    remark: str = ""
+
+    def so_far(self) -> Outcome:
+        """Return what it came to."""
+        return self.outcome or verdict(self.judgements)
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """How a cell ended.
+
+    Args:
+        directory: its step's.
+        attempts: how many it took, in this run and before.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    outcome: Outcome
+    metrics: Mapping[str, Metric]
+    directory: Path
+    attempts: int = 1
+
+
+@dataclass(slots=True)
+class CellRun:
+    """A cell that is being run.
+
+    Args:
+        attempt: the number of its latest attempt.
+        target: where that is.
+        handle: of its workload, once it was submitted.
+        is_adopted: whether that attempt was submitted before the run was resumed.
+        is_over: whether its workload has ended, and is being judged.
+        history: how its attempts ended, in this run and before.
+    """
+
+    cell: Cell
+    step: Step
+    parent: Step
+    run: str
+    attempt: int = 0
+    target: str = ""
+    handle: Handle | None = None
+    is_adopted: bool = False
+    is_over: bool = False
+    history: list[tuple[int, Outcome]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The name of the attempt's workload: the same, whoever asks for it."""
+        return f"{self.run}-{self.cell.id}-{self.attempt}"
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the attempt."""
+        return self.step.directory / f"attempt-{self.attempt}"
+
+    def remember(self, before: PastStep) -> None:
+        """Take over the attempts that the cell had before the run was resumed: their numbers are not given again."""
+        for attempt in before.attempts:
+            self.attempt, self.target = attempt.submitted.attempt, attempt.submitted.target
+            if attempt.ended is not None and before.finished is None:
+                outcome = Outcome(attempt.ended.verdict, attempt.ended.cause, attempt.ended.message)
+                self.history.append((self.attempt, outcome))
+
+    def begin(self) -> None:
+        """Write down that the cell is being run, and with which settings."""
+        cell, step = self.cell, self.step
+        step.recorder.record(
+            StepStarted(step.identity, cell.name, StepKind.CELL, "", step.key, cell.fingerprint), sync=False
+        )
+        (step.directory / steps.FAILURE_FILE).unlink(missing_ok=True)
+        file = step.directory / SETTINGS_FILE
+        if not file.exists():
+            files.write_yaml(file, dict(cell.settings))
+
+    def submit(self, target: str) -> None:
+        """Write down that the next attempt is about to be started."""
+        self.attempt, self.target, self.handle = self.attempt + 1, target, None
+        self.is_adopted = self.is_over = False
+        files.make_directory(self.directory)
+        self.step.recorder.record(AttemptSubmitted(self.step.identity, self.attempt, self.name, target))
+
+    def end(self, outcome: Outcome, conclusion: Conclusion) -> None:
+        """Write down how the attempt ended."""
+        record = self.step.recorder.record
+        identity = self.step.identity
+        for metric in conclusion.metrics.values():
+            record(MetricMeasured(identity, metric.name, metric.value, metric.unit, metric.fault), sync=False)
+        for name, found in conclusion.judgements:
+            record(CheckJudged(identity, name, found.passed, found.message, found.file, found.line), sync=False)
+        message = self.step.recorder.redactor(outcome.message)
+        record(
+            AttemptEnded(
+                identity, self.attempt, self.target, outcome.verdict, outcome.cause, message, conclusion.seconds
+            ),
+            sync=False,
+        )
+        self.history.append((self.attempt, outcome))
+
+    def pause(self) -> float | None:
+        """Return how long to wait before another attempt, in seconds; None where there is none any more."""
+        if self.is_adopted and self.history[-1][1].verdict is Verdict.CANCELLED:
+            return 0.0  # by who resumed the run, or before that
+        causes = Counter(outcome.cause for _, outcome in self.history)
+        cause = self.history[-1][1].cause
+        backoff = self.cell.retries.backoff
+        if cause not in _RETRIED or causes[cause] > getattr(self.cell.retries, cause):
+            return None
+        seconds = min(backoff.first * backoff.factor ** (len(self.history) - 1), backoff.most)
+        return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  # that not all come back at once
+
+    def finish(self, outcome: Outcome, remark: str) -> Outcome:
+        """Write down how the cell ended, and return it: what was expected of it is taken into account."""
+        outcome = self._as_expected(self._with_history(outcome, remark))
+        self.step.add(outcome)
+        steps.finish(self.step, self.parent, sync=False)
+        return outcome
+
+    def _with_history(self, outcome: Outcome, remark: str) -> Outcome:
+        earlier = [
+            f"attempt {number} was {found.verdict} ({found.cause}): {found.message.partition(chr(10))[0]}"
+            for number, found in self.history[:-1]
+            if found.verdict is not Verdict.CANCELLED
+        ]
+        text = [outcome.message] if outcome.message else []
+        if earlier and outcome.verdict is Verdict.PASSED:
+            text.append(f"it passed at attempt {self.attempt}")
+        return replace(outcome, message="\n".join([*text, *earlier, *([remark] if remark else [])]))
+
+    def _as_expected(self, outcome: Outcome) -> Outcome:
+        xfail, note = self.cell.xfail, self.cell.note
+        if xfail is None:
+            is_bad = not outcome.verdict.is_pass
+            return replace(outcome, message=f"{outcome.message}\n{note}".strip()) if note and is_bad else outcome
+        expected = f"expected to fail until {xfail.expires} ({xfail.owner}): {xfail.reason}"
+        if outcome.verdict is Verdict.FAILED:
+            return Outcome(Verdict.XFAILED, outcome.cause, f"{expected}\n{outcome.message}")
+        if outcome.verdict is Verdict.PASSED:
+            return Outcome(Verdict.XPASSED, Cause.CHECK, f"it passed, and was {expected}")
+        return outcome

@@ -1,0 +1,262 @@
+"""From the axes of the block `matrix` to the combinations to test. Pure functions: nothing is read or written.
+
+The plan makes cells of the combinations, and asks what `skip`, `xfail`, `settings` and `checks` say of each.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import itertools
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from toolbox.matrix.specification import MatrixBlock, canonical, canonical_object, path_of
+from toolbox.model.text import shown
+
+MOST: Final = 100_000  # combinations of one product: more are a mistake, and would fill the memory
+_LONGEST_LABEL: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One value for each axis.
+
+    Args:
+        settings: the values by axis, in the order of the axes.
+        labels: how a name shows each value, by axis.
+        id: 12 hex digits that stand for the settings, whatever the order of the axes; 1, 1.0 and "1" differ.
+        name: `model=small,batch=8`, without white space, control characters and `/`. No two in a plan are the same:
+            to those that would be (1 and "1" look alike) `,id=` and the beginning of their id is added.
+    """
+
+    settings: Mapping[str, Any]
+    labels: Mapping[str, str]
+    id: str
+    name: str
+
+
+def expand(block: MatrixBlock) -> list[Combination]:
+    """Return the combinations: the product of the axes without what `exclude` matches, then what `include` adds.
+
+    Axes of a group of `zip` stand at the place of the first of them; the last axis varies fastest. An entry of
+    `include` names a value (on the axis or not), a label, or a list of these for some axes; the others take all their
+    values, those of a group by its rows. What is there already is not added again.
+
+    Raises:
+        ValueError: an entry of `include` names some axes of a group with values that no row of it has, or the axes
+            have more than `MOST` combinations.
+    """
+    space = _Space(block)
+    return space.combinations(space.rows())
+
+
+def matches(when: Mapping[str, Any], combination: Combination) -> bool:
+    """Tell whether, for each axis that `when` names, a combination has that value, that label, or one of that list.
+
+    Values are compared with their types: 8 is not 8.0. The text "8" matches the number 8 as well, as its label.
+    """
+    return all(
+        axis in combination.settings
+        and _Pattern.of(pattern).takes(canonical(combination.settings[axis]), combination.labels[axis])
+        for axis, pattern in when.items()
+    )
+
+
+def unmatched(block: MatrixBlock) -> list[str]:
+    """Return a note on each entry of `exclude`, `skip`, `xfail`, `settings` and `checks` that matches no combination.
+
+    That is no error: a preset may have made an axis shorter.
+
+    Raises:
+        ValueError: as `expand`.
+    """
+    space = _Space(block)
+    product, rows = list(space.product()), space.rows()
+    whens = [(f"exclude[{index}]", when, product) for index, when in enumerate(block.exclude)]
+    for name, entries in (("skip", block.skip), ("xfail", block.xfail), ("settings", block.settings)):
+        whens += [(f"{name}[{index}]", entry.when, rows) for index, entry in enumerate(entries)]
+    whens += [(f"checks[{index}]", check.get("when", {}), rows) for index, check in enumerate(block.checks)]
+    return [
+        f"`matrix.{place}` matches no combination: {shown(when)}"
+        for place, when, among in whens
+        if not any(map(space.selector(when), among))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A value of an axis. Two are equal when their canonical JSON is.
+
+    Args:
+        part: what it adds to a name: `batch=8`.
+    """
+
+    key: str
+    value: Any = field(compare=False)
+    label: str = field(compare=False)
+    part: str = field(compare=False)
+
+
+_Row = tuple[_Choice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """What `exclude` or `when` says of one axis."""
+
+    keys: frozenset[str]
+    labels: frozenset[str]
+
+    @classmethod
+    def of(cls, pattern: object) -> _Pattern:
+        """Read a value, a label, or a list of them, which may also be a value itself."""
+        items = [pattern, *(pattern if isinstance(pattern, list) else ())]
+        return cls(frozenset(map(canonical, items)), frozenset(item for item in items if isinstance(item, str)))
+
+    def takes(self, key: str, label: str) -> bool:
+        """Tell whether a value is meant."""
+        return key in self.keys or label in self.labels
+
+
+class _Space:
+    """The axes of a block, and how they vary together. A row has a choice for each, in their order."""
+
+    def __init__(self, block: MatrixBlock) -> None:
+        self._block = block
+        self._names = _short_names(block.axes)
+        self._axes = {axis: list(self._choices(axis, values)) for axis, values in block.axes.items()}
+        group_of = {axis: tuple(group) for group in block.zip for axis in group}
+        self._groups: dict[tuple[str, ...], list[_Row]] = {
+            group: list(zip(*(self._axes[axis] for axis in group), strict=True))
+            for group in (group_of.get(axis, (axis,)) for axis in self._axes)
+        }
+
+    def rows(self) -> list[_Row]:
+        """Return what is to be tested."""
+        excluded = [self.selector(when) for when in self._block.exclude]
+        kept = (row for row in self.product() if not any(selects(row) for selects in excluded))
+        added = (self._included(entry, f"`matrix.include[{index}]`") for index, entry in enumerate(self._block.include))
+        return list(dict.fromkeys(itertools.chain(kept, *added)))
+
+    def product(self, choices: Sequence[Sequence[_Row]] | None = None) -> Iterator[_Row]:
+        """Yield every combination of the choices for each group; without choices, of all that it has."""
+        choices = list(self._groups.values()) if choices is None else choices
+        if (count := math.prod(map(len, choices))) > MOST:
+            raise ValueError(
+                f"the axes of the matrix have {count:,} combinations, more than {MOST:,}: make them shorter"
+            )
+        grouped = [axis for group in self._groups for axis in group]
+        order = [grouped.index(axis) for axis in self._axes]
+        for parts in itertools.product(*choices):
+            row = tuple(itertools.chain.from_iterable(parts))
+            yield tuple(row[index] for index in order)
+
+    def selector(self, when: Mapping[str, Any]) -> Callable[[_Row], bool]:
+        """Return a function that tells whether a row has what `when` names."""
+        axes = list(self._axes)
+        patterns = [(axes.index(axis), _Pattern.of(pattern)) for axis, pattern in when.items()]
+        return lambda row: all(pattern.takes(row[index].key, row[index].label) for index, pattern in patterns)
+
+    def combinations(self, rows: Iterable[_Row]) -> list[Combination]:
+        """Return rows as combinations, with names that tell them apart."""
+        settings = [dict(zip(self._axes, row, strict=True)) for row in rows]
+        ids = [_digest(canonical_object({axis: choice.key for axis, choice in row.items()}), 12) for row in settings]
+        names = _unique([",".join(choice.part for choice in row.values()) for row in settings], ids)
+        return [
+            Combination(
+                settings={axis: choice.value for axis, choice in row.items()},
+                labels={axis: choice.label for axis, choice in row.items()},
+                id=identity,
+                name=name,
+            )
+            for row, identity, name in zip(settings, ids, names, strict=True)
+        ]
+
+    def _choices(self, axis: str, values: list[Any] | dict[str, Any]) -> Iterator[_Choice]:
+        for item in values:
+            yield self._choice(axis, values[item], item) if isinstance(values, dict) else self._choice(axis, item)
+
+    def _choice(self, axis: str, value: object, label: str | None = None) -> _Choice:
+        key = canonical(value)
+        label = _label(axis, value, key) if label is None else label
+        return _Choice(key, value, label, _clean(f"{self._names[axis]}={label}"))
+
+    def _included(self, entry: Mapping[str, Any], where: str) -> Iterator[_Row]:
+        named = {axis: self._alternatives(axis, pattern) for axis, pattern in entry.items()}
+        return self.product([self._rows_of(group, named, where) for group in self._groups])
+
+    def _alternatives(self, axis: str, pattern: Any) -> list[_Choice]:
+        known = self._axes[axis]
+        is_list = isinstance(pattern, list) and self._choice(axis, pattern) not in known
+        found: list[_Choice] = []
+        for item in pattern if is_list else [pattern]:
+            choice = self._choice(axis, item)
+            found += [own for own in known if own == choice or own.label == item] or [choice]
+        return found
+
+    def _rows_of(self, group: tuple[str, ...], named: Mapping[str, list[_Choice]], where: str) -> list[_Row]:
+        """Return the rows of a group that have what is named; new ones where that is said of all its axes."""
+        given = [axis for axis in group if axis in named]
+        if not given:
+            return self._groups[group]
+        wanted = [(group.index(axis), set(named[axis])) for axis in given]
+        rows = [row for row in self._groups[group] if all(row[index] in choices for index, choices in wanted)]
+        is_new = any(choice not in self._axes[axis] for axis in given for choice in named[axis])
+        if len(group) > 1 and rows and not is_new:
+            return rows
+        if len(given) == len(group):
+            return list(itertools.product(*(named[axis] for axis in group)))
+        values = ", ".join(f"{axis}={choice.label}" for axis in given for choice in named[axis])
+        raise ValueError(
+            f"{where}: {', '.join(group)} advance together and have no row with {values}: "
+            f"name values that they have, or all of these axes"
+        )
+
+
+def _short_names(axes: Iterable[str]) -> dict[str, str]:
+    names = {axis: _last_key(axis) for axis in axes}
+    counts = Counter(names.values())
+    return {axis: name if counts[name] == 1 else axis for axis, name in names.items()}
+
+
+def _last_key(axis: str) -> str:
+    return str((path_of(axis) or (axis,))[-1])
+
+
+def _label(axis: str, value: object, key: str) -> str:
+    """Return how a name shows a value that the configuration gives no label."""
+    if isinstance(value, dict) and isinstance(name := value.get("name"), str) and name:
+        return name
+    if not isinstance(value, dict | list) and len(text := _text(value)) <= _LONGEST_LABEL:
+        return text
+    return f"{_last_key(axis)}-{_digest(key, 6)}"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return value.isoformat() if isinstance(value, dt.date) else json.dumps(value)
+
+
+def _clean(text: str) -> str:
+    return "".join("_" if char in " /" or not char.isprintable() else char for char in text)
+
+
+def _unique(names: list[str], ids: list[str]) -> list[str]:
+    found = names
+    for digits in (6, 12):  # a label may look like another's name with its id
+        counts = Counter(found)
+        found = [
+            f"{plain},id={identity[:digits]}" if counts[name] > 1 else name
+            for plain, name, identity in zip(names, found, ids, strict=True)
+        ]
+    return found
+
+
+def _digest(text: str, digits: int) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:digits]

@@ -1,0 +1,1 @@
+"""Contracts of the blocks of a configuration that the matrix reads; see `toolbox/config/contracts/`."""

@@ -1,0 +1,7 @@
+"""The contract of the block `targets`: where cells can run."""
+
+from __future__ import annotations
+
+from toolbox.matrix.specification import TargetsBlock as Contract
+
+__all__ = ["Contract"]

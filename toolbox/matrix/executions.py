@@ -1,0 +1,202 @@
+"""What of an attempt may block, done in threads: to start it, to bring back what it left, to read and judge that.
+
+Each result comes back as news, through one queue, to the one thread that decides; so does what backends tell. The
+number of threads does not depend on the number of cells.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, TypeVar
+
+from toolbox.matrix import judgement
+from toolbox.matrix.attempts import CellRun, Conclusion
+from toolbox.matrix.targets import Target
+from toolbox.model.errors import Cancelled, ToolboxError, describe, outcome_of
+from toolbox.model.events import Note
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import AttemptState, AttemptStatus, Backend, Handle, TargetContext, WorkloadOutcome
+from toolbox.runs.recorder import Recorder
+from toolbox.runs.steps import Outcome
+from toolbox.system import cancellation, files
+from toolbox.system.cancellation import CancelScope
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+_MOST_THREADS: Final = 32
+
+
+class Executions:
+    """The attempts of a run on their targets.
+
+    Args:
+        variables: environment variables of workloads on this machine.
+        jobs: how many cells run at once.
+        on_change: told, in the thread of `next_news`, the name of an attempt of which there is news.
+    """
+
+    def __init__(
+        self,
+        targets: Mapping[str, Target],
+        recorder: Recorder,
+        variables: Mapping[str, str],
+        *,
+        jobs: int,
+        on_change: Callable[[str], None],
+    ) -> None:
+        self._targets = targets
+        self._recorder = recorder
+        self._variables = variables
+        self._on_change = on_change
+        self._news: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._threads = ThreadPoolExecutor(min(_MOST_THREADS, jobs + 2), thread_name_prefix="cells")
+        self._starting = CancelScope()
+        self._backends: dict[str, Backend] = {}
+        self._lock = threading.Lock()
+
+    def next_news(self, timeout: float) -> None:
+        """Deal with what there is to deal with, waiting so many seconds for the first of it."""
+        try:
+            self._news.get(timeout=timeout)()
+            while True:
+                self._news.get_nowait()()
+        except queue.Empty:
+            return
+
+    def start(self, run: CellRun, done: Callable[[Handle], None], failed: Callable[[Conclusion], None]) -> None:
+        """Start an attempt, or find it where it runs already."""
+        self._do(partial(self._start, run), done, lambda error: failed(_failure(error)))
+
+    def status(self, run: CellRun) -> AttemptStatus:
+        """Return how an attempt stands that was started."""
+        assert run.handle is not None, "it was started"
+        return self._backend(run.target).poll([run.handle])[run.handle]
+
+    def gather(self, run: CellRun, status: AttemptStatus, done: Callable[[Conclusion], None]) -> None:
+        """Bring back what an ended attempt left, and judge it as far as that needs no other cell."""
+        self._do(partial(self._gather, run, status), done, lambda error: done(_failure(error)))
+
+    def judge_again(self, run: CellRun, outcome: Outcome, seconds: float, done: Callable[[Conclusion], None]) -> None:
+        """Judge an attempt again whose files were brought back before the run was resumed.
+
+        Args:
+            outcome: what was written down of it: what holds, unless the checks have to say.
+        """
+        self._do(partial(self._judge_again, run, outcome, seconds), done, lambda error: done(_failure(error)))
+
+    def cancel(self, run: CellRun) -> None:
+        """Have an attempt end."""
+        if run.handle is not None:
+            cancel = partial(self._backend(run.target).cancel, run.handle)
+            self._do(cancel, _nothing, partial(_warn, f"the workload of {run.cell.name} could not be ended"))
+
+    def release(self, run: CellRun) -> None:
+        """Remove what an attempt left on its target."""
+        if run.handle is not None:
+            release = partial(self._backend(run.target).release, run.handle)
+            self._do(release, _nothing, partial(_warn, f"what {run.cell.name} left on {run.target} is still there"))
+
+    def stop_starting(self, reason: str) -> None:
+        """Wait no longer for targets that do not answer."""
+        self._starting.cancel(reason)
+
+    def close(self) -> None:
+        """Wait for what is being done, and let go of the targets."""
+        self._threads.shutdown()
+        for backend in self._backends.values():
+            backend.close()
+
+    def _do(
+        self,
+        work: Callable[[], Result],
+        done: Callable[[Result], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """Do something in another thread, and have the deciding one told of its result."""
+
+        def call() -> None:
+            try:
+                news = partial(done, work())
+            except BaseException as error:  # noqa: BLE001  # it becomes the outcome of the attempt
+                self._news.put(partial(failed, error))
+            else:
+                self._news.put(news)
+
+        self._threads.submit(contextvars.copy_context().run, call)
+
+    def _start(self, run: CellRun) -> Handle:
+        with cancellation.entered(self._starting):
+            return self._backend(run.target).submit(run.cell.workload, run.name, run.directory)
+
+    def _gather(self, run: CellRun, status: AttemptStatus) -> Conclusion:
+        assert run.handle is not None, "it was started"
+        if status.state is AttemptState.UNREACHABLE:
+            message = f"the connection was lost while it ran, and it may be running still: {status.message}"
+            return Conclusion(Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, message))
+        self._backend(run.target).collect(run.handle, run.cell.workload)
+        swept, faults = self._recorder.redactor.sweep(run.directory)
+        texts = [f"a secret was taken out of {file.relative_to(run.directory)}" for file in swept]
+        for text in [*texts, *faults]:
+            self._recorder.record(Note(run.step.identity, text))
+        return self._judge(run, status.outcome or WorkloadOutcome.parse(None))
+
+    def _judge(self, run: CellRun, outcome: WorkloadOutcome) -> Conclusion:
+        own = judgement.without_judgement(outcome)
+        if own is not None:
+            return Conclusion(own, seconds=outcome.seconds, remark=_remark(outcome))
+        expected = run.cell.expectations
+        metrics = expected.measure(run.directory)
+        checks = [check for check in expected.checks if check.to is None]
+        judged = judgement.judge(checks, run.directory, metrics, lambda _: None)
+        return Conclusion(None, metrics, tuple(judged), outcome.seconds, _remark(outcome))
+
+    def _judge_again(self, run: CellRun, outcome: Outcome, seconds: float) -> Conclusion:
+        file = run.directory / "outcome.json"
+        if not file.exists():
+            return Conclusion(outcome, seconds=seconds)
+        return self._judge(run, WorkloadOutcome.parse(files.read_json(file)))
+
+    def _backend(self, target: str) -> Backend:
+        with self._lock:
+            if target not in self._backends:
+                context = TargetContext(
+                    name=target,
+                    mark=self._recorder.root / ".targets" / target,
+                    variables=self._variables,
+                    secrets=self._recorder.redactor.values,
+                    notify=lambda name: self._news.put(partial(self._on_change, name)),
+                )
+                self._backends[target] = self._targets[target].description.open(context)
+            return self._backends[target]
+
+
+def _remark(outcome: WorkloadOutcome) -> str:
+    parts = []
+    if outcome.leftovers:
+        count = "a process" if outcome.leftovers == 1 else f"{outcome.leftovers} processes"
+        parts.append(f"{count} that it left running had to be ended")
+    if outcome.log_dropped:
+        parts.append(f"its logs have reached their limit: {outcome.log_dropped} bytes are left out")
+    return "; ".join(parts)
+
+
+def _failure(error: BaseException) -> Conclusion:
+    if not isinstance(error, ToolboxError | Cancelled | OSError):
+        log.error("an attempt could not be run or judged", exc_info=error)
+    verdict, cause = outcome_of(error)
+    return Conclusion(Outcome(verdict, cause, describe(error)))
+
+
+def _nothing(_result: object) -> None:
+    return
+
+
+def _warn(what: str, error: BaseException) -> None:
+    log.warning("%s: %s", what, describe(error))

@@ -1,0 +1,310 @@
+"""The plan of a matrix: its cells with all that is decided of them before the first one starts.
+
+Everything that can be wrong with a cell is found here: each has its workload, its checks and its metrics resolved with
+its own settings over the configuration.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import fnmatch
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from toolbox.config.configuration import Configuration
+from toolbox.matrix import axes
+from toolbox.matrix.axes import Combination
+from toolbox.matrix.judgement import Expectations
+from toolbox.matrix.specification import MatrixBlock, Retries, Timeouts, WorkloadBlock, Xfail, path_of
+from toolbox.matrix.targets import Target
+from toolbox.model import workloads
+from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.model.nearest import did_you_mean
+from toolbox.model.secrets import Secret
+from toolbox.model.workloads import Workload
+from toolbox.system import files
+
+BLOCK: Final = "matrix"
+FILE: Final = "plan.json"
+CONTRACTS: Final = Path(__file__).parent / "contracts"
+_BASH: Final = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c")
+_JOBS: Final = "jobs"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which cells of the matrix are asked for.
+
+    Args:
+        cells: a pattern for their names or ids, as the shell has them; all where it is left out.
+        shard: which part of how many: (1, 3). The parts are disjoint, and together they are all.
+    """
+
+    cells: str | None = None
+    shard: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination, and all that is known of it.
+
+    Args:
+        index: its place in the matrix.
+        targets: where it may run.
+        resources: what it takes, by label.
+        skip: why it is not run; empty where it is.
+        xfail: why it is expected to fail; None where it is not, or no longer.
+        note: what else is to be said of it.
+        fingerprint: of what it executes and how that is judged.
+    """
+
+    index: int
+    id: str
+    name: str
+    settings: Mapping[str, Any]
+    labels: Mapping[str, str]
+    targets: tuple[str, ...]
+    resources: Mapping[str, int]
+    retries: Retries
+    skip: str
+    xfail: Xfail | None
+    note: str
+    workload: Workload
+    expectations: Expectations
+    fingerprint: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the cell as `plan.json` holds it."""
+        timeouts = self.workload.timeouts
+        return {
+            "id": self.id,
+            "name": self.name,
+            "settings": self.settings,
+            "targets": list(self.targets),
+            "resources": dict(self.resources),
+            "timeouts": {name: getattr(timeouts, name) for name in ("wait", "run", "silence", "grace")},
+            "skip": self.skip or None,
+            "xfail": self.xfail.model_dump(mode="json", exclude={"when"}) if self.xfail else None,
+            "note": self.note,
+            "command": list(self.workload.command),
+            "fingerprint": self.fingerprint,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The cells that are asked for, in their order.
+
+    Args:
+        total: how many the matrix has.
+        targets: those that its cells may run on, by name.
+        pools: how much of each label the run may take at once.
+        deadline: of the whole run, in seconds.
+        notes: what in the matrix has no effect.
+    """
+
+    cells: tuple[Cell, ...]
+    total: int
+    targets: Mapping[str, Target]
+    jobs: int | None
+    pools: Mapping[str, int]
+    deadline: float | None
+    notes: Sequence[str] = ()
+    combinations: Mapping[str, Combination] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the plan as `plan.json` holds it."""
+        return {"total": self.total, "notes": list(self.notes), "cells": [cell.as_json() for cell in self.cells]}
+
+    def write(self, directory: Path) -> None:
+        """Freeze the plan in `plan.json`."""
+        files.write_text(directory / FILE, json.dumps(self.as_json(), indent=1, default=str, ensure_ascii=False) + "\n")
+
+
+def has_matrix(configuration: Configuration) -> bool:
+    """Tell whether a configuration has a matrix."""
+    return configuration.get(BLOCK, default=None) is not None
+
+
+def make(
+    configuration: Configuration, targets: Mapping[str, Target], selection: Selection, *, root: Path, today: dt.date
+) -> Plan:
+    """Make the plan.
+
+    Args:
+        root: where local paths start.
+        today: which expectations of failure hold.
+
+    Raises:
+        ConfigurationError: something is wrong with the matrix, or with a cell of it.
+        UsageError: no cell is selected, or there is no such part.
+    """
+    try:
+        block = MatrixBlock.model_validate(configuration.get(BLOCK))
+        combinations = axes.expand(block)
+        notes = axes.unmatched(block)
+    except ValidationError as error:
+        raise ConfigurationError(f"{configuration.source}: `{BLOCK}`: {error}") from None
+    except ValueError as error:
+        raise ConfigurationError(f"{configuration.location(BLOCK)}: {error}") from None
+    planner = _Planner(configuration, block, targets, root, today)
+    chosen = _selected(combinations, selection)
+    cells = tuple(planner.cell(index, combination) for index, combination in chosen)
+    used = {name: targets[name] for name in dict.fromkeys(name for cell in cells for name in cell.targets)}
+    every = {combination.id: combination for combination in combinations}
+    return Plan(cells, len(combinations), used, block.jobs, block.pools, block.deadline, notes, every)
+
+
+def _selected(combinations: Sequence[Combination], selection: Selection) -> list[tuple[int, Combination]]:
+    chosen = list(enumerate(combinations))
+    if (pattern := selection.cells) is not None:
+        chosen = [
+            (index, found)
+            for index, found in chosen
+            if fnmatch.fnmatchcase(found.name, pattern) or fnmatch.fnmatchcase(found.id, pattern)
+        ]
+        if not chosen:
+            hint = did_you_mean(pattern, [found.name for found in combinations], what="cells", most=4)
+            raise UsageError(f"--cells={pattern}: no cell has such a name; {hint}")
+    if selection.shard is not None:
+        part, parts = selection.shard
+        chosen = chosen[part - 1 :: parts]
+    return chosen
+
+
+@dataclass(slots=True)
+class _Planner:
+    """Makes cells of combinations."""
+
+    configuration: Configuration
+    block: MatrixBlock
+    targets: Mapping[str, Target]
+    root: Path
+    today: dt.date
+    _expectations: dict[str, Expectations] = field(default_factory=dict)
+
+    def cell(self, index: int, combination: Combination) -> Cell:
+        try:
+            return self._cell(index, combination)
+        except (ValueError, ConfigurationError) as error:
+            where = self.configuration.location(BLOCK)
+            reason = _readable(error) if isinstance(error, ValidationError) else error
+            raise ConfigurationError(f"{where}: the cell `{combination.name}`: {reason}") from None
+
+    def _cell(self, index: int, combination: Combination) -> Cell:
+        seen = self._seen_by(combination)
+        target, resources, timeouts, retries = self._settings(combination)
+        workload = self._workload(WorkloadBlock.model_validate(seen.get(f"{BLOCK}.workload")), timeouts)
+        checks = [
+            {key: value for key, value in spec.items() if key != "when"}
+            for spec in seen.get(f"{BLOCK}.checks", default=())
+            if axes.matches(spec.get("when", {}), combination)
+        ]
+        metrics = seen.get(f"{BLOCK}.metrics", default={})
+        skips = [skip.reason for skip in self.block.skip if axes.matches(skip.when, combination)]
+        xfails = [xfail for xfail in self.block.xfail if axes.matches(xfail.when, combination)]
+        expired = [xfail for xfail in xfails if xfail.expires < self.today]
+        return Cell(
+            index=index,
+            id=combination.id,
+            name=combination.name,
+            settings=combination.settings,
+            labels=combination.labels,
+            targets=self._targets(target, resources),
+            resources=resources,
+            retries=retries,
+            skip=skips[0] if skips else "",
+            xfail=next((xfail for xfail in xfails if xfail not in expired), None),
+            note="; ".join(
+                f"expected to fail until {x.expires} ({x.owner}: {x.reason}): that is over" for x in expired
+            ),
+            workload=workload,
+            expectations=self._expected(checks, metrics),
+            fingerprint=_fingerprint(workload, checks, metrics),
+        )
+
+    def _seen_by(self, combination: Combination) -> Configuration:
+        fields = {axis: value for axis, value in combination.settings.items() if path_of(axis) is not None}
+        return self.configuration.overlaid(fields, combination.settings)
+
+    def _settings(self, combination: Combination) -> tuple[str | list[str], dict[str, int], Timeouts, Retries]:
+        target, resources = self.block.target, dict(self.block.resources)
+        timeouts, retries = self.block.timeouts, self.block.retries
+        for entry in self.block.settings:
+            if axes.matches(entry.when, combination):
+                target = entry.target or target
+                resources |= entry.resources or {}
+                timeouts = entry.timeouts.over(timeouts) if entry.timeouts else timeouts
+                retries = entry.retries.over(retries) if entry.retries else retries
+        if "target" in combination.settings:
+            target = combination.settings["target"]
+        return target, {label: count for label, count in resources.items() if count}, timeouts, retries
+
+    def _targets(self, wanted: str | list[str], resources: Mapping[str, int]) -> tuple[str, ...]:
+        """Return the targets that are meant, by their name or a label, and that could ever hold the cell."""
+        asked = [wanted] if isinstance(wanted, str) else wanted
+        found: dict[str, Target] = {}
+        for text in asked:
+            named = {name: target for name, target in self.targets.items() if text in (name, *target.labels)}
+            if not named:
+                known = {label for name, target in self.targets.items() for label in (name, *target.labels)}
+                raise ValueError(f"no target `{text}`: {did_you_mean(str(text), known, what='targets and labels')}")
+            found |= named
+        for label, count in resources.items():
+            if count > self.block.pools.get(label, count):
+                raise ValueError(f"it takes {count} {label}, and the pool has {self.block.pools[label]}")
+        fitting = [name for name, target in found.items() if target.can_hold(resources)]
+        if not fitting:
+            needs = ", ".join(f"{count} {label}" for label, count in resources.items())
+            raise ValueError(f"no target has the capacity for it ({needs}): {', '.join(found)}")
+        return tuple(fitting)
+
+    def _expected(self, checks: Sequence[Any], metrics: Mapping[str, Any]) -> Expectations:
+        """Return the checks and metrics, read once for all cells that have the same."""
+        key = json.dumps([checks, metrics], default=str)
+        if key not in self._expectations:
+            self._expectations[key] = Expectations.parse(checks, metrics)
+        return self._expectations[key]
+
+    def _workload(self, block: WorkloadBlock, timeouts: Timeouts) -> Workload:
+        command = block.command
+        words = (*_BASH, command) if isinstance(command, str) else tuple(str(word) for word in command)
+        sources = {name: self.root / source for name, source in block.files.items()}
+        if missing := [source for source in sources.values() if not source.exists()]:
+            raise ValueError(f"`{BLOCK}.workload.files`: {missing[0]} does not exist")
+        return Workload(
+            command=words,
+            env={name: value if isinstance(value, Secret) else str(value) for name, value in block.env.items()},
+            cwd=block.cwd,
+            files=sources,
+            written={name: _written(name, value) for name, value in block.write.items()},
+            collect=tuple(block.collect),
+            timeouts=workloads.Timeouts(timeouts.wait, timeouts.run, timeouts.silence, timeouts.grace),
+            log_bytes=block.log_bytes,
+            sample_seconds=block.sample_seconds,
+        )
+
+
+def _written(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return files.dump_yaml(value) if name.endswith((".yaml", ".yml")) else files.dump_json(value)
+
+
+def _fingerprint(workload: Workload, checks: Sequence[Any], metrics: Mapping[str, Any]) -> str:
+    """Return what tells this cell's work from another's. A secret counts by its reference."""
+    env = {name: value.reference if isinstance(value, Secret) else value for name, value in workload.env.items()}
+    sent = [sorted(workload.files), dict(workload.written), list(workload.collect)]
+    text = json.dumps([workload.command, env, workload.cwd, sent, checks, metrics], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _readable(error: ValidationError) -> str:
+    faults = (f"`{'.'.join(map(str, fault['loc']))}`: {fault['msg']}" for fault in error.errors())
+    return "; ".join(faults)

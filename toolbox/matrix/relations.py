@@ -1,0 +1,42 @@
+"""Finds the cell that a check compares another one with: the one whose settings differ as the check says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toolbox.matrix.axes import Combination
+from toolbox.matrix.specification import canonical
+
+
+class Relations:
+    """The cells of a matrix by their settings.
+
+    Args:
+        combinations: all of the matrix, also those that are not run.
+    """
+
+    def __init__(self, combinations: Sequence[Combination]) -> None:
+        self._combinations = combinations
+        self._ids: dict[tuple[str, ...], Combination] | None = None
+        self._labels: dict[tuple[str, str], str] = {}
+
+    def other(self, settings: Mapping[str, Any], to: Mapping[str, Any]) -> Combination | None:
+        """Return the combination that has `to` in place of its own, values or labels; None where there is none."""
+        if self._ids is None:  # most matrices need none of this
+            self._ids = {self._key(found.settings): found for found in self._combinations}
+            self._labels = {
+                (axis, label): canonical(found.settings[axis])
+                for found in self._combinations
+                for axis, label in found.labels.items()
+            }
+        keys = {axis: canonical(value) for axis, value in settings.items()}
+        for axis, value in to.items():
+            keys[axis] = (
+                self._labels.get((axis, value), canonical(value)) if isinstance(value, str) else canonical(value)
+            )
+        return self._ids.get(tuple(keys.values()))
+
+    @staticmethod
+    def _key(settings: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(canonical(value) for value in settings.values())

@@ -1,0 +1,347 @@
+"""Runs the cells of a plan: whose turn it is, what comes of each attempt, and when to stop.
+
+One thread decides, and writes everything down. It asks nothing of a target: `executions` brings it the news.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from toolbox.matrix import judgement
+from toolbox.matrix.attempts import CellResult, CellRun, Conclusion
+from toolbox.matrix.executions import Executions
+from toolbox.matrix.plan import Cell, Plan
+from toolbox.matrix.pools import FairQueue, Pools
+from toolbox.matrix.relations import Relations
+from toolbox.model.errors import ToolboxError, describe
+from toolbox.model.events import MatrixPlanned, Note, StepKind
+from toolbox.model.evidence import Metric, Reference
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import AttemptState, Handle
+from toolbox.runs.past import PastStep
+from toolbox.runs.steps import Outcome, Step
+from toolbox.system import cancellation, signals
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS: Final = 0.1
+_STOP_SECONDS: Final = 60.0
+_OUTAGE_SHARE: Final = 1 / 3
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run a plan.
+
+    Args:
+        jobs: how many cells at once; as the plan says, or one for each target, when left out.
+        fail_fast: cancel everything at the first cell that does not pass.
+        max_failures: start no more after so many.
+        rerun_failed: run again what did not pass before the run was resumed.
+    """
+
+    jobs: int | None = None
+    fail_fast: bool = False
+    max_failures: int | None = None
+    rerun_failed: bool = False
+
+
+class Scheduler:
+    """Runs the cells of one plan, once.
+
+    Args:
+        step: around the cells.
+        variables: environment variables of workloads on this machine.
+    """
+
+    def __init__(self, plan: Plan, options: Options, step: Step, variables: Mapping[str, str]) -> None:
+        self._plan = plan
+        self._options = options
+        self._step = step
+        jobs = options.jobs or plan.jobs or max(1, len(plan.targets))
+        self._pools = Pools(plan.targets, jobs, plan.pools)
+        self._executions = Executions(plan.targets, step.recorder, variables, jobs=jobs, on_change=self._look_at)
+        self._cells = {cell.id: cell for cell in plan.cells}
+        self._waiting = FairQueue()
+        self._later: list[tuple[float, int, CellRun]] = []
+        self._numbers = itertools.count()
+        self._between: dict[str, CellRun] = {}  # those whose turn for another attempt has come
+        self._running: dict[str, CellRun] = {}
+        self._relations = Relations(list(plan.combinations.values()))
+        self._own: dict[str, tuple[Outcome, Mapping[str, Metric]]] = {}
+        self._held: dict[str, list[tuple[CellRun, Conclusion]]] = {}
+        self._broken: set[str] = set()
+        self._failures = 0
+        self.stopped = ""
+        self.outage = ""
+        self.results: dict[str, CellResult] = {}
+
+    def run(self) -> None:
+        """Run the cells to their end, or to that of the run.
+
+        Raises:
+            Cancelled: the run ends before they do. Everything that ran has ended then.
+            ToolboxError: the run cannot go on: its journal cannot be written, say.
+        """
+        planned = MatrixPlanned(self._step.identity, len(self._plan.cells), self._pools.jobs)
+        self._step.recorder.record(planned)
+        with signals.deferred():
+            try:
+                for cell in self._plan.cells:
+                    self._take(cell)
+                self._loop()
+            except BaseException as error:
+                with signals.shielded():
+                    self._stop(describe(error))
+                raise
+            finally:
+                self._executions.close()
+
+    def _loop(self) -> None:
+        while True:
+            self._start_what_fits()
+            if not (self._running or self._later or (len(self._waiting) and not self.stopped)):
+                if not self._held:
+                    return
+                self._let_go(*self._held)
+                continue
+            self._executions.next_news(_LOOK_SECONDS)
+            signals.check()
+            cancellation.current().check()
+
+    # What a cell begins with: what the run did before it was resumed
+
+    def _take(self, cell: Cell) -> None:
+        before = self._step.recorder.past.find(f"{self._step.key}/{cell.id}")
+        if before is not None and self._is_done(cell, before):
+            self._recall(cell, before)
+        elif cell.skip:
+            self._close(self._open(cell), Outcome(Verdict.SKIPPED, None, cell.skip), Conclusion(None))
+        elif before is not None and before.finished is None and before.attempts:
+            self._go_on(cell, before)
+        else:
+            self._waiting.add(cell)
+
+    def _is_done(self, cell: Cell, before: PastStep) -> bool:
+        if before.finished is None or before.started.fingerprint != cell.fingerprint:
+            return False
+        verdict = before.finished.verdict
+        return verdict is not Verdict.CANCELLED and (verdict.is_pass or not self._options.rerun_failed)
+
+    def _recall(self, cell: Cell, before: PastStep) -> None:
+        """Take over how a cell ended."""
+        assert before.finished is not None, "it is done"
+        outcome = Outcome(before.finished.verdict, before.finished.cause, before.finished.message)
+        directory = self._step.recorder.root / before.started.step
+        attempts = len(before.attempts)
+        self.results[cell.id] = CellResult(cell.name, cell.settings, outcome, before.metrics, directory, attempts)
+        self._own[cell.id] = (outcome, before.metrics)
+        self._step.add(outcome)
+
+    def _go_on(self, cell: Cell, before: PastStep) -> None:
+        """Go on with the latest attempt of a cell: it may be running, and it may have ended while nobody looked."""
+        latest = before.attempts[-1]
+        ended = latest.ended
+        if ended is not None and ended.verdict is Verdict.CANCELLED:
+            self._waiting.add(cell)
+            return
+        run = self._open(cell)
+        run.attempt, run.target, run.is_adopted = latest.submitted.attempt, latest.submitted.target, True
+        self._pools.take(run.target, cell)
+        self._running[run.name] = run
+        if ended is None:
+            # To submit it again, under its name, finds it where it is.
+            self._executions.start(run, partial(self._started, run), partial(self._conclude, run))
+        else:
+            run.is_over = True
+            run.history.pop()
+            outcome = Outcome(ended.verdict, ended.cause, ended.message)
+            self._executions.judge_again(run, outcome, ended.seconds, partial(self._conclude, run))
+
+    def _open(self, cell: Cell) -> CellRun:
+        place = self._step.place(cell.name, StepKind.CELL, identity=cell.id)
+        failure = (Verdict.FAILED, Cause.PRODUCT)
+        step = Step(place.directory, self._step.recorder, cell.name, StepKind.CELL, failure, key=place.key)
+        run = CellRun(cell, step, self._step, self._step.recorder.root.name)
+        if place.before is not None:
+            run.remember(place.before)
+        run.begin()
+        return run
+
+    # An attempt, from its start to what it came to
+
+    def _start_what_fits(self) -> None:
+        while self._later and self._later[0][0] <= time.monotonic():
+            _, _, run = heapq.heappop(self._later)
+            self._between[run.cell.id] = run
+            self._waiting.add(run.cell, first=True)
+        while not self.stopped and (found := self._waiting.next(self._choose)) is not None:
+            cell, target = found
+            run = self._between.pop(cell.id) if cell.id in self._between else self._open(cell)
+            run.submit(target)
+            self._pools.take(target, cell)
+            self._running[run.name] = run
+            self._executions.start(run, partial(self._started, run), partial(self._conclude, run))
+
+    def _choose(self, cell: Cell) -> str | None:
+        earlier = self._between.get(cell.id)
+        return self._pools.choose(cell, avoid=earlier.target if earlier else "")
+
+    def _started(self, run: CellRun, handle: Handle) -> None:
+        run.handle = handle
+        if self.stopped:
+            self._executions.cancel(run)
+        self._look_at(run.name)
+
+    def _look_at(self, name: str) -> None:
+        run = self._running.get(name)
+        if run is None or run.handle is None or run.is_over:
+            return
+        status = self._executions.status(run)
+        if status.state is not AttemptState.RUNNING:
+            run.is_over = True
+            self._executions.gather(run, status, partial(self._conclude, run))
+
+    def _conclude(self, run: CellRun, conclusion: Conclusion) -> None:
+        """Take in what an attempt came to by itself."""
+        del self._running[run.name]
+        self._pools.give_back(run.target, run.cell)
+        own = conclusion.so_far()
+        if own.verdict is not Verdict.PASSED:
+            self._end(run, own, conclusion)
+            return
+        self._own[run.cell.id] = (own, conclusion.metrics)
+        if (other := self._awaited(run.cell)) is not None:
+            self._held.setdefault(other, []).append((run, conclusion))
+        else:
+            self._compare(run, conclusion)
+        self._let_go(run.cell.id)
+
+    def _end(self, run: CellRun, outcome: Outcome, conclusion: Conclusion) -> None:
+        """Write down how an attempt ended. Another one may follow."""
+        run.end(outcome, conclusion)
+        self._executions.release(run)
+        self._note_outage(run, outcome)
+        pause = None if outcome.verdict.is_pass or self.stopped or self.outage else run.pause()
+        if pause is None:
+            self._own.setdefault(run.cell.id, (outcome, conclusion.metrics))
+            self._close(run, outcome, conclusion)
+            self._let_go(run.cell.id)
+        else:
+            self._own.pop(run.cell.id, None)
+            heapq.heappush(self._later, (time.monotonic() + pause, next(self._numbers), run))
+
+    def _close(self, run: CellRun, outcome: Outcome, conclusion: Conclusion) -> None:
+        """Write down how a cell ended."""
+        cell = run.cell
+        outcome = run.finish(outcome, conclusion.remark)
+        self.results[cell.id] = CellResult(
+            cell.name, cell.settings, outcome, conclusion.metrics, run.step.directory, run.attempt
+        )
+        if outcome.verdict in {Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED}:
+            self._failures += 1
+            self._stop_at_failures()
+
+    # Cells that are compared with others
+
+    def _awaited(self, cell: Cell) -> str | None:
+        """Return the first of the cells that this one is compared with whose metrics are still to come."""
+        for check in cell.expectations.checks:
+            other = self._relations.other(cell.settings, check.to) if check.to is not None else None
+            if other is not None and self._is_to_come(other.id):
+                return other.id
+        return None
+
+    def _is_to_come(self, identity: str) -> bool:
+        cell = self._cells.get(identity)
+        return cell is not None and not cell.skip and not self.stopped and identity not in self._own
+
+    def _compare(self, run: CellRun, conclusion: Conclusion) -> None:
+        checks = [check for check in run.cell.expectations.checks if check.to is not None]
+        reference = partial(self._reference, run.cell)
+        judged = judgement.judge(checks, run.directory, conclusion.metrics, reference)
+        conclusion = replace(conclusion, judgements=(*conclusion.judgements, *judged))
+        self._end(run, conclusion.so_far(), conclusion)
+
+    def _reference(self, cell: Cell, to: Mapping[str, Any]) -> Reference | None:
+        other = self._relations.other(cell.settings, to)
+        if other is None:
+            return Reference(str(dict(to)), fault="there is no such cell", is_missing=True)
+        if other.id == cell.id:
+            return None
+        if other.id not in self._own:
+            return Reference(other.name, fault="it was not run", is_missing=True)
+        outcome, metrics = self._own[other.id]
+        is_good = outcome.verdict is Verdict.PASSED
+        return Reference(other.name, metrics) if is_good else Reference(other.name, fault=f"it was {outcome.verdict}")
+
+    def _let_go(self, *identities: str) -> None:
+        """Judge the cells that have waited for these."""
+        for identity in identities:
+            for run, conclusion in self._held.pop(identity, ()):
+                if (other := self._awaited(run.cell)) is not None:
+                    self._held.setdefault(other, []).append((run, conclusion))
+                else:
+                    self._compare(run, conclusion)
+
+    # When to stop
+
+    def _note_outage(self, run: CellRun, outcome: Outcome) -> None:
+        if outcome.cause is Cause.INFRASTRUCTURE:
+            self._broken.add(run.cell.id)
+        else:
+            self._broken.discard(run.cell.id)
+        count, total = len(self._broken), len(self._cells)
+        if not self.outage and count > max(1, total * _OUTAGE_SHARE):
+            self.outage = f"this is an outage: {count} of {total} cells failed for infrastructure; no more retries"
+            self._step.recorder.record(Note(self._step.identity, self.outage))
+
+    def _stop_at_failures(self) -> None:
+        most = 1 if self._options.fail_fast else self._options.max_failures
+        if most is None or self._failures < most or self.stopped:
+            return
+        count = "a cell" if self._failures == 1 else f"{self._failures} cells"
+        self.stopped = f"{count} did not pass: nothing more was started"
+        self._step.recorder.record(Note(self._step.identity, self.stopped))
+        self._close_those_between(Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, self.stopped))
+        if self._options.fail_fast:
+            for run in list(self._running.values()):
+                self._executions.cancel(run)
+
+    def _stop(self, reason: str) -> None:
+        """End what runs, and wait for it. What cannot be written down any more is left to a resumed run."""
+        self.stopped = reason
+        deadline = time.monotonic() + _STOP_SECONDS
+        self._executions.stop_starting(reason)
+        for run in list(self._running.values()):
+            self._executions.cancel(run)
+        try:
+            self._close_those_between(Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, reason))
+            while self._running and time.monotonic() < deadline:
+                self._executions.next_news(_LOOK_SECONDS)
+            self._let_go(*self._held)
+        except (OSError, ToolboxError) as error:
+            log.warning("the run ends without a record of all its cells: %s", describe(error))
+            self._wait_unrecorded(deadline)
+
+    def _close_those_between(self, outcome: Outcome) -> None:
+        """Close the cells that wait for another attempt, which they will not get."""
+        runs = [*(run for _, _, run in self._later), *self._between.values()]
+        self._later.clear()
+        self._between.clear()
+        for run in runs:
+            self._close(run, outcome, Conclusion(None))
+
+    def _wait_unrecorded(self, deadline: float) -> None:
+        while time.monotonic() < deadline:
+            left = [run for run in self._running.values() if run.handle is not None and not run.is_over]
+            if all(self._executions.status(run).state is not AttemptState.RUNNING for run in left):
+                return
+            time.sleep(_LOOK_SECONDS)

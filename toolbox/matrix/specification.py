@@ -1,0 +1,462 @@
+"""The blocks `matrix` and `targets` of a configuration: what a project may write in them.
+
+`contracts/` hands these models to the configuration, which holds the blocks against them before anything starts;
+`axes.py` makes combinations of them. What a check, a source of metrics or a backend asks for is its own affair:
+here it is only seen that each is named. A text such as `@cell.batch` may stand wherever text or any value may.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Final, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    RootModel,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from toolbox.config import paths
+from toolbox.model.nearest import did_you_mean
+from toolbox.model.secrets import Secret
+from toolbox.model.text import shown
+
+_TARGET = re.compile(r"[A-Za-z0-9._-]+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_YAML: Final = (".yaml", ".yml")
+
+
+def canonical(value: object) -> str:
+    """Return the canonical JSON of a value: two values of an axis are one when theirs is the same.
+
+    Keys are sorted and types tell: 1, 1.0, true, "1", null and a date all differ. What JSON has no type for becomes
+    an object whose key begins with `!`; a key that begins with it gets another one.
+
+    Raises:
+        ValueError: there is something in it that no axis can have: a secret, or what is no plain data.
+    """
+    if isinstance(value, Mapping):
+        return canonical_object({key: canonical(item) for key, item in value.items()})
+    if isinstance(value, list):
+        return f"[{','.join(canonical(item) for item in value)}]"
+    if isinstance(value, dt.date):
+        return f'{{"!date":"{value.isoformat()}"}}'
+    if value is None or isinstance(value, str | int | float):
+        return json.dumps(value)
+    raise ValueError(f"{shown(value)} is a {type(value).__name__}: the values of an axis are plain data, no secrets")
+
+
+def canonical_object(members: Mapping[Any, str]) -> str:
+    """Return the canonical JSON of a mapping, from that of its values."""
+    return f"{{{','.join(sorted(f'{_canonical_key(key)}:{text}' for key, text in members.items()))}}}"
+
+
+def _canonical_key(key: object) -> str:
+    if isinstance(key, str):
+        return json.dumps(f"!{key}" if key.startswith("!") else key)
+    return json.dumps(f"!{canonical(key)}")
+
+
+def path_of(axis: str) -> paths.Path | None:
+    """Return the path of the configuration that an axis sets, or None where it is a plain setting.
+
+    Raises:
+        PathError: its name holds a dot or a bracket, and is not a path.
+    """
+    return paths.parse(axis) if re.search(r"[.\[\]]", axis) else None
+
+
+class Block(BaseModel):
+    """A block in which a field that is not known is a mistake, and that nobody changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+Text = Annotated[str, Field(min_length=1)]
+Seconds = Annotated[float, Field(gt=0)]
+Tries = Annotated[int, Field(ge=0, le=10)]
+Resources = dict[str, Annotated[int, Field(ge=0)]]
+
+
+# The axes, and what names them
+
+
+def _axis(values: object) -> list[Any] | dict[str, Any]:
+    if not isinstance(values, list | dict):
+        raise ValueError("a list of values was expected, or a mapping from labels to values")  # noqa: TRY004  # as pydantic asks
+    if not values:
+        raise ValueError("an axis has at least one value; null leaves it out")
+    if odd := [label for label in values if isinstance(values, dict) and not isinstance(label, str)]:
+        raise ValueError(f'the label {odd[0]} is not text: write "{odd[0]}"')
+    seen = set()
+    for value in values.values() if isinstance(values, dict) else values:
+        if (key := canonical(value)) in seen:
+            raise ValueError(f"{shown(value)} is on the axis twice")
+        seen.add(key)
+    return values
+
+
+def _without_nulls(axes: object) -> object:
+    return {axis: values for axis, values in axes.items() if values is not None} if isinstance(axes, dict) else axes
+
+
+def _distinct(axes: dict[str, Any]) -> dict[str, Any]:
+    names: dict[paths.Path | str, str] = {}
+    for axis in axes:
+        if not axis:
+            raise ValueError("the name of an axis is empty")
+        try:
+            path = path_of(axis) or axis
+        except paths.PathError as error:
+            raise ValueError(f"an axis with a dot or a bracket in its name is a path, and {error.detail}") from None
+        if path in names:
+            raise ValueError(f"the axes `{names[path]}` and `{axis}` are one")
+        names[path] = axis
+    return axes
+
+
+def _are_axes(names: Iterable[str], info: ValidationInfo) -> None:
+    axes = info.data.get("axes")  # missing where the axes are wrong themselves, which is fault enough
+    for name in names:
+        if axes is not None and name not in axes:
+            raise ValueError(f"no axis `{name}`: {did_you_mean(name, axes, what='axes')}")
+
+
+def _pattern(pattern: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    _are_axes(pattern, info)
+    canonical(pattern)
+    return pattern
+
+
+def _group(group: list[str], info: ValidationInfo) -> list[str]:
+    _are_axes(group, info)
+    lengths = {axis: len(info.data["axes"][axis]) for axis in group if "axes" in info.data}
+    if len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{axis} has {length}" for axis, length in lengths.items())
+        raise ValueError(f"axes that advance together have the same number of values: {counts}")
+    return group
+
+
+def _named(spec: dict[str, Any], field: str) -> dict[str, Any]:
+    if not isinstance(spec.get(field), str) or not spec[field]:
+        raise ValueError(f"a `{field}` was expected in it, by its name")
+    return spec
+
+
+def _metric(spec: dict[str, Any]) -> dict[str, Any]:
+    return _named(spec, "source")
+
+
+def _check(spec: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    when = spec.get("when", {})
+    if not isinstance(when, dict):
+        raise ValueError("its `when` is a mapping from axes to values")  # noqa: TRY004
+    _pattern(when, info)
+    return _named(spec, "check")
+
+
+Axis = Annotated[list[Any] | dict[str, Any], PlainValidator(_axis)]
+Axes = Annotated[dict[str, Axis], Field(min_length=1), BeforeValidator(_without_nulls), AfterValidator(_distinct)]
+Group = Annotated[list[str], Field(min_length=2), AfterValidator(_group)]
+Entry = Annotated[dict[str, Any], Field(min_length=1), AfterValidator(_pattern)]
+Metric = Annotated[dict[str, Any], AfterValidator(_metric)]
+Check = Annotated[dict[str, Any], AfterValidator(_check)]
+
+
+# What is different for some combinations
+
+
+class Timeouts(Block):
+    """How long things may take, in seconds.
+
+    Args:
+        wait: from being submitted to running.
+        run: the workload itself.
+        silence: without a new line of output; None for as long as it likes.
+        grace: from being asked to stop to being stopped.
+    """
+
+    wait: Seconds = 600
+    run: Seconds = 3600
+    silence: Seconds | None = None
+    grace: Seconds = 10
+
+
+class PartialTimeouts(Block):
+    """Timeouts of which only some are given."""
+
+    wait: Seconds | None = None
+    run: Seconds | None = None
+    silence: Seconds | None = None
+    grace: Seconds | None = None
+
+    def over(self, timeouts: Timeouts) -> Timeouts:
+        """Return timeouts with those replaced that are given; a null takes `silence` away, and nothing else."""
+        given = self.model_dump(exclude_unset=True)
+        update = {name: seconds for name, seconds in given.items() if seconds is not None or name == "silence"}
+        return timeouts.model_copy(update=update)
+
+
+class Backoff(Block):
+    """How long to wait before another attempt, in seconds: `first`, times `factor` each time, never over `most`."""
+
+    first: Seconds = 5
+    factor: float = Field(default=2, ge=1)
+    most: Seconds = 300
+
+
+class Retries(Block):
+    """How many more attempts a cell gets, by the cause for which one did not pass."""
+
+    infrastructure: Tries = 2
+    capacity: Tries = 2
+    timeout: Tries = 0
+    product: Tries = 0
+    check: Tries = 0
+    backoff: Backoff = Backoff()
+
+
+class PartialRetries(Block):
+    """Numbers of attempts of which only some are given."""
+
+    infrastructure: Tries | None = None
+    capacity: Tries | None = None
+    timeout: Tries | None = None
+    product: Tries | None = None
+    check: Tries | None = None
+
+    def over(self, retries: Retries) -> Retries:
+        """Return retries with those replaced that are given."""
+        return retries.model_copy(update=self.model_dump(exclude_none=True))
+
+
+class Conditional(Block):
+    """What holds for some combinations.
+
+    Args:
+        when: what they have, by axis: a value, a label, or a list of them. Empty: all combinations.
+    """
+
+    when: dict[str, Any]
+
+
+class Skip(Conditional):
+    """Combinations that are not run, and why."""
+
+    reason: Text
+
+
+class Xfail(Conditional):
+    """Combinations that are known not to pass.
+
+    Args:
+        owner: who looks after it.
+        expires: the last day on which it is excused.
+    """
+
+    reason: Text
+    owner: Text
+    expires: dt.date
+
+
+class Settings(Conditional):
+    """What some combinations have instead of what all have. Of several entries the later ones win, field by field."""
+
+    target: Text | Annotated[list[Text], Field(min_length=1)] | None = None
+    resources: Resources | None = None
+    timeouts: PartialTimeouts | None = None
+    retries: PartialRetries | None = None
+
+
+_Conditional = TypeVar("_Conditional", bound=Conditional)
+
+
+def _when(entry: _Conditional, info: ValidationInfo) -> _Conditional:
+    _pattern(entry.when, info)
+    return entry
+
+
+# The workload
+
+
+def _word(value: object) -> str | int | float:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError("a text or a number was expected")  # noqa: TRY004
+    return value
+
+
+def _word_or_secret(value: object) -> object:
+    return value if isinstance(value, Secret) else _word(value)
+
+
+def _variable(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise ValueError("a variable has letters, digits and _ in its name, and no digit at its beginning")
+    return name
+
+
+def _inside(name: str) -> str:
+    path = PurePosixPath(name)
+    if path.is_absolute() or not path.parts or ".." in path.parts or not name.isprintable():
+        raise ValueError(f"{shown(name)} is not a relative path that stays inside")
+    return name
+
+
+def _refuse_secrets(value: object) -> None:
+    if isinstance(value, Secret):
+        raise ValueError("a secret is never written to a file: hand it over in `env`")  # noqa: TRY004
+    if isinstance(value, Mapping | list):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            _refuse_secrets(item)
+
+
+Word = Annotated[str | int | float, PlainValidator(_word)]
+Inside = Annotated[str, AfterValidator(_inside)]
+
+
+class WorkloadBlock(Block):
+    """What a cell executes.
+
+    Args:
+        command: a list of arguments, or text for bash.
+        env: variables of its environment: texts, numbers and secrets.
+        cwd: the directory in which it runs.
+        files: what it is given: names below `src/`, and the local files or directories that they are copies of.
+        write: what is written for it: names below `src/`, and text, or a value to write as JSON or YAML by that name.
+        collect: patterns of the files to bring back.
+        log_bytes: how much of its output is kept.
+        sample_seconds: how often to look at what it uses of its machine; None for never.
+    """
+
+    command: Annotated[list[Word], Field(min_length=1)] | str
+    env: dict[Annotated[str, AfterValidator(_variable)], Annotated[Any, AfterValidator(_word_or_secret)]] = {}
+    cwd: Text | None = None
+    files: dict[Inside, Text] = {}
+    write: dict[Inside, Any] = {}
+    collect: list[Inside] = ["**"]
+    log_bytes: int = Field(default=64 * 2**20, ge=4096)
+    sample_seconds: float | None = Field(default=None, ge=0.1)
+
+    @field_validator("command")
+    @classmethod
+    def _says_something(cls, command: list[Any] | str) -> list[Any] | str:
+        if isinstance(command, str) and not command.strip():
+            raise ValueError("a command was expected")
+        return command
+
+    @field_validator("write")
+    @classmethod
+    def _can_be_written(cls, write: dict[str, Any]) -> dict[str, Any]:
+        for name, content in write.items():
+            _refuse_secrets(content)
+            if isinstance(content, str) or name.endswith(_YAML):
+                continue
+            if not name.endswith(".json"):
+                raise ValueError(f"what is in {name} is not text, and the name ends in neither .json, .yaml nor .yml")
+            try:
+                json.dumps(content, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"what is in {name} cannot be JSON: {error}") from None
+        return write
+
+    @model_validator(mode="after")
+    def _gives_a_file_once(self) -> Self:
+        counts = Counter(PurePosixPath(name) for name in (*self.files, *self.write))
+        if twice := [str(path) for path, count in counts.items() if count > 1]:
+            raise ValueError(f"`files` and `write` name a file twice: {', '.join(twice)}")
+        return self
+
+
+class MatrixBlock(Block):
+    """What to run, on which combinations, and how it is judged.
+
+    Args:
+        axes: a list of values, or a mapping from labels, which stand in names, to values. A dot or a bracket makes the
+            name of an axis a path of the configuration; any other name is a plain setting.
+        zip: axes that advance together.
+        include: combinations to add, by the values of some axes.
+        exclude: combinations to take away.
+        target: the name or the label of a target, or several.
+        jobs: how many cells run at once; None leaves it to the targets.
+        pools: how much there is of what `resources` asks for, over all targets.
+        resources: what each cell takes, by name.
+        deadline: seconds for the whole run.
+        metrics: sources of numbers, by the name of the metric.
+        checks: judgements on each cell, or `when` on some.
+    """
+
+    axes: Axes
+    zip: list[Group] = []
+    include: list[Entry] = []
+    exclude: list[Entry] = []
+    skip: list[Annotated[Skip, AfterValidator(_when)]] = []
+    xfail: list[Annotated[Xfail, AfterValidator(_when)]] = []
+    settings: list[Annotated[Settings, AfterValidator(_when)]] = []
+    target: Text | Annotated[list[Text], Field(min_length=1)] = "local"
+    jobs: int | None = Field(default=None, ge=1)
+    pools: dict[str, Annotated[int, Field(ge=1)]] = {}  # nothing could ever run with a cap of 0
+    resources: Resources = {}
+    timeouts: Timeouts = Timeouts()
+    deadline: Seconds | None = None
+    retries: Retries = Retries()
+    workload: WorkloadBlock
+    metrics: dict[str, Metric] = {}
+    checks: list[Check] = []
+
+    @field_validator("zip")
+    @classmethod
+    def _has_an_axis_once(cls, groups: list[list[str]]) -> list[list[str]]:
+        counts = Counter(axis for group in groups for axis in group)
+        if twice := [axis for axis, count in counts.items() if count > 1]:
+            raise ValueError(f"an axis advances with one group only, once: {', '.join(twice)}")
+        return groups
+
+
+class TargetBlock(BaseModel):
+    """A place where cells run. The other fields are those of its backend.
+
+    Args:
+        backend: the name of the backend.
+        labels: what else a matrix may call it, together with others.
+        capacity: how much there is of what cells take, by name; `jobs` is how many run at once.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    backend: Text = "local"
+    labels: list[Text] = []
+    capacity: Resources = {}
+
+    @field_validator("capacity")
+    @classmethod
+    def _runs_something(cls, capacity: dict[str, int]) -> dict[str, int]:
+        if capacity.get("jobs") == 0:
+            raise ValueError("nothing could ever run with 0 `jobs`")
+        return capacity
+
+
+class TargetsBlock(RootModel[dict[str, TargetBlock]]):
+    """The targets, by name."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @model_validator(mode="after")
+    def _tells_targets_apart(self) -> Self:
+        for name, target in self.root.items():
+            if not _TARGET.fullmatch(name):
+                raise ValueError(f"the name of the target {shown(name)} has other than letters, digits, `.`, `_`, `-`")
+            if clash := [label for label in target.labels if label in self.root]:
+                raise ValueError(f"the label {clash[0]} of the target {name} is the name of a target")
+        return self

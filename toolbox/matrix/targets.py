@@ -1,0 +1,72 @@
+"""Targets: where cells run, as the configuration describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from pydantic import ValidationError
+
+from toolbox.config import plugins
+from toolbox.config.configuration import Configuration
+from toolbox.matrix.specification import TargetsBlock
+from toolbox.model.errors import ConfigurationError
+from toolbox.model.workloads import Backend, TargetContext
+
+BLOCK: Final = "targets"
+_JOBS: Final = "jobs"
+_COMMON: Final = ("labels", "capacity")
+
+
+class Description(Protocol):
+    """A plugin of `toolbox.backends`: the fields of a target of this backend."""
+
+    def open(self, context: TargetContext) -> Backend:
+        """Return what executes there."""
+
+    def address(self, name: str) -> str | None:
+        """Return where Ansible finds the target; None for this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A place where cells run.
+
+    Args:
+        capacity: how much of each label it has; what is not named has no limit. `jobs` is how many cells at once.
+    """
+
+    name: str
+    backend: str
+    description: Description
+    labels: tuple[str, ...] = ()
+    capacity: Mapping[str, int] = field(default_factory=dict)
+
+    def can_hold(self, resources: Mapping[str, int]) -> bool:
+        """Tell whether it could run a cell that takes so much, if nothing else ran there."""
+        return all(count <= self.capacity.get(label, count) for label, count in resources.items())
+
+
+def read(configuration: Configuration) -> dict[str, Target]:
+    """Return the targets of a configuration by name. `local` is this machine, if nothing else is called so.
+
+    Raises:
+        ConfigurationError: one is not described well.
+    """
+    block: Any = configuration.get(BLOCK, default=None) or {}
+    try:
+        described = TargetsBlock.model_validate(block).root
+    except ValidationError as error:
+        raise ConfigurationError(f"{configuration.source}: `{BLOCK}`: {error}") from None
+    found = {}
+    for name, target in described.items():
+        spec = {key: value for key, value in block[name].items() if key not in _COMMON}
+        try:
+            description = plugins.parse("backends", "Target", "backend", {"backend": target.backend, **spec})
+        except ValueError as error:
+            path = f'{BLOCK}["{name}"]'
+            raise ConfigurationError(f"{configuration.location(path)}: the target `{name}`: {error}") from None
+        found[name] = Target(name, target.backend, description, tuple(target.labels), target.capacity)
+    local = plugins.parse("backends", "Target", "backend", {"backend": "local"})
+    return {"local": Target("local", "local", local), **found}

@@ -1,0 +1,57 @@
+"""A metric from a column of a CSV file."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from toolbox.model import aggregates
+from toolbox.model.aggregates import Aggregate
+from toolbox.system.evidence_files import RelativeFile, readable
+
+
+class Source(BaseModel):
+    """A column, by its name in the first row. Every row has to have a number in it, but for the `warmup` first."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    file: RelativeFile
+    column: str = Field(min_length=1)
+    aggregate: Aggregate = "median"
+    warmup: int = Field(default=0, ge=0)
+    delimiter: str = Field(default=",", pattern=r'^[^\r\n"]$')
+
+    def read(self, directory: Path) -> float | tuple[float, ...]:
+        """Return what the numbers of the column, from top to bottom, come to.
+
+        Raises:
+            ValueError: the file cannot be read, has no such column, or a cell of it holds no finite number.
+        """
+        source = f"`{self.column}` in {self.file}"
+        left = aggregates.after_warmup(self._cells(directory), self.warmup, source=source)
+        numbers = [aggregates.parsed(cell, source=f"{self.file}:{line}: `{self.column}`") for line, cell in left]
+        return aggregates.aggregate(numbers, self.aggregate, source=source)
+
+    def _cells(self, directory: Path) -> Iterator[tuple[int, str]]:
+        """Yield the line and the text of each cell of the column; a row that is too short has an empty one."""
+        with (
+            readable(directory, self.file) as path,
+            path.open(encoding="utf-8-sig", errors="replace", newline="") as stream,
+        ):
+            rows = csv.reader(stream, delimiter=self.delimiter, strict=True)
+            try:
+                position = self._position([name.strip() for name in next(rows, [])])
+                for row in rows:
+                    yield rows.line_num, row[position] if position < len(row) else ""
+            except csv.Error as error:
+                raise ValueError(f"{self.file}:{rows.line_num} is not CSV: {error}") from None
+
+    def _position(self, header: list[str]) -> int:
+        if header.count(self.column) != 1:
+            found = ", ".join(header) or "the first row is empty"
+            times = f"{header.count(self.column)} columns" if self.column in header else "no column"
+            raise ValueError(f"{self.file} has {times} `{self.column}`: {found}")
+        return header.index(self.column)

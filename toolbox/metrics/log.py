@@ -1,0 +1,44 @@
+"""A metric from the lines of a log, by a regular expression."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from toolbox.model import aggregates
+from toolbox.model.aggregates import Aggregate
+from toolbox.system.evidence_files import Expression, RelativeFile, search
+
+
+class Source(BaseModel):
+    r"""An expression whose matches are the numbers: `step_time (?P<value>[\d.e+-]+)`.
+
+    The number is the group named `value`, else the first group, else the whole match. The first `warmup` matches
+    do not count, whatever they hold.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    file: RelativeFile = "stdout.log"
+    pattern: Expression
+    aggregate: Aggregate = "median"
+    warmup: int = Field(default=0, ge=0)
+
+    def read(self, directory: Path) -> float | tuple[float, ...]:
+        """Return what the numbers of all matches, in their order, come to.
+
+        Raises:
+            ValueError: the log cannot be read, too little of it matches, or a match is no finite number.
+        """
+        source = f"what {self.pattern!r} matches in {self.file}"
+        expression = re.compile(self.pattern)
+        group = "value" if "value" in expression.groupindex else min(1, expression.groups)
+        texts = ((found.line, found.match[group]) for found in search(directory, self.file, self.pattern))
+        left = aggregates.after_warmup(texts, self.warmup, source=source)
+        numbers = [
+            aggregates.parsed(text or "", source=f"{self.file}:{line}: the match of {self.pattern!r}")
+            for line, text in left
+        ]
+        return aggregates.aggregate(numbers, self.aggregate, source=source)

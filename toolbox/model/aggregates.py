@@ -1,0 +1,108 @@
+"""One number from many: what a source of metrics makes of all that it found."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Final, Literal, TypeVar
+
+from toolbox.model.text import shown
+
+Aggregate = Literal[
+    "median", "mean", "first", "last", "min", "max", "sum", "count", "p50", "p90", "p95", "p99", "each"
+]  # fmt: skip
+Value = TypeVar("Value")
+
+
+def aggregate(values: Sequence[float], how: Aggregate, *, source: str) -> float | tuple[float, ...]:
+    """Return what the values come to; `each` returns them all.
+
+    Args:
+        values: finite numbers, in the order in which they were measured.
+        how: percentiles are interpolated linearly between the two nearest values, as numpy does by default.
+        source: where they are from, for the message.
+
+    Raises:
+        ValueError: there are no values, or they come to no finite number.
+    """
+    if not values:
+        raise ValueError(f"{source}: 0 numbers found")
+    if how == "each":
+        return tuple(values)
+    try:
+        result = float(_WAYS[how](values))
+    except OverflowError:
+        result = math.inf
+    if not math.isfinite(result):
+        raise ValueError(f"{source}: the {how} of {len(values)} numbers is too large to be one")
+    return result
+
+
+def after_warmup(found: Iterable[Value], warmup: int, *, source: str) -> list[Value]:
+    """Return what was found without the first `warmup` of it.
+
+    Raises:
+        ValueError: nothing is left.
+    """
+    everything = list(found)
+    if len(everything) <= warmup:
+        left = f", a warm-up of {warmup} leaves none" if warmup else ""
+        raise ValueError(f"{source}: {len(everything)} numbers found{left}")
+    return everything[warmup:]
+
+
+def number(value: object, *, source: str) -> float:
+    """Return a value of a document as a number.
+
+    Raises:
+        ValueError: it is no finite number.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            result = float(value)
+        except OverflowError:
+            result = math.inf
+        if math.isfinite(result):
+            return result
+        value = result
+    # Aliases can make a small YAML document as large as one likes: no list or mapping is written out.
+    what = f"a {type(value).__name__}" if isinstance(value, list | dict) else shown(value)
+    raise ValueError(f"{source} is {what}, a number was expected")
+
+
+def parsed(text: str, *, source: str) -> float:
+    """Return the number that a text writes.
+
+    Raises:
+        ValueError: it writes no finite number.
+    """
+    try:
+        value: object = float(text)
+    except ValueError:
+        value = text
+    return number(value, source=source)
+
+
+def _percentile(values: Sequence[float], percent: int) -> float:
+    """Interpolate as method 7 of Hyndman and Fan, "Sample Quantiles in Statistical Packages" (1996)."""
+    ordered = sorted(values)
+    place = (len(ordered) - 1) * percent / 100
+    below = int(place)
+    low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+    return low + (high - low) * (place - below)
+
+
+_WAYS: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+    "median": statistics.median,
+    "mean": statistics.mean,  # exact: numbers that are all the same have it as their mean
+    "first": itemgetter(0),
+    "last": itemgetter(-1),
+    "min": min,
+    "max": max,
+    "sum": math.fsum,
+    "count": len,
+    **{f"p{percent}": partial(_percentile, percent=percent) for percent in (50, 90, 95, 99)},
+}

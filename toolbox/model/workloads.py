@@ -1,0 +1,192 @@
+"""What a cell executes and how that ended, as frozen data, and the protocol of who executes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from toolbox.model.secrets import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long things may take, in seconds.
+
+    Args:
+        wait: for a machine: to reach it, and to get a place on it.
+        run: for the workload, from its start on.
+        silence: for the workload to print nothing, which is what a hang looks like; None for any time.
+        grace: between SIGTERM and SIGKILL.
+    """
+
+    wait: float = 600
+    run: float | None = 3600
+    silence: float | None = None
+    grace: float = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What to execute on a target.
+
+    Args:
+        command: the program and its arguments.
+        env: environment variables besides those of the target.
+        cwd: the working directory on the target; a new directory of the attempt when left out.
+        files: what to send, by the name that it gets below `src/`.
+        written: texts to send, likewise.
+        collect: patterns of the files to bring back.
+        log_bytes: how much of a log is kept from its start on.
+        sample_seconds: between two samples of what it uses; None for none.
+    """
+
+    command: tuple[str, ...]
+    env: Mapping[str, str | Secret] = field(default_factory=dict)
+    cwd: str | None = None
+    files: Mapping[str, Path] = field(default_factory=dict)
+    written: Mapping[str, str] = field(default_factory=dict)
+    collect: tuple[str, ...] = ("**",)
+    timeouts: Timeouts = Timeouts()
+    log_bytes: int = 1 << 26
+    sample_seconds: float | None = None
+
+
+class EndedBy(StrEnum):
+    """What ended a workload."""
+
+    EXIT = "exit"
+    SIGNAL = "signal"
+    TIMEOUT = "timeout"
+    SILENCE = "silence"
+    CANCELLED = "cancelled"
+    NOT_STARTED = "not_started"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadOutcome:
+    """How a workload ended, as its supervisor wrote it down.
+
+    Args:
+        exit_code: its exit status; 128 and the number of a signal that ended it.
+        message: what else there is to say.
+        seconds: wall time.
+        leftovers: how many processes it left running, which were ended.
+        log_dropped: bytes that its logs had no room for.
+        log_fault: why its logs are not whole, where they are not.
+    """
+
+    ended_by: EndedBy
+    exit_code: int | None = None
+    message: str = ""
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    leftovers: int = 0
+    log_dropped: int = 0
+    log_fault: str = ""
+
+    @classmethod
+    def parse(cls, record: Mapping[str, Any] | None) -> Self:
+        """Read what the supervisor wrote; nothing, where it was killed before it could."""
+        if record is None:
+            return cls(EndedBy.LOST, message="its supervisor was killed, or the machine was restarted")
+        return cls(
+            EndedBy(record["ended_by"]),
+            record["exit_code"],
+            record["message"],
+            record["seconds"],
+            record["cpu_seconds"],
+            record["leftovers"],
+            sum(record["log_dropped"].values()),
+            record["log_fault"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """An attempt that was submitted.
+
+    Args:
+        name: derived from run, cell and attempt: it is the same after a restart.
+        directory: of the attempt, in the run directory.
+    """
+
+    name: str
+    directory: Path
+
+
+class AttemptState(StrEnum):
+    """How an attempt stands."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStatus:
+    """How an attempt stands, as far as is known.
+
+    Args:
+        outcome: where it has ended.
+        message: why its target cannot be reached, where it cannot.
+    """
+
+    state: AttemptState
+    outcome: WorkloadOutcome | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetContext:
+    """What a backend is told besides the description of its target.
+
+    Args:
+        name: of the target.
+        mark: by which the processes that the backend itself starts here are found; see `toolbox.system.processes`.
+        variables: environment variables of workloads that run on this machine.
+        secrets: returns the texts that no log may hold.
+        notify: to be told the name of an attempt whose status has changed, from any thread.
+    """
+
+    name: str
+    mark: Path
+    variables: Mapping[str, str]
+    secrets: Callable[[], Sequence[str]]
+    notify: Callable[[str], None]
+
+
+class Backend(Protocol):
+    """Executes workloads on one target.
+
+    The workload outlives the process that submitted it, carries its own deadline, and writes its own exit code. What a
+    method raises is a `toolbox.model.errors.StepError` with the cause; nothing here judges a workload.
+    """
+
+    def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
+        """Start a workload. The same name twice is one workload: what there is already is adopted.
+
+        Blocks until it has started, no longer than `timeouts.wait`. From then on its logs in the directory are kept up
+        to date, and `notify` is told of its end.
+        """
+
+    def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
+        """Return how attempts stand, without asking the target."""
+
+    def collect(self, handle: Handle, workload: Workload) -> None:
+        """Bring back what an ended attempt left: afterwards all of it is in its directory."""
+
+    def cancel(self, handle: Handle) -> None:
+        """Have a workload end, with all that it started. `notify` is told when that has happened."""
+
+    def release(self, handle: Handle) -> None:
+        """Remove what an ended attempt left on the target."""
+
+    def find(self, name: str, directory: Path) -> Handle | None:
+        """Return the attempt of this name, or None where none was started."""
+
+    def close(self) -> None:
+        """Let go of the target. What runs there goes on."""

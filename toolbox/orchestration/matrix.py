@@ -1,0 +1,92 @@
+"""Runs the cells of the project's matrix: `matrix.run()`, in the phase `test`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+from toolbox.matrix.attempts import CellResult
+from toolbox.matrix.plan import BLOCK, Plan
+from toolbox.matrix.scheduler import Scheduler
+from toolbox.model.errors import ConfigurationError, StepError, UsageError
+from toolbox.model.events import DurationsExpected, StepKind
+from toolbox.model.verdicts import Cause, Verdict, worst
+from toolbox.orchestration import session
+from toolbox.runs import summary
+from toolbox.runs.steps import Outcome
+from toolbox.system import files
+
+_EARLIER_RUNS: Final = 3
+
+
+def run(*, check: bool = True) -> list[CellResult]:
+    """Run every cell of the plan, each as a step of the current one, and return how they ended.
+
+    Args:
+        check: raise when one did not pass.
+
+    Raises:
+        ConfigurationError: the project has no matrix.
+        StepError: a cell did not pass; it has the worst verdict of all.
+    """
+    current, step = session.current(), session.step()
+    if current.plan is None:
+        raise ConfigurationError(f"{current.configuration.source}: there is no block `{BLOCK}` to run")
+    if current.matrix_has_run:
+        raise UsageError("matrix.run: a run has one matrix, which was run already")
+    current.matrix_has_run = True
+    if expected := _earlier_durations(step.recorder.root):
+        step.recorder.record(DurationsExpected(step.identity, expected))
+    scheduler = Scheduler(current.plan, current.options, step, current.variables)
+    scheduler.run()
+    results = [scheduler.results[cell.id] for cell in current.plan.cells if cell.id in scheduler.results]
+    if not results:
+        step.add(Outcome(Verdict.SKIPPED, None, "there are no cells to run"))
+    if check and (failure := _failure(current.plan, results, [scheduler.outage, scheduler.stopped])) is not None:
+        raise failure
+    return results
+
+
+def hosts() -> list[str] | None:
+    """Return where the machines of the plan are, for the toolbox commands that prepare them: `run(..., hosts=...)`.
+
+    None stands for this machine alone, which needs no address.
+    """
+    plan = session.current().plan
+    targets = plan.targets if plan is not None else {}
+    addresses = [target.description.address(name) for name, target in targets.items()]
+    return [address for address in addresses if address is not None] or None
+
+
+def _failure(plan: Plan, results: list[CellResult], remarks: list[str]) -> StepError | None:
+    bad = [result for result in results if not result.outcome.verdict.is_pass]
+    verdict = worst(result.outcome.verdict for result in bad)
+    if verdict is None:
+        return None
+    first = next(result for result in bad if result.outcome.verdict is verdict)
+    counts = Counter(result.outcome.verdict for result in results)
+    counted = ", ".join(f"{count} {name}" for name, count in counts.items())
+    if missing := len(plan.cells) - len(results):
+        counted += f", {missing} not started"
+    lines = [f"of {len(plan.cells)} cells: {counted}", *filter(None, remarks)]
+    reason = f"{first.name}: {first.outcome.message}"
+    return StepError(
+        "\n".join([*lines, reason]),
+        verdict=verdict,
+        cause=first.outcome.cause or Cause.INTERNAL,
+        directory=first.directory,
+    )
+
+
+def _earlier_durations(directory: Path) -> dict[str, float]:
+    """Return how long cells took in earlier runs of the project, by their names."""
+    found: dict[str, float] = {}
+    runs = sorted(directory.parent.glob(f"*/{summary.FILE}"), reverse=True)
+    for file in [run for run in runs if run.parent != directory][:_EARLIER_RUNS]:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            for step in files.read_json(file)["steps"]:
+                if step["kind"] == StepKind.CELL and step["verdict"] == Verdict.PASSED:
+                    found.setdefault(str(step["name"]), float(step["seconds"]))
+    return found

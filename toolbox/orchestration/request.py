@@ -1,0 +1,180 @@
+"""What is asked of a run: by a person, and, when it is resumed, by its `run.json`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+import yaml
+
+from toolbox.config.configuration import Configuration, Request
+from toolbox.matrix import plan, targets
+from toolbox.matrix.plan import Plan, Selection
+from toolbox.matrix.scheduler import Options
+from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.model.text import shown
+from toolbox.orchestration import projects
+from toolbox.orchestration.projects import ProjectFiles
+from toolbox.system import files
+
+FILE: Final = "run.json"
+_MOST_DIFFERENCES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What is asked of a run.
+
+    Args:
+        phases: the phases to run; all that the project has when left out.
+        artifact_dir: where runs go; `$ARTIFACT_DIR` or `artifacts` when left out.
+        note: files to keep in the run directory, by name: what a comment asked, say.
+        selection: which cells of the matrix to run.
+        options: how to run them.
+        deadline: seconds for the whole run; as the matrix says when left out.
+    """
+
+    project: str
+    presets: Sequence[str] = ()
+    override_files: Sequence[Path] = ()
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    overrides_source: str = "--overrides"
+    phases: Sequence[str] | None = None
+    artifact_dir: Path | None = None
+    note: Mapping[str, str] = field(default_factory=dict)
+    selection: Selection = field(default_factory=Selection)
+    options: Options = field(default_factory=Options)
+    deadline: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `run.json` keeps of it, so that the run can be resumed."""
+        return {
+            "project": self.project,
+            "presets": list(self.presets),
+            "override_files": [str(file.absolute()) for file in self.override_files],
+            "overrides": dict(self.overrides),
+            "phases": list(self.phases) if self.phases is not None else None,
+            "cells": self.selection.cells,
+            "shard": list(self.selection.shard) if self.selection.shard else None,
+            "jobs": self.options.jobs,
+            "fail_fast": self.options.fail_fast,
+            "max_failures": self.options.max_failures,
+            "deadline": self.deadline,
+        }
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """Return what was asked of a run.
+
+        Raises:
+            UsageError: the directory is not that of a run.
+        """
+        try:
+            kept = files.read_json(directory / FILE)
+            return cls(
+                kept["project"],
+                kept["presets"],
+                [Path(file) for file in kept["override_files"]],
+                yaml.safe_load(kept["overrides_text"]),
+                phases=kept["phases"],
+                selection=Selection(kept["cells"], tuple(kept["shard"]) if kept["shard"] else None),
+                options=Options(kept["jobs"], kept["fail_fast"], kept["max_failures"]),
+                deadline=kept["deadline"],
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{directory} is not the directory of a run: {FILE}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A request whose project was found, and whose configuration holds.
+
+    Args:
+        plan: the cells of the matrix; None where there is none.
+    """
+
+    request: RunRequest
+    files: ProjectFiles
+    configuration: Configuration
+    plan: Plan | None
+
+
+def load(request: RunRequest, *, today: dt.date | None = None) -> Loaded:
+    """Find a project, put its configuration together, and make the plan of its matrix.
+
+    Args:
+        today: which expectations of failure hold; those of today when left out.
+
+    Raises:
+        UsageError: the project, a preset, an override, a field or the selection of cells is wrong.
+    """
+    found, configuration = configure(request)
+    configuration.check()
+    configuration.check_secrets()
+    cells = None
+    if plan.has_matrix(configuration):
+        cells = plan.make(
+            configuration,
+            targets.read(configuration),
+            request.selection,
+            root=found.folder.parent.parent,
+            today=today or dt.datetime.now(tz=dt.UTC).date(),
+        )
+    elif request.selection != Selection():
+        raise UsageError(f"--cells, --shard: {configuration.source} has no matrix to take cells from")
+    return Loaded(request, found, configuration, cells)
+
+
+def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
+    """Find a project and put its configuration together.
+
+    Raises:
+        UsageError: the project, a preset or an override is wrong.
+    """
+    found = projects.find(request.project)
+    wanted = Request(
+        found.config,
+        tuple(request.presets),
+        tuple(request.override_files),
+        request.overrides,
+        (plan.CONTRACTS, found.contracts),
+        request.overrides_source,
+    )
+    return found, Configuration.load(wanted)
+
+
+def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any], cells: Plan | None) -> None:
+    """Refuse to resume a run whose configuration or plan has changed since.
+
+    Raises:
+        ConfigurationError: it names what has changed.
+    """
+    changes = list(_differences(was, now, "$"))
+    if cells is not None and not changes and (file := directory / plan.FILE).exists():
+        frozen, made = files.read_json(file), json.loads(json.dumps(cells.as_json(), default=str))
+        changes = list(_differences(frozen, made, plan.FILE))
+    if changes:
+        more = [f"and {len(changes) - _MOST_DIFFERENCES} more"] if len(changes) > _MOST_DIFFERENCES else []
+        head = (
+            f"the configuration is not what it was when the run {directory.name} began. Take the changes back, "
+            "or start a new run:"
+        )
+        raise ConfigurationError("\n  ".join([head, *changes[:_MOST_DIFFERENCES], *more]))
+
+
+def _differences(was: Any, now: Any, path: str) -> Iterator[str]:
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        for key in [*was, *(key for key in now if key not in was)]:
+            if key not in was or key not in now:
+                yield f"{path}.{key} is {'gone' if key in was else 'new'}"
+            else:
+                yield from _differences(was[key], now[key], f"{path}.{key}")
+    elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        for index, (before, after) in enumerate(zip(was, now, strict=True)):
+            yield from _differences(before, after, f"{path}[{index}]")
+    elif was != now or type(was) is not type(now):
+        yield f"{path.removeprefix('$.')} was {shown(was)}, is {shown(now)}"

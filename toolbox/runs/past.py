@@ -1,0 +1,136 @@
+"""What a run did before it was resumed, from its journal: which steps need not be done again, and where they are.
+
+A step is known again by its key: its place in the orchestration, and for a cell the digest of its settings. What
+`post_cleanup` has undone is spent: only the results of cells count after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from toolbox.model.events import (
+    AttemptEnded,
+    AttemptSubmitted,
+    ConfigurationChanged,
+    KeptEvent,
+    MatrixPlanned,
+    MetricMeasured,
+    RunStarted,
+    StepFinished,
+    StepKind,
+    StepStarted,
+)
+from toolbox.model.evidence import Metric
+from toolbox.model.verdicts import Verdict
+
+CLEANUP = "post_cleanup"
+
+
+@dataclass(slots=True)
+class PastAttempt:
+    """An attempt of a cell.
+
+    Args:
+        ended: how, or None where nobody has seen its end.
+    """
+
+    submitted: AttemptSubmitted
+    ended: AttemptEnded | None = None
+
+
+@dataclass(slots=True)
+class PastStep:
+    """A step as it stands in the journal.
+
+    Args:
+        finished: how it ended, or None where it did not.
+        is_spent: whether a cleanup has undone it since.
+        changed_configuration: whether something in it replaced a field.
+    """
+
+    started: StepStarted
+    finished: StepFinished | None = None
+    is_spent: bool = False
+    changed_configuration: bool = False
+    attempts: list[PastAttempt] = field(default_factory=list)
+    metrics: dict[str, Metric] = field(default_factory=dict)
+
+    def take(self, event: StepFinished | AttemptSubmitted | AttemptEnded | MetricMeasured) -> None:
+        """Take in what happened in the step."""
+        match event:
+            case StepFinished():
+                self.finished = event
+            case AttemptSubmitted():
+                self.attempts.append(PastAttempt(event))
+            case AttemptEnded():
+                for attempt in self.attempts:
+                    if attempt.submitted.attempt == event.attempt:
+                        attempt.ended = event
+            case MetricMeasured():
+                self.metrics[event.metric] = Metric(event.metric, event.value, event.unit, event.fault)
+
+    def answers(self, fingerprint: str) -> bool:
+        """Tell whether the step passed, did the same thing, and still holds."""
+        passed = self.finished is not None and self.finished.verdict is Verdict.PASSED
+        return passed and not self.is_spent and self.started.fingerprint == fingerprint
+
+
+class Past:
+    """The steps of a run by their keys. There are none in a new run."""
+
+    def __init__(self, events: Iterable[KeptEvent] = ()) -> None:
+        self._by_key: dict[str, PastStep] = {}
+        self._by_identity: dict[str, PastStep] = {}
+        self._open: list[PastStep] = []
+        self._planned: dict[str, int] = {}
+        self.configuration_changes: list[ConfigurationChanged] = []
+        for event in events:
+            self._take(event)
+        self._open.clear()
+
+    def find(self, key: str) -> PastStep | None:
+        """Return the latest step of this key."""
+        return self._by_key.get(key)
+
+    def cells(self) -> Iterator[PastStep]:
+        """Yield the cells."""
+        return (step for step in self._by_key.values() if step.started.kind is StepKind.CELL)
+
+    def is_unfinished(self) -> bool:
+        """Tell whether a step was cancelled, or never ended, or a cell never began."""
+        steps = self._by_key.values()
+        return sum(self._planned.values()) > sum(1 for _ in self.cells()) or any(
+            step.finished is None or step.finished.verdict is Verdict.CANCELLED for step in steps
+        )
+
+    def _take(self, event: KeptEvent) -> None:
+        match event:
+            case RunStarted():
+                self.configuration_changes.clear()
+            case MatrixPlanned():
+                self._planned[event.step] = event.cells
+            case ConfigurationChanged():
+                self.configuration_changes.append(event)
+                for step in self._open:
+                    step.changed_configuration = True
+            case StepStarted():
+                self._start(event)
+            case StepFinished() | AttemptSubmitted() | AttemptEnded() | MetricMeasured():
+                if (found := self._by_identity.get(event.step)) is not None:
+                    found.take(event)
+                if isinstance(event, StepFinished):
+                    self._open = [other for other in self._open if other is not found]
+
+    def _start(self, event: StepStarted) -> None:
+        if event.kind is StepKind.PHASE:
+            self._open.clear()
+            if event.name == CLEANUP:
+                for step in self._by_key.values():
+                    step.is_spent = step.started.kind is not StepKind.CELL
+        before = self._by_identity.get(event.step)
+        step = PastStep(event, attempts=before.attempts if before else [])
+        self._by_key[event.key or event.step] = step
+        self._by_identity[event.step] = step
+        if event.kind is not StepKind.CELL:
+            self._open.append(step)
