@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from toolbox.hosts import bootstrap, staging
 from toolbox.hosts.host import Host
 from toolbox.model.workloads import AttemptStatus, Backend, Handle, TargetContext, Workload
-from toolbox.system import processes
+from toolbox.system import environ, processes
 from toolbox.system.processes import Channel
 
 _PATIENCE: Final = 60.0  # seconds, for an agent on this machine
@@ -44,7 +45,8 @@ class _Local:
         """See `Backend`."""
         if not (directory / "lock").exists():  # otherwise it was submitted before
             staging.stage(workload, directory)
-        order = staging.order(workload, self.context, self.context.variables)
+        variables = {"PATH": _search_path(), **self.context.variables}
+        order = staging.order(workload, self.context, variables)
         self.host.start(name, str(directory), order, mirror=None, wait=workload.timeouts.wait)
         return Handle(name, directory)
 
@@ -72,6 +74,11 @@ class _Local:
     def close(self) -> None:
         """See `Backend`."""
         self.host.close()
+
+
+def _search_path() -> str:
+    """Return where programs are looked for: our own interpreter is the first `python3`, with what it has installed."""
+    return os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH") or os.defpath])
 
 
 def _launch(context: TargetContext) -> Channel:

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 
-from toolbox.reports import terminal
+from toolbox.reports import junit, terminal
 from toolbox.runs.recorder import Listener
 from toolbox.runs.summary import RunSummary
 from toolbox.system import redaction
@@ -25,6 +25,7 @@ def shown(execute: Execute, *, as_json: bool) -> int:
     stream = sys.stderr if as_json else sys.stdout
     with terminal.view(stream) as view:
         summary, exit_code = execute([view.show], redaction.current())
+        junit.write(summary)
         view.line("")
         view.table(summary)
     if as_json:

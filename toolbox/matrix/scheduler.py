@@ -90,7 +90,8 @@ class Scheduler:
             Cancelled: the run ends before they do. Everything that ran has ended then.
             ToolboxError: the run cannot go on: its journal cannot be written, say.
         """
-        planned = MatrixPlanned(self._step.identity, len(self._plan.cells), self._pools.jobs)
+        done = sum(self._is_done(cell, self._before(cell)) for cell in self._plan.cells)
+        planned = MatrixPlanned(self._step.identity, len(self._plan.cells), self._pools.jobs, done)
         self._step.recorder.record(planned)
         with signals.deferred():
             try:
@@ -119,7 +120,7 @@ class Scheduler:
     # What a cell begins with: what the run did before it was resumed
 
     def _take(self, cell: Cell) -> None:
-        before = self._step.recorder.past.find(f"{self._step.key}/{cell.id}")
+        before = self._before(cell)
         if before is not None and self._is_done(cell, before):
             self._recall(cell, before)
         elif cell.skip:
@@ -129,8 +130,11 @@ class Scheduler:
         else:
             self._waiting.add(cell)
 
-    def _is_done(self, cell: Cell, before: PastStep) -> bool:
-        if before.finished is None or before.started.fingerprint != cell.fingerprint:
+    def _before(self, cell: Cell) -> PastStep | None:
+        return self._step.recorder.past.find(f"{self._step.key}/{cell.id}")
+
+    def _is_done(self, cell: Cell, before: PastStep | None) -> bool:
+        if before is None or before.finished is None or before.started.fingerprint != cell.fingerprint:
             return False
         verdict = before.finished.verdict
         return verdict is not Verdict.CANCELLED and (verdict.is_pass or not self._options.rerun_failed)

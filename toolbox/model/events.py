@@ -81,11 +81,13 @@ class MatrixPlanned:
     Args:
         cells: how many there are.
         jobs: how many may run at once.
+        done: how many of them the run finished before it was resumed.
     """
 
     step: str
     cells: int
     jobs: int
+    done: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,9 @@ def _run(loaded: Loaded, phases: Mapping[str, Callable[[], object]], recorder: R
     )
     deadline = request.deadline or (loaded.plan.deadline if loaded.plan is not None else None)
     with session.opened(work, top), signals.deadline(deadline):
-        finished = _finish(top, _run_phases(phases, top))
+        outcomes: dict[str, Outcome] = {}
+        errors = _run_phases(phases, top, outcomes)
+        finished = _finish(top, errors, outcomes.get(_TESTS))
     recorder.record(finished)
     return summary.write(directory), finished.exit_code
 
@@ -201,13 +203,16 @@ def _applied(change: Change) -> str:
     return f"{change.layer}: {paths.render(change.path)} --> {change.value!r}{where}"
 
 
-def _run_phases(phases: Mapping[str, Callable[[], object]], top: Step) -> list[BaseException]:
+def _run_phases(
+    phases: Mapping[str, Callable[[], object]], top: Step, outcomes: dict[str, Outcome]
+) -> list[BaseException]:
+    """Run the phases, put how they ended into `outcomes`, and return what ended the run."""
     errors: list[BaseException] = []
     for name, function in phases.items():
         if errors and name != _CLEANUP:
             continue
         try:
-            _run_phase(name, function)
+            outcomes[name] = _run_phase(name, function)
         except BaseException as error:  # noqa: BLE001  # each becomes the end of the run, in order
             errors.append(error)
             processes.end_marked(top.directory)
@@ -218,7 +223,7 @@ def _run_phases(phases: Mapping[str, Callable[[], object]], top: Step) -> list[B
     return errors
 
 
-def _run_phase(name: str, function: Callable[[], object]) -> None:
+def _run_phase(name: str, function: Callable[[], object]) -> Outcome:
     failure = (Verdict.FAILED, Cause.PRODUCT) if name == _TESTS else (Verdict.ERROR, Cause.INFRASTRUCTURE)
     # A signal does not stop the cleanup, which is what a signal asks for.
     gate = contextlib.nullcontext() if name == _CLEANUP else signals.exposed()
@@ -226,7 +231,7 @@ def _run_phase(name: str, function: Callable[[], object]) -> None:
     place = around.place(name, StepKind.PHASE)
     is_replayed = place.before is not None and place.before.changed_configuration
     if name != _CLEANUP and not is_replayed and around.answered(place):
-        return
+        return Outcome(Verdict.PASSED)
     with cancellation.opened_by_process() as scope, contextlib.ExitStack() as stack:
         try:
             step = stack.enter_context(steps.opened(name, kind=StepKind.PHASE, failure=failure, place=place))
@@ -242,13 +247,16 @@ def _run_phase(name: str, function: Callable[[], object]) -> None:
         finally:
             scope.cancel(f"the phase {name} has ended")
             steps.sweep(step)
+    return step.outcome() or Outcome(Verdict.PASSED)
 
 
-def _finish(top: Step, errors: Sequence[BaseException]) -> RunFinished:
+def _finish(top: Step, errors: Sequence[BaseException], tested: Outcome | None) -> RunFinished:
     """Return how the run ended: as the first of its phases that did not pass. A later error is added to that."""
     seconds = round(time.monotonic() - top.started, 3)
     if not errors:
         outcome = top.outcome() or Outcome(Verdict.SKIPPED, None, _NOTHING)
+        if outcome.verdict is Verdict.PASSED and tested is not None and tested.verdict is Verdict.SKIPPED:
+            outcome = tested  # to prepare and clean up for nothing is no pass
         return RunFinished(outcome.verdict, outcome.cause, exit_code(outcome.verdict), outcome.message, seconds)
     first, *others = sorted(errors, key=lambda error: not isinstance(error, Interrupted))
     message = top.recorder.redactor("\n".join([describe(first), *(f"and then: {describe(error)}" for error in others)]))

@@ -6,12 +6,15 @@ What programs print is shown as text: no markup, no control characters.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Final
 
@@ -34,7 +37,9 @@ from toolbox.model.events import (
     TaskStarted,
 )
 from toolbox.model.verdicts import Verdict
+from toolbox.reports.progress import Progress, last_line
 from toolbox.reports.text import clean, cut
+from toolbox.runs.summary import FILE as SUMMARY_FILE
 from toolbox.runs.summary import RunSummary, State, StepSummary
 
 _STYLES: Final = {
@@ -54,7 +59,11 @@ _TASK_STYLES: Final = {
     "failed": "bold red",
     "unreachable": "bold magenta",
 }
+_MARKS: Final = {True: ("pass ", "green"), False: ("FAIL ", "bold red"), None: ("---- ", "yellow")}
 _MOST_LINES: Final = 6
+_MOST_ROWS: Final = 12  # of what runs, at the bottom
+_MOST_CELLS: Final = 40  # in the table at the end
+_MOST_FAILURES: Final = 15
 
 
 class View:
@@ -65,6 +74,7 @@ class View:
         self._lock = threading.RLock()
         self._running: dict[str, tuple[str, float]] = {}
         self._tasks: dict[str, str] = {}
+        self._progress = Progress()
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -78,10 +88,13 @@ class View:
     def show(self, event: Event) -> None:
         """Show one event."""
         with self._lock:
+            self._progress.take(event)
             match event:
                 case RunStarted():
                     self.line(f"run {event.run} of {event.project}" + _with_presets(event.presets), style="bold")
                     self.line(f"in {event.directory}", style="dim")
+                case StepStarted(kind=StepKind.CELL):
+                    self._indented(event.step, Text.assemble((f"> {clean(event.name)}", "bold")))
                 case StepStarted():
                     self._running[event.step] = (event.name, time.monotonic())
                     self._indented(event.step, Text.assemble((f"> {clean(event.name)}", "bold")))
@@ -93,8 +106,8 @@ class View:
                     self._tasks[event.step] = event.name
                 case TaskFinished():
                     self._task(event)
-                case CheckJudged():
-                    mark = ("pass ", "green") if event.passed else ("FAIL ", "bold red")
+                case CheckJudged() if event.passed is not True or not self._progress.is_running(event.step):
+                    mark = _MARKS[event.passed]
                     self._indented(
                         event.step, Text.assemble("  check ", mark, f"{event.check}: {clean(event.message)}")
                     )
@@ -110,8 +123,13 @@ class View:
     def table(self, summary: RunSummary) -> None:
         """Show how a run ended or stands: its steps, what failed, why, and where to look."""
         self.console.print(_table(summary))
-        for failure in summary.failures:
+        for step in _going_on(summary):
+            line = clean(last_line(_log_of(step, summary.directory))) or "it has printed nothing so far"
+            self.line(f"  {step.name}: {line}", style="dim")
+        for failure in summary.failures[:_MOST_FAILURES]:
             self.console.print(_failure(failure, summary.directory), soft_wrap=True)
+        if (more := len(summary.failures) - _MOST_FAILURES) > 0:
+            self.line(f"\nand {more} more, in {summary.directory / SUMMARY_FILE}", style="bold")
         if summary.cancelled and summary.failures and summary.failures[0].verdict is not Verdict.CANCELLED:
             self.line(f"\n{summary.cancelled} others were cancelled", style=_STYLES[Verdict.CANCELLED])
         for text in _closing(summary):
@@ -124,7 +142,7 @@ class View:
             (str(event.verdict), style),
             (f" in {event.seconds:.1f} s", "dim"),
         ]
-        if event.kind is StepKind.COMMAND and event.message:
+        if event.kind in {StepKind.COMMAND, StepKind.CELL} and event.message:
             parts.append(f"\n{_indent(event.step)}  {_block(event.message, _indent(event.step) + '  ')}")
         self._indented(event.step, Text.assemble(*parts))
 
@@ -175,7 +193,16 @@ class View:
             name = "/".join(_name(part) for part in step.split("/")[-2:])
             seconds = f"  {now - running[step][1]:5.1f} s  "
             rows.append(Text.assemble((clean(name), "bold"), seconds, (clean(self._tasks.get(step, "")), "dim")))
-        return Group(*(Spinner("dots", row) for row in rows))
+        return Group(*(Spinner("dots", row) for row in rows), *self._cells())
+
+    def _cells(self) -> Iterator[RenderableType]:
+        if not self._progress.is_shown:
+            return
+        yield Text(self._progress.headline(), style="bold")
+        for name, seconds, line in itertools.islice(self._progress.rows(), _MOST_ROWS):
+            row = Text.assemble((f"  {clean(name)}", "bold"), f"  {seconds:5.1f} s  ", (clean(line), "dim"))
+            row.no_wrap, row.overflow = True, "ellipsis"
+            yield row
 
 
 class _Console(Console):
@@ -201,15 +228,53 @@ def _table(summary: RunSummary) -> Table:
         table.add_column(heading, overflow="fold")
     table.add_column("checks", justify="right")
     table.add_column("time", justify="right")
-    for step in summary.steps.values():
+    for step in _shown(summary):
         name = Text("  " * step.depth + step.step.rpartition("/")[2])
-        shown = Text(step.verdict or "going on", style=_STYLES[step.verdict] if step.verdict else "cyan")
+        shown = Text(step.verdict or _without_verdict(summary), style=_STYLES[step.verdict] if step.verdict else "cyan")
         if not step.counts:
             shown.append(" (does not count)", style="dim")
         checks = f"{sum(check.passed is True for check in step.checks)} of {len(step.checks)}" if step.checks else ""
-        seconds = f"{step.seconds:.1f} s" if step.seconds is not None else ""
+        elapsed = step.seconds if step.verdict is not None else _elapsed(step, summary.state)
+        seconds = f"{elapsed:.1f} s" if elapsed is not None else ""
         table.add_row(name, shown, step.cause or "", checks, seconds)
     return table
+
+
+def _without_verdict(summary: RunSummary) -> str:
+    return "going on" if summary.state is State.RUNNING else "not ended"
+
+
+def _elapsed(step: StepSummary, state: State) -> float | None:
+    if step.started is None or state is not State.RUNNING:
+        return None
+    return (datetime.now(UTC) - step.started).total_seconds()
+
+
+def _going_on(summary: RunSummary) -> list[StepSummary]:
+    """Return the cells that run, with something to be read from."""
+    cells = [step for step in summary.cells if step.verdict is None and step.attempts]
+    return cells[:_MOST_ROWS] if summary.state is State.RUNNING else []
+
+
+def _log_of(step: StepSummary, directory: Path) -> Path:
+    return directory / step.step / f"attempt-{step.attempts[-1].attempt}" / "stdout.log"
+
+
+def _shown(summary: RunSummary) -> list[StepSummary]:
+    """Return the steps to show: of many cells, those that did not pass."""
+    if len(summary.cells) <= _MOST_CELLS:
+        return list(summary.steps.values())
+    bad = [step.step for step in summary.cells if step.verdict is None or not step.verdict.is_pass]
+    kept = set(bad[:_MOST_CELLS])
+    return [step for step in summary.steps.values() if step.kind is not StepKind.CELL or step.step in kept]
+
+
+def _counted(summary: RunSummary) -> str:
+    """Return how the cells ended, or stand."""
+    counts = Counter(step.verdict or _without_verdict(summary) for step in summary.cells)
+    missing = (summary.planned_cells or 0) - len(summary.cells)
+    counted = [f"{count} {verdict}" for verdict, count in counts.items()]
+    return ", ".join([*counted, *([f"{missing} not started"] if missing > 0 else [])])
 
 
 def _failure(step: StepSummary, directory: Path) -> Text:
@@ -226,6 +291,8 @@ def _failure(step: StepSummary, directory: Path) -> Text:
 def _closing(summary: RunSummary) -> Iterator[Text]:
     end = summary.finished
     yield Text("")
+    if summary.planned_cells:
+        yield Text(f"of {summary.planned_cells} cells: {_counted(summary)}")
     if end is None:
         state = "is going on" if summary.state is State.RUNNING else "is dead: its process has gone without ending it"
         yield Text(f"the run {summary.run} {state}", style="bold")

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 from toolbox.model.errors import UsageError
-from toolbox.model.events import CheckJudged, RunFinished, RunStarted, StepFinished, StepKind, StepStarted
+from toolbox.model.events import (
+    AttemptEnded,
+    AttemptSubmitted,
+    CheckJudged,
+    MatrixPlanned,
+    MetricMeasured,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepKind,
+    StepStarted,
+)
 from toolbox.model.verdicts import Verdict
 from toolbox.runs import journal
 from toolbox.system import files
@@ -27,11 +39,26 @@ class State(StrEnum):
 
 
 @dataclass(slots=True)
+class AttemptSummary:
+    """An attempt of a cell, from the journal. `verdict`: None where nobody has seen its end."""
+
+    attempt: int
+    target: str
+    submitted: datetime
+    verdict: Verdict | None = None
+    cause: str | None = None
+    message: str = ""
+    seconds: float | None = None
+
+
+@dataclass(slots=True)
 class StepSummary:
     """A step, from the journal.
 
     Args:
         verdict: None while it is going on, or where its process died.
+        started: when it began, for the last time.
+        key: see `StepStarted`.
     """
 
     step: str
@@ -43,6 +70,10 @@ class StepSummary:
     seconds: float | None = None
     counts: bool = True
     checks: list[CheckJudged] = field(default_factory=list)
+    metrics: list[MetricMeasured] = field(default_factory=list)
+    attempts: list[AttemptSummary] = field(default_factory=list)
+    key: str = ""
+    started: datetime | None = None
 
     @property
     def depth(self) -> int:
@@ -62,6 +93,12 @@ class RunSummary:
     started: datetime | None = None
     finished: RunFinished | None = None
     steps: dict[str, StepSummary] = field(default_factory=dict)
+    planned_cells: int | None = None
+
+    @property
+    def cells(self) -> list[StepSummary]:
+        """The cells that have begun."""
+        return [step for step in self.steps.values() if step.kind is StepKind.CELL]
 
     @property
     def failures(self) -> list[StepSummary]:
@@ -70,15 +107,14 @@ class RunSummary:
         What was cancelled counts only where nothing else went wrong: it was cancelled because of that.
         """
         bad = [step for step in self.steps.values() if step.verdict and not step.verdict.is_pass and step.counts]
-        leaves = [step for step in bad if not any(other.step.startswith(f"{step.step}/") for other in bad)]
+        leaves = _leaves(bad)
         causes = [step for step in leaves if step.verdict is not Verdict.CANCELLED]
         return causes or leaves
 
     @property
     def cancelled(self) -> int:
         """How many steps were cancelled, without those around them."""
-        steps = [step.step for step in self.steps.values() if step.verdict is Verdict.CANCELLED]
-        return sum(not any(other.startswith(f"{step}/") for other in steps) for step in steps)
+        return len(_leaves([step for step in self.steps.values() if step.verdict is Verdict.CANCELLED]))
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary as `summary.json` holds it."""
@@ -95,6 +131,7 @@ class RunSummary:
             "started": self.started.isoformat() if self.started else None,
             "seconds": end.seconds if end else None,
             "directory": str(self.directory),
+            "planned_cells": self.planned_cells,
             "steps": [_step_json(step) for step in self.steps.values()],
         }
 
@@ -107,6 +144,7 @@ def derive(directory: Path) -> RunSummary:
     """
     entries = list(journal.read(directory))
     summary: RunSummary | None = None
+    keys: dict[str, str] = {}
     for entry in entries:
         event = entry.event
         if isinstance(event, RunStarted):
@@ -119,7 +157,7 @@ def derive(directory: Path) -> RunSummary:
         elif isinstance(event, RunFinished):
             summary.finished = event
         else:
-            _take(summary, event)
+            _take(summary, event, entry.time, keys)
     if summary is None:
         raise UsageError(f"{directory} is not the directory of a run: it has no {journal.FILE} that begins with one")
     summary.steps = dict(sorted(summary.steps.items(), key=lambda item: _order(item[0])))
@@ -137,21 +175,66 @@ def write(directory: Path) -> RunSummary:
     return summary
 
 
+def _leaves(steps: Sequence[StepSummary]) -> list[StepSummary]:
+    """Return the steps that have none of the others inside them."""
+    around = {step.step[:index] for step in steps for index, char in enumerate(step.step) if char == "/"}
+    return [step for step in steps if step.step not in around]
+
+
 def _order(step: str) -> list[tuple[int, str]]:
     """Return what sorts steps as their directories are numbered, a step before those inside it."""
     parts = [part.partition("__") for part in step.split("/")]
     return [(int(number) if number.isdigit() else 0, name) for number, _, name in parts]
 
 
-def _take(summary: RunSummary, event: object) -> None:
-    if isinstance(event, StepStarted):
-        summary.steps[event.step] = StepSummary(event.step, event.name, event.kind)
-    elif isinstance(event, StepFinished):
-        step = summary.steps.setdefault(event.step, StepSummary(event.step, event.name, event.kind))
-        step.verdict, step.cause, step.message = event.verdict, event.cause, event.message
-        step.seconds, step.counts = event.seconds, event.counts
-    elif isinstance(event, CheckJudged) and event.step in summary.steps:
-        summary.steps[event.step].checks.append(event)
+def _take(summary: RunSummary, event: object, time: datetime, keys: dict[str, str]) -> None:
+    match event:
+        case StepStarted():
+            _start(summary, event, time, keys)
+        case MatrixPlanned():
+            summary.planned_cells = event.cells
+        case StepFinished():
+            step = summary.steps.setdefault(event.step, StepSummary(event.step, event.name, event.kind))
+            step.verdict, step.cause, step.message = event.verdict, event.cause, event.message
+            step.seconds, step.counts = event.seconds, event.counts
+        case CheckJudged() | MetricMeasured() | AttemptSubmitted() | AttemptEnded():
+            if (found := summary.steps.get(event.step)) is not None:
+                _add(found, event, time)
+
+
+def _start(summary: RunSummary, event: StepStarted, time: datetime, keys: dict[str, str]) -> None:
+    """Begin a step, in place of what it was before the run was resumed."""
+    if event.key:
+        earlier = keys.get(event.key, event.step)
+        keys[event.key] = event.step
+        if earlier != event.step:
+            for step in [step for step in summary.steps if step == earlier or step.startswith(f"{earlier}/")]:
+                del summary.steps[step]
+    before = summary.steps.get(event.step)
+    attempts = before.attempts if before is not None else []
+    summary.steps[event.step] = StepSummary(
+        event.step, event.name, event.kind, attempts=attempts, key=event.key, started=time
+    )
+
+
+def _add(
+    step: StepSummary, event: CheckJudged | MetricMeasured | AttemptSubmitted | AttemptEnded, time: datetime
+) -> None:
+    match event:
+        case CheckJudged():
+            step.checks.append(event)
+        case MetricMeasured():
+            step.metrics.append(event)
+        case AttemptSubmitted():
+            # What an earlier attempt was judged by says nothing of this one.
+            step.checks.clear()
+            step.metrics.clear()
+            step.attempts.append(AttemptSummary(event.attempt, event.target, time))
+        case AttemptEnded():
+            for attempt in step.attempts:
+                if attempt.attempt == event.attempt:
+                    attempt.verdict, attempt.cause = event.verdict, event.cause
+                    attempt.message, attempt.seconds = event.message, event.seconds
 
 
 def _step_json(step: StepSummary) -> dict[str, Any]:
@@ -164,5 +247,21 @@ def _step_json(step: StepSummary) -> dict[str, Any]:
         "message": step.message,
         "seconds": step.seconds,
         "counts": step.counts,
-        "checks": [{"check": check.check, "passed": check.passed, "message": check.message} for check in step.checks],
+        "checks": [_without_step(check) for check in step.checks],
+        "metrics": [_without_step(metric) for metric in step.metrics],
+        "attempts": [
+            {
+                "attempt": attempt.attempt,
+                "target": attempt.target,
+                "verdict": attempt.verdict,
+                "cause": attempt.cause,
+                "message": attempt.message,
+                "seconds": attempt.seconds,
+            }
+            for attempt in step.attempts
+        ],
     }
+
+
+def _without_step(event: CheckJudged | MetricMeasured) -> dict[str, Any]:
+    return {name: value for name, value in asdict(event).items() if name != "step"}

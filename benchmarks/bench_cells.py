@@ -1,0 +1,144 @@
+"""What a cell costs: matrices of `true` beside a loop of `subprocess.run`, and beside ReFrame and tmt where they are.
+
+Processor time is that of all processes that took part. With a number as argument the large matrix has so many cells.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolbox.testing import Workspace
+
+CPU_MS, RATIO, MEMORY_MB = 10, 1.2, 250
+SMALL, LARGE, PEERS = 1_000, 10_000, 50
+
+PROJECT = {
+    "projects/cells/orchestration.py": '''
+        """Cells that do nothing."""
+
+        from toolbox.orchestration import matrix
+
+
+        def test() -> None:
+            matrix.run()
+    ''',
+    "config/cells.yaml": """
+        matrix:
+          axes: {hundreds: [0], ones: [0]}
+          workload: {command: ["true"]}
+    """,
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a number of cells cost, in seconds; memory in MB is the largest of a process."""
+
+    cells: int
+    wall: float
+    cpu: float
+    memory: float
+
+    def __str__(self) -> str:
+        cpu, wall = (1e3 * seconds / self.cells for seconds in (self.cpu, self.wall))
+        return f"{cpu:5.1f} ms of CPU, {wall:5.1f} ms of wall time a cell, {self.memory:4.0f} MB ({self.cells} cells)"
+
+
+def cost(cells: int, args: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> Cost:
+    """Run a program and return what it cost, with all that it started."""
+    began = time.perf_counter()
+    process = subprocess.Popen(args, cwd=cwd, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        sys.exit(f"{args} ended with {process.returncode}")
+    return Cost(cells, time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+
+
+def ours(cells: int, folder: Path) -> Cost:
+    """Run a matrix, with journal, logs and JUnit."""
+    workspace = Workspace(folder, PROJECT)
+    axes = f"{{hundreds: {list(range(cells // 100))}, ones: {list(range(100))}}}"
+    args = ["project", "run", "cells", "--jobs=2", f"--overrides={{matrix.axes: {axes}}}"]
+    with workspace.start(*args) as running:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        began = time.perf_counter()
+        outcome = running.wait(3600)
+        wall = time.perf_counter() - began
+    if outcome.exit_code != 0:
+        sys.exit(str(outcome)[-2000:])
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(cells, wall, cpu, used.ru_maxrss / 1024)
+
+
+def floor(cells: int, folder: Path) -> Cost:
+    """Run as many by the plainest loop that there is."""
+    loop = f"import subprocess\nfor _ in range({cells}): subprocess.run(['true'], check=True)"
+    return cost(cells, [sys.executable, "-c", loop], cwd=folder)
+
+
+def reframe(cells: int, folder: Path) -> Cost:
+    """Run as many by ReFrame, as its tutorial has it."""
+    (folder / "cells.py").write_text(
+        "import reframe as rfm\nimport reframe.utility.sanity as sn\n\n"
+        "@rfm.simple_test\nclass Cell(rfm.RunOnlyRegressionTest):\n"
+        f"    number = parameter(range({cells}))\n    valid_systems = ['*']\n    valid_prog_environs = ['*']\n"
+        "    executable = 'true'\n\n    @sanity_function\n    def check(self):\n        return sn.assert_true(True)\n"
+    )
+    return cost(cells, ["reframe", "-c", "cells.py", "-r", "--exec-policy=async"], cwd=folder)
+
+
+def tmt(cells: int, folder: Path) -> Cost:
+    """Run as many by tmt, on this machine."""
+    (folder / ".fmf").mkdir()
+    (folder / ".fmf" / "version").write_text("1\n")
+    tests = "".join(f"/cell{number}:\n    test: 'true'\n" for number in range(cells))
+    (folder / "cells.fmf").write_text(f"/tests:\n    duration: 1m\n{_indented(tests)}")
+    (folder / "plan.fmf").write_text("discover: {how: fmf}\nexecute: {how: tmt}\nprovision: {how: local}\n")
+    args = ["tmt", "--feeling-safe", "run", "--all", "--remove", "--id", str(folder / "run")]
+    return cost(cells, args, cwd=folder)
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines())
+
+
+def main() -> int:
+    """Measure, print, and return 1 where a limit is passed."""
+    large_cells = int(sys.argv[1]) if len(sys.argv) > 1 else LARGE
+    with tempfile.TemporaryDirectory() as top:
+        folders = iter(Path(tempfile.mkdtemp(dir=top)) for _ in range(9))
+        floor_cost, small = floor(SMALL, next(folders)), ours(SMALL, next(folders))
+        print(f"a loop of subprocess.run   {floor_cost}\na matrix                   {small}", flush=True)
+        for name, peer in (("reframe", reframe), ("tmt", tmt)):
+            found = shutil.which(name)
+            print(f"{name:<26} {peer(PEERS, next(folders)) if found else 'is not installed here'}", flush=True)
+        large = ours(large_cells, next(folders))
+        print(f"a large matrix             {large}")
+    cpu = 1e3 * small.cpu / small.cells
+    ratio = (large.cpu / large.cells) / (small.cpu / small.cells)
+    within = (cpu <= CPU_MS, ratio <= RATIO, large.memory <= MEMORY_MB)
+    print(
+        f"{cpu:.1f} ms of CPU a cell (at most {CPU_MS}: {_word(within[0])}); "
+        f"a cell of the large matrix costs {ratio:.2f} times that (at most {RATIO}: {_word(within[1])}); "
+        f"{large.memory:.0f} MB (at most {MEMORY_MB}: {_word(within[2])})"
+    )
+    return 0 if all(within) else 1
+
+
+def _word(within: bool) -> str:
+    return "yes" if within else "NO"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""How far a matrix is: what is done, what runs and says what, and how long it will take."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from toolbox.model.events import (
+    AttemptSubmitted,
+    DurationsExpected,
+    Event,
+    MatrixPlanned,
+    RunStarted,
+    StepFinished,
+    StepKind,
+    StepStarted,
+)
+from toolbox.model.verdicts import Verdict
+
+_TAIL_BYTES: Final = 2048
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+
+
+@dataclass(slots=True)
+class _Running:
+    name: str
+    since: float
+    log: Path
+
+
+@dataclass(slots=True)
+class Progress:
+    """The cells of a run that goes on, from its events."""
+
+    _directory: Path = field(default_factory=Path)
+    _planned: int = 0
+    _jobs: int = 1
+    _earlier: int = 0
+    _expected: Mapping[str, float] = field(default_factory=dict)
+    _running: dict[str, _Running] = field(default_factory=dict)
+    _verdicts: Counter[Verdict] = field(default_factory=Counter)
+    _finished: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a matrix that goes on."""
+        return self._planned > 0 and self._done < self._planned
+
+    def take(self, event: Event) -> None:
+        """Take in an event."""
+        match event:
+            case RunStarted():
+                self._directory = Path(event.directory)
+            case MatrixPlanned():
+                self._planned, self._jobs, self._earlier = event.cells, event.jobs, event.done
+            case DurationsExpected():
+                self._expected = event.seconds
+            case StepStarted(kind=StepKind.CELL):
+                self._running[event.step] = _Running(event.name, time.monotonic(), Path())
+            case AttemptSubmitted() if event.step in self._running:
+                log = self._directory / event.step / f"attempt-{event.attempt}" / "stdout.log"
+                name = self._running[event.step].name
+                self._running[event.step] = _Running(name, time.monotonic(), log)
+            case StepFinished(kind=StepKind.CELL):
+                self._running.pop(event.step, None)
+                self._verdicts[event.verdict] += 1
+                self._finished[event.name] = event.seconds
+
+    def is_running(self, step: str) -> bool:
+        """Tell whether a step is a cell that runs."""
+        return step in self._running
+
+    def headline(self) -> str:
+        """Return the counts, and how long it will take."""
+        bad = [f"{count} {verdict}" for verdict, count in self._verdicts.items() if not verdict.is_pass]
+        waiting = self._planned - self._done - len(self._running)
+        parts = [f"{self._done} of {self._planned} done", *bad, f"{len(self._running)} running"]
+        left = self._seconds_left()
+        time_left = [f"about {duration(left)} left"] if left is not None else []
+        return "cells: " + ", ".join([*parts, *([f"{waiting} waiting"] if waiting > 0 else []), *time_left])
+
+    def rows(self) -> Iterator[tuple[str, float, str]]:
+        """Yield of each running cell its name, for how many seconds it has run, and the last line that it printed."""
+        now = time.monotonic()
+        for running in list(self._running.values()):
+            yield running.name, now - running.since, last_line(running.log)
+
+    @property
+    def _done(self) -> int:
+        return self._earlier + self._verdicts.total()
+
+    def _seconds_left(self) -> float | None:
+        """Return an estimate: what earlier runs took, for the cells that they had; otherwise what cells take now."""
+        known = [*self._expected.values(), *self._finished.values()]
+        if not known:
+            return None
+        mean = sum(known) / len(known)
+        now = time.monotonic()
+        rest = sum(
+            max(0.0, self._expected.get(running.name, mean) - (now - running.since))
+            for running in list(self._running.values())
+        )
+        busy = {running.name for running in self._running.values()}
+        named = [seconds for name, seconds in self._expected.items() if name not in self._finished and name not in busy]
+        waiting = max(0, self._planned - self._done - len(self._running))
+        rest += sum(named[:waiting]) + mean * max(0, waiting - len(named))
+        return rest / max(1, min(self._jobs, waiting + len(busy)))
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of a log that grows, or nothing."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - _TAIL_BYTES))
+            lines = stream.read().decode("utf-8", errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as people say it."""
+    if seconds < _MINUTE:
+        return f"{seconds:.0f} s"
+    return f"{seconds / _MINUTE:.0f} min" if seconds < _HOUR else f"{seconds / _HOUR:.1f} h"
