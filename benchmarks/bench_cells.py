@@ -105,7 +105,7 @@ def tmt(cells: int, folder: Path) -> Cost:
     tests = "".join(f"/cell{number}:\n    test: 'true'\n" for number in range(cells))
     (folder / "cells.fmf").write_text(f"/tests:\n    duration: 1m\n{_indented(tests)}")
     (folder / "plan.fmf").write_text("discover: {how: fmf}\nexecute: {how: tmt}\nprovision: {how: local}\n")
-    args = ["tmt", "--feeling-safe", "run", "--all", "--remove", "--id", str(folder / "run")]
+    args = ["tmt", "--feeling-safe", "run", "--all", "--remove", "--id", tempfile.mkdtemp(dir=folder.parent)]
     return cost(cells, args, cwd=folder)
 
 

@@ -118,7 +118,7 @@ class View:
 
     def line(self, text: str, style: str = "") -> None:
         """Show a line."""
-        self.console.print(Text(text, style=style), soft_wrap=True)
+        self._print(Text(text, style=style))
 
     def table(self, summary: RunSummary) -> None:
         """Show how a run ended or stands: its steps, what failed, why, and where to look."""
@@ -163,16 +163,24 @@ class View:
 
     def _detail(self, text: str) -> None:
         """Show lines of lesser weight; a terminal cuts them at its edge."""
-        is_terminal = self.console.is_terminal
-        self.console.print(
-            Text(text, style="dim"),
-            soft_wrap=not is_terminal,
-            no_wrap=True,
-            overflow="ellipsis" if is_terminal else None,
-        )
+        if self.console.is_terminal:
+            self.console.print(Text(text, style="dim"), no_wrap=True, overflow="ellipsis")
+        else:
+            self._print(Text(text))
 
     def _indented(self, step: str, text: Text) -> None:
-        self.console.print(Text.assemble(_indent(step), (self._side(step), "cyan"), text), soft_wrap=True)
+        self._print(Text.assemble(_indent(step), (self._side(step), "cyan"), text))
+
+    def _print(self, text: Text) -> None:
+        """Show lines. Where there are no colours, this is all that there is to do: a matrix has many lines."""
+        if self.console.is_terminal:
+            self.console.print(text, soft_wrap=True)
+        elif not self.console.quiet:
+            try:
+                self.console.file.write(f"{text.plain}\n")
+                self.console.file.flush()
+            except BrokenPipeError:
+                self.console.on_broken_pipe()
 
     def _side(self, step: str) -> str:
         """Return which of the steps that go on side by side a line is about; nothing where one goes on alone."""

@@ -59,7 +59,7 @@ class Journal:
         record = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "event": type(event).__name__,
-            **{key: self._redactor.texts(value) for key, value in dataclasses.asdict(event).items()},
+            **{field.name: self._redactor.texts(getattr(event, field.name)) for field in dataclasses.fields(event)},
         }
         content = files.encode(json.dumps(record, ensure_ascii=False) + "\n")
         try:

@@ -43,8 +43,9 @@ class Recorder:
 
     def record(self, event: Event, *, sync: bool = True) -> None:
         """Keep and show an event, without secrets. `sync`: see `Journal.append`."""
-        kept = {field.name: self.redactor.texts(getattr(event, field.name)) for field in fields(event)}
-        event = replace(event, **kept)
+        if self.redactor.values():
+            kept = {field.name: self.redactor.texts(getattr(event, field.name)) for field in fields(event)}
+            event = replace(event, **kept)
         with self._lock:
             if self.journal is not None and isinstance(event, _KEPT):
                 self.journal.append(event, sync=sync)

@@ -47,6 +47,8 @@ class Redactor:
 
     def texts(self, value: Any) -> Any:
         """Return a value without the secret values in its texts. Numbers and words of ours (enums) stay as they are."""
+        if not self._values:
+            return value
         if type(value) is str:
             return self(value)
         if isinstance(value, Mapping):
