@@ -51,7 +51,14 @@ PLUGINS = [
 ]
 CONTRACTS = [
     *sorted(contract.LIBRARY.glob("[!_]*.py")),
-    *(file for name in places.projects() for file in sorted(projects.find(name).contracts.glob("[!_]*.py"))),
+    *sorted(
+        {
+            file
+            for name in places.projects()
+            for folder in projects.find(name).contracts
+            for file in folder.glob("[!_]*.py")
+        }
+    ),
 ]
 EVIDENCE = {
     "nothing": {},

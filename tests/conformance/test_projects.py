@@ -18,7 +18,7 @@ PROJECTS = {name: projects.find(name) for name in places.projects()}
 def load(name: str, *presets: str) -> Configuration:
     """Return the configuration of a project."""
     files = PROJECTS[name]
-    return Configuration.load(Request(files.config, presets, contracts=(files.contracts,)))
+    return Configuration.load(Request(files.config, presets, contracts=files.contracts))
 
 
 WITH_PRESET = [(name, preset) for name in PROJECTS for preset in load(name).preset_names]
@@ -61,7 +61,7 @@ def test_a_preset_changes_something(name: str, preset: str) -> None:
 @each_project
 def test_a_contract_is_of_a_block_that_is_there(name: str) -> None:
     blocks = {key for key, value in load(name).get("$").items() if isinstance(value, dict)}
-    own = {path.stem.split("__")[0] for path in PROJECTS[name].contracts.glob("[!_]*.py")}
+    own = {path.stem.split("__")[0] for folder in PROJECTS[name].contracts for path in folder.glob("[!_]*.py")}
     assert own <= blocks, "a contract of a block that there is not is never asked for"
 
 

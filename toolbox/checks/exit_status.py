@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import signal
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
 from toolbox.model.evidence import Evidence, Judgement
-from toolbox.system.evidence_files import RelativeFile
+from toolbox.system.evidence_files import RelativeFile, last_line
+
+_ERRORS: Final = "stderr.log"
+_SIGNALLED: Final = 128
 
 
 class Check(BaseModel):
@@ -28,4 +33,18 @@ class Check(BaseModel):
             return Judgement(False, f"{self.file} cannot be read: {error.strerror}")
         if not re.fullmatch(r"-?\d{1,10}", text):
             return Judgement(False, f"{self.file} holds {text[:40]!r}, an exit status was expected")
-        return Judgement(text == str(self.expected), f"exit status {text}, expected {self.expected}")
+        message = f"exit status {text}{_signal(int(text))}, expected {self.expected}"
+        if text == str(self.expected):
+            return Judgement(True, message)
+        said = last_line(evidence.directory / _ERRORS)
+        return (
+            Judgement(False, f"{message}; its last error: {said}", file=_ERRORS) if said else Judgement(False, message)
+        )
+
+
+def _signal(status: int) -> str:
+    """Return the name of the signal that a shell means by a status of more than 128."""
+    try:
+        return f" ({signal.Signals(status - _SIGNALLED).name})" if status > _SIGNALLED else ""
+    except ValueError:
+        return ""

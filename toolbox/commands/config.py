@@ -179,7 +179,7 @@ def _load(
     contracts: tuple[Path, ...] = ()
     if project is not None:
         found = projects.find(project)
-        config_file, contracts = config_file or found.config, (found.contracts,)
+        config_file, contracts = config_file or found.config, found.contracts
     config_file = config_file or environ.get_path(environ.CONFIG_FILE)
     if config_file is None:
         raise UsageError(

@@ -65,7 +65,7 @@ def _session(
         found = projects.find(project)
         config_file = config_file or found.config
         command_args_file = command_args_file or found.command_args
-        contracts = (found.contracts,)
+        contracts = found.contracts
     config_file = config_file or environ.get_path(environ.CONFIG_FILE)
     command_args_file = command_args_file or environ.get_path(environ.COMMAND_ARGS_FILE)
     if config_file is None:

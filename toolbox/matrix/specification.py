@@ -100,11 +100,8 @@ def _axis(values: object) -> list[Any] | dict[str, Any]:
         raise ValueError("an axis has at least one value; null leaves it out")
     if odd := [label for label in values if isinstance(values, dict) and not isinstance(label, str)]:
         raise ValueError(f'the label {odd[0]} is not text: write "{odd[0]}"')
-    seen = set()
     for value in values.values() if isinstance(values, dict) else values:
-        if (key := canonical(value)) in seen:
-            raise ValueError(f"{shown(value)} is on the axis twice")
-        seen.add(key)
+        canonical(value)
     return values
 
 
@@ -292,6 +289,8 @@ def _when(entry: _Conditional, info: ValidationInfo) -> _Conditional:
 
 
 def _word(value: object) -> str | int | float:
+    if isinstance(value, Secret):
+        raise ValueError("everybody on the machine can read a command: hand a secret over in `env`")  # noqa: TRY004
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError("a text or a number was expected")  # noqa: TRY004
     return value
@@ -414,6 +413,20 @@ class MatrixBlock(Block):
     workload: WorkloadBlock
     metrics: dict[str, Metric] = {}
     checks: list[Check] = []
+
+    @model_validator(mode="after")
+    def _has_a_value_once(self) -> Self:
+        """An axis of a group of `zip` may repeat a value, beside another one of its neighbours."""
+        grouped = {axis for group in self.zip for axis in group}
+        for axis, values in self.axes.items():
+            if axis in grouped:
+                continue
+            seen = set()
+            for value in values.values() if isinstance(values, dict) else values:
+                if (key := canonical(value)) in seen:
+                    raise ValueError(f"{shown(value)} is on the axis `{axis}` twice")
+                seen.add(key)
+        return self
 
     @field_validator("zip")
     @classmethod

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from toolbox.matrix import plan
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.system import places
@@ -36,9 +37,9 @@ class ProjectFiles:
     command_args: Path
 
     @property
-    def contracts(self) -> Path:
-        """The folder of the project's own contracts."""
-        return self.folder / "contracts"
+    def contracts(self) -> tuple[Path, ...]:
+        """The folders of contracts that hold for it besides those of every configuration: the matrix', and its own."""
+        return plan.CONTRACTS, self.folder / "contracts"
 
     @property
     def summary(self) -> str:

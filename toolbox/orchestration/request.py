@@ -141,7 +141,7 @@ def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
         tuple(request.presets),
         tuple(request.override_files),
         request.overrides,
-        (plan.CONTRACTS, found.contracts),
+        found.contracts,
         request.overrides_source,
     )
     return found, Configuration.load(wanted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -21,8 +20,8 @@ from toolbox.model.events import (
     StepStarted,
 )
 from toolbox.model.verdicts import Verdict
+from toolbox.system.evidence_files import last_line
 
-_TAIL_BYTES: Final = 2048
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 
@@ -111,18 +110,6 @@ class Progress:
         waiting = max(0, self._planned - self._done - len(self._running))
         rest += sum(named[:waiting]) + mean * max(0, waiting - len(named))
         return rest / max(1, min(self._jobs, waiting + len(busy)))
-
-
-def last_line(log: Path) -> str:
-    """Return the last line of a log that grows, or nothing."""
-    try:
-        with log.open("rb") as stream:
-            stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, stream.tell() - _TAIL_BYTES))
-            lines = stream.read().decode("utf-8", errors="replace").split("\n")
-    except OSError:
-        return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def duration(seconds: float) -> str:

@@ -36,11 +36,13 @@ from toolbox.model.events import (
     TaskFinished,
     TaskStarted,
 )
+from toolbox.model.text import cut
 from toolbox.model.verdicts import Verdict
-from toolbox.reports.progress import Progress, last_line
-from toolbox.reports.text import clean, cut
+from toolbox.reports.progress import Progress
+from toolbox.reports.text import clean
 from toolbox.runs.summary import FILE as SUMMARY_FILE
 from toolbox.runs.summary import RunSummary, State, StepSummary
+from toolbox.system.evidence_files import last_line
 
 _STYLES: Final = {
     Verdict.PASSED: "green",

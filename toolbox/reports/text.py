@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
 
-LONGEST_LINE: Final = 160
 # Control sequences, titles, control characters; what turns the direction of text; halves of characters.
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)"
@@ -16,8 +14,3 @@ _ESCAPES = re.compile(
 def clean(text: str) -> str:
     """Return a text without what would steer a terminal."""
     return _ESCAPES.sub("", text)
-
-
-def cut(line: str) -> str:
-    """Return a line, cut where it is long."""
-    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 3]}..."

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,8 @@ from toolbox.system.redaction import Redactor
 
 FILE: Final = "journal.jsonl"
 _KINDS: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in get_args(events.KeptEvent)}
+_LOOKS: Final = 5
+_LOOK_SECONDS: Final = 0.05
 _ENUMS: Final[dict[str, Any]] = {"kind": StepKind, "verdict": Verdict, "cause": Cause}
 
 
@@ -88,11 +91,15 @@ class Journal:
 
     def _lock(self) -> None:
         """Hold the journal while this process lives; the system lets it go whatever ends us."""
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._descriptor)
-            raise InfrastructureError(f"{self._file.parent} is the run of another process, which is alive") from None
+        for _ in range(_LOOKS):
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                time.sleep(_LOOK_SECONDS)  # somebody may only be looking who holds it (`is_held`)
+            else:
+                return
+        os.close(self._descriptor)
+        raise InfrastructureError(f"{self._file.parent} is the run of another process, which is alive")
 
     def _end_torn_line(self) -> None:
         size = os.fstat(self._descriptor).st_size

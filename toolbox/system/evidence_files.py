@@ -6,6 +6,7 @@ Whatever cannot be read is a ValueError whose message says which file and why.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,9 +16,12 @@ from typing import Annotated, Final, TextIO
 
 from pydantic import AfterValidator, Field
 
+from toolbox.model.text import cut
+
 PIECE: Final = 1 << 16  # how many characters of a line are looked at together
 LONGEST_MATCH: Final = 1 << 12  # in a line that is longer than a piece
 _EXCERPT = 100
+_TAIL_BYTES = 2048
 
 
 def _stays_inside(name: str) -> str:
@@ -99,6 +103,18 @@ def matching(directory: Path, glob: str) -> list[Path]:
             with suppress(OSError):
                 found += [path] if path.is_file() else []
     return sorted(found)
+
+
+def last_line(file: Path) -> str:
+    """Return the last line of a log that may be growing, cut where it is long; nothing where there is none."""
+    try:
+        with file.open("rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - _TAIL_BYTES))
+            lines = stream.read().decode("utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return cut(next((line.strip() for line in reversed(lines) if line.strip()), ""))
 
 
 def search(directory: Path, file: str, pattern: str) -> Iterator[Found]:

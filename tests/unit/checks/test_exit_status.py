@@ -16,10 +16,20 @@ def test_the_expected_status_passes(judge: Judge, tmp_path: Path, text: str) -> 
     assert judge(check="exit_status") == Judgement(True, "exit status 0, expected 0")
 
 
-@pytest.mark.parametrize("status", ["1", "137", "-9", "10", "256"])
-def test_another_status_fails_and_is_told(judge: Judge, tmp_path: Path, status: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "shown"), [("1", "1"), ("137", "137 (SIGKILL)"), ("-9", "-9"), ("128", "128"), ("256", "256")]
+)
+def test_another_status_fails_and_is_told(judge: Judge, tmp_path: Path, status: str, shown: str) -> None:
     (tmp_path / "exit_code").write_text(status)
-    assert judge(check="exit_status") == Judgement(False, f"exit status {status}, expected 0")
+    assert judge(check="exit_status") == Judgement(False, f"exit status {shown}, expected 0")
+
+
+def test_a_failure_says_what_the_workload_complained_of_last(judge: Judge, tmp_path: Path) -> None:
+    (tmp_path / "exit_code").write_text("2\n")
+    (tmp_path / "stderr.log").write_bytes(b"warming up\nno device \xff found\n\n")
+    judgement = judge(check="exit_status")
+    assert judgement.message == "exit status 2, expected 0; its last error: no device \ufffd found"
+    assert judgement.file == "stderr.log"
 
 
 def test_a_failure_may_be_what_is_expected(judge: Judge, tmp_path: Path) -> None:

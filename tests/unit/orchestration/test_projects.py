@@ -33,7 +33,7 @@ def test_the_files_of_a_project_are_those_of_its_root(root: Path) -> None:
     assert found.folder == root / "projects/tiny"
     assert found.config == root / "config/tiny.yaml"
     assert found.command_args == root / "command_args/tiny.yaml.j2"
-    assert found.contracts == root / "projects/tiny/contracts"
+    assert found.contracts[-1] == root / "projects/tiny/contracts"
 
 
 @pytest.mark.parametrize(
