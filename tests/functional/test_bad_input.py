@@ -172,9 +172,8 @@ COMMAND_LINES = {
     "unknown command": (["host", "capture"], "unknown command `host capture`: did you mean capture_state?"),
     "unknown flag": (["host", "capture_state", "--package=a"], "--package: did you mean packages?"),
     "flag of the wrong type": (["host", "capture_state", "--accelerators=7"], "--accelerators is '7', bool was"),
-    "missing argument": (["training", "run"], "--directory is missing (path)"),
-    "number that is none": (["training", "run", "d", "--steps=1.5"], "--steps is '1.5', int was expected"),
-    "choice that is none": (["training", "run", "d", "--precision=float16"], "one of float32, float64 was expected"),
+    "missing argument": (["training", "cleanup"], "--directory is missing (path)"),
+    "number that is none": (["training", "prepare_corpus", "d", "1.5"], "--characters is '1.5', int was expected"),
     "argument too many": (["host", "capture_state", "true", "a", "b", "c"], "unexpected argument 'b'"),
     "argument given twice": (["project", "run", "small", "--name=small"], "--name is given twice"),
     "flag before the group": (["--presets=a"], "a group was expected before --presets=a"),
@@ -226,8 +225,8 @@ def test_a_bad_command_line_is_refused(small: Workspace, argv: list[str], expect
 
 
 def test_all_arguments_that_are_wrong_are_named_at_once(small: Workspace) -> None:
-    outcome = refuse(small, "training", "run", "--steps=x", "--stpes=3", "--precision=float16", "--seed=1e3")
-    for part in ("--directory is missing", "--steps is 'x'", "--stpes", "--precision is 'float16'", "--seed is"):
+    outcome = refuse(small, "training", "prepare_corpus", "--characters=x", "--carachters=3")
+    for part in ("--directory is missing", "--characters is 'x'", "unknown argument --carachters"):
         assert part in outcome.stderr
 
 

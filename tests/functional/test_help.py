@@ -52,7 +52,7 @@ def test_a_command_has_help(workspace: Workspace, command: str) -> None:
 
 
 def test_help_goes_before_wrong_arguments(workspace: Workspace) -> None:
-    assert "--directory" in helped(workspace, "training", "run", "--no_such_flag=1", "--help")
+    assert "--directory" in helped(workspace, "training", "cleanup", "--no_such_flag=1", "--help")
 
 
 def test_a_dash_in_a_name_stands_for_an_underscore(workspace: Workspace) -> None:
@@ -68,7 +68,7 @@ def test_a_group_of_a_team_is_listed_beside_ours(workspace: Workspace) -> None:
 def test_output_that_nobody_reads_any_more_is_no_error(workspace: Workspace) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    argv = [sys.executable, str(CHECKOUT / "run_toolbox.py"), "training", "run", "--help"]
+    argv = [sys.executable, str(CHECKOUT / "run_toolbox.py"), "training", "cleanup", "--help"]
     done = subprocess.run(argv, cwd=workspace.directory, stdout=writer, stderr=subprocess.PIPE, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")

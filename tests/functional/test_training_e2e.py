@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import sys
+import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from toolbox.system import processes
 from toolbox.testing import Workspace
+
+ONE_CELL = "--cells=model=tiny,batch=8,*32"
+CORPUS = [".topgallant-training", "corpus.txt"]
 
 
 def argv(tmp_path: Path, **overrides: object) -> list[str]:
@@ -21,6 +28,11 @@ def argv(tmp_path: Path, **overrides: object) -> list[str]:
     ]
 
 
+def on_machine(tmp_path: Path) -> list[str]:
+    """Return the names of what is on the machine."""
+    return sorted(path.name for path in (tmp_path / "machine").iterdir())
+
+
 def test_the_smoke_preset_passes_with_all_its_evidence(workspace: Workspace, tmp_path: Path) -> None:
     outcome = workspace.run(*argv(tmp_path), timeout=300)
     assert outcome.exit_code == 0, str(outcome)
@@ -30,45 +42,117 @@ def test_the_smoke_preset_passes_with_all_its_evidence(workspace: Workspace, tmp
     phases = [step["step"] for step in summary["steps"] if step["kind"] == "phase"]
     assert phases == ["000__prepare", "001__test", "002__post_cleanup"]
     assert list(directory.glob("000__prepare/*__host__capture_state/artifacts/host.json"))
-    for name in ("tiny", "tiny-float64"):
-        (model,) = directory.glob(f"001__test/*__train_models/*__{name}")
-        checks = json.loads((model / "checks.json").read_text())
-        assert [check["passed"] for check in checks["checks"]] == [True] * 5
-        assert checks["metrics"]["step_time"]["value"] > 0
-        (artifacts,) = model.glob("*__training__run/artifacts")
-        assert "Finished training run" in (artifacts / "train.log").read_text()
-        assert len(list(artifacts.glob("profile/**/*.xplane.pb"))) == 1
-    assert list((tmp_path / "machine/runs").iterdir()) == []
+    cells = [step for step in summary["steps"] if step["kind"] == "cell"]
+    assert len(cells) == 6
+    for cell in cells:
+        assert {check["passed"] for check in cell["checks"]} == {True}
+        assert {metric["metric"]: metric["fault"] for metric in cell["metrics"]} == dict.fromkeys(
+            ["step_time", "tokens_per_second", "loss_drop", "last_loss"], ""
+        )
+        check_evidence(directory / cell["step"], cell["name"])
+    assert on_machine(tmp_path) == CORPUS
     assert not list(directory.rglob("FAILURE"))
+
+
+def check_evidence(cell: Path, name: str) -> None:
+    """Hold what a cell left against what its name says."""
+    settings = yaml.safe_load((cell / "settings.yaml").read_text())
+    used = json.loads((cell / "attempt-1/files/train_metrics.json").read_text())["settings"]
+    assert f"batch={used['batch']},precision={used['precision']}" in name
+    assert {key: used[key] for key in settings["model"]} == settings["model"]
+    assert "Finished training run" in (cell / "attempt-1/stdout.log").read_text()
+    assert (cell / "attempt-1/samples.csv").read_text().startswith("seconds,cpu_percent,memory_bytes")
+    assert len(list((cell / "attempt-1/files/profile").rglob("*.xplane.pb"))) == 1
 
 
 def test_a_bound_that_must_fail_fails_the_run_and_says_what_it_saw(workspace: Workspace, tmp_path: Path) -> None:
     overrides = {"training.bounds.step_time.upper": 0.00006, "host.capture_state.enabled": False}
-    outcome = workspace.run(*argv(tmp_path, **overrides), timeout=300)
+    outcome = workspace.run(*argv(tmp_path, **overrides), ONE_CELL, timeout=300)
     assert outcome.exit_code == 1, str(outcome)
     summary = workspace.summary(tmp_path / "runs")
     assert (summary["verdict"], summary["cause"]) == ("failed", "check")
-    judged = [check for step in summary["steps"] for check in step["checks"] if not check["passed"]]
-    value = json.loads(next((tmp_path / "runs").rglob("checks.json")).read_text())["metrics"]["step_time"]["value"]
+    (cell,) = [step for step in summary["steps"] if step["kind"] == "cell"]
+    value = next(metric["value"] for metric in cell["metrics"] if metric["metric"] == "step_time")
     said = f"step_time is {value:.6g} s, above its upper bound 6e-05 s"
-    assert said in [check["message"] for check in judged]
+    assert [check["message"] for check in cell["checks"] if not check["passed"]] == [said]
     assert said in outcome.stdout
-    assert summary["steps"][-1]["verdict"] == "passed"
-    assert list((tmp_path / "machine/runs").iterdir()) == [], "post_cleanup ran"
+    assert said in summary["message"]
+    assert summary["steps"][-1]["verdict"] == "passed", "post_cleanup ran"
+
+
+def test_the_text_is_removed_where_it_is_not_to_be_kept(workspace: Workspace, tmp_path: Path) -> None:
+    overrides = {"training.corpus.keep": False, "host.capture_state.enabled": False}
+    outcome = workspace.run(*argv(tmp_path, **overrides), ONE_CELL, timeout=300)
+    assert outcome.exit_code == 0, str(outcome)
+    assert not (tmp_path / "machine").exists()
+    (before,) = (tmp_path / "runs").rglob("*__training__cleanup/artifacts/before.json")
+    assert [Path(name).name for name in json.loads(before.read_text())] == CORPUS
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_the_middle_of_a_training_ends_it(
     workspace: Workspace, tmp_path: Path, number: signal.Signals
 ) -> None:
-    overrides = {"training.settings.steps": 1_000_000, "host.capture_state.enabled": False}
+    overrides = {
+        "training.settings.steps": 1_000_000,
+        "training.corpus.keep": False,
+        "host.capture_state.enabled": False,
+    }
     with workspace.start(*argv(tmp_path, **overrides)) as running:
-        running.wait_for("Send the sources and the settings")  # what comes next is the training
+        running.wait_for("> model=tiny,batch=8,precision=float64")
+        wait_for_steps(tmp_path / "runs", cells=2)
         running.send(number)
         outcome = running.wait()
     assert outcome.exit_code == 128 + number, str(outcome)
     summary = workspace.summary(tmp_path / "runs")
     assert (summary["verdict"], summary["cause"]) == ("cancelled", "interrupted")
     assert summary["steps"][-1]["verdict"] == "passed"
-    assert list((tmp_path / "machine/runs").iterdir()) == [], "post_cleanup ran"
+    assert not (tmp_path / "machine").exists(), "post_cleanup ran"
     assert processes.marked(tmp_path / "runs") == []
+
+
+def wait_for_steps(runs: Path, *, cells: int) -> None:
+    """Wait until the trainings of so many cells have taken a step."""
+    deadline = time.monotonic() + 60
+    while sum("step 0 " in log.read_text() for log in runs.rglob("attempt-1/stdout.log")) < cells:
+        assert time.monotonic() < deadline, "no step was taken"
+        time.sleep(0.05)
+
+
+def test_cleanup_removes_nothing_that_it_did_not_make(workspace: Workspace, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "thesis.txt").touch()
+    for command in ("prepare_corpus", "cleanup"):
+        outcome = workspace.run("training", command, str(theirs))
+        assert outcome.exit_code == 3, str(outcome)
+        assert "was not made by `training prepare_corpus`" in " ".join(outcome.stdout.split())
+    assert [path.name for path in theirs.iterdir()] == ["thesis.txt"]
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """A `python3` with nothing but its standard library, in a folder of its own."""
+    script = tmp_path / "bare/python3"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+def test_an_interpreter_without_numpy_is_refused_before_anything_is_trained(
+    workspace: Workspace, tmp_path: Path, bare_python: Path
+) -> None:
+    outcome = workspace.run("training", "prepare_corpus", str(tmp_path / "machine"), f"--python={bare_python}")
+    assert outcome.exit_code == 3, str(outcome)
+    assert f"{bare_python} has no numpy on localhost" in " ".join(outcome.stdout.split())
+    assert not (tmp_path / "machine").exists()
+
+
+def test_on_this_machine_python3_is_the_interpreter_that_runs_us(
+    workspace: Workspace, tmp_path: Path, bare_python: Path
+) -> None:
+    env = {"PATH": f"{bare_python.parent}{os.pathsep}{os.environ['PATH']}"}
+    overrides = {"host.capture_state.enabled": False}
+    outcome = workspace.run(*argv(tmp_path, **overrides), ONE_CELL, env=env, timeout=300)
+    assert outcome.exit_code == 0, str(outcome)

@@ -37,6 +37,8 @@ class Log:
 
     def close(self) -> None:
         """Write what was held back, and what there is of the end."""
+        for secret in self._secrets:
+            self._held = self._held.replace(secret, _MASK)
         self._keep(self._held)
         if self.dropped:
             left_out = self.dropped - len(self._tail)
@@ -55,10 +57,13 @@ class Log:
 
     def _masked(self, content: bytes) -> tuple[bytes, bytes]:
         """Return the content without secrets, and the end of it that may be the beginning of one."""
+        held = b""
         for secret in self._secrets:
             content = content.replace(secret, _MASK)
-        longest = max((_overlap(content, secret) for secret in self._secrets), default=0)
-        return content[: len(content) - longest], content[len(content) - longest :]
+            # Before a shorter secret, which may be the beginning of this one, is replaced.
+            begins = len(content) - _overlap(content, secret)
+            content, held = content[:begins], content[begins:] + held
+        return content, held
 
     def _write(self, content: bytes) -> None:
         try:
@@ -70,7 +75,9 @@ class Log:
 
 def _overlap(content: bytes, secret: bytes) -> int:
     """Return how long the end of the content is that is a beginning of the secret."""
-    for length in range(min(len(secret) - 1, len(content)), 0, -1):
-        if content.endswith(secret[:length]):
-            return length
+    start = max(0, len(content) - len(secret) + 1)
+    while (start := content.find(secret[:1], start)) >= 0:
+        if secret.startswith(content[start:]):
+            return len(content) - start
+        start += 1
     return 0

@@ -11,6 +11,8 @@ from typing import Iterable
 from toolbox.agent import tree
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+SAMPLES = "samples.csv"
+GPU_SAMPLES = "gpu_samples.csv"
 _COLUMNS = "seconds,cpu_percent,memory_bytes,processes\n"
 _GPU_COLUMNS = "seconds,gpu,utilization_percent,memory_mib\n"
 # As `nvidia-smi --help-query-gpu` documents it.
@@ -35,10 +37,10 @@ class Sampler:
         self._gpu_text = b""
         self._gpu_output = -1
         self.gpu_reader = 0
-        self._append("samples.csv", _COLUMNS)
+        self._append(SAMPLES, _COLUMNS)
         if program := shutil.which("nvidia-smi"):
             self._start_gpu_reader(program)
-            self._append("gpu_samples.csv", _GPU_COLUMNS)
+            self._append(GPU_SAMPLES, _GPU_COLUMNS)
 
     @property
     def due(self) -> float:
@@ -54,9 +56,9 @@ class Sampler:
         self._ticks = {pid: found.ticks for pid, found in members.items()}
         self._last = now
         memory = sum(found.memory for found in members.values())
-        self._append("samples.csv", f"{now - self._began:.3f},{percent:.1f},{memory},{len(members)}\n")
+        self._append(SAMPLES, f"{now - self._began:.3f},{percent:.1f},{memory},{len(members)}\n")
         for line in self._gpu_lines():
-            self._append("gpu_samples.csv", f"{now - self._began:.3f},{line}\n")
+            self._append(GPU_SAMPLES, f"{now - self._began:.3f},{line}\n")
 
     def close(self) -> None:
         """End what reads the GPUs, and wait for it."""
@@ -66,6 +68,7 @@ class Sampler:
                 os.waitpid(self.gpu_reader, 0)
             except ChildProcessError:
                 pass
+        if self._gpu_output >= 0:
             os.close(self._gpu_output)
 
     def _start_gpu_reader(self, program: str) -> None:

@@ -3,15 +3,20 @@
 One server serves one connection, and ends with it. What it has started goes on: the next server, of whichever
 orchestrator, finds the attempts by their directories.
 
-    {"id": 1, "op": "submit", "directory": D, "order": {...}}    -> {"id": 1, "state": "running" | "ended" | "lost"}
-    {"id": 2, "op": "watch", "directories": {D: {"stdout": 0, "stderr": 0} | null}}   -> {"id": 2, "states": {D: ...}}
+    {"id": 1, "op": "submit", "directory": D, "order": {...}, "sources": FOLDER | null, "offsets": OFFSETS}
+                                                                  -> {"id": 1, "state": ...}
+    {"id": 2, "op": "watch", "directories": {D: OFFSETS}}         -> {"id": 2, "states": {D: ...}}
     {"id": 3, "op": "state" | "cancel" | "release", "directory": D}                   -> {"id": 3, "state": ...}
     {"id": 4, "op": "list", "directory": D, "patterns": [...]}    -> {"id": 4, "files": [...], "logs": {"stdout": SIZE}}
 
     {"event": "ended", "directory": D, "outcome": {...} | null}           null: its supervisor is gone, nobody knows how
     {"event": "log", "directory": D, "stream": "stdout", "offset": 17, "data": BASE64}
 
-A submission is idempotent: an attempt has one directory, and whoever holds the lock in it runs it.
+A state is `running`, `ended`, `lost` (its supervisor was killed) or `absent`. OFFSETS say how much of each log the
+other side has: `{"stdout": 0, "stderr": 0}`; null asks for none. What cannot be done is answered by `"error": TEXT`.
+
+A submission is idempotent: an attempt has one directory, and whoever holds the lock in it runs it. What is sent along
+becomes `src/` there only if this submission is the one that starts it.
 """
 
 from __future__ import annotations
@@ -26,9 +31,10 @@ import shutil
 import signal
 import sys
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 from toolbox.agent import tree
+from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES
 from toolbox.agent.supervisor import EXIT_CODE, LOCK, OUTCOME, STARTED, STREAMS, Supervisor
 
 _INPUT, _OUTPUT = 0, 1
@@ -37,26 +43,31 @@ _TICK_SECONDS = 0.2
 _CHUNK_BYTES = 1 << 18
 _PATIENCE_SECONDS = 10.0
 _MARK = "TOPGALLANT_STEP"
-_NOT_LISTED = (LOCK, STARTED, *(f"{stream}.log" for stream in STREAMS))
+_LISTED = (OUTCOME, EXIT_CODE, SAMPLES, GPU_SAMPLES)
 
 Offsets = Optional[Dict[str, int]]
 
 
 class Watch:
-    """An attempt whose end, and whose output where that is asked for, the other side wants to know."""
+    """An attempt whose end, and whose output where that is asked for, the other side wants to know.
 
-    def __init__(self, directory: str, offsets: Offsets) -> None:
+    Args:
+        child: its supervisor, if that is a child of this process; 0 if it is not.
+    """
+
+    def __init__(self, directory: str, offsets: Offsets, child: int) -> None:
         self.directory = directory
         self.offsets = offsets
         self.descriptor = -1
-        self.pid = _pid_of(directory)
+        self.pid = child or _pid_of(directory)
         if self.pid and hasattr(os, "pidfd_open"):
             try:
                 self.descriptor = os.pidfd_open(self.pid)
             except OSError:
                 return  # it has ended
-            if _state(directory)["state"] != "running":
-                self.close()  # the number may be that of another process meanwhile
+            # The number of who is no child may be that of another process meanwhile.
+            if not child and _state(directory)["state"] != "running":
+                self.close()
 
     def close(self) -> None:
         """Let go of the process."""
@@ -98,35 +109,43 @@ class Server:
             request = json.loads(line)
             try:
                 answer = getattr(self, f"_do_{request['op']}")(request)
-            except OSError as error:
-                answer = {"error": f"{error.strerror}: {error.filename}" if error.filename else str(error)}
+            except Exception as error:
+                answer = {"error": _described(error)}
             self._send({"id": request["id"], **answer})
         return bool(content)
 
     def _do_submit(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        answer, child = self._submit(request)
+        if "error" not in answer:
+            self._watch(request["directory"], request["offsets"], child)
+        return answer
+
+    def _submit(self, request: Dict[str, Any]) -> Tuple[Dict[str, Any], int]:
         directory = request["directory"]
         for folder in (directory, os.path.join(directory, "files")):
             os.makedirs(folder, mode=0o700, exist_ok=True)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         lock = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            while not _locks(lock):
+            while not _locks(lock, fcntl.LOCK_EX):
                 # Its supervisor runs, or somebody has a look at it, or is about to start it.
                 if _pid_of(directory) or time.monotonic() > deadline:
-                    return {"state": "running"}
+                    return {"state": "running"}, 0
                 time.sleep(_TICK_SECONDS / 10)
             state = _state_of_unlocked(directory)
             if state["state"] != "absent":
-                return state
-            fault = self._fork(directory, request["order"], lock)
+                return state, 0
+            _take_sources(request["sources"], os.path.join(directory, "src"))
+            child, fault = self._fork(directory, request["order"], lock)
         finally:
             os.close(lock)
-        return {"error": fault} if fault else {"state": "running"}
+        return {"error": fault} if fault else {"state": "running"}, child
 
-    def _fork(self, directory: str, order: Dict[str, Any], lock: int) -> str:
-        """Start a supervisor, which keeps the lock, and return why that failed, or nothing."""
+    def _fork(self, directory: str, order: Dict[str, Any], lock: int) -> Tuple[int, str]:
+        """Start a supervisor, which keeps the lock, and return it, and why it has failed, or nothing."""
         reader, writer = os.pipe()
-        if os.fork() == 0:
+        child = os.fork()
+        if child == 0:
             try:
                 os.setsid()
                 _keep_only(lock, writer)
@@ -137,19 +156,19 @@ class Server:
                 os._exit(0)
         os.close(writer)
         with os.fdopen(reader, "rb") as stream:
-            return stream.read().decode("utf-8", "replace").strip()
+            return child, stream.read().decode("utf-8", "replace").strip()
 
     def _do_watch(self, request: Dict[str, Any]) -> Dict[str, Any]:
         states = {}
         for directory, offsets in request["directories"].items():
             states[directory] = _state(directory)
             if states[directory]["state"] != "absent":
-                self._watch(directory, offsets)
+                self._watch(directory, offsets, 0)
         return {"states": states}
 
-    def _watch(self, directory: str, offsets: Offsets) -> None:
+    def _watch(self, directory: str, offsets: Offsets, child: int) -> None:
         self._forget(directory)
-        watch = self._watched[directory] = Watch(directory, offsets)
+        watch = self._watched[directory] = Watch(directory, offsets, child)
         if watch.descriptor >= 0:
             self._poll.register(watch.descriptor, select.POLLIN)
 
@@ -157,11 +176,16 @@ class Server:
         return _state(request["directory"])
 
     def _do_cancel(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """End a workload; where there is nobody to be asked to do it, by force."""
         directory = request["directory"]
-        state = _state(directory)
-        if state["state"] == "running":
-            tree.send(_pid_of(directory), signal.SIGTERM)
-        elif state["state"] == "lost":
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        state, pid = _state(directory), _pid_of(directory)
+        while state["state"] == "running" and not pid and time.monotonic() < deadline:
+            time.sleep(_TICK_SECONDS / 10)  # it is about to be started
+            state, pid = _state(directory), _pid_of(directory)
+        if state["state"] == "running" and pid:
+            tree.send(pid, signal.SIGTERM)
+        else:
             _kill_marked(directory)
         return state
 
@@ -171,7 +195,7 @@ class Server:
         state = _state(directory)
         if state["state"] == "running":
             return {"error": f"{directory} is in use: its workload runs"}
-        shutil.rmtree(directory, ignore_errors=True)
+        _remove(directory)
         return {}
 
     def _do_list(self, request: Dict[str, Any]) -> Dict[str, Any]:
@@ -181,7 +205,8 @@ class Server:
         found = {path for pattern in request["patterns"] for path in results.glob(pattern)}
         inside = {path for folder in found if folder.is_dir() and not folder.is_symlink() for path in folder.rglob("*")}
         kept = [path for path in found | inside if path.is_symlink() or not path.is_dir()]
-        beside = [path for path in top.iterdir() if path.is_file() and path.name not in _NOT_LISTED]
+        # Of what lies beside them only what is ours: the other side has more files of an attempt than these.
+        beside = [top / name for name in _LISTED if (top / name).is_file()]
         logs = {
             stream: (top / f"{stream}.log").stat().st_size for stream in STREAMS if (top / f"{stream}.log").exists()
         }
@@ -200,7 +225,7 @@ class Server:
                 os.waitpid(watch.pid, os.WNOHANG)
             except ChildProcessError:
                 pass  # a supervisor that an earlier server has started
-        if state["state"] == "lost":
+        if state["state"] != "ended":
             _kill_marked(watch.directory)
         self._send({"event": "ended", "directory": watch.directory, "outcome": state.get("outcome")})
 
@@ -245,7 +270,8 @@ def _state(directory: str) -> Dict[str, Any]:
     except OSError:
         return _state_of_unlocked(directory)
     try:
-        return _state_of_unlocked(directory) if _locks(lock) else {"state": "running"}
+        # Shared: others may have a look at the same time.
+        return _state_of_unlocked(directory) if _locks(lock, fcntl.LOCK_SH) else {"state": "running"}
     finally:
         os.close(lock)
 
@@ -257,9 +283,9 @@ def _state_of_unlocked(directory: str) -> Dict[str, Any]:
     return {"state": "lost" if os.path.exists(os.path.join(directory, STARTED)) else "absent"}
 
 
-def _locks(descriptor: int) -> bool:
+def _locks(descriptor: int, how: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except OSError:
         return False
     return True
@@ -273,8 +299,30 @@ def _pid_of(directory: str) -> int:
         return 0
 
 
+def _take_sources(sources: Optional[str], target: str) -> None:
+    """Move what was sent to its place, over what an earlier submission has put there that came to nothing."""
+    if sources and os.path.isdir(sources):
+        shutil.rmtree(target, ignore_errors=True)
+        os.replace(sources, target)
+
+
+def _remove(directory: str) -> None:
+    """Remove a directory with all that is in it, whatever modes the workload has given to that."""
+    for folder, names, _ in os.walk(directory):
+        for path in (os.path.join(folder, name) for name in names):
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _described(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.strerror}: {error.filename}"
+    return str(error) or type(error).__name__
+
+
 def _kill_marked(directory: str) -> None:
-    """End what a supervisor has left that was killed itself."""
+    """End by force what carries the mark of an attempt."""
     for pid in tree.marked(_MARK, directory):
         tree.send(pid, signal.SIGKILL)
 

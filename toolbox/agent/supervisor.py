@@ -34,6 +34,7 @@ EXIT_CODE = "exit_code"
 STREAMS = ("stdout", "stderr")
 # Written before the workload starts, over which the end is written: a full disk cannot keep it from being known.
 _RESERVED_BYTES = 4096
+_MESSAGE_CHARACTERS = 500  # with all that JSON escapes, what is reserved holds it
 _CHUNK_BYTES = 1 << 16
 _LOOK_SECONDS = 0.05
 _DRAIN_SECONDS = 2.0
@@ -204,6 +205,8 @@ class Supervisor:
                 return
             if number == 0:
                 break
+            if self._sampler is not None and number == self._sampler.gpu_reader:
+                self._sampler.gpu_reader = 0  # its number may be that of another process from now on
             if number == self._main:
                 self._status = status
                 self._ended_by = self._ended_by or ("signal" if os.WIFSIGNALED(status) else "exit")
@@ -277,7 +280,8 @@ class Supervisor:
         logs = self._logs
         for log in logs.values():
             log.close()
-        status = self._status if self._status is not None else 0
+        # Of who cannot be killed no more is known than that it was tried.
+        status = self._status if self._status is not None else int(signal.SIGKILL)
         by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         # As a shell says it: 128 and the number of the signal.
         code = 128 + by_signal if by_signal else os.WEXITSTATUS(status)
@@ -286,7 +290,7 @@ class Supervisor:
             "ended_by": self._ended_by,
             "exit_code": code,
             "signal": by_signal,
-            "message": self._message,
+            "message": self._message[:_MESSAGE_CHARACTERS],
             "started": began,
             "seconds": round(time.monotonic() - self._began, 3),
             "cpu_seconds": round(used.ru_utime + used.ru_stime, 3),
@@ -300,7 +304,8 @@ class Supervisor:
 
     def _write_reserved(self, name: str, text: str) -> None:
         """Write over what was reserved, and give it its name: whole, or not at all."""
-        descriptor = os.open(self._path(f".{name}"), os.O_WRONLY | os.O_CLOEXEC)
+        os.makedirs(self._directory, mode=0o700, exist_ok=True)  # the workload may have deleted everything
+        descriptor = os.open(self._path(f".{name}"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.ftruncate(descriptor, os.write(descriptor, text.encode()))
             os.fsync(descriptor)

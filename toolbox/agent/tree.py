@@ -80,7 +80,8 @@ def _table() -> dict[int, Process]:
                     fields = stream.read().rpartition(b")")[2].split()
             except OSError:
                 continue
-            if fields[0] not in (b"Z", b"X"):
+            # One whose first thread has ended is a zombie by its state, and goes on by its other threads.
+            if fields[0] not in (b"Z", b"X") or int(fields[17]) > 1:
                 ticks = int(fields[11]) + int(fields[12])
                 found[int(name)] = Process(int(fields[1]), ticks, int(fields[21]) * _PAGE_BYTES)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,11 +44,15 @@ class _Local:
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
         """See `Backend`."""
-        if not (directory / "lock").exists():  # otherwise it was submitted before
-            staging.stage(workload, directory)
+        wait = workload.timeouts.wait
         variables = {"PATH": _search_path(), **self.context.variables}
         order = staging.order(workload, self.context, variables)
-        self.host.start(name, str(directory), order, mirror=None, wait=workload.timeouts.wait)
+        with ExitStack() as stack:
+            sources = None
+            if self.host.is_new(str(directory), wait):
+                sources = stack.enter_context(staging.staged(workload, directory))
+            there = str(sources) if sources is not None else None
+            self.host.start(name, str(directory), order, sources=there, mirror=None, wait=wait)
         return Handle(name, directory)
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:

@@ -7,10 +7,12 @@ attempts are below `directory` there until they are released.
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 import tarfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -22,12 +24,14 @@ from toolbox.hosts.host import Host
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptStatus, Backend, Handle, TargetContext, Workload
-from toolbox.system import files, processes, scratch
+from toolbox.system import cancellation, files, processes, scratch
 from toolbox.system.processes import Channel
 
 log = logging.getLogger(__name__)
 
 _PATIENCE: Final = 60.0  # seconds, where no workload says how long to wait
+_PAUSE: Final = 0.5
+_SSH_FAILED: Final = 255  # what ssh ends with where it is not the command that failed
 _OPTIONS: Final = (
     "BatchMode=yes",  # nobody is there to be asked for a password
     "ConnectTimeout=15",
@@ -84,11 +88,9 @@ class _Ssh:
         """See `Backend`."""
         wait = workload.timeouts.wait
         there = self._directory(name, wait)
-        is_new = self._host.ask("state", wait, directory=there)["state"] == "absent"
-        if is_new and (sources := staging.stage(workload, directory)) is not None:
-            self._send(sources, f"{there}/{staging.SOURCES}")
+        sources = self._send(workload, directory, there) if self._host.is_new(there, wait) else None
         order = staging.order(workload, self.context, {})
-        self._host.start(name, there, order, mirror=directory, wait=wait)
+        self._host.start(name, there, order, sources=sources, mirror=directory, wait=wait)
         return Handle(name, directory)
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
@@ -106,10 +108,13 @@ class _Ssh:
             if _size(handle.directory / f"{stream}.log") != size
         ]
         with scratch.directory() as private:
-            wanted = files.write_text(private / "wanted", "\0".join([*answer["files"], *cut]))
+            names = (os.fsencode(f"./{name}") for name in [*answer["files"], *cut])
+            wanted = files.write_bytes(private / "wanted", b"\0".join(names))
             archive = handle.directory / ".collected.tar"
             try:
-                self._run(f"tar -C {shlex.quote(there)} --null -T - -cf -", source=wanted, output=archive)
+                self._run(
+                    f"tar -C {shlex.quote(there)} --hard-dereference --null -T - -cf -", source=wanted, output=archive
+                )
                 with tarfile.open(archive) as content:
                     content.extractall(handle.directory, filter=_safely)  # noqa: S202  # the filter is ours
             except (OSError, tarfile.TarError) as error:
@@ -156,20 +161,39 @@ class _Ssh:
         port = ["-p", str(self.target.port)] if self.target.port else []
         return ["ssh", "-T", *options, *user, *port, "--", self.target.host or self.context.name, command]
 
-    def _send(self, folder: Path, there: str) -> None:
-        quoted = shlex.quote(there)
-        with scratch.directory() as private:
+    def _send(self, workload: Workload, directory: Path, there: str) -> str | None:
+        """Send what a workload is given, keep a copy, and return the folder there; None if it is given nothing."""
+        with staging.staged(workload, directory) as folder, scratch.directory() as private:
+            if folder is None:
+                return None
             archive = private / "sources.tar"
             with tarfile.open(archive, "w") as content:
                 content.add(folder, arcname=".")
-            self._run(f"umask 077 && mkdir -p {quoted} && tar -xf - -C {quoted}", source=archive)
+            sent = f"{there}/{folder.name}"
+            quoted = shlex.quote(sent)
+            self._run(f"umask 077 && mkdir -p {quoted} && tar -xof - -C {quoted}", source=archive)
+            with suppress(OSError):  # somebody else has put one there meanwhile
+                folder.replace(directory / staging.SOURCES)
+            return sent
 
     def _run(self, command: str, *, source: Path | None = None, output: Path | None = None) -> None:
-        """Run a shell command on the machine, with files for its input and output.
+        """Run a shell command on the machine, which may be run twice, with files for its input and output.
 
         Raises:
-            StepError: it failed, with what it said.
+            StepError: it failed, with what it said, or the machine was out of reach for a minute.
         """
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            status, errors = self._run_once(command, source, output)
+            if status == 0:
+                return
+            if status != _SSH_FAILED or time.monotonic() > deadline:
+                raise self._failure("\n".join(errors[-3:]) or f"`{command}` ended with status {status}")
+            # The connection has dropped. The agent answers when there is another one.
+            cancellation.current().sleep(_PAUSE)
+            self._host.ask("state", deadline - time.monotonic(), directory="/")
+
+    def _run_once(self, command: str, source: Path | None, output: Path | None) -> tuple[int, list[str]]:
         errors: list[str] = []
         with ExitStack() as stack:
             reader = stack.enter_context(source.open("rb")) if source else None
@@ -181,8 +205,7 @@ class _Ssh:
                 stdout=writer,
                 on_line=errors.append,
             )
-        if done.returncode != 0:
-            raise self._failure("\n".join(errors[-3:]) or f"`{command}` ended with status {done.returncode}")
+        return done.returncode, errors
 
     def _failure(self, message: str) -> StepError:
         return StepError(f"{self.context.name}: {message}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
@@ -190,6 +213,9 @@ class _Ssh:
 
 def _safely(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo | None:
     """Leave out what would land outside of the directory: what a workload leaves is not to be trusted."""
+    if member.islnk():  # there is none in our archives; tarfile would make it of a link that was left out
+        log.warning("%s is left out: it is a hard link", member.name)
+        return None
     try:
         return tarfile.data_filter(member, directory)
     except tarfile.FilterError as error:

@@ -16,6 +16,7 @@ from toolbox.system.processes import Channel
 
 Message = Mapping[str, Any]
 
+_HELLO: Final = b'{"event": "hello"'
 _HELLO_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 60.0
 
@@ -96,7 +97,9 @@ class Connection:
     def _read(self) -> None:
         with contextlib.suppress(OSError, ValueError):  # it was closed, or speaks nonsense: that is its end
             for line in self._channel.lines():
-                self._take(json.loads(line))
+                # What a login shell says comes first.
+                if self._hello.done() or line.startswith(_HELLO):
+                    self._take(json.loads(line))
         status = self._channel.close()
         reason = self._channel.errors or f"it ended with status {status}"
         with self._lock:

@@ -49,6 +49,7 @@ class _Attempt:
     Args:
         mirror: where to keep a copy of its logs; None where they are written there anyway.
         patience: how long the host may be out of reach, in seconds.
+        is_there: whether it is known to be on the host.
     """
 
     name: str
@@ -56,6 +57,7 @@ class _Attempt:
     mirror: Path | None
     patience: float
     status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.RUNNING))
+    is_there: bool = False
 
     def offsets(self) -> dict[str, int] | None:
         """Return how far the copies of the logs go."""
@@ -82,6 +84,7 @@ class Host:
         self._connection: Connection | None = None
         self._attempts: dict[str, _Attempt] = {}
         self._is_closed = threading.Event()
+        self._is_down = False
         self._home = ""
 
     def home(self, patience: float) -> str:
@@ -90,25 +93,50 @@ class Host:
             self._connected(patience)
         return self._home
 
-    def start(self, name: str, directory: str, order: Mapping[str, Any], *, mirror: Path | None, wait: float) -> None:
+    def is_new(self, directory: str, wait: float) -> bool:
+        """Tell whether no workload has been started in a directory of the host."""
+        return bool(self.ask("state", wait, directory=directory)["state"] == "absent")
+
+    def start(
+        self,
+        name: str,
+        directory: str,
+        order: Mapping[str, Any],
+        *,
+        sources: str | None,
+        mirror: Path | None,
+        wait: float,
+    ) -> None:
         """Start a workload in a directory of the host, or adopt the one that is there, and watch it.
+
+        Args:
+            sources: the folder on the host that becomes its `src/` if it is started by this.
 
         Raises:
             StepError: the host cannot be reached, or cannot do it.
         """
-        self.ask("submit", wait, directory=directory, order=order)
-        self.watch(name, directory, mirror=mirror, wait=wait)
+        attempt = self._add(_Attempt(name, directory, mirror, wait))
+        try:
+            self.ask("submit", wait, directory=directory, order=order, sources=sources, offsets=attempt.offsets())
+        except BaseException:
+            self.forget(directory)
+            raise
+        attempt.is_there = True
 
     def watch(self, name: str, directory: str, *, mirror: Path | None, wait: float) -> bool:
         """Watch an attempt, and tell whether there is one."""
-        attempt = _Attempt(name, directory, mirror, wait)
-        with self._lock:
-            self._attempts[directory] = attempt
+        attempt = self._add(_Attempt(name, directory, mirror, wait))
         answer = self.ask("watch", wait, directories={directory: attempt.offsets()})
         if answer["states"][directory]["state"] == "absent":
             self.forget(directory)
             return False
+        attempt.is_there = True
         return True
+
+    def _add(self, attempt: _Attempt) -> _Attempt:
+        with self._lock:
+            self._attempts[attempt.directory] = attempt
+        return attempt
 
     def status(self, directory: str) -> AttemptStatus:
         """Return how an attempt stands."""
@@ -135,6 +163,8 @@ class Host:
                 if time.monotonic() >= deadline or self._is_closed.is_set():
                     raise self._unreachable(patience, str(error)) from None
                 connection.close()
+                self._lose(connection)
+                cancellation.current().sleep(_FIRST_PAUSE)
                 continue
             if "error" in answer:
                 raise self._failure(str(answer["error"]))
@@ -156,6 +186,9 @@ class Host:
             return self._connect(patience)
 
     def _connect(self, patience: float) -> Connection:
+        cancellation.current().check()
+        # Who has waited in vain has waited for all: the others ask once, and do not wait as long each.
+        patience = 0 if self._is_down else patience
         deadline = time.monotonic() + patience
         pause = _FIRST_PAUSE
         while True:
@@ -163,12 +196,17 @@ class Host:
                 connection = Connection(self._launch(), self._take, self._lose)
                 self._home = str(connection.greet()["home"])
             except (ConnectionLost, OSError) as error:
-                hopeless = any(sign in str(error) for sign in _HOPELESS)
+                # Of a host that was reached before, a machine that is being restarted may say all of that.
+                hopeless = not self._home and any(sign in str(error) for sign in _HOPELESS)
                 if hopeless or time.monotonic() + pause >= deadline or self._is_closed.is_set():
+                    self._is_down = True
                     raise self._unreachable(0 if hopeless else patience, str(error)) from None
             else:
                 with self._lock:
                     self._connection = connection
+                    self._is_down = False
+                if self._is_closed.is_set():
+                    self.close()
                 return connection
             cancellation.current().sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -186,22 +224,23 @@ class Host:
     def _return(self) -> None:
         """Connect again, and go on watching what runs."""
         with self._lock:
-            patience = max((attempt.patience for attempt in self._running()), default=0.0)
+            running = self._running()
+        patience = max((attempt.patience for attempt in running), default=0.0)
         try:
-            with self._lock:
-                offsets = {attempt.directory: attempt.offsets() for attempt in self._running()}
-            answer = self.ask("watch", patience, directories=offsets)
+            offsets = {attempt.directory: attempt.offsets() for attempt in running}
+            states = self.ask("watch", patience, directories=offsets)["states"]
+            for attempt in running:
+                # Others are being submitted. This one has deleted its directory: nobody can say how it ends, or when.
+                if attempt.is_there and states[attempt.directory]["state"] == "absent":
+                    self.ask("cancel", patience, directory=attempt.directory)
+                    self._finish(attempt.directory, AttemptStatus(AttemptState.ENDED, WorkloadOutcome.parse(None)))
         except (StepError, Cancelled, OSError) as error:
             self._give_up(str(error))
-            return
-        for directory, state in answer["states"].items():
-            if state["state"] == "absent":
-                self._finish(directory, AttemptStatus(AttemptState.ENDED, WorkloadOutcome.parse(None)))
 
     def _give_up(self, reason: str) -> None:
         with self._lock:
-            running = self._running()
-        for attempt in running:
+            lost = [] if self._is_closed.is_set() else [attempt for attempt in self._running() if attempt.is_there]
+        for attempt in lost:
             self._finish(attempt.directory, AttemptStatus(AttemptState.UNREACHABLE, message=reason))
 
     def _running(self) -> list[_Attempt]:
@@ -226,7 +265,7 @@ class Host:
         self._notify(attempt.name)
 
     def _unreachable(self, patience: float, reason: str) -> StepError:
-        waited = f" for {patience:.0f} s" if patience >= 1 else ""
+        waited = f" for {patience:.0f} s" if round(patience) else ""
         return self._failure(f"it cannot be reached{waited}: {reason}")
 
     def _failure(self, message: str) -> StepError:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,15 +41,28 @@ def order(workload: Workload, context: TargetContext, variables: Mapping[str, st
     }
 
 
-def stage(workload: Workload, directory: Path) -> Path | None:
-    """Put what is to be sent into `src/` of an attempt, and return that; None where there is nothing to send.
+@contextmanager
+def staged(workload: Workload, directory: Path) -> Iterator[Path | None]:
+    """Put what is to be sent into a new folder in the directory of an attempt, and yield that; None if it is nothing.
+
+    Who submits the same attempt at the same time has a folder of its own: `src/` is that of who starts it. What has
+    not been moved away by then is removed in the end.
 
     Raises:
         StepError: a file is not there, or cannot be copied.
     """
     if not workload.files and not workload.written:
-        return None
-    folder = files.make_directory(directory / SOURCES)
+        yield None
+        return
+    folder = Path(tempfile.mkdtemp(prefix=f".{SOURCES}.", dir=files.make_directory(directory)))
+    try:
+        _fill(folder, workload)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fill(folder: Path, workload: Workload) -> None:
     try:
         for name, source in workload.files.items():
             _copy(source, folder / name)
@@ -57,7 +72,6 @@ def stage(workload: Workload, directory: Path) -> Path | None:
         cause = Cause.CONFIGURATION if isinstance(error, FileNotFoundError) else Cause.INFRASTRUCTURE
         message = f"the files of the workload cannot be sent: {error}"
         raise StepError(message, verdict=Verdict.ERROR, cause=cause) from error
-    return folder
 
 
 def keep(directory: Path, patterns: Sequence[str]) -> None:
@@ -66,11 +80,11 @@ def keep(directory: Path, patterns: Sequence[str]) -> None:
         return
     wanted = {path for pattern in patterns for path in directory.glob(pattern)}
     for path in sorted(directory.rglob("*"), reverse=True):
-        if path.is_dir() and not path.is_symlink():
-            if not any(path.iterdir()):
+        with suppress(OSError):  # a folder that is not empty, or that the workload has made read-only
+            if path.is_dir() and not path.is_symlink():
                 path.rmdir()
-        elif path not in wanted and not any(parent in wanted for parent in path.parents):
-            path.unlink()
+            elif path not in wanted and not any(parent in wanted for parent in path.parents):
+                path.unlink()
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -21,7 +21,6 @@ from toolbox.runs.steps import Outcome, Step
 from toolbox.system import files
 
 SETTINGS_FILE: Final = "settings.yaml"
-CHECKS_FILE: Final = "checks.json"
 _RETRIED: Final = (Cause.INFRASTRUCTURE, Cause.CAPACITY, Cause.TIMEOUT, Cause.PRODUCT, Cause.CHECK)
 _JITTER: Final = 0.2
 

@@ -128,7 +128,7 @@ class _Space:
 
     def __init__(self, block: MatrixBlock) -> None:
         self._block = block
-        self._names = _short_names(block.axes)
+        self._names = short_names(block.axes)
         self._axes = {axis: list(self._choices(axis, values)) for axis, values in block.axes.items()}
         group_of = {axis: tuple(group) for group in block.zip for axis in group}
         self._groups: dict[tuple[str, ...], list[_Row]] = {
@@ -218,7 +218,8 @@ class _Space:
         )
 
 
-def _short_names(axes: Iterable[str]) -> dict[str, str]:
+def short_names(axes: Iterable[str]) -> dict[str, str]:
+    """Return how a name shows each axis: by the last key of a path, unless that is the name of another one too."""
     names = {axis: _last_key(axis) for axis in axes}
     counts = Counter(names.values())
     return {axis: name if counts[name] == 1 else axis for axis, name in names.items()}

@@ -17,6 +17,7 @@ from typing import Any, Final
 from toolbox.matrix import judgement
 from toolbox.matrix.attempts import CellResult, CellRun, Conclusion
 from toolbox.matrix.executions import Executions
+from toolbox.matrix.judgement import NamedCheck
 from toolbox.matrix.plan import Cell, Plan
 from toolbox.matrix.pools import FairQueue, Pools
 from toolbox.matrix.relations import Relations
@@ -268,18 +269,23 @@ class Scheduler:
         return cell is not None and not cell.skip and not self.stopped and identity not in self._own
 
     def _compare(self, run: CellRun, conclusion: Conclusion) -> None:
-        checks = [check for check in run.cell.expectations.checks if check.to is not None]
+        checks = [check for check in run.cell.expectations.checks if self._is_compared(run.cell, check)]
         reference = partial(self._reference, run.cell)
         judged = judgement.judge(checks, run.directory, conclusion.metrics, reference)
         conclusion = replace(conclusion, judgements=(*conclusion.judgements, *judged))
         self._end(run, conclusion.so_far(), conclusion)
 
-    def _reference(self, cell: Cell, to: Mapping[str, Any]) -> Reference | None:
+    def _is_compared(self, cell: Cell, check: NamedCheck) -> bool:
+        """Tell whether a check compares this cell with another one: the one that others are compared with has none."""
+        if check.to is None:
+            return False
+        other = self._relations.other(cell.settings, check.to)
+        return other is None or other.id != cell.id
+
+    def _reference(self, cell: Cell, to: Mapping[str, Any]) -> Reference:
         other = self._relations.other(cell.settings, to)
         if other is None:
             return Reference(str(dict(to)), fault="there is no such cell", is_missing=True)
-        if other.id == cell.id:
-            return None
         if other.id not in self._own:
             return Reference(other.name, fault="it was not run", is_missing=True)
         outcome, metrics = self._own[other.id]
@@ -298,7 +304,8 @@ class Scheduler:
     # When to stop
 
     def _note_outage(self, run: CellRun, outcome: Outcome) -> None:
-        if outcome.cause is Cause.INFRASTRUCTURE:
+        # What an adopted attempt met is over: after a power failure all of them are lost, and may be run again.
+        if outcome.cause is Cause.INFRASTRUCTURE and not run.is_adopted:
             self._broken.add(run.cell.id)
         else:
             self._broken.discard(run.cell.id)

@@ -49,15 +49,17 @@ def run(*, check: bool = True) -> list[CellResult]:
     return results
 
 
-def hosts() -> list[str] | None:
-    """Return where the machines of the plan are, for the toolbox commands that prepare them: `run(..., hosts=...)`.
+def machines() -> list[list[str] | None]:
+    """Return the machines of the plan, as the toolbox commands that prepare them take them: `hosts` of one call each.
 
-    None stands for this machine alone, which needs no address.
+    None is this machine, which needs no address; the others are in one list.
     """
     plan = session.current().plan
     targets = plan.targets if plan is not None else {}
     addresses = [target.description.address(name) for name, target in targets.items()]
-    return [address for address in addresses if address is not None] or None
+    others = [address for address in addresses if address is not None]
+    here: list[list[str] | None] = [None] if len(others) < len(addresses) or not addresses else []
+    return [*here, others] if others else here
 
 
 def _failure(plan: Plan, results: list[CellResult], remarks: list[str]) -> StepError | None:

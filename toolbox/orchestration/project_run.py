@@ -45,6 +45,7 @@ _TESTS: Final = "test"
 _CLEANUP: Final = "post_cleanup"
 CONFIG_FILE: Final = "config.yaml"
 _NOTHING: Final = f"nothing ran: the orchestration has none of the functions {', '.join(projects.PHASES)}"
+_NOTHING_LEFT: Final = "there is nothing to do: all of it has finished (--failed runs again what did not pass)"
 _VERSIONS: Final = ("topgallant", "ansible-core", "ansible-runner")
 
 
@@ -95,6 +96,8 @@ def resume(
         past = Past(entry.event for entry in read_journal(directory))
         _refuse_changes(loaded, past, directory, redactor)
         if before.finished is not None and not _has_work(before, past, failed=failed):
+            for listener in listeners:
+                listener(Note("", _NOTHING_LEFT))
             return summary.write(directory), before.finished.exit_code
         _end_orphans(past, directory)
         recorder = Recorder(directory, redactor, listeners, journal, past)

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from toolbox.matrix.axes import short_names
 from toolbox.matrix.plan import Cell, Plan
 from toolbox.reports.text import clean
 
@@ -16,7 +17,7 @@ def show(plan: Plan, console: Console) -> None:
     """Print the plan."""
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
     axes = list(plan.cells[0].labels) if plan.cells else []
-    for heading in ("id", *axes, "target", "takes", "timeouts", "expected"):
+    for heading in ("id", *short_names(axes).values(), "target", "takes", "time limits", "expected"):
         table.add_column(heading, overflow="fold")
     for cell in plan.cells:
         labels = [Text(clean(cell.labels[axis])) for axis in axes]
@@ -38,7 +39,7 @@ def _takes(cell: Cell) -> str:
 
 def _timeouts(cell: Cell) -> str:
     limits = cell.workload.timeouts
-    silence = f", {limits.silence:g} s silent" if limits.silence is not None else ""
+    silence = f" ({limits.silence:g} s silent)" if limits.silence is not None else ""
     return f"{limits.run:g} s{silence}" if limits.run is not None else f"none{silence}"
 
 

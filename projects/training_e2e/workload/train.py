@@ -63,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
     try:
         settings = read_settings(options.settings)
-        tokens, vocabulary = read_corpus(options.corpus, settings.context)
+        # No shell has followed `~` for who starts this on another machine.
+        tokens, vocabulary = read_corpus(options.corpus.expanduser(), settings.context)
         clear_results(options.output)
         result = train(settings, tokens, vocabulary)
     except SettingsError as error:

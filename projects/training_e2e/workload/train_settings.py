@@ -1,7 +1,7 @@
 """
 The settings of a training run: read from JSON, checked, frozen.
 
-They have no defaults here: the signature of `training run` in `toolbox/commands/training.py` holds them.
+They have no defaults here: `config/training_e2e.yaml` holds them.
 """
 
 from __future__ import annotations

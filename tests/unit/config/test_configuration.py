@@ -236,3 +236,45 @@ def test_a_view_is_read_as_a_mapping_and_resolves_what_is_read(load: Load) -> No
         view["broken"]
     with pytest.raises(KeyError):
         view["none"]
+
+
+# What a cell of the matrix sees
+
+
+CELLS = """\
+model: {size: 1, layers: [2, 3], name: "size {@model.size}"}
+copied: "@model"
+other: {kept: true}
+matrix: {command: "@cell.batch", text: "{@model.name} x {@cell.batch}"}
+"""
+
+
+def test_a_cell_sees_its_own_values_wherever_they_are_referred_to(load: Load) -> None:
+    seen = load(CELLS).overlaid({"model.size": 70, "model.layers[1]": 9}, {"batch": 8})
+    assert (seen.get("model.size"), seen.get("model.name"), seen.get("copied.layers")) == (70, "size 70", [2, 9])
+    assert seen.get("matrix") == {"command": 8, "text": "size 70 x 8"}
+    assert seen.get("cell") == {"batch": 8}
+
+
+def test_what_one_cell_sees_is_seen_by_no_other(load: Load) -> None:
+    configuration = load(CELLS)
+    cells = [configuration.overlaid({"model.size": size}, {"batch": size}) for size in (70, 405)]
+    assert [(cell.get("model.size"), cell.get("cell.batch")) for cell in cells] == [(70, 70), (405, 405)]
+    assert configuration.get("model.size") == 1
+    assert configuration.get("cell", None) is None
+    assert configuration.written("model")["layers"] == [2, 3]
+
+
+@pytest.mark.parametrize("path", ["model.sise", "model.layers[2]", "gone", "other.kept.x"])
+def test_a_cell_gives_values_only_to_fields_that_there_are(load: Load, path: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^config\.yaml"):
+        load(CELLS).overlaid({path: 1}, {})
+
+
+def test_the_place_of_what_a_cell_did_not_change_is_still_known(load: Load) -> None:
+    seen = load(CELLS).overlaid({"model.size": 70}, {"batch": 8})
+    assert (seen.location("other.kept"), seen.location("matrix.command")) == ("config.yaml:3", "config.yaml:4")
+    with pytest.raises(
+        ConfigurationError, match=r"^config\.yaml:4: `matrix\.command`: dangling reference '@cell\.batch'"
+    ):
+        load(CELLS).overlaid({}, {"bach": 8}).get("matrix.command")

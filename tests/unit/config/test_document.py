@@ -201,3 +201,30 @@ def test_a_copy_keeps_the_lines_and_what_the_values_share() -> None:
 def test_a_copy_keeps_the_changes_in_their_slots() -> None:
     copied = changed("a: {b: 1}\n", "a.b", 2).copy()
     assert [change.slot for change in copied.changes] == [copied.slots(("a", "b"))[-1]]
+
+
+def test_an_overlay_has_other_values_and_leaves_the_document_as_it_was() -> None:
+    found = document.parse("a: {b: {c: 1}, d: [1, {e: 2}]}\n", source="f")
+    overlay = found.overlaid({("a", "b", "c"): 7, ("a", "d", 1, "e"): 8}, {"cell": {"x": 9}})
+    assert overlay.root == {"a": {"b": {"c": 7}, "d": [1, {"e": 8}]}, "cell": {"x": 9}}
+    assert found.root == {"a": {"b": {"c": 1}, "d": [1, {"e": 2}]}}
+
+
+def test_an_overlay_copies_only_what_is_on_the_way() -> None:
+    found = document.parse("a: {b: {c: 1}, d: {e: 2}}\nf: {g: 3}\n", source="f")
+    overlay = found.overlaid({("a", "b", "c"): 7}, {})
+    assert overlay.root["f"] is found.root["f"]
+    assert overlay.root["a"]["d"] is found.root["a"]["d"]
+    assert overlay.where(("a", "d", "e")) == "f:1"
+
+
+def test_an_overlay_through_one_name_leaves_the_other_name_of_a_container_alone() -> None:
+    overlay = document.parse(MERGED, source="f").overlaid({("b", "x"): 9}, {})
+    assert (overlay.root["b"]["x"], overlay.root["base"]["x"]) == (9, 1)
+
+
+@pytest.mark.parametrize("path", ["nothing", "a.x", "list[1]", "a.b.c"])
+def test_an_overlay_creates_no_field(path: str) -> None:
+    found = document.parse("a: {b: 1}\nlist: [1]\n", source="f")
+    with pytest.raises(PathError, match=r"^f: no field"):
+        found.overlaid({paths.parse(path): 1}, {})

@@ -281,3 +281,44 @@ def test_what_must_not_be_shown_are_the_secrets_and_the_variables_that_are_named
     text = f"{block}a: '*$@secrets.t'\nb: '*$@secrets.g'\n"
     assert (directory / "token").exists()
     assert sorted(load(text).secret_values()) == ["k3y", "t0ken"]
+
+
+# What only a cell of the matrix knows
+
+
+WAITING = """\
+matrix:
+  command: ["@cell.batch", "--b={@cell.batch}/{@size}", '@cell["model.size"]']
+  through: "@matrix.command"
+  checks: [{upper: "@cell.bound"}]
+size: 4
+"""
+
+
+def test_in_the_matrix_a_reference_to_the_cell_waits_for_it(load: Load) -> None:
+    configuration = load(WAITING)
+    configuration.check()
+    waits = ["@cell.batch", "--b={@cell.batch}/4", '@cell["model.size"]']
+    assert configuration.get("matrix.command") == configuration.get("matrix.through") == waits
+    cell = configuration.overlaid({}, {"batch": 8, "model.size": 70, "bound": 1.5})
+    assert cell.get("matrix.command") == cell.get("matrix.through") == [8, "--b=8/4", 70]
+    assert cell.get("matrix.checks[0].upper") == 1.5
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("a: '@cell.x'", "a"),
+        ("a: 'x{@cell.x}'", "a"),
+        ("a: '@matrix.b'\nmatrix: {b: '@cells.x'}", "a"),
+        ("matrix: {b: '@cellular'}", "matrix"),
+        ("matrix: {b: '*$@cell.x'}", "matrix"),
+    ],
+)
+def test_elsewhere_there_is_no_cell(load: Load, text: str, path: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"dangling reference|no field|secret"):
+        load(text).get(path)
+
+
+def test_a_block_of_the_name_is_what_is_meant_where_there_is_no_cell(load: Load) -> None:
+    assert load("cell: {x: 1}\nmatrix: {b: '@cell.x'}\n").get("matrix.b") == 1

@@ -1,10 +1,60 @@
 """What the tests of the matrix share."""
 
+import datetime as dt
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
+
+from tests.fakes.bench import ALL, Bench
+from toolbox.config.configuration import Configuration, Request
+from toolbox.matrix import plan, targets
+from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.specification import MatrixBlock
+from toolbox.matrix.targets import Target
+
+TODAY = dt.date(2026, 6, 15)
 
 
 def matrix(axes: dict[str, Any], **fields: Any) -> MatrixBlock:
     """A matrix whose workload does not matter: `matrix({"batch": [8, 16]}, exclude=[{"batch": 8}])`."""
     return MatrixBlock.model_validate({"axes": axes, "workload": {"command": "true"}, **fields})
+
+
+Planned = Callable[..., Plan]
+
+
+@pytest.fixture
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planned:
+    """Make the plan of a matrix on some targets: `planned({"axes": {"x": ["a"]}}, machines.target("fast"))`.
+
+    Its workload is the one word `@cell.x` where none is given; `blocks` are what else the configuration holds.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    def call(
+        block: Mapping[str, Any],
+        *machines: Target,
+        selection: Selection = ALL,
+        today: dt.date = TODAY,
+        **blocks: Any,
+    ) -> Plan:
+        file = tmp_path / "config.yaml"
+        given = {"workload": {"command": ["@cell.x"]}, **block}
+        if machines:
+            given.setdefault("target", [target.name for target in machines])
+        file.write_text(yaml.safe_dump({**blocks, "matrix": given}, sort_keys=False))
+        configuration = Configuration.load(Request(file, contracts=(plan.CONTRACTS,)))
+        configuration.check()
+        found = {target.name: target for target in machines} or targets.read(configuration)
+        return plan.make(configuration, found, selection, root=tmp_path, today=today)
+
+    return call
+
+
+@pytest.fixture
+def bench(tmp_path: Path, planned: Planned) -> Bench:
+    """A run on fake machines."""
+    return Bench(tmp_path / "run", planned)

@@ -14,9 +14,10 @@ from toolbox.model.errors import (
     StepError,
     ToolboxError,
 )
-from toolbox.model.events import Event, StepFinished, StepKind, StepStarted
+from toolbox.model.events import Event, KeptEvent, Note, StepFinished, StepKind, StepStarted
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs import steps
+from toolbox.runs.past import Past
 from toolbox.runs.steps import Outcome, Step
 from toolbox.system import files
 
@@ -185,3 +186,90 @@ def test_a_step_whose_directory_was_removed_still_ends(tmp_path: Path) -> None:
         (step.directory / "step.json").unlink()
         step.directory.rmdir()
     assert files.read_json(tmp_path / "000__x/step.json")["verdict"] == "passed"
+
+
+# In a run that is resumed
+
+
+def before(top: Step, *steps: tuple[str, str, StepKind, Verdict]) -> None:
+    """Have a run done this before it was resumed: directory, key, kind and verdict of each step."""
+    events: list[KeptEvent] = []
+    for directory, key, kind, verdict in steps:
+        name = key.rpartition("/")[2]
+        events.append(StepStarted(directory, name, kind, "", key, "print"))
+        events.append(StepFinished(directory, name, kind, verdict, None, "", 1.0))
+    top.recorder.past = Past(events)
+
+
+@pytest.mark.parametrize("kind", [StepKind.PHASE, StepKind.GROUP, StepKind.CELL])
+def test_a_step_that_is_gone_into_again_has_the_directory_that_it_had(
+    top: Step, tmp_path: Path, kind: StepKind
+) -> None:
+    before(top, ("005__deploy", "/deploy", kind, Verdict.FAILED))
+    (tmp_path / "005__deploy").mkdir()
+    (tmp_path / "005__deploy/FAILURE").write_text("of the time before")
+    (tmp_path / "005__deploy/kept").touch()
+    with steps.opened("deploy", kind=kind) as step:
+        assert (step.identity, step.key) == ("005__deploy", "/deploy")
+    assert (tmp_path / "005__deploy/kept").exists()
+    assert not (tmp_path / "005__deploy/FAILURE").exists()
+
+
+def test_a_command_that_is_run_again_has_a_new_directory_and_its_old_one_stays(top: Step, tmp_path: Path) -> None:
+    with steps.opened("a__b", kind=StepKind.COMMAND):
+        pass
+    before(top, ("000__a__b", "/a__b#2", StepKind.COMMAND, Verdict.FAILED))
+    with steps.opened("a__b", kind=StepKind.COMMAND) as step:
+        assert (step.identity, step.key) == ("001__a__b", "/a__b#2")
+    assert (tmp_path / "000__a__b/step.json").exists()
+
+
+def test_the_same_names_in_the_same_order_are_the_same_steps(top: Step) -> None:
+    before(top, ("000__x", "/x", StepKind.GROUP, Verdict.PASSED), ("003__x", "/x#2", StepKind.GROUP, Verdict.PASSED))
+    places = [top.place("x", StepKind.GROUP) for _ in range(3)]
+    assert [top.recorder.identity(place.directory) for place in places][:2] == ["000__x", "003__x"]
+    assert [place.before is not None for place in places] == [True, True, False]
+    assert [place.key for place in places] == ["/x", "/x#2", "/x#3"]
+
+
+def test_a_step_inside_another_is_known_by_the_way_to_it(top: Step) -> None:
+    before(top, ("000__a/000__x", "/a/x", StepKind.GROUP, Verdict.PASSED))
+    with steps.opened("a", kind=StepKind.PHASE) as inner:
+        assert inner.place("x", StepKind.GROUP).before is not None
+        assert top.place("x", StepKind.GROUP).before is None
+
+
+def test_what_makes_a_cell_known_is_no_part_of_its_directory(top: Step, tmp_path: Path) -> None:
+    place = top.place("batch=8", StepKind.CELL, identity="0a1b2c")
+    assert (place.key, place.directory) == ("/0a1b2c", tmp_path / "000__batch=8")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "fingerprint", "is_answered"),
+    [
+        (Verdict.PASSED, "print", True),
+        (Verdict.PASSED, "other", False),
+        (Verdict.FAILED, "print", False),
+        (Verdict.SKIPPED, "print", False),
+    ],
+)
+def test_a_step_that_passed_and_would_do_the_same_answers_at_once(
+    top: Step, events: list[Event], verdict: Verdict, fingerprint: str, is_answered: bool
+) -> None:
+    before(top, ("000__a__b", "/a__b", StepKind.COMMAND, verdict))
+    place = top.place("a__b", StepKind.COMMAND)
+    assert top.answered(place, fingerprint) is is_answered
+    assert top.outcome() == (Outcome(Verdict.PASSED) if is_answered else None)
+    told = [event.text for event in events if isinstance(event, Note)]
+    assert told == (["it passed before the run was resumed"] if is_answered else [])
+
+
+def test_in_a_new_run_nothing_answers(top: Step) -> None:
+    assert not top.answered(top.place("a", StepKind.GROUP))
+
+
+def test_a_step_says_by_what_it_is_known(top: Step, events: list[Event]) -> None:
+    assert top.key == ""
+    with steps.opened("a", kind=StepKind.COMMAND, detail="./run a", fingerprint="print"):
+        pass
+    assert events[0] == StepStarted("000__a", "a", StepKind.COMMAND, "./run a", "/a", "print")

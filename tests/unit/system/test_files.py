@@ -94,3 +94,22 @@ def test_yaml_and_json_never_show_a_secret() -> None:
     secrets = {"written": Secret("hunter2", reference="*$@a.b"), "given": Secret("hunter2")}
     assert yaml.safe_load(files.dump_yaml(secrets)) == {"written": "*$@a.b", "given": "***"}
     assert json.loads(files.dump_json(secrets)) == {"written": "***", "given": "***"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "text", "1.10", "null", "yes", "", " led and trailed ", "a: b", "- a", "#x", "'\"", "two\nlines\n",
+        "\x85 \u2028", "☃", "\x1b[2J", "... ", "---", "a" * 500, 1, 1.5, True, None, [], {}, ["a", ["b\nc"]],
+        {"k": {"l": [1, "2"]}},
+    ],
+)  # fmt: skip
+def test_a_value_on_one_line_of_yaml_is_read_as_it_was(value: Any) -> None:
+    line = files.dump_yaml_line(value)
+    assert yaml.safe_load(line) == value
+    assert len(line.splitlines()) <= 1
+
+
+def test_a_value_on_one_line_of_yaml_never_shows_a_secret() -> None:
+    line = files.dump_yaml_line({"given": Secret("hunter2"), "written": Secret("hunter2", reference="*$@a.b")})
+    assert yaml.safe_load(line) == {"given": "***", "written": "*$@a.b"}

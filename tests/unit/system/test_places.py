@@ -49,7 +49,7 @@ def test_entries_are_those_of_all_roots_one_a_name(team: Path) -> None:
     shadowing = write(team / "roles/host_capture_state/tasks/main.yml").parents[1]
     found = {path.name: path for path in places.entries("roles", "*")}
     assert found["host_capture_state"] == shadowing
-    assert {"zz_top", "training_run"} <= found.keys()
+    assert {"zz_top", "training_cleanup"} <= found.keys()
     assert list(found) == sorted(found)
 
 

@@ -166,3 +166,39 @@ def test_a_signal_that_the_system_hands_to_another_thread_ends_the_waiting(scrip
     """The system may choose any thread; a system call of the main one then goes on."""
     done = script(BEGIN + HAND_TO_ANOTHER_THREAD.replace("WAIT", waiting))
     assert done.stdout == "interrupted by SIGTERM True\n"
+
+
+def test_a_deadline_is_an_interruption_with_an_exit_code_of_its_own(script: Script) -> None:
+    done = script(
+        BEGIN + "import time\n"
+        "try:\n"
+        " with signals.deadline(0.05): time.sleep(30)\n"
+        "except Interrupted as error: print(error, int(error.exit_code), error.cause)"
+    )
+    assert done.stdout == "the deadline of the run has passed 124 timeout\n"
+
+
+@pytest.mark.parametrize("seconds", ["30", "None"])
+def test_a_deadline_that_was_kept_interrupts_nothing_later(script: Script, seconds: str) -> None:
+    done = script(
+        BEGIN + f"with signals.deadline({seconds}): pass\nprint(signal.getitimer(signal.ITIMER_REAL), signals.first())"
+    )
+    assert done.stdout == "(0.0, 0.0) None\n"
+
+
+def test_a_deadline_is_taken_back_whatever_ends_the_body(script: Script) -> None:
+    done = script(
+        BEGIN + "try:\n with signals.deadline(30): 1 / 0\nexcept ZeroDivisionError: pass\n"
+        "print(signal.getitimer(signal.ITIMER_REAL))"
+    )
+    assert done.stdout == "(0.0, 0.0)\n"
+
+
+def test_a_deadline_does_not_tear_the_cleanup_apart(script: Script) -> None:
+    done = script(
+        BEGIN + "import time\n"
+        "with signals.shielded(), signals.deadline(0.05):\n"
+        " while not signals.first(): time.sleep(0.01)\n"
+        " print('cleaned', signals.first() == signal.SIGALRM)"
+    )
+    assert done.stdout == "cleaned True\n"

@@ -114,6 +114,17 @@ def test_a_training_that_diverges_fails_and_leaves_no_result(
     assert list((tmp_path / "output").iterdir()) == []
 
 
+def test_the_corpus_may_be_named_from_the_home_directory(
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from train import main
+
+    train()  # leaves the settings and the corpus
+    monkeypatch.setenv("HOME", str(tmp_path))
+    files = {"settings": tmp_path / "settings.json", "corpus": "~/corpus.txt", "output": tmp_path / "again"}
+    assert main([f"--{name}={file}" for name, file in files.items()]) == 0
+
+
 def test_the_script_runs_from_any_directory(train: Train, workload: Path, tmp_path: Path) -> None:
     train()  # leaves the settings and the corpus
     program = [sys.executable, str(workload / "train.py"), "--settings=settings.json", "--corpus=corpus.txt"]

@@ -1,0 +1,215 @@
+"""What survives: 8 cells that sleep a second, one of them failing; the orchestrator is ended at a random moment.
+
+After the fourth cell has started, the orchestrator gets a signal, or the SSH server is killed and started again. Then
+`project resume`. What is counted over all rounds: results that are lost, cells executed again that had finished, cells
+executed twice to their end, processes alive after the end. All have to be 0.
+
+Arguments: the number of rounds (25), and a seed.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.servers import openssh  # the checkout is put on the path for it
+from toolbox.model.events import AttemptEnded
+from toolbox.model.verdicts import Verdict
+from toolbox.runs import journal
+from toolbox.system import processes
+from toolbox.testing import Running, Workspace
+
+ROUNDS: Final = 25
+CELLS: Final = 8
+_POLL_SECONDS: Final = 0.01
+_LONGEST_DELAY: Final = 2.5  # the cells take 4 s, two at a time
+_PATIENCE_SECONDS: Final = 5.0
+_DOWN_SECONDS: Final = 0.5
+
+PROJECT = {
+    "projects/sleepers/orchestration.py": '''
+        """Cells that sleep a second; the third one fails."""
+
+        from toolbox.orchestration import matrix
+
+
+        def test() -> None:
+            matrix.run()
+    ''',
+    "config/sleepers.yaml": """
+        executed: null
+        targets: {}
+        matrix:
+          axes: {cell: [0, 1, 2, 3, 4, 5, 6, 7]}
+          jobs: 2
+          target: local
+          timeouts: {wait: 60}
+          workload:
+            command: >-
+              echo "begin {@cell.cell}" >> {@executed}; sleep 1; echo "end {@cell.cell}" >> {@executed};
+              test {@cell.cell} != 3
+    """,
+}
+
+
+@dataclass
+class Score:
+    """What went wrong, over all rounds."""
+
+    lost: int = 0
+    again: int = 0
+    twice: int = 0
+    alive: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"lost {self.lost}, executed again {self.again}, executed twice {self.twice}, alive {self.alive}"
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing did."""
+        return not (self.lost or self.again or self.twice or self.alive)
+
+
+@dataclass
+class Arena:
+    """Where the rounds are played.
+
+    Args:
+        overrides: what makes the cells run on this backend.
+        server: that of the backend `ssh`.
+    """
+
+    workspace: Workspace
+    env: dict[str, str]
+    overrides: str
+    server: openssh.Server | None = None
+
+    @property
+    def executed(self) -> Path:
+        """The file into which the cells write that they were executed."""
+        return self.workspace.directory / "executed"
+
+    def play(self, disturb: Callable[[Running], object], score: Score) -> None:
+        """Play one round."""
+        self.executed.write_text("")
+        overrides = f"--overrides={{executed: '{self.executed}', {self.overrides}}}"
+        with self.workspace.start("project", "run", "sleepers", overrides, env=self.env) as running:
+            while self._counts("begin").total() < CELLS / 2:
+                time.sleep(_POLL_SECONDS)
+            time.sleep(random.uniform(0, _LONGEST_DELAY))  # noqa: S311
+            disturb(running)
+            running.wait()
+        directory = self.workspace.runs()[-1]
+        finished = {
+            entry.event.step
+            for entry in journal.read(directory)
+            if isinstance(entry.event, AttemptEnded) and entry.event.verdict is not Verdict.CANCELLED
+        }
+        began = self._counts("begin")
+        done = {step.rpartition("=")[2] for step in finished}
+        outcome = self.workspace.run("project", "resume", str(directory), "--format=json", env=self.env)
+        self._judge(outcome.json["steps"], began, done, score)
+
+    def _judge(self, steps: list[dict[str, str]], began: Counter[str], done: Iterable[str], score: Score) -> None:
+        verdicts = Counter(step["verdict"] for step in steps if step["kind"] == "cell")
+        score.lost += CELLS - verdicts["passed"] - verdicts["failed"]
+        after = self._counts("begin")
+        score.again += sum(after[cell] > began[cell] for cell in done)
+        score.twice += sum(count > 1 for count in self._counts("end").values())
+        score.alive += len(self._alive())
+
+    def _counts(self, word: str) -> Counter[str]:
+        lines = (line.split() for line in self.executed.read_text().splitlines())
+        return Counter(cell for found, cell in lines if found == word)
+
+    def _alive(self) -> list[psutil.Process]:
+        """Return what still lives of the workspace after a moment: workloads, supervisors, agents, connections."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while (found := self._ours()) and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        return found
+
+    def _ours(self) -> list[psutil.Process]:
+        marked = [psutil.Process(pid) for pid in processes.marked(self.workspace.directory)]
+        return marked + (self.server.sessions() if self.server is not None else [])
+
+
+def disturbances(server: openssh.Server | None) -> dict[str, Callable[[Running], object]]:
+    """Return the ways to disturb a run."""
+    found: dict[str, Callable[[Running], object]] = {
+        name: lambda running, number=number: running.send(number)  # type: ignore[misc]
+        for name, number in (("SIGKILL", signal.SIGKILL), ("SIGINT", signal.SIGINT), ("SIGTERM", signal.SIGTERM))
+    }
+    if server is not None:
+        found["server killed and started"] = lambda _: restart(server)
+    return found
+
+
+def restart(server: openssh.Server) -> None:
+    """Kill the server with its sessions, and start it again a moment later."""
+    server.stop()
+    time.sleep(_DOWN_SECONDS)
+    server.start()
+
+
+def server_here(directory: Path) -> openssh.Server | None:
+    """Return an SSH server, or None, and say why, where there is none to be had."""
+    directory.mkdir()
+    try:
+        server = openssh.Server(directory)
+        server.start()
+    except openssh.ServerError as error:
+        print(f"ssh is skipped: {error}")
+        return None
+    return server
+
+
+def main() -> int:
+    """Play all rounds, print the scores, and return 1 where one is not clean."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
+    random.seed(int(sys.argv[2]) if len(sys.argv) > 2 else None)  # noqa: PLR2004
+    clean = True
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))  # a socket's path is short
+        server = server_here(folder / "sshd")
+        if server is not None:
+            stack.callback(server.stop)
+        for backend in ("local", "ssh") if server is not None else ("local",):
+            for name, disturb in disturbances(server if backend == "ssh" else None).items():
+                score = Score()
+                for number in range(rounds):
+                    workspace = Workspace(folder / f"{backend}-{name.split()[0]}-{number}", PROJECT)
+                    arena(workspace, backend, server).play(disturb, score)
+                print(f"{backend:<6} {name:<32} {rounds} rounds: {score}", flush=True)
+                clean = clean and score.is_clean
+    return 0 if clean else 1
+
+
+def arena(workspace: Workspace, backend: str, server: openssh.Server | None) -> Arena:
+    """Return where a round is played."""
+    if backend == "local" or server is None:
+        return Arena(workspace, {}, "matrix.target: local")
+    targets = ", ".join(
+        f"far-{number}: {{backend: ssh, host: {openssh.ADDRESS}, port: {server.port}, labels: [far], "
+        f"directory: '{workspace.directory}/far-{number}'}}"
+        for number in (1, 2)
+    )
+    return Arena(workspace, server.environment(), f"matrix.target: far, targets: {{{targets}}}", server)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""The backends, found by their places as the library finds them, each with a real target on this machine."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.conformance.sites import Bench, Orchestrator, Site
+from tests.servers import openssh
+from toolbox import backends
+from toolbox.backends import local, ssh
+
+BACKENDS: Final = sorted(path.stem for path in Path(inspect.getfile(backends)).parent.glob("[!_]*.py"))
+
+
+@contextmanager
+def _local(directory: Path) -> Iterator[Site]:  # noqa: ARG001  # it needs none
+    yield Site("local", local.Target())
+
+
+@contextmanager
+def _ssh(directory: Path) -> Iterator[Site]:
+    try:
+        with openssh.Server(directory) as server, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", server.environment()["PATH"])
+            target = ssh.Target(host=openssh.ADDRESS, port=server.port)
+            yield Site("ssh", target, directory / ".cache/topgallant/attempts", server)
+    except openssh.ServerError as error:
+        pytest.skip(str(error))
+
+
+SITES: Final[dict[str, Callable[[Path], AbstractContextManager[Site]]]] = {"local": _local, "ssh": _ssh}
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A target of a backend; a new backend needs an entry in `SITES`."""
+    with SITES[request.param](tmp_path_factory.mktemp(request.param)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shared(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orchestrator]:
+    """An orchestrator whose connection the tests share, as cells do."""
+    found = Orchestrator(site, tmp_path_factory.mktemp("shared"))
+    yield found
+    found.backend.close()
+
+
+@pytest.fixture
+def bench(shared: Orchestrator, tmp_path: Path) -> Iterator[Bench]:
+    """What the test has executed."""
+    found = Bench(shared, tmp_path)
+    yield found
+    found.close()

@@ -1,0 +1,200 @@
+"""Held for every backend, on a real target: a workload goes on without who submitted it, and is found again whole."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.sites import Attempt, Bench, Orchestrator, wait_for
+from toolbox.model.workloads import AttemptState, EndedBy
+
+# Numbered lines on both streams, until it is told to stop.
+COUNT = """
+n=0
+until test -e "$1"; do
+    n=$((n + 1))
+    echo "line $n"
+    echo "error $n" >&2
+    sleep 0.01
+done
+echo "lines: $n"
+"""
+
+
+@pytest.fixture
+def stop(tmp_path: Path) -> Path:
+    """What the counting ends with, once it is there."""
+    return tmp_path / "stop"
+
+
+def count(bench: Bench, stop: Path, by: Orchestrator) -> Attempt:
+    """Start to count, or adopt who does."""
+    return bench.start("sh", "-c", COUNT, "sh", str(stop), by=by)
+
+
+def wait_for_more(attempt: Attempt) -> None:
+    """Wait until the evidence has lines that it did not have."""
+    before = len(attempt.text())
+    wait_for(lambda: len(attempt.text()) > before + 100, "more lines")
+
+
+def assert_whole(attempt: Attempt) -> None:
+    """See to it that no line is missing, and none is there twice."""
+    *lines, last = attempt.text().splitlines()
+    total = int(last.removeprefix("lines: "))
+    assert total > 5
+    assert lines == [f"line {n}" for n in range(1, total + 1)]
+    assert attempt.text("stderr.log").splitlines() == [f"error {n}" for n in range(1, total + 1)]
+
+
+def test_a_workload_outlives_its_orchestrator_and_is_adopted(bench: Bench, stop: Path) -> None:
+    first, second = bench.orchestrator(), bench.orchestrator()
+    wait_for_more(count(bench, stop, first))
+    first.backend.close()
+    adopted = count(bench, stop, second)
+    assert second.status(adopted.handle).state is AttemptState.RUNNING
+    wait_for_more(adopted)
+    stop.touch()
+    assert adopted.wait().ended_by is EndedBy.EXIT
+    adopted.collect()
+    assert_whole(adopted)
+    assert first.told == []
+
+
+def test_a_workload_that_ends_while_nobody_looks_is_adopted_with_its_end(bench: Bench, stop: Path) -> None:
+    first, second = bench.orchestrator(), bench.orchestrator()
+    attempt = count(bench, stop, first)
+    wait_for_more(attempt)
+    first.backend.close()
+    stop.touch()
+    wait_for((attempt.there / "exit_code").exists, "its end")
+    adopted = count(bench, stop, second)
+    assert adopted.wait().exit_code == 0
+    adopted.collect()
+    assert_whole(adopted)
+
+
+def test_no_line_is_lost_or_repeated_however_often_the_connection_drops(bench: Bench, stop: Path) -> None:
+    orchestrator = bench.orchestrator()
+    attempt = count(bench, stop, orchestrator)
+    for _ in range(4):
+        wait_for_more(attempt)
+        (connection,) = orchestrator.connections()
+        connection.kill()
+        connection.wait()
+        wait_for(orchestrator.connections, "another connection")
+    wait_for_more(attempt)
+    stop.touch()
+    assert attempt.wait().exit_code == 0
+    attempt.collect()
+    assert_whole(attempt)
+    assert orchestrator.told == [attempt.handle.name]
+
+
+def test_an_end_during_an_outage_is_told_afterwards(bench: Bench, stop: Path) -> None:
+    orchestrator = bench.orchestrator()
+    attempt = count(bench, stop, orchestrator)
+    wait_for_more(attempt)
+    for connection in orchestrator.connections():
+        connection.send_signal(signal.SIGSTOP)
+    stop.touch()
+    wait_for((attempt.there / "exit_code").exists, "its end")
+    for connection in orchestrator.connections():
+        connection.kill()
+    assert attempt.wait().exit_code == 0
+    attempt.collect()
+    assert_whole(attempt)
+
+
+def test_what_is_asked_during_an_outage_is_done_afterwards(bench: Bench, stop: Path) -> None:
+    orchestrator = bench.orchestrator()
+    attempt = count(bench, stop, orchestrator)
+    wait_for_more(attempt)
+    for connection in orchestrator.connections():
+        connection.kill()
+    assert attempt.cancel().ended_by is EndedBy.CANCELLED
+    for connection in orchestrator.connections():
+        connection.kill()
+    attempt.collect()
+    for connection in orchestrator.connections():
+        connection.kill()
+    orchestrator.backend.release(attempt.handle)
+    assert attempt.text("exit_code") == "143\n"
+
+
+def test_two_who_look_on_both_have_every_line(bench: Bench, stop: Path) -> None:
+    first, second = bench.orchestrator(), bench.orchestrator()
+    attempt = count(bench, stop, first)
+    wait_for_more(attempt)
+    again = count(bench, stop, second)
+    wait_for_more(again)
+    stop.touch()
+    assert attempt.wait() == again.wait()
+    assert_whole(attempt)
+
+
+def test_the_limits_of_time_hold_while_nobody_looks(bench: Bench) -> None:
+    first = bench.orchestrator()
+    attempt = bench.start("sh", "-c", "echo up; sleep 600", by=first, run=1.0)
+    first.backend.close()
+    wait_for((attempt.there / "exit_code").exists, "its end")
+    again = bench.start("sh", "-c", "echo up; sleep 600", by=bench.orchestrator())
+    assert again.wait().ended_by is EndedBy.TIMEOUT
+
+
+def test_many_workloads_survive_a_dropped_connection(bench: Bench, stop: Path) -> None:
+    orchestrator = bench.orchestrator()
+    script = 'until test -e "$1"; do sleep 0.1; done; echo "$2"'
+    attempts = [
+        bench.start("sh", "-c", script, "sh", str(stop), str(n), name=f"cell-{n}", by=orchestrator) for n in range(12)
+    ]
+    (connection,) = orchestrator.connections()
+    connection.kill()
+    stop.touch()
+    assert [attempt.wait().exit_code for attempt in attempts] == [0] * 12
+    for number, attempt in enumerate(attempts):
+        attempt.collect()
+        assert attempt.text() == f"{number}\n"
+    assert sorted(orchestrator.told) == sorted(attempt.handle.name for attempt in attempts)
+
+
+def test_a_server_may_be_started_again(bench: Bench, stop: Path) -> None:
+    server = bench.site.server
+    if server is None:
+        pytest.skip("no server is between here and this machine")
+    orchestrator = bench.orchestrator()
+    attempt = count(bench, stop, orchestrator)
+    for _ in range(2):
+        wait_for_more(attempt)
+        server.stop()
+        wait_for(lambda: not orchestrator.connections(), "no connection")
+        server.start()
+        wait_for(orchestrator.connections, "another connection")
+    wait_for_more(attempt)
+    stop.touch()
+    assert attempt.wait().exit_code == 0
+    attempt.collect()
+    assert_whole(attempt)
+
+
+def test_a_target_that_does_not_come_back_is_out_of_reach(bench: Bench, stop: Path) -> None:
+    server = bench.site.server
+    if server is None:
+        pytest.skip("this machine is always within reach")
+    orchestrator = bench.orchestrator()
+    attempt = bench.start("sh", "-c", COUNT, "sh", str(stop), by=orchestrator, wait=1.0)
+    wait_for_more(attempt)
+    server.stop()
+    try:
+        status = orchestrator.end_of(attempt.handle)
+    finally:
+        server.start()
+    assert (status.state, status.outcome) == (AttemptState.UNREACHABLE, None)
+    assert "cannot be reached for 1 s: ssh: connect to host 127.0.0.1" in status.message
+    adopted = count(bench, stop, bench.orchestrator())
+    stop.touch()
+    assert adopted.wait().exit_code == 0
+    adopted.collect()
+    assert_whole(adopted)

@@ -1,0 +1,194 @@
+"""Held for every backend, on a real target: however a workload ends, that is known, and nothing of it is left."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conformance.sites import Attempt, Bench, wait_for
+from toolbox.model.errors import StepError
+from toolbox.model.workloads import EndedBy
+
+# Leaves its session, its parent, and signals alone; says so, and waits.
+FAMILY = """
+import os, signal, sys, time
+def child(*steps):
+    if os.fork() == 0:
+        for step in steps:
+            step()
+        os.write(1, b"up\\n")
+        time.sleep(600)
+        os._exit(0)
+def second_fork():
+    if os.fork():
+        os._exit(0)
+def deaf():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child(os.setsid)
+child(second_fork)
+child(os.setsid, second_fork, deaf)
+child(lambda: os.chdir("/"), lambda: os.closerange(3, 100))
+"""
+STAY = "time.sleep(600)"
+# The first thread ends: what is left looks like a zombie.
+HEADLESS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+print("up", flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+DEAF = "trap '' TERM; echo up; while :; do sleep 0.1; done"
+
+
+def up(attempt: Attempt, count: int = 1) -> Attempt:
+    """Wait until so many processes of it have said that they are up."""
+    wait_for(lambda: attempt.text().count("up\n") >= count, f"{count} times `up`")
+    return attempt
+
+
+def test_a_workload_that_says_nothing_is_ended(bench: Bench) -> None:
+    _, outcome = bench.run("sh", "-c", "echo working; sleep 600", silence=0.5)
+    assert (outcome.ended_by, outcome.message) == (EndedBy.SILENCE, "it printed nothing for 0.5 s")
+    assert outcome.exit_code == 128 + signal.SIGTERM
+
+
+def test_a_workload_that_goes_on_saying_something_is_not_silent(bench: Bench) -> None:
+    _, outcome = bench.run("sh", "-c", "for _ in 1 2 3 4 5 6 7 8; do echo; sleep 0.2; done", silence=1.0)
+    assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 0)
+
+
+def test_a_workload_that_takes_too_long_is_ended(bench: Bench) -> None:
+    _, outcome = bench.run("sh", "-c", "while :; do echo; sleep 0.1; done", run=0.5)
+    assert (outcome.ended_by, outcome.message) == (EndedBy.TIMEOUT, "it ran longer than 0.5 s")
+
+
+def test_a_workload_may_clean_up_when_it_is_told_to_end(bench: Bench) -> None:
+    attempt = up(
+        bench.start("sh", "-c", "trap 'echo saved > saved; exit 7' TERM; echo up; while :; do sleep 0.05; done")
+    )
+    outcome = attempt.cancel()
+    attempt.collect()
+    assert (outcome.ended_by, outcome.exit_code) == (EndedBy.CANCELLED, 7)
+    assert attempt.text("files/saved") == "saved\n"
+
+
+def test_a_workload_that_does_not_end_is_killed_after_the_grace(bench: Bench) -> None:
+    outcome = up(bench.start("sh", "-c", DEAF, grace=0.3)).cancel()
+    assert (outcome.ended_by, outcome.exit_code) == (EndedBy.CANCELLED, 128 + signal.SIGKILL)
+
+
+def test_a_cancelled_workload_ends_with_all_that_it_has_started(bench: Bench) -> None:
+    attempt = up(bench.start("python3", "-c", FAMILY + STAY, grace=0.3), 4)
+    assert len(attempt.left()) == 5
+    assert attempt.cancel().ended_by is EndedBy.CANCELLED
+    assert attempt.left() == []
+
+
+def test_a_stopped_workload_can_be_cancelled(bench: Bench) -> None:
+    attempt = up(bench.start("sh", "-c", "trap 'exit 9' TERM; echo up; while :; do sleep 0.05; done"))
+    (shell,) = attempt.supervisor.children()
+    shell.suspend()
+    assert attempt.cancel().exit_code == 9
+
+
+def test_a_workload_whose_first_thread_has_ended_can_be_cancelled(bench: Bench) -> None:
+    attempt = up(bench.start("python3", "-c", HEADLESS))
+    (process,) = attempt.supervisor.children()
+    wait_for(lambda: process.status() == psutil.STATUS_ZOMBIE, "a first thread that has ended")
+    assert attempt.cancel().ended_by is EndedBy.CANCELLED
+    assert not process.is_running()
+
+
+def test_who_cancels_twice_or_too_late_changes_nothing(bench: Bench) -> None:
+    attempt = up(bench.start("sh", "-c", DEAF, grace=0.3))
+    attempt.by.backend.cancel(attempt.handle)
+    outcome = attempt.cancel()
+    assert outcome.exit_code == 128 + signal.SIGKILL
+    assert attempt.cancel() == outcome
+
+
+def test_what_a_workload_leaves_running_is_counted_and_ended(bench: Bench) -> None:
+    attempt, outcome = bench.run("python3", "-c", FAMILY + "time.sleep(0.5)", grace=0.3)
+    assert (outcome.ended_by, outcome.exit_code, outcome.leftovers) == (EndedBy.EXIT, 0, 4)
+    assert attempt.left() == []
+
+
+@pytest.mark.parametrize("close", ["exec >&- 2>&-", ":"])
+def test_the_end_is_that_of_the_workload_whoever_holds_its_output(bench: Bench, close: str) -> None:
+    """Also where it closes both streams long before its end."""
+    _, outcome = bench.run("sh", "-c", f"{close}; sleep 0.3; exit 4")
+    assert (outcome.ended_by, outcome.exit_code, outcome.leftovers) == (EndedBy.EXIT, 4, 0)
+
+
+def test_a_program_that_is_not_there_is_named(bench: Bench) -> None:
+    _, outcome = bench.run("there-is-no-such-program")
+    assert (outcome.ended_by, outcome.exit_code) == (EndedBy.NOT_STARTED, 127)
+    assert outcome.message == "`there-is-no-such-program` cannot be started: No such file or directory"
+
+
+def test_a_file_that_is_no_program_is_named(bench: Bench) -> None:
+    _, outcome = bench.run("/etc/passwd")
+    assert outcome.message == "`/etc/passwd` cannot be started: Permission denied"
+
+
+def test_a_working_directory_that_is_not_there_is_named(bench: Bench) -> None:
+    _, outcome = bench.run("true", cwd="/nowhere/at all")
+    assert outcome.ended_by is EndedBy.NOT_STARTED
+    assert outcome.message == "its working directory /nowhere/at all: No such file or directory"
+
+
+def test_a_workload_may_delete_its_working_directory(bench: Bench) -> None:
+    attempt, outcome = bench.run("sh", "-c", 'rm -rf "$ARTIFACT_DIR"; echo gone; exit 6')
+    assert (outcome.ended_by, outcome.exit_code, attempt.text()) == (EndedBy.EXIT, 6, "gone\n")
+
+
+def test_how_it_ended_is_known_of_a_workload_that_deletes_everything(bench: Bench) -> None:
+    attempt, outcome = bench.run("sh", "-c", 'rm -rf "$TOPGALLANT_STEP"; exit 6')
+    assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 6)
+    assert attempt.text("exit_code") == "6\n"
+
+
+def test_a_workload_that_deletes_everything_can_be_cancelled(bench: Bench) -> None:
+    attempt = bench.start("sh", "-c", 'rm -rf "$TOPGALLANT_STEP"; exec sleep 600')
+    wait_for(lambda: not attempt.there.exists(), "no directory")
+    assert attempt.cancel().exit_code == 128 + signal.SIGKILL
+    assert attempt.left() == []
+
+
+def test_a_workload_dies_with_its_supervisor_and_is_lost(bench: Bench) -> None:
+    attempt = up(bench.start("python3", "-c", FAMILY + STAY), 4)
+    attempt.supervisor.kill()
+    outcome = attempt.wait()
+    assert (outcome.ended_by, outcome.exit_code) == (EndedBy.LOST, None)
+    wait_for(lambda: not attempt.left(), "no process of it")
+    attempt.collect()
+    assert not (attempt.directory / "exit_code").exists()
+
+
+def test_a_lost_workload_is_not_started_again(bench: Bench) -> None:
+    attempt = up(bench.start("sh", "-c", "echo up; sleep 600"))
+    attempt.supervisor.kill()
+    assert attempt.wait().ended_by is EndedBy.LOST
+    assert bench.start("sh", "-c", "echo up; sleep 600", by=bench.orchestrator()).wait().ended_by is EndedBy.LOST
+    assert attempt.text() == "up\n"
+
+
+def test_what_runs_is_not_removed(bench: Bench, tmp_path: Path) -> None:
+    attempt = up(bench.start("sh", "-c", f"echo up; until test -e {tmp_path}/go; do sleep 0.05; done"))
+    if attempt.there != attempt.directory:
+        with pytest.raises(StepError, match="in use: its workload runs"):
+            attempt.by.backend.release(attempt.handle)
+    assert bench.orchestrator().backend.find(attempt.handle.name, attempt.directory) == attempt.handle
+    (tmp_path / "go").touch()
+    wait_for(lambda: not attempt.left(), "its end")
+
+
+def test_signals_that_the_orchestrator_ignores_are_not_ignored_by_a_workload(bench: Bench) -> None:
+    """Python ignores SIGPIPE: a workload that inherited that would not end with the reader of its pipe."""
+    _, outcome = bench.run("python3", "-c", "import os; print(open('/proc/self/status').read())", silence=10)
+    attempt, _ = bench.run("grep", "Sig[IB]", "/proc/self/status", name="signals")
+    assert outcome.exit_code == 0
+    assert [int(line.split()[1], 16) for line in attempt.text().splitlines()] == [0, 0]

@@ -1,0 +1,160 @@
+"""Held for every backend, on a real target: what a workload prints and uses is written down, whatever it prints."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conformance.sites import Attempt, Bench, Orchestrator, Site, wait_for
+from toolbox.backends import ssh
+from toolbox.model.errors import StepError
+from toolbox.model.verdicts import Cause
+from toolbox.model.workloads import EndedBy
+
+TAIL = 1 << 16
+BURN = "while :; do :; done"
+
+
+def rows(attempt: Attempt, name: str) -> list[dict[str, float]]:
+    """Return the samples of a file."""
+    read = csv.DictReader(attempt.text(name).splitlines())
+    return [{key: float(value) for key, value in row.items()} for row in read]
+
+
+def test_a_log_has_a_limit_and_keeps_its_end(bench: Bench) -> None:
+    printed, limit = 200_000_000, 1 << 20
+    attempt, outcome = bench.run("sh", "-c", f"yes 0123456789 | head -c {printed}; printf 'the end'", log_bytes=limit)
+    dropped = printed + len("the end") - limit
+    note = f"\n[topgallant: {dropped - TAIL} bytes are left out here: the log has reached its limit]\n"
+    beginning, end = attempt.text().split(note)
+    assert (len(beginning), beginning[:13]) == (limit, "0123456789\n01")
+    assert (len(end), end[-18:]) == (TAIL, "23456789\n01the end")
+    assert outcome.log_dropped == dropped
+
+
+def test_each_log_has_the_limit_of_its_own(bench: Bench) -> None:
+    attempt, outcome = bench.run("sh", "-c", "printf 12345; printf 1234 >&2", log_bytes=4)
+    assert attempt.text().startswith("1234\n[topgallant: 0 bytes")
+    assert attempt.text("stderr.log") == "1234"
+    assert outcome.log_dropped == 1
+
+
+def test_what_has_no_end_of_line_is_in_the_log_at_once(bench: Bench) -> None:
+    attempt = bench.start("sh", "-c", "printf 'password: '; sleep 600")
+    attempt.printed("password: ")
+    attempt.cancel()
+    assert attempt.text() == "password: "
+
+
+def test_what_is_no_text_is_in_the_log_as_it_is(bench: Bench) -> None:
+    source = "import os; os.write(1, bytes(range(256)) * 1000)"
+    attempt, _ = bench.run("python3", "-c", source)
+    assert (attempt.directory / "stdout.log").read_bytes() == bytes(range(256)) * 1000
+
+
+def test_what_is_printed_last_is_in_the_log(bench: Bench) -> None:
+    attempt, _ = bench.run("sh", "-c", "seq 100000; exec kill -9 $$")
+    assert attempt.text() == "".join(f"{number}\n" for number in range(1, 100_001))
+
+
+def test_the_processor_and_the_memory_are_sampled(bench: Bench) -> None:
+    attempt, _ = bench.run("sh", "-c", BURN, sample_seconds=0.2, run=2.0)
+    samples = rows(attempt, "samples.csv")
+    assert len(samples) >= 3
+    assert [sample["seconds"] for sample in samples] == sorted(sample["seconds"] for sample in samples)
+    assert 15 < statistics.median(sample["cpu_percent"] for sample in samples) < 130
+    assert all(100_000 < sample["memory_bytes"] < 100_000_000 for sample in samples)
+    assert {sample["processes"] for sample in samples} == {1}
+
+
+def test_nothing_is_sampled_unless_it_is_asked_for(bench: Bench) -> None:
+    attempt, _ = bench.run("true")
+    assert not (attempt.directory / "samples.csv").exists()
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: Site) -> Path:
+    """A program that prints what the real one prints for the question that it is asked, and for no other."""
+    if site.name != "local":
+        pytest.skip("the search path of another machine is not ours")
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import sys, time\n"
+        "asked = ['--query-gpu=index,utilization.gpu,memory.used', '--format=csv,noheader,nounits', '--loop-ms=200']\n"
+        "assert sys.argv[1:] == asked\n"
+        "while True:\n"
+        "    print('0, 35, 1024\\n1, [N/A], 0', flush=True)\n"
+        "    time.sleep(0.2)\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    return program
+
+
+def test_gpus_are_sampled_where_there_are_any(bench: Bench, nvidia_smi: Path) -> None:
+    other = bench.orchestrator()
+    attempt = bench.start("sleep", "600", sample_seconds=0.2, by=other)
+    wait_for(lambda: attempt.text("gpu_samples.csv").count("\n") > 4, "samples")
+    outcome = attempt.cancel()
+    header, *lines = (line.split(",", 1) for line in attempt.text("gpu_samples.csv").splitlines())
+    assert header == ["seconds", "gpu,utilization_percent,memory_mib"]
+    assert {line for _, line in lines} == {"0,35,1024", "1,[N/A],0"}
+    assert {sample["processes"] for sample in rows(attempt, "samples.csv")} == {1}
+    assert outcome.leftovers == 0
+    assert [p for p in psutil.process_iter(["cmdline"]) if str(nvidia_smi) in (p.info["cmdline"] or [])] == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of a megabyte."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no disk can be mounted: that takes root")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@pytest.fixture
+def crowded(site: Site, small_disk: Path, tmp_path: Path) -> Iterator[Bench]:
+    """A bench at the same site, whose attempts are on a small disk there."""
+    if isinstance(site.description, ssh.Target):
+        site = Site("ssh", site.description.model_copy(update={"directory": str(small_disk)}), small_disk, site.server)
+    orchestrator = Orchestrator(site, tmp_path / "orchestrator")
+    found = Bench(orchestrator, small_disk if site.attempts is None else tmp_path)
+    yield found
+    found.close()
+    orchestrator.backend.close()
+
+
+FILL = "head -c 2000000 /dev/zero > filler; seq 100000; exit 5"
+
+
+def test_how_it_ended_is_known_where_the_disk_is_full(crowded: Bench) -> None:
+    attempt = crowded.start("sh", "-c", FILL, sample_seconds=0.2)
+    outcome = attempt.wait()
+    assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 5)
+    assert outcome.log_fault == "No space left on device"
+    assert (attempt.there / "exit_code").read_text() == "5\n"
+
+
+def test_a_disk_that_is_full_already_is_named_and_may_be_emptied(crowded: Bench, small_disk: Path) -> None:
+    filler = small_disk / "filler"
+    subprocess.run(
+        ["head", "-c", "2000000", "/dev/zero"], stdout=filler.open("wb"), stderr=subprocess.DEVNULL, check=False
+    )
+    with pytest.raises(StepError, match=r"there: .*No space left on device") as caught:
+        crowded.start("true")
+    assert caught.value.cause is Cause.INFRASTRUCTURE
+    filler.unlink()
+    assert crowded.start("true").wait().exit_code == 0

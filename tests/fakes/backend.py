@@ -1,0 +1,218 @@
+"""Machines on which nothing runs, for the tests of who decides: a test says how each workload ends, and after what.
+
+A workload is known by the first word of its command. Whatever is asked of the machines, and each end, is said in
+`Machines.said`, in its order: `submit a`, `adopt a`, `watch a` (when it is first looked at), `end a`, `collect a`,
+`cancel a`, `release a`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from toolbox.matrix.targets import Target
+from toolbox.model.workloads import (
+    AttemptState,
+    AttemptStatus,
+    EndedBy,
+    Handle,
+    TargetContext,
+    Workload,
+    WorkloadOutcome,
+)
+from toolbox.system import files
+
+RUNNING = AttemptStatus(AttemptState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ends.
+
+    Args:
+        code: the exit status of the workload.
+        by: what ends it.
+        after: what has been said before it ends, so many times: `("submit b",)`. It ends also when it is cancelled.
+        leaves: the files that it leaves, by name.
+        refusal: what keeps it from being started.
+        lost: why its target cannot be reached any more.
+        remark: what else its supervisor noticed.
+    """
+
+    code: int = 0
+    by: EndedBy = EndedBy.EXIT
+    after: Sequence[str] = ()
+    leaves: Mapping[str, str] = field(default_factory=dict)
+    refusal: Exception | None = None
+    lost: str = ""
+    remark: Mapping[str, int | str] = field(default_factory=dict)
+
+    def status(self) -> AttemptStatus:
+        """Return how the attempt stands when it has ended."""
+        if self.lost:
+            return AttemptStatus(AttemptState.UNREACHABLE, message=self.lost)
+        code = self.code if self.by is EndedBy.EXIT else None
+        outcome = WorkloadOutcome(self.by, code, seconds=1.5)
+        return AttemptStatus(AttemptState.ENDED, dataclasses.replace(outcome, **self.remark))  # type: ignore[arg-type]
+
+
+NEVER = Ending(after=("never",))
+CRASH = Ending(code=1)
+BROKEN = Ending(by=EndedBy.LOST, remark={"message": "the machine was restarted"})
+
+
+@dataclass(slots=True)
+class _Attempt:
+    word: str
+    target: str
+    ending: Ending
+    context: TargetContext
+    status: AttemptStatus = RUNNING
+    is_watched: bool = False
+
+
+class Machines:
+    """All machines of a test.
+
+    Args:
+        endings: how the attempts of a workload end, by its word, one after the other; the last ending holds for all
+            that follow. Who is not named ends at once, and well.
+    """
+
+    def __init__(self, endings: Mapping[str, Ending | Sequence[Ending]] | None = None) -> None:
+        self._endings = {word: [own] if isinstance(own, Ending) else list(own) for word, own in (endings or {}).items()}
+        self._attempts: dict[str, _Attempt] = {}
+        self._lock = threading.RLock()
+        self.said: list[str] = []
+        self.peaks: Counter[str] = Counter()  # how many ran at once, by target; `all` for all of them
+        self.targets_of: dict[str, list[str]] = {}  # where the attempts of a workload were started
+        self.closed: list[str] = []
+
+    def target(self, name: str, *labels: str, **capacity: int) -> Target:
+        """Return a target of these machines."""
+        return Target(name, "fake", _Description(self), labels, capacity)
+
+    def began(self) -> list[str]:
+        """Return the words of the attempts that were started, in their order."""
+        return [text.removeprefix("submit ") for text in self.said if text.startswith("submit ")]
+
+    def submit(self, word: str, name: str, context: TargetContext) -> None:
+        """Start an attempt, or find it."""
+        with self._lock:
+            if name in self._attempts:
+                # Who watches it now is another process.
+                self._attempts[name].context = context
+                self._say(f"adopt {word}")
+                return
+            endings = self._endings.get(word, [Ending()])
+            ending = endings.pop(0) if len(endings) > 1 else endings[0]
+            self.targets_of.setdefault(word, []).append(context.name)
+            if ending.refusal is None:
+                self._attempts[name] = _Attempt(word, context.name, ending, context)
+            self._count()
+            self._say(f"submit {word}")
+            if ending.refusal is not None:
+                raise ending.refusal
+
+    def status(self, name: str) -> AttemptStatus:
+        """Return how an attempt stands."""
+        with self._lock:
+            attempt = self._attempts[name]
+            if not attempt.is_watched:
+                attempt.is_watched = True
+                self._say(f"watch {attempt.word}")
+            return attempt.status
+
+    def collect(self, name: str, directory: Path) -> None:
+        """Write what an attempt leaves, as a supervisor does."""
+        attempt = self._attempts[name]
+        outcome = attempt.status.outcome
+        assert outcome is not None, "it has ended"
+        for file, text in attempt.ending.leaves.items():
+            files.write_text(directory / file, text)
+        files.write_json(directory / "outcome.json", {**dataclasses.asdict(outcome), "log_dropped": {}})
+        if outcome.exit_code is not None:
+            files.write_text(directory / "exit_code", f"{outcome.exit_code}\n")
+        self.say(f"collect {attempt.word}")
+
+    def cancel(self, name: str) -> None:
+        """End an attempt."""
+        with self._lock:
+            self._say(f"cancel {self._attempts[name].word}")
+            self._end(name, AttemptStatus(AttemptState.ENDED, WorkloadOutcome(EndedBy.CANCELLED, 143)))
+
+    def release(self, name: str) -> None:
+        """Forget an attempt."""
+        self.say(f"release {self._attempts[name].word}")
+
+    def say(self, text: str) -> None:
+        """Take note of what happened, which may be what an attempt waits for."""
+        with self._lock:
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        self.said.append(text)
+        for name, attempt in list(self._attempts.items()):
+            if not Counter(attempt.ending.after) - Counter(self.said):
+                self._end(name, attempt.ending.status())
+
+    def _end(self, name: str, status: AttemptStatus) -> None:
+        attempt = self._attempts[name]
+        if attempt.status is RUNNING:
+            attempt.status = status
+            self._say(f"end {attempt.word}")
+            attempt.context.notify(name)
+
+    def _count(self) -> None:
+        running = [attempt.target for attempt in self._attempts.values() if attempt.status is RUNNING]
+        for target, count in [*Counter(running).items(), ("all", len(running))]:
+            self.peaks[target] = max(self.peaks[target], count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Description:
+    """What a configuration would say of such a target."""
+
+    machines: Machines
+
+    def open(self, context: TargetContext) -> FakeBackend:
+        """Return the backend of the target."""
+        return FakeBackend(self.machines, context)
+
+    def address(self, name: str) -> str | None:
+        """Return where Ansible would find the target."""
+        return f"{name}.example"
+
+
+@dataclass(frozen=True, slots=True)
+class FakeBackend:
+    """Executes nothing; see `toolbox.model.workloads.Backend`, whose methods these are."""
+
+    machines: Machines
+    context: TargetContext
+
+    def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
+        self.machines.submit(workload.command[0], name, self.context)
+        return Handle(name, directory)
+
+    def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
+        return {handle: self.machines.status(handle.name) for handle in handles}
+
+    def collect(self, handle: Handle, workload: Workload) -> None:  # noqa: ARG002
+        self.machines.collect(handle.name, handle.directory)
+
+    def cancel(self, handle: Handle) -> None:
+        self.machines.cancel(handle.name)
+
+    def release(self, handle: Handle) -> None:
+        self.machines.release(handle.name)
+
+    def find(self, name: str, directory: Path) -> Handle | None:
+        return Handle(name, directory) if name in self.machines._attempts else None
+
+    def close(self) -> None:
+        self.machines.closed.append(self.context.name)

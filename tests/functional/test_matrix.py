@@ -1,0 +1,219 @@
+"""`project run` of a matrix: verdicts and exit codes, limits, and when it stops, with real processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+import pytest
+
+from tests.functional.grid import Grid
+from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
+
+EXCUSED = {"when": {"x": "b"}, "reason": "#7", "owner": "me", "expires": "2999-01-01"}
+EVERY_CELL: dict[str, Any] = {"when": {}, "reason": "#7"}
+
+
+def test_cells_that_pass_make_a_run_that_passes(grid: Grid) -> None:
+    outcome = grid.run()
+    assert outcome.exit_code == 0, str(outcome)
+    assert grid.verdicts == {"a": "passed", "b": "passed", "c": "passed"}
+    assert sorted(grid.said) == sorted(f"{word} {x}" for x in "abc" for word in ("begin", "end"))
+    assert "of 3 cells: 3 passed" in outcome.stdout
+
+
+def test_a_cell_that_fails_fails_the_run_and_says_where_to_look(grid: Grid) -> None:
+    outcome = grid.mark("fail-b").run()
+    assert outcome.exit_code == 1, str(outcome)
+    assert grid.verdicts == {"a": "passed", "b": "failed", "c": "passed"}
+    summary = grid.workspace.summary()
+    assert (summary["verdict"], summary["cause"]) == ("failed", "product")
+    assert summary["message"].startswith("of 3 cells: 2 passed, 1 failed\nx=b: exit_status: exit status 1, expected 0")
+    (cell,) = grid.directory.glob("*__test/*__x=b")
+    assert f"look at {cell}" in outcome.stdout
+    assert {"settings.yaml", "step.json", "FAILURE", "attempt-1"} <= {path.name for path in cell.iterdir()}
+    assert (cell / "attempt-1/exit_code").read_text() == "1\n"
+    assert {"stdout.log", "stderr.log", "outcome.json"} <= {path.name for path in (cell / "attempt-1").iterdir()}
+
+
+def test_what_failed_is_followed_by_the_cleanup(grid: Grid) -> None:
+    grid.mark("fail-a").run()
+    assert grid.phases == ["prepare", "cleanup"]
+    assert grid.alive() == []
+
+
+@pytest.mark.parametrize(
+    ("block", "fails", "code", "verdict"),
+    [
+        ({"skip": [EVERY_CELL]}, [], 4, "skipped"),
+        ({"skip": [{**EVERY_CELL, "when": {"x": "b"}}]}, ["fail-b"], 0, "passed"),
+        ({"xfail": [EXCUSED]}, ["fail-b"], 0, "xfailed"),
+        ({"xfail": [EXCUSED]}, [], 1, "xpassed"),
+        ({"xfail": [{**EXCUSED, "expires": "2020-01-01"}]}, ["fail-b"], 1, "failed"),
+        ({"workload": {"command": ["no-such-program"]}}, [], 3, "error"),
+        ({"timeouts": {"run": 0.3}}, ["hold-b"], 1, "failed"),
+        ({"timeouts": {"silence": 0.3}}, ["hold-b"], 1, "failed"),
+        ({"checks": [{"check": "files", "glob": "files/*.pb"}]}, [], 1, "failed"),
+    ],
+    ids=["skipped", "one skipped", "xfailed", "xpassed", "xfail over", "no program", "too long", "too silent", "check"],
+)
+def test_the_exit_code_is_that_of_the_worst_cell(
+    grid: Grid, block: dict[str, Any], fails: list[str], code: int, verdict: str
+) -> None:
+    outcome = grid.configure("ab", **block).mark(*fails).run()
+    assert outcome.exit_code == code, str(outcome)
+    assert grid.workspace.summary()["verdict"] == verdict
+    assert grid.phases == ["prepare", "cleanup"]
+
+
+def test_a_cell_that_hangs_is_ended_with_all_that_it_started(grid: Grid) -> None:
+    command = "setsid sleep 300 & sleep 300"
+    grid.configure("a", workload={"command": command}, timeouts={"run": 0.3, "grace": 1})
+    outcome = grid.run()
+    assert outcome.exit_code == 1
+    assert grid.workspace.summary()["cause"] == "timeout"
+    assert "it ran longer than 0.3 s" in outcome.stdout
+    assert grid.alive() == []
+
+
+def test_an_axis_that_is_a_path_changes_what_the_cells_see(grid: Grid) -> None:
+    block = {"axes": {"model.size": [7, 70]}, "workload": {"command": ["sh", "-c", "echo @$0", "@model.text"]}}
+    grid.configure("a", **block, blocks={"model": {"size": 1, "text": "size {@model.size}"}})
+    outcome = grid.run()
+    assert outcome.exit_code == 0, str(outcome)
+    logs = sorted(file.read_text() for file in grid.directory.glob("*__test/*/attempt-1/stdout.log"))
+    assert logs == ["@size 7\n", "@size 70\n"]
+    assert '"size": 1' not in (grid.directory / "config.yaml").read_text()
+    assert "size: 1\n" in (grid.directory / "config.yaml").read_text()
+
+
+def test_only_the_cells_that_were_asked_for_run(grid: Grid) -> None:
+    assert grid.run("--cells=x=[ac]").exit_code == 0
+    assert grid.verdicts == {"a": "passed", "c": "passed"}
+    grid.configure("abcde")
+    outcome = grid.workspace.run("project", "run", "grid", "--shard=2/2", "--format=json")
+    assert [step["name"] for step in outcome.json["steps"] if step["kind"] == "cell"] == ["x=b", "x=d"]
+
+
+def most_at_once(said: list[str]) -> int:
+    """Return how many cells ran side by side."""
+    running, most = 0, 0
+    for line in said:
+        running += 1 if line.startswith("begin") else -1
+        most = max(most, running)
+    return most
+
+
+@pytest.mark.parametrize(
+    ("flags", "block"), [(["--jobs=2"], {}), ([], {"jobs": 9, "pools": {"x": 2}, "resources": {"x": 1}})]
+)
+def test_no_more_cells_run_at_once_than_may(grid: Grid, flags: list[str], block: dict[str, Any]) -> None:
+    names = [f"hold-{x}" for x in "abcd"]
+    grid.configure("abcd", **block).mark(*names)
+    with grid.start(*flags) as running:
+        grid.wait_for("begin a", "begin b")
+        grid.unmark(*names)
+        assert running.wait().exit_code == 0
+    assert most_at_once(grid.said) == 2
+
+
+def test_a_failure_that_may_be_repeated_is_and_every_attempt_is_kept(grid: Grid) -> None:
+    command = "echo again >>{@root}/cells; [ $(wc -l <{@root}/cells) -ge 2 ]"
+    retries = {"product": 1, "backoff": {"first": 0.01}}
+    outcome = grid.configure("a", workload={"command": command}, retries=retries).run()
+    assert outcome.exit_code == 0, str(outcome)
+    assert grid.said == ["again", "again"]
+    assert "it passed at attempt 2" in outcome.stdout
+    codes = [(grid.directory / f"001__test/000__x=a/attempt-{n}/exit_code").read_text() for n in (1, 2)]
+    assert codes == ["1\n", "0\n"]
+
+
+def test_a_failure_of_the_product_is_not_repeated_unasked(grid: Grid) -> None:
+    grid.configure("a").mark("fail-a").run()
+    assert grid.said == ["begin a", "end a"]
+
+
+def test_cells_are_compared_with_one_another(grid: Grid) -> None:
+    command = """echo '{"seconds": {@cell.seconds}}' >m.json"""
+    metric = {"source": "json_file", "file": "files/m.json", "path": "seconds", "unit": "s"}
+    check = {"check": "relation", "metric": "seconds", "to": {"seconds": 2}, "upper": 3}
+    grid.configure(
+        axes={"seconds": [5, 7, 2]}, workload={"command": command}, metrics={"seconds": metric}, checks=[check]
+    )
+    outcome = grid.run()
+    assert outcome.exit_code == 1, str(outcome)
+    assert grid.verdicts == {"seconds=5": "passed", "seconds=7": "failed", "seconds=2": "passed"}
+    assert "seconds is 3.5 times that of `seconds=2` (7 s against 2 s), at most 3 expected" in outcome.stdout
+
+
+# When it stops
+
+
+def test_at_the_first_failure_everything_is_cancelled_where_that_is_asked(grid: Grid) -> None:
+    grid.configure("abcd", jobs=2).mark("hold-b", "hold-a", "fail-a")
+    with grid.start("--fail_fast") as running:
+        grid.wait_for("begin a", "begin b")
+        grid.unmark("hold-a")
+        outcome = running.wait()
+    assert outcome.exit_code == 1, str(outcome)
+    assert grid.verdicts == {"a": "failed", "b": "cancelled"}
+    assert "a cell did not pass: nothing more was started" in outcome.stdout
+    assert "end b" not in grid.said
+
+
+def test_after_so_many_failures_no_more_are_started(grid: Grid) -> None:
+    grid.configure("abcd", jobs=1).mark("fail-a", "fail-b")
+    outcome = grid.run("--max_failures=2")
+    assert outcome.exit_code == 1
+    assert grid.verdicts == {"a": "failed", "b": "failed"}
+    assert "2 cells did not pass: nothing more was started" in grid.workspace.summary()["message"]
+
+
+def check_the_end(grid: Grid, code: int, cause: str) -> None:
+    """Hold the end of a run that was ended early against what is promised."""
+    summary = grid.workspace.summary()
+    assert (summary["exit_code"], summary["verdict"], summary["cause"]) == (code, "cancelled", cause)
+    assert grid.verdicts == {"a": "passed", "b": "cancelled"}
+    assert grid.phases == ["prepare", "cleanup"]
+    assert grid.alive() == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "block"), [(["--deadline=1.5"], {}), ([], {"deadline": 1.5})], ids=["flag", "matrix"]
+)
+def test_a_deadline_ends_what_runs_and_has_an_exit_code_of_its_own(
+    grid: Grid, flags: list[str], block: dict[str, Any]
+) -> None:
+    outcome = grid.configure("abc", jobs=1, **block).mark("hold-b").run(*flags)
+    assert outcome.exit_code == 124, str(outcome)
+    check_the_end(grid, 124, "timeout")
+    assert "the deadline of the run has passed" in outcome.stdout
+    assert "Traceback" not in outcome.stdout + outcome.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_what_runs(grid: Grid, number: signal.Signals) -> None:
+    grid.configure("abc", jobs=1).mark("hold-b")
+    with grid.start() as running:
+        grid.wait_for("begin b")
+        running.send(number)
+        outcome = running.wait()
+    assert outcome.exit_code == 128 + number, str(outcome)
+    check_the_end(grid, 128 + number, "interrupted")
+    assert "Traceback" not in outcome.stdout + outcome.stderr
+
+
+@pytest.mark.parametrize("flag", ["--jobs=0", "--jobs=-1", "--max_failures=0", "--deadline=0", "--jobs=many"])
+def test_a_number_that_is_none_is_refused(grid: Grid, flag: str) -> None:
+    outcome = grid.run(flag)
+    assert outcome.exit_code == 2
+    assert flag.partition("=")[0] in outcome.stderr
+    assert grid.workspace.runs() == []
+
+
+def test_what_a_run_was_asked_is_kept(grid: Grid) -> None:
+    grid.run("--cells=x=a", "--jobs=1", "--fail_fast", "--max_failures=3", "--deadline=60")
+    asked = json.loads((grid.directory / "run.json").read_text())
+    kept = {name: asked[name] for name in ("cells", "shard", "jobs", "fail_fast", "max_failures", "deadline")}
+    assert kept == {"cells": "x=a", "shard": None, "jobs": 1, "fail_fast": True, "max_failures": 3, "deadline": 60}

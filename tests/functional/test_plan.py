@@ -1,0 +1,107 @@
+"""`project plan` shows what would run, and runs nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.functional.grid import Grid
+from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
+from toolbox.testing import Outcome, Workspace
+
+
+def plan(grid: Grid, *flags: str) -> Outcome:
+    return grid.workspace.run("project", "plan", "grid", *flags)
+
+
+def planned(grid: Grid, *flags: str) -> list[dict[str, Any]]:
+    """Return the cells as a program is told them."""
+    cells: list[dict[str, Any]] = plan(grid, *flags, "--format=json").json["cells"]
+    return cells
+
+
+def test_the_cells_are_a_table_and_nothing_is_run(grid: Grid) -> None:
+    grid.configure("ab", skip=[{"when": {"x": "b"}, "reason": "too slow"}])
+    outcome = plan(grid)
+    assert (outcome.exit_code, outcome.stderr) == (0, ""), str(outcome)
+    heading, first, second, *_, closing = outcome.stdout.splitlines()
+    assert heading.split() == ["id", "x", "target", "takes", "timeouts", "expected"]
+    assert first.split()[1:] == ["a", "local", "-", "3600", "s", "passes"]
+    assert second.rstrip().endswith("skipped: too slow")
+    assert closing == "2 cells: 1 to run, 1 skipped"
+    assert (grid.said, grid.workspace.artifacts.exists()) == ([], False)
+
+
+def test_as_json_it_is_what_a_run_freezes(grid: Grid) -> None:
+    found = plan(grid, "--format=json").json
+    assert [cell["name"] for cell in found["cells"]] == ["x=a", "x=b", "x=c"]
+    assert found["total"] == 3
+    grid.run()
+    frozen = (grid.directory / "plan.json").read_text()
+    assert plan(grid, "--format=json").stdout.split() == frozen.split()
+
+
+def test_presets_and_overrides_count(grid: Grid) -> None:
+    grid.configure("ab", timeouts={"run": 9}, blocks={"ci_presets": {"short": {"matrix.axes.x": ["a"]}}})
+    assert len(planned(grid, "--presets=short")) == 1
+    assert [cell["timeouts"]["run"] for cell in planned(grid, "--overrides={matrix.timeouts.run: 5}")] == [5, 5]
+
+
+def test_the_parts_are_disjoint_and_together_all_of_it(grid: Grid) -> None:
+    grid.configure("abcdefgh")
+    parts = [[cell["id"] for cell in planned(grid, f"--shard={part}/3")] for part in (1, 2, 3)]
+    together = [identity for part in parts for identity in part]
+    assert sorted(together) == sorted(cell["id"] for cell in planned(grid))
+    assert len(together) == len(set(together)) == 8
+
+
+def test_cells_are_chosen_by_a_pattern(grid: Grid) -> None:
+    assert [cell["name"] for cell in planned(grid, "--cells=x=[bc]")] == ["x=b", "x=c"]
+    assert plan(grid, "--cells=x=a").stdout.splitlines()[-1] == "1 cells, of 3 in the matrix: 1 to run"
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--cells=x=aa", "error: --cells=x=aa: no cell has such a name; did you mean x=a"),
+        ("--shard=4/3", "error: --shard=4/3: which part of how many was expected: 1/3, 2/3 or 3/3"),
+        ("--shard=0/3", "error: --shard=0/3"),
+        ("--shard=1", "error: --shard=1"),
+    ],
+)
+def test_a_choice_of_cells_that_is_wrong_starts_nothing(grid: Grid, command: str, flag: str, said: str) -> None:
+    outcome = grid.workspace.run("project", command, "grid", flag)
+    assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
+    assert outcome.stderr.startswith(said)
+    assert grid.workspace.runs() == []
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        ({"axes": {}}, "`matrix.axes` is {}"),
+        ({"workload": {"command": ["{@cell.y}"]}}, "the cell `x=a`: "),
+        ({"target": "lokal"}, "the cell `x=a`: no target `lokal`: did you mean local?"),
+        ({"checks": [{"check": "exit_statsu"}]}, "unknown check `exit_statsu`: did you mean exit_status?"),
+        ({"pools": {"gpu": 1}, "resources": {"gpu": 2}}, "it takes 2 gpu, and the pool has 1"),
+    ],
+)
+def test_a_matrix_that_is_wrong_starts_nothing_and_says_where(
+    grid: Grid, command: str, block: dict[str, Any], said: str
+) -> None:
+    grid.configure("ab", **block)
+    outcome = grid.workspace.run("project", command, "grid")
+    assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
+    assert "config/grid.yaml:" in outcome.stderr
+    assert said in outcome.stderr
+    assert len(outcome.stderr.splitlines()) <= 5
+    assert grid.workspace.runs() == []
+
+
+def test_without_a_matrix_there_is_nothing_to_plan(small: Workspace) -> None:
+    outcome = small.run("project", "plan", "small")
+    assert outcome.exit_code == 2
+    assert outcome.stderr == "error: config/small.yaml has no matrix: there is nothing to plan\n"

@@ -1,0 +1,369 @@
+"""`project resume` after every end: a signal, SIGKILL, a power failure, a full disk. Real processes, all of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.grid import Grid, wait
+from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
+from toolbox.system import processes
+from toolbox.testing import Outcome, Workspace
+
+
+def kill(grid: Grid, *said: str) -> None:
+    """Run the project, and kill the orchestrator when the cells have said so. What runs, runs on."""
+    with grid.start() as running:
+        grid.wait_for(*said)
+        running.send(signal.SIGKILL)
+        assert running.wait().exit_code == -signal.SIGKILL
+
+
+def interrupt(grid: Grid, *said: str) -> None:
+    """Run the project, and interrupt it when the cells have said so."""
+    with grid.start() as running:
+        grid.wait_for(*said)
+        running.send(signal.SIGINT)
+        assert running.wait().exit_code == 130
+
+
+def finished(grid: Grid, *names: str) -> None:
+    """Wait until the journal says that cells have ended."""
+    journal = grid.directory / "journal.jsonl"
+
+    def is_there() -> bool:
+        lines = journal.read_text().splitlines()
+        ends = [line for line in lines if '"StepFinished"' in line]
+        return all(any(f'"name": "x={name}"' in line for line in ends) for name in names)
+
+    wait(is_there, f"the ends of {names}")
+
+
+def once(*names: str) -> Counter[str]:
+    """What cells have said that were executed once, each."""
+    return Counter(f"{word} {name}" for name in names for word in ("begin", "end"))
+
+
+# After SIGKILL
+
+
+def test_after_a_kill_what_ended_is_kept_what_runs_is_adopted_and_the_rest_is_run(grid: Grid) -> None:
+    grid.configure("abcd", jobs=2).mark("hold-b", "hold-c")
+    with grid.start() as running:
+        grid.wait_for("end a", "begin b", "begin c")
+        finished(grid, "a")
+        running.send(signal.SIGKILL)
+        running.wait()
+    assert grid.alive(), "what runs has to outlive the orchestrator"
+    grid.unmark("hold-c")
+    grid.wait_for("end c")  # while nobody looks
+    grid.unmark("hold-b")
+    outcome = grid.resume()
+    assert outcome.exit_code == 0, str(outcome)
+    assert grid.verdicts == dict.fromkeys("abcd", "passed")
+    assert Counter(grid.said) == once(*"abcd")
+    assert grid.phases == ["prepare", "cleanup"]
+    assert grid.alive() == []
+
+
+def test_an_adopted_cell_that_fails_fails_the_run(grid: Grid) -> None:
+    grid.configure("ab").mark("hold-a", "fail-a")
+    kill(grid, "begin a", "end b")
+    grid.unmark("hold-a")
+    assert grid.resume().exit_code == 1
+    assert grid.verdicts == {"a": "failed", "b": "passed"}
+    assert Counter(grid.said) == once("a", "b")
+
+
+def test_a_kill_in_the_preparation_has_it_done_again(grid: Grid) -> None:
+    gate = grid.root / "hold-prepare"
+    prepare = f'run.run("echo prepare >>phases; while [ -e {gate} ]; do sleep 0.02; done")'
+    source = (grid.root / "projects/grid/orchestration.py").read_text()
+    grid.workspace.write(
+        {"projects/grid/orchestration.py": source.replace('run.run("echo prepare >>phases")', prepare)}
+    )
+    grid.mark("hold-prepare")
+    with grid.start() as running:
+        wait(lambda: grid.phases == ["prepare"], "the preparation")
+        running.send(signal.SIGKILL)
+        running.wait()
+    assert grid.alive()
+    gate.unlink()
+    assert grid.resume().exit_code == 0
+    assert grid.phases == ["prepare", "prepare", "cleanup"]
+    assert Counter(grid.said) == once(*"abc")
+
+
+def test_a_run_is_gone_on_with_as_often_as_it_takes(grid: Grid) -> None:
+    grid.configure("abc", jobs=1).mark("hold-a", "hold-b", "hold-c")
+    kill(grid, "begin a")
+    for name, following in (("a", "b"), ("b", "c")):
+        grid.unmark(f"hold-{name}")
+        with grid.workspace.start("project", "resume", str(grid.directory)) as running:
+            grid.wait_for(f"begin {following}")
+            running.send(signal.SIGKILL)
+            running.wait()
+    grid.unmark("hold-c")
+    assert grid.resume().exit_code == 0
+    assert Counter(grid.said) == once(*"abc")
+
+
+def test_after_a_power_failure_what_ran_is_run_again(grid: Grid) -> None:
+    grid.configure(retries={"backoff": {"first": 0.01}}).mark("hold-a", "hold-b", "hold-c")
+    kill(grid, "begin a", "begin b", "begin c")
+    for pid in grid.alive():
+        os.kill(pid, signal.SIGKILL)
+    wait(lambda: grid.alive() == [], "the end of all processes")
+    grid.unmark("hold-a", "hold-b", "hold-c")
+    outcome = grid.resume()
+    assert outcome.exit_code == 0, str(outcome)
+    assert "it passed at attempt 2" in outcome.stdout
+    assert Counter(grid.said) == once(*"abc") + Counter(f"begin {x}" for x in "abc")
+
+
+ROLE = {
+    "commands/probe.py": '''
+        """Probes."""
+        from toolbox.roles import role
+
+
+        class Probe:
+            """Probes."""
+
+            @role
+            def look(self, place: str) -> None:
+                """
+                Look once.
+
+                Args:
+                    place: what to look at.
+            """
+    ''',
+    "roles/probe_look/tasks/main.yml": """
+        - name: Look
+          ansible.builtin.shell: "echo looked >>{{ probe_look_place }}"
+          changed_when: false
+    """,
+    "projects/grid/orchestration.py": '''
+        """Looks, and runs a matrix."""
+        from toolbox.orchestration import config, matrix, run
+
+
+        def test():
+            run.run_toolbox("probe", "look", place=f"{config.project.get_config('root')}/phases")
+            matrix.run()
+
+
+        def post_cleanup():
+            run.run("echo cleanup >>phases")
+    ''',
+}
+
+
+def test_a_toolbox_command_that_passed_is_not_run_again_until_a_cleanup_has_undone_it(grid: Grid) -> None:
+    grid.workspace.write(ROLE)
+    grid.configure("a").mark("hold-a")
+    kill(grid, "begin a")
+    with grid.workspace.start("project", "resume", str(grid.directory)) as running:
+        running.wait_for("it passed before the run was resumed")
+        running.wait_for("> test")
+        running.send(signal.SIGINT)
+        assert running.wait().exit_code == 130
+    assert grid.phases == ["looked", "cleanup"]
+    grid.unmark("hold-a")
+    assert grid.resume().exit_code == 0
+    assert grid.phases == ["looked", "cleanup", "looked", "cleanup"]
+
+
+# After a signal, and after an end
+
+
+def test_after_an_interruption_only_what_had_not_ended_is_run_again(grid: Grid) -> None:
+    grid.configure("abc", jobs=1).mark("hold-b")
+    interrupt(grid, "end a", "begin b")
+    assert grid.alive() == []
+    grid.unmark("hold-b")
+    outcome = grid.resume()
+    assert outcome.exit_code == 0, str(outcome)
+    assert grid.verdicts == dict.fromkeys("abc", "passed")
+    assert Counter(grid.said) == once(*"abc") + Counter(["begin b"])
+    assert grid.phases == ["prepare", "cleanup"] * 2
+
+
+def test_a_run_that_its_deadline_ended_has_all_the_time_again(grid: Grid) -> None:
+    grid.configure("ab", jobs=1, deadline=1.5).mark("hold-b")
+    assert grid.run().exit_code == 124
+    grid.unmark("hold-b")
+    assert grid.resume().exit_code == 0
+    assert Counter(grid.said) == once(*"ab") + Counter(["begin b"])
+
+
+def test_what_failed_is_run_again_where_that_is_asked(grid: Grid) -> None:
+    grid.mark("fail-b").run()
+    grid.unmark("fail-b")
+    assert grid.resume().exit_code == 1
+    assert Counter(grid.said) == once(*"abc")
+    outcome = grid.resume("--failed")
+    assert outcome.exit_code == 0, str(outcome)
+    assert Counter(grid.said) == once(*"abc") + once("b")
+    assert grid.verdicts == dict.fromkeys("abc", "passed")
+
+
+def test_what_was_cancelled_because_another_failed_is_run_without_being_asked(grid: Grid) -> None:
+    grid.configure("abc", jobs=1).mark("fail-a")
+    assert grid.run("--fail_fast").exit_code == 1
+    assert grid.resume().exit_code == 1
+    assert grid.verdicts == {"a": "failed", "b": "passed", "c": "passed"}
+    assert Counter(grid.said) == once(*"abc")
+
+
+@pytest.mark.parametrize(("marks", "code"), [([], 0), (["fail-b"], 1)])
+def test_a_run_that_has_ended_is_left_alone_and_has_its_exit_code(grid: Grid, marks: list[str], code: int) -> None:
+    grid.mark(*marks).run()
+    journal = grid.directory / "journal.jsonl"
+    before, said = journal.read_bytes(), grid.said
+    for _ in range(2):
+        outcome = grid.resume("--format=json")
+        assert outcome.exit_code == code, str(outcome)
+        assert outcome.json == grid.workspace.summary()
+    assert (journal.read_bytes(), grid.said, grid.phases) == (before, said, ["prepare", "cleanup"])
+
+
+def test_the_summary_after_all_is_that_of_a_run_without_an_interruption(grid: Grid) -> None:
+    grid.mark("hold-b", "fail-c")
+    interrupt(grid, "end a", "begin b", "end c")
+    grid.unmark("hold-b")
+    grid.resume()
+    resumed = grid.workspace.summary()
+    assert grid.run().exit_code == 1
+    whole = grid.workspace.run("project", "status", str(grid.workspace.runs()[-1]), "--format=json").json
+
+    def verdicts(summary: dict[str, Any]) -> list[tuple[str, str]]:
+        return sorted((step["name"], step["verdict"]) for step in summary["steps"])
+
+    assert verdicts(resumed) == verdicts(whole)
+    assert (resumed["verdict"], resumed["cause"], resumed["exit_code"]) == ("failed", "product", 1)
+
+
+# What is refused
+
+
+def test_a_second_orchestrator_is_refused_while_the_first_lives(grid: Grid) -> None:
+    grid.configure("a").mark("hold-a")
+    with grid.start() as running:
+        grid.wait_for("begin a")
+        outcome = grid.resume()
+        assert (outcome.exit_code, outcome.stdout) == (3, ""), str(outcome)
+        assert outcome.stderr == f"error: {grid.directory} is the run of another process, which is alive\n"
+        grid.unmark("hold-a")
+        assert running.wait().exit_code == 0
+    assert Counter(grid.said) == once("a")
+    assert grid.phases == ["prepare", "cleanup"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"timeouts": {"run": 5}}, "$.matrix.timeouts is new"),
+        ({"x": "abz"}, "matrix.axes.x[2] was 'c', is 'z'"),
+        ({"jobs": 1}, "matrix.jobs was 3, is 1"),
+    ],
+)
+def test_another_configuration_is_refused_with_the_field_and_nothing_is_started(
+    grid: Grid, change: dict[str, Any], said: str
+) -> None:
+    grid.mark("hold-b")
+    interrupt(grid, "end a", "begin b")
+    journal, before = grid.directory / "journal.jsonl", grid.said
+    content = journal.read_bytes()
+    outcome = grid.configure(**change).resume()
+    assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
+    assert f"is not what it was when the run {grid.directory.name} began" in outcome.stderr
+    assert said in outcome.stderr
+    assert (grid.said, journal.read_bytes()) == (before, content)
+    grid.configure().unmark("hold-b")
+    assert grid.resume().exit_code == 0
+
+
+@pytest.mark.parametrize("place", ["nowhere", "."])
+def test_what_is_no_run_is_refused(grid: Grid, place: str) -> None:
+    outcome = grid.workspace.run("project", "resume", place)
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    assert "is not the directory of a run" in outcome.stderr
+
+
+def test_a_run_without_a_matrix_is_gone_on_with_too(small: Workspace) -> None:
+    gate = small.directory / "gate"
+    command = f"echo test >>said; while [ ! -e {gate} ]; do sleep 0.02; done"
+    changes = f'--overrides={{"commands.prepare": ["echo prepare >>said"], "commands.test": ["{command}"]}}'
+    said = small.directory / "said"
+    with small.start("project", "run", "small", changes) as running:
+        wait(lambda: said.exists() and "test" in said.read_text(), "the test")
+        running.send(signal.SIGKILL)
+        running.wait()
+    gate.touch()
+    outcome = small.run("project", "resume", str(small.run_directory()))
+    assert outcome.exit_code == 0, str(outcome)
+    assert said.read_text().split() == ["prepare", "test", "test"]
+    assert processes.marked(small.directory) == []
+
+
+# A full disk
+
+
+DISK_BYTES = 1 << 20
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of one megabyte."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=700", "tmpfs", str(place)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False) if os.geteuid() == 0 else None
+    if mounted is None or mounted.returncode != 0:
+        pytest.skip(f"needs root, to mount a small disk: {mounted.stderr.strip() if mounted else 'not root'}")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.mark.parametrize("free", [150_000, 300_000, 450_000])
+def test_a_disk_that_is_full_ends_the_run_and_once_it_has_room_the_run_goes_on(
+    grid: Grid, disk: Path, free: int
+) -> None:
+    command = "head -c 100000 /dev/zero | tr '\\0' x; echo ran {@cell.x} >>{@root}/cells"
+    workload = {"command": command, "sample_seconds": None}
+    grid.configure("abcd", jobs=2, workload=workload, retries={"backoff": {"first": 0.01}})
+    filler = disk / "filler"
+    filler.write_bytes(bytes(DISK_BYTES - free))
+    outcome = grid.run(f"--artifact_dir={disk}")
+    check_what_a_full_disk_left(outcome, disk)
+    filler.unlink()
+    (directory,) = grid.workspace.runs(disk)
+    resumed = grid.workspace.run("project", "resume", str(directory))
+    assert resumed.exit_code == 0, str(resumed)
+    assert {f"ran {x}" for x in "abcd"} == set(grid.said)
+    assert grid.workspace.summary(disk)["verdict"] == "passed"
+
+
+@pytest.mark.xfail(reason="run.run keeps what it prints before it starts a program, which a full disk does not take")
+def test_the_cleanup_does_its_work_also_on_a_full_disk(small: Workspace, disk: Path) -> None:
+    fill = "head -c 9000000 /dev/zero >$ARTIFACT_DIR/fill"
+    changes = f'--overrides={{"commands.test": ["{fill}"], "commands.cleanup": ["touch {small.directory}/cleaned"]}}'
+    small.run("project", "run", "small", changes, f"--artifact_dir={disk}")
+    assert (small.directory / "cleaned").exists()
+
+
+def check_what_a_full_disk_left(outcome: Outcome, disk: Path) -> None:
+    """Hold the end of a run on a full disk against what is promised."""
+    assert outcome.exit_code == 3, str(outcome)
+    assert "No space left on device" in outcome.stdout + outcome.stderr
+    assert "Traceback" not in outcome.stdout + outcome.stderr
+    assert processes.marked(disk) == []

@@ -1,0 +1,76 @@
+"""The preset `ssh` of the first project, on two targets: two names of one real OpenSSH server on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers import openssh
+from toolbox.testing import Outcome, Workspace
+
+pytestmark = pytest.mark.live
+
+TARGETS = ("ssh-1", "ssh-2")
+ALIASES = ("topgallant-1", "topgallant-2")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[openssh.Server]:
+    """A server on which the Python of the tests, which has numpy, is found first."""
+    directory = tmp_path / "server"
+    directory.mkdir()
+    try:
+        with openssh.Server(directory) as running:
+            yield running
+    except openssh.ServerError as error:
+        pytest.skip(str(error))
+
+
+def run(workspace: Workspace, server: openssh.Server, **overrides: object) -> Outcome:
+    """Run the project, with the aliases of its targets as they would stand in `~/.ssh/config`."""
+    env = server.environment()
+    config = server.known_hosts.with_suffix(".bin") / "config"
+    alias = f"Host {' '.join(ALIASES)}\n  HostName {openssh.ADDRESS}\n  Port {server.port}\n"
+    config.write_text(alias + config.read_text())
+    values = {f"targets.{name}.directory": f"~/{name}" for name in TARGETS} | overrides
+    argv = ("project", "run", "training_e2e", "--presets=smoke,ssh", f"--overrides={json.dumps(values)}")
+    return workspace.run(*argv, env=env, timeout=300)
+
+
+def test_the_same_cells_run_on_two_targets_and_leave_only_the_text_there(
+    workspace: Workspace, server: openssh.Server
+) -> None:
+    outcome = run(workspace, server)
+    assert outcome.exit_code == 0, str(outcome)
+    directory, home = workspace.run_directory(), server.directory
+    cells = [step for step in workspace.summary()["steps"] if step["kind"] == "cell"]
+    assert [cell["verdict"] for cell in cells] == ["passed"] * 6
+    assert {attempt["target"] for cell in cells for attempt in cell["attempts"]} == set(TARGETS)
+    for cell in cells:
+        attempt = directory / cell["step"] / "attempt-1"
+        assert "Finished training run" in (attempt / "stdout.log").read_text()
+        assert json.loads((attempt / "files/train_metrics.json").read_text())["step_time_seconds"] > 0
+        assert len(list(attempt.glob("files/profile/**/*.xplane.pb"))) == 1
+    states = directory.glob("000__prepare/*__host__capture_state/artifacts/*/host.json")
+    assert sorted(state.parent.name for state in states) == list(ALIASES)
+    assert [list((home / name).iterdir()) for name in TARGETS] == [[], []]
+    text = home / ".cache/topgallant/training_e2e"
+    assert sorted(path.name for path in text.iterdir()) == [".topgallant-training", "corpus.txt"]
+
+
+def test_machines_without_numpy_are_named_before_anything_is_trained(
+    workspace: Workspace, server: openssh.Server
+) -> None:
+    bare = server.directory / "bare"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    outcome = run(workspace, server, **{"training.python": str(bare), "host.capture_state.enabled": False})
+    assert outcome.exit_code == 3, str(outcome)
+    summary = workspace.summary()
+    assert (summary["verdict"], summary["cause"]) == ("error", "infrastructure")
+    assert f"{bare} has no numpy on topgallant-1" in summary["message"]
+    assert [step for step in summary["steps"] if step["kind"] == "cell"] == []

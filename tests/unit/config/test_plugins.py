@@ -1,0 +1,64 @@
+"""A mapping of a configuration describes a plugin: its module is found by name, and its fields are checked."""
+
+from typing import Any
+
+import pytest
+
+from toolbox.checks import exit_status
+from toolbox.config import plugins
+
+
+def parse(spec: Any) -> Any:
+    return plugins.parse("checks", "Check", "check", spec)
+
+
+def test_the_name_is_that_of_a_module_and_the_rest_are_its_fields() -> None:
+    check = parse({"check": "exit_status", "expected": 3})
+    assert isinstance(check, exit_status.Check)
+    assert (check.expected, check.file) == (3, exit_status.Check().file)
+
+
+def test_what_describes_a_plugin_is_left_as_it_is() -> None:
+    spec = {"check": "exit_status", "expected": 3}
+    parse(spec)
+    assert spec == {"check": "exit_status", "expected": 3}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"check": "exit_statsu"}, r"^unknown check `exit_statsu`: did you mean exit_status\?$"),
+        ({"check": "qqqq"}, r"^unknown check `qqqq`: known: .*exit_status.*$"),
+        ({"check": "../model/errors"}, "unknown check"),
+        ({"check": "__init__"}, "unknown check"),
+        ({"check": "exit_status.Check"}, "unknown check"),
+        ({"check": ""}, "unknown check ``"),
+        ({"check": None}, "unknown check `None`"),
+        ({"check": ["exit_status"]}, "unknown check"),
+        ({"expected": 3}, "unknown check `None`"),
+        ("exit_status", r"^'exit_status' is not a check: a mapping `{check: NAME, ...}` was expected$"),
+        (None, "None is not a check"),
+        (["x" * 200], r"^\['x+\.\.\. is not a check"),
+    ],
+)
+def test_a_plugin_that_there_is_not_is_refused_with_the_nearest(spec: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse(spec)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"expected": "three"}, r"^check `exit_status`: expected: Input should be a valid integer"),
+        ({"expectde": 3}, r"^check `exit_status`: expectde: Extra inputs are not permitted$"),
+        ({"expected": "x", "y": 1}, r"^check `exit_status`: expected: .*; y: Extra inputs"),
+    ],
+)
+def test_a_field_that_is_wrong_is_named_with_all_the_others(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse({"check": "exit_status", **fields})
+
+
+def test_a_fault_of_the_whole_has_no_field() -> None:
+    with pytest.raises(ValueError, match=r"^check `metric`: Value error, a lower or an upper bound was expected$"):
+        parse({"check": "metric", "metric": "t"})

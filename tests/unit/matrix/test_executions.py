@@ -1,0 +1,230 @@
+"""What of an attempt may block is done in threads, and comes back as news to the one that decides."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.backend import BROKEN, CRASH, NEVER, Ending, FakeBackend, Machines
+from tests.unit.matrix.conftest import Planned
+from toolbox.matrix.attempts import CellRun, Conclusion
+from toolbox.matrix.executions import Executions
+from toolbox.model.errors import Cancelled, StepError
+from toolbox.model.events import Event, Note, StepKind
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, Workload, WorkloadOutcome
+from toolbox.runs.recorder import Recorder
+from toolbox.runs.steps import Outcome, Step
+from toolbox.system import cancellation, files
+from toolbox.system.redaction import Redactor
+
+
+class Desk:
+    """Executions of one cell, and all that comes back from them."""
+
+    def __init__(self, root: Path, planned: Planned, machines: Machines) -> None:
+        target = machines.target("one")
+        self.events: list[Event] = []
+        self.redactor = Redactor()
+        parent = Step(root, Recorder(root, self.redactor, [self.events.append]), "test")
+        metrics = {"t": {"source": "json_file", "file": "m.json", "path": "t"}}
+        relation = {"check": "relation", "metric": "t", "to": {"x": "b"}, "upper": 2}
+        plan = planned({"axes": {"x": ["a"]}, "metrics": metrics, "checks": [relation]}, target)
+        step = Step(parent.place("x=a", StepKind.CELL).directory, parent.recorder, "x=a", StepKind.CELL)
+        self.run = CellRun(plan.cells[0], step, parent, "r-1")
+        self.run.submit("one")
+        self.changed: list[str] = []
+        self.executions = Executions(
+            {"one": target}, parent.recorder, {"N": "1"}, jobs=1, on_change=self.changed.append
+        )
+        self.results: list[Any] = []
+
+    def wait(self) -> Any:
+        """Deal with the news until there is a result, and return it."""
+        for _ in range(300):
+            if self.results:
+                return self.results.pop()
+            self.executions.next_news(0.1)
+        raise AssertionError("nothing came back")
+
+    def start(self) -> Any:
+        """Start the attempt, and return its handle, or how it failed."""
+        self.executions.start(self.run, self.results.append, self.results.append)
+        started = self.wait()
+        if isinstance(started, Handle):
+            self.run.handle = started
+        return started
+
+    def gather(self) -> Conclusion:
+        """Return what the attempt came to."""
+        self.start()
+        self.executions.gather(self.run, self.executions.status(self.run), self.results.append)
+        found: Conclusion = self.wait()
+        return found
+
+
+@pytest.fixture
+def desks(tmp_path: Path, planned: Planned) -> Iterator[Any]:
+    opened: list[Desk] = []
+
+    def call(ending: Ending) -> Desk:
+        opened.append(Desk(tmp_path / str(len(opened)), planned, Machines({"a": ending})))
+        return opened[-1]
+
+    yield call
+    for desk in opened:
+        desk.executions.close()
+
+
+def test_the_end_of_an_attempt_is_told_in_the_thread_that_asks_for_news(desks: Any) -> None:
+    desk = desks(Ending())
+    told: list[threading.Thread] = []
+    desk.executions._on_change = lambda _: told.append(threading.current_thread())
+    desk.start()
+    desk.executions.next_news(0.01)
+    assert told == [threading.main_thread()]
+
+
+def test_without_news_the_waiting_ends(desks: Any) -> None:
+    desks(Ending()).executions.next_news(0.001)
+
+
+def test_an_attempt_that_ended_is_measured_and_judged_but_for_comparisons(desks: Any) -> None:
+    conclusion = desks(Ending(1, leaves={"m.json": '{"t": 4}'})).gather()
+    assert conclusion.metrics["t"].value == 4
+    assert [(name, judged.passed) for name, judged in conclusion.judgements] == [("exit_status", False)]
+    assert (conclusion.outcome, conclusion.seconds) == (None, 1.5)
+    assert conclusion.so_far().cause is Cause.PRODUCT
+
+
+@pytest.mark.parametrize("by", [EndedBy.TIMEOUT, EndedBy.LOST, EndedBy.CANCELLED])
+def test_what_did_not_end_by_itself_is_not_judged(desks: Any, by: EndedBy) -> None:
+    conclusion = desks(Ending(by=by, leaves={"m.json": '{"t": 4}'})).gather()
+    assert conclusion.outcome is not None
+    assert (conclusion.metrics, conclusion.judgements) == ({}, ())
+
+
+def test_what_its_supervisor_noticed_is_remarked(desks: Any) -> None:
+    conclusion = desks(Ending(remark={"leftovers": 2, "log_dropped": 7})).gather()
+    assert conclusion.remark == (
+        "2 processes that it left running had to be ended; its logs have reached their limit: 7 bytes are left out"
+    )
+    assert desks(Ending(remark={"leftovers": 1})).gather().remark.startswith("a process that it left running")
+
+
+def test_a_secret_that_an_attempt_left_is_taken_out_and_that_is_told(desks: Any) -> None:
+    desk = desks(Ending(leaves={"stdout.log": "the token is hunter2\n"}))
+    desk.redactor.add(["hunter2"])
+    desk.gather()
+    assert (desk.run.directory / "stdout.log").read_text() == "the token is ***\n"
+    assert [event.text for event in desk.events if isinstance(event, Note)] == ["a secret was taken out of stdout.log"]
+
+
+def test_what_keeps_an_attempt_from_being_started_is_its_end(desks: Any) -> None:
+    refusal = StepError("no place", verdict=Verdict.ERROR, cause=Cause.CAPACITY)
+    assert desks(Ending(refusal=refusal)).start() == Conclusion(Outcome(Verdict.ERROR, Cause.CAPACITY, "no place"))
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "is_logged"),
+    [
+        (OSError(28, "No space left on device"), (Verdict.ERROR, Cause.INFRASTRUCTURE), False),
+        (PermissionError(13, "Permission denied"), (Verdict.ERROR, Cause.INTERNAL), False),
+        (Cancelled("it ends"), (Verdict.CANCELLED, Cause.INTERRUPTED), False),
+        (KeyError("x"), (Verdict.ERROR, Cause.INTERNAL), True),
+    ],
+)
+def test_whatever_is_raised_becomes_the_end_of_the_attempt(
+    desks: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: BaseException,
+    outcome: tuple[Verdict, Cause],
+    is_logged: bool,
+) -> None:
+    def collect(_self: FakeBackend, _handle: Handle, _workload: Workload) -> None:
+        raise error
+
+    monkeypatch.setattr(FakeBackend, "collect", collect)
+    found = desks(Ending()).gather().outcome
+    assert (found.verdict, found.cause) == outcome
+    assert bool(caplog.records) is is_logged
+
+
+def test_an_attempt_out_of_reach_is_not_collected(desks: Any) -> None:
+    desk = desks(Ending(lost="no route"))
+    conclusion = desk.gather()
+    assert (conclusion.outcome.cause, "no route" in conclusion.outcome.message) == (Cause.INFRASTRUCTURE, True)
+    assert not (desk.run.directory / "outcome.json").exists()
+
+
+def test_what_was_judged_before_is_judged_again_from_its_files(desks: Any) -> None:
+    desk = desks(CRASH)
+    desk.gather()
+    other = Outcome(Verdict.PASSED)
+    desk.executions.judge_again(desk.run, other, 9.0, desk.results.append)
+    assert desk.wait().so_far().verdict is Verdict.FAILED
+    (desk.run.directory / "outcome.json").unlink()
+    desk.executions.judge_again(desk.run, other, 9.0, desk.results.append)
+    assert desk.wait() == Conclusion(other, seconds=9.0)
+
+
+def test_files_that_do_not_say_how_it_ended_are_an_error(desks: Any) -> None:
+    desk = desks(Ending())
+    files.write_text(desk.run.directory / "outcome.json", "{")
+    desk.executions.judge_again(desk.run, Outcome(Verdict.PASSED), 9.0, desk.results.append)
+    assert desk.wait().outcome.verdict is Verdict.ERROR
+
+
+def test_a_workload_that_runs_is_cancelled_and_one_that_was_not_started_is_not(desks: Any) -> None:
+    desk = desks(NEVER)
+    desk.executions.cancel(desk.run)
+    desk.executions.release(desk.run)
+    desk.start()
+    assert desk.executions.status(desk.run) == AttemptStatus(AttemptState.RUNNING)
+    desk.executions.cancel(desk.run)
+    desk.executions.close()
+    assert desk.executions.status(desk.run).outcome == WorkloadOutcome(EndedBy.CANCELLED, 143)
+
+
+def test_what_could_not_be_ended_or_removed_is_said(
+    desks: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_self: FakeBackend, _handle: Handle) -> None:
+        raise StepError("no route", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+
+    for method in ("cancel", "release"):
+        monkeypatch.setattr(FakeBackend, method, fail)
+    desk = desks(BROKEN)
+    desk.start()
+    desk.executions.cancel(desk.run)
+    desk.executions.release(desk.run)
+    desk.executions.close()
+    desk.executions.next_news(0)
+    assert sorted(caplog.messages) == [
+        "the workload of x=a could not be ended: no route", "what x=a left on one is still there: no route",
+    ]  # fmt: skip
+
+
+def test_who_waits_for_a_target_stops_when_that_is_asked(desks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait(_self: FakeBackend, _workload: Workload, _name: str, _directory: Path) -> Handle:
+        cancellation.current().sleep(60)
+        raise AssertionError("it was waited for")
+
+    monkeypatch.setattr(FakeBackend, "submit", wait)
+    desk = desks(Ending())
+    desk.executions.start(desk.run, desk.results.append, desk.results.append)
+    desk.executions.stop_starting("the run is ending")
+    assert desk.wait().outcome == Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, "the run is ending")
+
+
+def test_a_target_is_opened_once_and_let_go_of_at_the_end(desks: Any) -> None:
+    desk = desks(Ending())
+    desk.gather()
+    desk.executions.close()
+    backend = desk.executions._backends["one"]
+    assert (backend.machines.closed, backend.context.name) == (["one"], "one")
+    assert backend.context.variables == {"N": "1"}
+    assert backend.context.mark.name == "one"

@@ -1,0 +1,122 @@
+"""What an attempt left is measured and judged, and that makes one verdict with one cause."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolbox.matrix import judgement
+from toolbox.matrix.judgement import Expectations, NamedCheck
+from toolbox.model.evidence import Judgement, Metric, Reference
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import EndedBy, WorkloadOutcome
+from toolbox.runs.steps import Outcome
+from toolbox.system import files
+
+TIME = {"source": "json_file", "file": "m.json", "path": "t", "unit": "s"}
+FASTER = {"check": "relation", "metric": "time", "to": {"model": "small"}, "upper": 2}
+
+
+@pytest.mark.parametrize("checks", [[], [{"check": "files", "glob": "*"}]])
+def test_the_exit_status_is_checked_first_where_nobody_says_how(checks: list[dict[str, Any]]) -> None:
+    names = [check.name for check in Expectations.parse(checks, {}).checks]
+    assert names == ["exit_status", *(check["check"] for check in checks)]
+
+
+def test_the_exit_status_is_checked_as_it_is_said(tmp_path: Path) -> None:
+    files.write_text(tmp_path / "exit_code", "3\n")
+    expected = Expectations.parse([{"check": "files", "glob": "*"}, {"check": "exit_status", "expected": 3}], {})
+    found = judgement.judge(expected.checks, tmp_path, {}, lambda _: None)
+    assert [(name, judged.passed) for name, judged in found] == [("files", True), ("exit_status", True)]
+
+
+def test_a_metric_that_cannot_be_read_is_unknown_with_the_reason(tmp_path: Path) -> None:
+    files.write_json(tmp_path / "m.json", {"t": 1.5})
+    sources = {"time": TIME, "loss": {**TIME, "path": "loss", "unit": ""}, "gone": {**TIME, "file": "gone.json"}}
+    measured = Expectations.parse((), sources).measure(tmp_path)
+    assert measured["time"] == Metric("time", 1.5, "s")
+    assert measured["loss"] == Metric("loss", None, "", "m.json has no loss")
+    assert (measured["gone"].value, "gone.json" in measured["gone"].fault) == (None, True)
+
+
+def test_of_several_samples_the_median_is_the_metric(tmp_path: Path) -> None:
+    files.write_text(tmp_path / "steps.csv", "step,t\n1,5\n2,1\n3,2\n")
+    source = {"source": "csv_file", "file": "steps.csv", "column": "t", "aggregate": "each"}
+    (metric,) = Expectations.parse((), {"time": source}).measure(tmp_path).values()
+    assert (metric.value, metric.samples) == (2, (5, 1, 2))
+
+
+def test_a_check_that_compares_says_with_what_and_is_given_that(tmp_path: Path) -> None:
+    asked: list[Mapping[str, Any]] = []
+
+    def reference(to: Mapping[str, Any]) -> Reference:
+        asked.append(to)
+        return Reference("small", {"time": Metric("time", 1.0)})
+
+    checks = [NamedCheck.parse(FASTER), NamedCheck.parse({"check": "metric", "metric": "time", "upper": 3})]
+    assert [check.to for check in checks] == [{"model": "small"}, None]
+    found = judgement.judge(checks, tmp_path, {"time": Metric("time", 2.5)}, reference)
+    assert [(name, judged.passed) for name, judged in found] == [("relation", False), ("metric", True)]
+    assert asked == [{"model": "small"}]
+
+
+@pytest.mark.parametrize("spec", [{"check": "exit_statu"}, {"check": "files"}, {"glob": "*"}, "files"])
+def test_a_check_that_is_not_described_well_is_refused(spec: Any) -> None:
+    with pytest.raises(ValueError, match="check"):
+        judgement.parse_check(spec)
+
+
+@pytest.mark.parametrize("spec", [{"source": "jsn"}, {**TIME, "units": "s"}, {"unit": "s"}, "json_file"])
+def test_a_metric_that_is_not_described_well_is_refused(spec: Any) -> None:
+    with pytest.raises(ValueError, match="source"):
+        judgement.parse_metric(spec)
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "expected"),
+    [
+        (EndedBy.TIMEOUT, Outcome(Verdict.FAILED, Cause.TIMEOUT, "why")),
+        (EndedBy.SILENCE, Outcome(Verdict.FAILED, Cause.TIMEOUT, "why")),
+        (EndedBy.CANCELLED, Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, "why")),
+        (EndedBy.NOT_STARTED, Outcome(Verdict.ERROR, Cause.CONFIGURATION, "why")),
+        (EndedBy.LOST, Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "why")),
+        (EndedBy.EXIT, None),
+        (EndedBy.SIGNAL, None),
+    ],
+)
+def test_what_ended_a_workload_is_judged_unless_it_ended_by_itself(ended_by: EndedBy, expected: Outcome | None) -> None:
+    assert judgement.without_judgement(WorkloadOutcome(ended_by, 0, "why")) == expected
+
+
+def test_a_workload_that_was_cancelled_without_a_word_says_so() -> None:
+    found = judgement.without_judgement(WorkloadOutcome(EndedBy.CANCELLED))
+    assert found == Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, "it was cancelled")
+
+
+def test_logs_that_are_not_whole_are_no_evidence_whatever_the_exit_status() -> None:
+    found = judgement.without_judgement(WorkloadOutcome(EndedBy.EXIT, 0, log_fault="no space left on device"))
+    assert found == Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "its logs are not whole: no space left on device")
+
+
+GOOD, NOTHING = Judgement(True, "fine"), Judgement(None, "nothing to judge")
+BAD = Judgement(False, "bad")
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        ([], Outcome(Verdict.PASSED)),
+        ([("exit_status", GOOD), ("relation", NOTHING)], Outcome(Verdict.PASSED)),
+        ([("exit_status", GOOD), ("metric", BAD)], Outcome(Verdict.FAILED, Cause.CHECK, "metric: bad")),
+        ([("exit_status", BAD)], Outcome(Verdict.FAILED, Cause.PRODUCT, "exit_status: bad")),
+        (
+            [("metric", BAD), ("exit_status", BAD)],
+            Outcome(Verdict.FAILED, Cause.PRODUCT, "metric: bad\nexit_status: bad"),
+        ),
+    ],
+)
+def test_a_workload_that_failed_is_the_fault_of_the_product_whatever_else_is_wrong(
+    judged: list[tuple[str, Judgement]], expected: Outcome
+) -> None:
+    assert judgement.verdict(judged) == expected

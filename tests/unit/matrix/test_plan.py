@@ -1,0 +1,367 @@
+"""The plan: each cell with all that is decided of it, and every fault found before the first one starts."""
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes.backend import Machines
+from tests.unit.matrix.conftest import TODAY, Planned
+from toolbox.config.configuration import Configuration, Request
+from toolbox.matrix import plan as planning
+from toolbox.matrix import targets
+from toolbox.matrix.plan import Cell, Plan, Selection
+from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.model.secrets import Secret
+
+AXES = {"x": ["a", "b"], "y": [1, 2]}
+XFAIL = {"reason": "#12", "owner": "me", "expires": TODAY}
+
+
+def names(plan: Plan) -> list[str]:
+    return [cell.name for cell in plan.cells]
+
+
+def only(plan: Plan) -> Cell:
+    (cell,) = plan.cells
+    return cell
+
+
+# What a cell sees
+
+
+def test_cells_are_in_the_order_of_the_matrix_and_know_their_place(planned: Planned) -> None:
+    plan = planned({"axes": AXES})
+    assert names(plan) == ["x=a,y=1", "x=a,y=2", "x=b,y=1", "x=b,y=2"]
+    assert [cell.index for cell in plan.cells] == [0, 1, 2, 3]
+    assert plan.cells[1].settings == {"x": "a", "y": 2}
+    assert plan.total == len(plan.combinations) == 4
+
+
+def test_a_cell_sees_its_settings_with_their_types(planned: Planned) -> None:
+    workload = {"command": ["@cell.x", "--y={@cell.y}", "@cell.y"], "write": {"s.json": {"y": "@cell.y"}}}
+    cell = planned({"axes": AXES, "workload": workload}).cells[3]
+    assert cell.workload.command == ("b", "--y=2", "2")
+    assert json.loads(cell.workload.written["s.json"]) == {"y": 2}
+
+
+def test_an_axis_that_is_a_path_replaces_the_field_for_all_who_refer_to_it(planned: Planned) -> None:
+    model = {"size": 1, "args": ["--size={@model.size}"], "name": "m"}
+    workload = {"command": "@model.args", "env": {"SIZE": "@model.size", "CELL": '@cell["model.size"]'}}
+    plan = planned({"axes": {"model.size": [1, 70]}, "workload": workload}, model=model)
+    assert names(plan) == ["size=1", "size=70"]
+    assert [cell.workload.command for cell in plan.cells] == [("--size=1",), ("--size=70",)]
+    assert plan.cells[1].workload.env == {"SIZE": "70", "CELL": "70"}
+
+
+def test_an_axis_that_is_a_path_of_nothing_is_refused(planned: Planned) -> None:
+    with pytest.raises(ConfigurationError, match=r"the cell `sise=1`: .*no field `model\.sise`.* did you mean size"):
+        planned({"axes": {"model.sise": [1]}, "workload": {"command": "true"}}, model={"size": 1})
+
+
+def test_a_setting_that_no_cell_has_is_named_with_the_cell(planned: Planned) -> None:
+    with pytest.raises(ConfigurationError, match=r"^config\.yaml:\d+: the cell `x=a`: .*'@cell\.z'.*`cell` has no `z`"):
+        planned({"axes": {"x": ["a"]}, "workload": {"command": ["@cell.z"]}})
+
+
+def test_text_is_for_a_strict_bash_and_a_list_is_the_words_of_a_command(planned: Planned) -> None:
+    text, words = ({"axes": {"x": [1]}, "workload": {"command": command}} for command in ("a | b", ["a", 1.5]))
+    assert only(planned(text)).workload.command == (
+        "bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c", "a | b",
+    )  # fmt: skip
+    assert only(planned(words)).workload.command == ("a", "1.5")
+
+
+def test_a_workload_that_a_cell_spoils_is_named_with_the_field(planned: Planned) -> None:
+    with pytest.raises(ConfigurationError, match=r"the cell `x=x-\w+`: `command\S+`: .*text or a number was exp"):
+        planned({"axes": {"x": [[1]]}, "workload": {"command": ["@cell.x"]}})
+
+
+def test_files_are_found_from_the_root_on_and_have_to_be_there(planned: Planned, tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    block: dict[str, Any] = {"axes": {"x": ["train"]}}
+    workload = {"command": "true", "files": {"main.py": "{@cell.x}.py"}}
+    assert only(planned({**block, "workload": workload})).workload.files == {"main.py": tmp_path / "train.py"}
+    (tmp_path / "train.py").unlink()
+    with pytest.raises(
+        ConfigurationError, match=r"the cell `x=train`: `matrix\.workload\.files`: .*train\.py does not"
+    ):
+        planned({**block, "workload": workload})
+
+
+def test_what_is_written_for_a_cell_is_text_json_or_yaml_by_its_name(planned: Planned) -> None:
+    write = {"a.txt": "{@cell.x}\n", "a.json": ["@cell.x"], "a.yml": {"k": "@cell.x"}}
+    cell = only(planned({"axes": {"x": [8]}, "workload": {"command": "true", "write": write}}))
+    assert cell.workload.written == {"a.txt": "8\n", "a.json": "[\n  8\n]\n", "a.yml": "k: 8\n"}
+
+
+# A secret
+
+
+SECRETS = {"secrets": {"dir": {"env_key": "OUR_SECRETS"}, "token": "token-file"}}
+
+
+def with_token(planned: Planned) -> Cell:
+    workload = {"command": "true", "env": {"TOKEN": "*$@secrets.token", "N": 1}}
+    return only(planned({"axes": {"x": ["a"]}, "workload": workload}, **SECRETS))
+
+
+def test_a_secret_stays_one_and_counts_by_its_reference(
+    planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_SECRETS", str(tmp_path))
+    prints = set()
+    for value in ("hunter2", "changed"):
+        (tmp_path / "token-file").write_text(value)
+        cell = with_token(planned)
+        token = cell.workload.env["TOKEN"]
+        assert isinstance(token, Secret)
+        assert token.reveal() == value
+        prints.add(cell.fingerprint)
+        assert value not in json.dumps(cell.as_json(), default=str)
+    assert len(prints) == 1
+
+
+# What is skipped, and what is expected to fail
+
+
+def test_a_skipped_cell_has_the_first_reason(planned: Planned) -> None:
+    skip = [{"when": {"x": "a", "y": 1}, "reason": "broken"}, {"when": {"x": "a"}, "reason": "slow"}]
+    assert [cell.skip for cell in planned({"axes": AXES, "skip": skip}).cells] == ["broken", "slow", "", ""]
+
+
+@pytest.mark.parametrize(("days", "holds"), [(-1, True), (0, True), (1, False)])
+def test_an_expected_failure_holds_up_to_its_last_day(planned: Planned, days: int, holds: bool) -> None:
+    block = {"axes": {"x": ["a", "b"]}, "xfail": [{"when": {"x": "b"}, **XFAIL}]}
+    plan = planned(block, today=TODAY + dt.timedelta(days))
+    assert plan.cells[0].xfail is None
+    assert (plan.cells[1].xfail is not None) is holds
+    assert plan.cells[1].note == ("" if holds else "expected to fail until 2026-06-15 (me: #12): that is over")
+
+
+def test_of_several_expectations_the_first_that_has_not_expired_holds(planned: Planned) -> None:
+    over = {"when": {}, "reason": "old", "owner": "me", "expires": dt.date(2020, 1, 1)}
+    cell = only(planned({"axes": {"x": ["a"]}, "xfail": [over, {"when": {}, **XFAIL}, {"when": {}, **over}]}))
+    assert cell.xfail is not None
+    assert cell.xfail.reason == "#12"
+    assert cell.note.count("that is over") == 2
+
+
+# Settings of some combinations
+
+
+def test_the_later_of_the_settings_that_match_win_field_by_field(planned: Planned) -> None:
+    settings = [
+        {"when": {"x": "a"}, "timeouts": {"run": 60, "silence": 5}, "retries": {"product": 1}, "resources": {"gpu": 2}},
+        {"when": {"x": "a", "y": 2}, "timeouts": {"run": 90, "silence": None}, "resources": {"gpu": 0}},
+    ]
+    plan = planned({"axes": AXES, "resources": {"gpu": 1, "nic": 1}, "settings": settings})
+    first, second, other = plan.cells[:3]
+    assert [cell.resources for cell in (first, second, other)] == [
+        {"gpu": 2, "nic": 1},
+        {"nic": 1},
+        {"gpu": 1, "nic": 1},
+    ]
+    assert [(t.run, t.silence, t.grace) for t in (cell.workload.timeouts for cell in (first, second, other))] == [
+        (60, 5, 10), (90, None, 10), (3600, None, 10),
+    ]  # fmt: skip
+    assert [cell.retries.product for cell in (first, second, other)] == [1, 1, 0]
+    assert first.retries.infrastructure == 2
+
+
+# Where it runs
+
+
+@pytest.fixture
+def machines() -> Machines:
+    return Machines()
+
+
+def test_a_target_is_meant_by_its_name_or_a_label_and_each_once(planned: Planned, machines: Machines) -> None:
+    park = (machines.target("v5", "tpu"), machines.target("v6", "tpu", "new"), machines.target("h100", "gpu"))
+    found = [
+        only(planned({"axes": {"x": ["a"]}, "target": target}, *park)).targets
+        for target in ("tpu", ["new", "tpu"], "h100", ["gpu", "v5"])
+    ]
+    assert found == [("v5", "v6"), ("v6", "v5"), ("h100",), ("h100", "v5")]
+
+
+def test_an_axis_may_name_the_target_and_wins_over_all(planned: Planned, machines: Machines) -> None:
+    park = [machines.target(name) for name in ("one", "two", "spare")]
+    block = {"axes": {"x": ["a"], "target": ["one", "two"]}, "target": "spare"}
+    plan = planned({**block, "settings": [{"when": {}, "target": "spare"}]}, *park)
+    assert [cell.targets for cell in plan.cells] == [("one",), ("two",)]
+    assert list(plan.targets) == ["one", "two"]
+
+
+def test_settings_choose_the_target_of_some(planned: Planned, machines: Machines) -> None:
+    park = [machines.target(name) for name in ("one", "two")]
+    settings = [{"when": {"x": "b"}, "target": ["two"]}]
+    plan = planned({"axes": {"x": ["a", "b"]}, "target": "one", "settings": settings}, *park)
+    assert [cell.targets for cell in plan.cells] == [("one",), ("two",)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"target": "tpv"}, "no target `tpv`: did you mean tpu"),
+        ({"target": "x"}, "no target `x`: targets and labels: gpu, tpu, v5"),
+        ({"resources": {"chip": 5}}, r"no target has the capacity for it \(5 chip\): v5"),
+        ({"resources": {"licence": 3}, "pools": {"licence": 2}}, "it takes 3 licence, and the pool has 2"),
+    ],
+)
+def test_a_cell_that_could_run_nowhere_is_refused(
+    planned: Planned, machines: Machines, fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"the cell `x=a`: {said}"):
+        planned({"axes": {"x": ["a"]}, **fields}, machines.target("v5", "tpu", "gpu", chip=4))
+
+
+def test_a_target_that_is_too_small_is_left_out(planned: Planned, machines: Machines) -> None:
+    park = (machines.target("small", chip=1), machines.target("big", chip=8), machines.target("boundless"))
+    cell = only(planned({"axes": {"x": ["a"]}, "resources": {"chip": 4}}, *park))
+    assert cell.targets == ("big", "boundless")
+
+
+# How it is judged
+
+
+def test_a_cell_has_the_checks_that_are_meant_for_it_and_its_exit_status(planned: Planned) -> None:
+    checks = [{"check": "files", "glob": "*.pb", "when": {"x": "a"}}, {"check": "exit_status", "expected": "@cell.y"}]
+    plan = planned({"axes": AXES, "checks": checks})
+    first, last = plan.cells[0].expectations, plan.cells[3].expectations
+    assert [check.name for check in first.checks] == ["files", "exit_status"]
+    assert [(check.name, vars(check.check)["expected"]) for check in last.checks] == [("exit_status", 2)]
+    assert [check.name for check in only(planned({"axes": {"x": ["a"]}})).expectations.checks] == ["exit_status"]
+
+
+def test_a_check_or_a_metric_that_a_cell_spoils_is_found_by_the_plan(planned: Planned) -> None:
+    block: dict[str, Any] = {"axes": {"x": ["a"]}}
+    with pytest.raises(ConfigurationError, match="the cell `x=a`: unknown check `a`"):
+        planned({**block, "checks": [{"check": "@cell.x"}]})
+    with pytest.raises(ConfigurationError, match="the cell `x=a`: unknown source `a`"):
+        planned({**block, "metrics": {"loss": {"source": "@cell.x"}}})
+
+
+# Which cells are asked for
+
+
+def test_cells_are_chosen_by_a_pattern_of_their_name_or_their_id(planned: Planned) -> None:
+    plan = planned({"axes": AXES}, selection=Selection("x=a,*"))
+    assert names(plan) == ["x=a,y=1", "x=a,y=2"]
+    assert (plan.total, len(plan.combinations)) == (4, 4)
+    assert names(planned({"axes": AXES}, selection=Selection(plan.cells[1].id))) == ["x=a,y=2"]
+    assert [cell.index for cell in planned({"axes": AXES}, selection=Selection("*y=2")).cells] == [1, 3]
+
+
+def test_a_pattern_that_no_cell_has_names_the_nearest(planned: Planned) -> None:
+    with pytest.raises(UsageError, match=r"^--cells=x=a,y=3: no cell has such a name; did you mean x=a,y=\d"):
+        planned({"axes": AXES}, selection=Selection("x=a,y=3"))
+    with pytest.raises(UsageError, match=r"no cell has such a name; cells: x=a,y=1, .* and 2 more$"):
+        planned({"axes": {**AXES, "y": [1, 2, 3]}}, selection=Selection("?"))
+
+
+SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=3)
+
+
+@given(SIZES, st.integers(1, 12), st.sampled_from([None, "*", "*a0=0*"]))
+def test_the_parts_of_a_plan_are_disjoint_and_together_all_of_it(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], parts: int, pattern: str | None
+) -> None:
+    axes = {f"a{number}": list(range(size)) for number, size in enumerate(sizes)}
+    file = tmp_path_factory.mktemp("plan") / "config.yaml"
+    file.write_text(yaml.safe_dump({"matrix": {"axes": axes, "workload": {"command": "true"}}}))
+    configuration = Configuration.load(Request(file))
+    park = targets.read(configuration)
+
+    def ids(shard: tuple[int, int] | None) -> list[str]:
+        selection = Selection(pattern, shard)
+        made = planning.make(configuration, park, selection, root=file.parent, today=TODAY)
+        return [cell.id for cell in made.cells]
+
+    found = [ids((part, parts)) for part in range(1, parts + 1)]
+    assert sorted(sum(found, [])) == sorted(ids(None))  # noqa: RUF017  # a few lists
+    assert max(map(len, found)) - min(map(len, found)) <= 1
+
+
+# What is kept of it
+
+
+def test_the_plan_is_frozen_as_json(planned: Planned, tmp_path: Path) -> None:
+    block = {
+        "axes": {"x": ["a"], "day": [dt.date(2026, 1, 2)]},
+        "resources": {"chip": 1},
+        "xfail": [{"when": {}, **XFAIL}],
+        "timeouts": {"run": 60},
+    }
+    plan = planned(block)
+    plan.write(tmp_path)
+    kept = json.loads((tmp_path / "plan.json").read_text())
+    assert kept["total"] == 1
+    assert kept["cells"] == [
+        {
+            "id": plan.cells[0].id,
+            "name": "x=a,day=2026-01-02",
+            "settings": {"x": "a", "day": "2026-01-02"},
+            "targets": ["local"],
+            "resources": {"chip": 1},
+            "timeouts": {"wait": 600, "run": 60, "silence": None, "grace": 10},
+            "skip": None,
+            "xfail": {"reason": "#12", "owner": "me", "expires": "2026-06-15"},
+            "note": "",
+            "command": ["a"],
+            "fingerprint": plan.cells[0].fingerprint,
+        }
+    ]
+
+
+CHANGES: dict[str, tuple[dict[str, Any], bool]] = {
+    "the command": ({"workload": {"command": ["b"]}}, True),
+    "a variable": ({"workload": {"command": ["a"], "env": {"N": 1}}}, True),
+    "the working directory": ({"workload": {"command": ["a"], "cwd": "/tmp"}}, True),
+    "a text that is sent": ({"workload": {"command": ["a"], "write": {"f": "x"}}}, True),
+    "what is brought back": ({"workload": {"command": ["a"], "collect": ["*.pb"]}}, True),
+    "a check": ({"checks": [{"check": "exit_status", "expected": 3}]}, True),
+    "a metric": ({"metrics": {"t": {"source": "json_file", "file": "m.json", "path": "t"}}}, True),
+    "a time limit": ({"timeouts": {"run": 5}}, False),
+    "what it takes": ({"resources": {"chip": 1}}, False),
+    "other cells": ({"axes": {"x": ["c", "a"]}}, False),
+}
+
+
+@pytest.mark.parametrize(("change", "differs"), CHANGES.values(), ids=CHANGES)
+def test_the_fingerprint_tells_what_is_executed_and_how_it_is_judged(
+    planned: Planned, change: dict[str, Any], differs: bool
+) -> None:
+    block: dict[str, Any] = {"axes": {"x": ["a"]}, "workload": {"command": ["a"]}}
+    before, after = only(planned(block)), planned({**block, **change}).cells[-1]
+    assert (before.fingerprint != after.fingerprint) is differs
+    assert before.id == after.id
+
+
+def test_what_has_no_effect_is_noted(planned: Planned) -> None:
+    plan = planned({"axes": AXES, "skip": [{"when": {"x": "c"}, "reason": "gone"}]})
+    assert plan.notes == ["`matrix.skip[0]` matches no combination: {'x': 'c'}"]
+
+
+def test_the_limits_of_the_run_come_from_the_matrix(planned: Planned) -> None:
+    plan = planned({"axes": AXES, "jobs": 3, "deadline": 60, "pools": {"licence": 2}})
+    assert (plan.jobs, plan.deadline, plan.pools) == (3, 60, {"licence": 2})
+
+
+def test_a_matrix_that_is_wrong_is_told_by_the_plan_too(tmp_path: Path) -> None:
+    def make(text: str) -> Plan:
+        (tmp_path / "c.yaml").write_text(f"matrix: {text}")
+        found = Configuration.load(Request(tmp_path / "c.yaml"))
+        return planning.make(found, {}, Selection(), root=tmp_path, today=TODAY)
+
+    with pytest.raises(ConfigurationError, match=r"c\.yaml: `matrix`: .*\naxes\n"):
+        make("{workload: {command: x}}")
+    digits = list(range(10))
+    with pytest.raises(ConfigurationError, match=r"c\.yaml:1: the axes of the matrix have 1,000,000 combinations"):
+        make(f"{{axes: {dict.fromkeys('abcdef', digits)}, workload: {{command: x}}}}")

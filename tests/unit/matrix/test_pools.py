@@ -1,0 +1,108 @@
+"""Who may run: what the targets, the pools and the number of jobs leave, and whose turn it is."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.fakes.backend import Machines
+from tests.unit.matrix.conftest import Planned
+from toolbox.matrix.plan import Cell
+from toolbox.matrix.pools import FairQueue, Pools
+
+MACHINES = Machines()
+ONE, TWO = MACHINES.target("one", jobs=2, chip=4), MACHINES.target("two", jobs=1)
+TARGETS = {"one": ONE, "two": TWO}
+
+NewCell = Callable[..., Cell]
+
+
+@pytest.fixture
+def cell(planned: Planned) -> NewCell:
+    """A cell that may run on some targets and takes something: `cell("one", chip=2)`."""
+
+    def call(*targets: str, **resources: int) -> Cell:
+        found = [TARGETS[name] for name in targets or ("one", "two")]
+        return planned({"axes": {"x": ["a"]}, "resources": resources}, *found).cells[0]
+
+    return call
+
+
+def taken(pools: Pools, *cells: Cell) -> list[str | None]:
+    """Have cells run one after the other, and return where."""
+    found = []
+    for one in cells:
+        found.append(pools.choose(one))
+        if found[-1] is not None:
+            pools.take(found[-1], one)
+    return found
+
+
+def test_no_more_run_than_there_are_jobs(cell: NewCell) -> None:
+    pools, one = Pools(TARGETS, 2, {}), cell()
+    assert taken(pools, one, one, one) == ["one", "two", None]
+    pools.give_back("one", one)
+    assert pools.choose(one) == "one"
+
+
+def test_no_more_run_on_a_target_than_it_has_jobs_for(cell: NewCell) -> None:
+    assert taken(Pools(TARGETS, 9, {}), *[cell("two")] * 2) == ["two", None]
+
+
+def test_a_target_gives_no_more_than_it_has_and_counts_only_that(cell: NewCell) -> None:
+    wide, narrow = cell("one", chip=3, licence=50), cell("one", chip=1)
+    assert taken(Pools(TARGETS, 9, {}), wide, wide, narrow, narrow) == ["one", None, "one", None]
+
+
+def test_a_pool_holds_over_all_targets(cell: NewCell) -> None:
+    pools, licensed = Pools(TARGETS, 9, {"licence": 2}), cell(licence=1)
+    assert taken(pools, licensed, licensed, licensed) == ["one", "two", None]
+    assert pools.choose(cell("one")) == "one"
+
+
+def test_the_target_with_the_least_to_do_for_its_size_is_taken(cell: NewCell) -> None:
+    assert taken(Pools(TARGETS, 9, {}), *[cell()] * 4) == ["one", "two", "one", None]
+
+
+def test_a_target_is_avoided_only_where_there_is_another_with_room(cell: NewCell) -> None:
+    pools, one = Pools(TARGETS, 9, {}), cell()
+    assert pools.choose(one, avoid="one") == "two"
+    pools.take("two", one)
+    assert pools.choose(one, avoid="one") == "one"
+
+
+# Whose turn it is
+
+
+def order(queue: FairQueue, choose: Callable[[Cell], str | None] = lambda _: "one") -> list[str]:
+    """Take all that can be taken, and return the lines from which that came."""
+    found = []
+    while (turn := queue.next(choose)) is not None:
+        found.append(",".join(turn[0].resources) or turn[0].targets[0])
+    return found
+
+
+def test_cells_that_need_the_same_wait_in_one_line_and_the_lines_take_turns(cell: NewCell) -> None:
+    queue = FairQueue()
+    for one in [cell("one")] * 3 + [cell("one", chip=1)] * 2 + [cell("two")]:
+        queue.add(one)
+    assert len(queue) == 6
+    assert order(queue) == ["one", "chip", "two", "one", "chip", "one"]
+    assert len(queue) == 0
+
+
+def test_a_line_that_cannot_go_on_keeps_its_place_and_holds_no_other_up(cell: NewCell) -> None:
+    queue = FairQueue()
+    for one in [cell("one")] * 2 + [cell("two")] * 2:
+        queue.add(one)
+    assert order(queue, lambda one: "two" if one.targets == ("two",) else None) == ["two", "two"]
+    assert len(queue) == 2
+    assert order(queue) == ["one", "one"]
+
+
+def test_one_that_comes_back_is_the_first_of_its_line(cell: NewCell) -> None:
+    queue, old, new = FairQueue(), cell("one"), cell("one")
+    queue.add(new)
+    queue.add(old, first=True)
+    turn = queue.next(lambda _: "one")
+    assert turn is not None
+    assert turn[0] is old

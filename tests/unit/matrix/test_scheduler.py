@@ -1,0 +1,348 @@
+"""Which cells run, when, and what comes of each attempt: decided over machines on which nothing runs."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from tests.fakes.backend import BROKEN, CRASH, NEVER, Ending, Machines
+from tests.fakes.bench import AT_ONCE, Bench, verdicts
+from tests.unit.matrix.conftest import TODAY
+from toolbox.matrix.scheduler import Options
+from toolbox.model.errors import Cancelled, InfrastructureError, StepError
+from toolbox.model.events import AttemptEnded, AttemptSubmitted, Event, MatrixPlanned, StepFinished, StepKind
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import EndedBy
+from toolbox.runs.journal import Journal
+from toolbox.system import cancellation
+
+# What runs, and where
+
+
+def test_every_cell_is_run_and_told_as_a_step_with_its_attempt(bench: Bench) -> None:
+    scheduler = bench.run(["a", "b"], Machines({"b": CRASH}))
+    assert verdicts(scheduler) == bench.verdicts() == {"a": "passed", "b": "failed"}
+    assert [(event.cells, event.jobs, event.done) for event in bench.of(MatrixPlanned)] == [(2, 1, 0)]
+    ended = [(event.attempt, event.target, event.verdict, event.seconds) for event in bench.of(AttemptEnded)]
+    assert ended == [(1, "one", Verdict.PASSED, 1.5), (1, "one", Verdict.FAILED, 1.5)]
+    result = list(scheduler.results.values())[1]
+    assert (result.outcome.cause, result.outcome.message) == (Cause.PRODUCT, "exit_status: exit status 1, expected 0")
+    assert (result.directory / "attempt-1/outcome.json").is_file()
+    assert (result.directory / "settings.yaml").read_text() == "x: b\n"
+
+
+def test_the_step_around_ends_as_the_worst_of_its_cells(bench: Bench) -> None:
+    bench.run(["a", "b", "c"], Machines({"b": CRASH}))
+    (phase,) = [event for event in bench.of(StepFinished) if event.kind is StepKind.PHASE]
+    assert phase.verdict is Verdict.FAILED
+
+
+def test_what_is_about_to_be_done_is_written_before_it_is_done(bench: Bench) -> None:
+    machines = Machines()
+    written: list[int] = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, AttemptSubmitted):
+            written.append(len(machines.said))
+            assert event.name in (bench.root / "journal.jsonl").read_text()
+
+    bench.listeners.append(look)
+    bench.run(["a"], machines)
+    assert written == [0]
+
+
+def test_an_attempt_is_released_and_its_target_let_go_of(bench: Bench) -> None:
+    machines = Machines()
+    bench.run(["a"], machines)
+    assert machines.said == ["submit a", "end a", "watch a", "collect a", "release a"]
+    assert machines.closed == ["one"]
+
+
+def after(*words: str) -> Ending:
+    """An attempt that ends when others have begun."""
+    return Ending(after=[f"submit {word}" for word in words])
+
+
+CHAIN = {"a": after("b"), "b": after("c"), "c": after("d")}
+
+
+def test_no_more_run_at_once_than_there_are_jobs(bench: Bench) -> None:
+    machines = Machines(CHAIN)
+    bench.run(["a", "b", "c", "d"], machines, options=Options(jobs=2))
+    assert machines.peaks["all"] == 2
+
+
+def test_without_a_number_of_jobs_each_target_runs_one(bench: Bench) -> None:
+    machines = Machines(CHAIN)
+    bench.run(["a", "b", "c", "d"], machines, machines.target("one"), machines.target("two"), options=Options())
+    assert machines.peaks == {"all": 2, "one": 1, "two": 1}
+
+
+def test_the_jobs_of_the_matrix_hold_where_nobody_asks_for_others(bench: Bench) -> None:
+    machines = Machines(CHAIN)
+    bench.run(["a", "b", "c", "d"], machines, options=Options(), jobs=2)
+    assert machines.peaks["all"] == 2
+
+
+def test_a_pool_is_never_overdrawn_and_holds_up_no_one_else(bench: Bench) -> None:
+    machines = Machines({"a": after("c"), "c": after("d")})
+    resources = [{"when": {"x": ["a", "b"]}, "resources": {"licence": 1}}]
+    bench.run(["a", "b", "c", "d"], machines, options=Options(jobs=4), pools={"licence": 1}, settings=resources)
+    assert machines.said.index("end a") < machines.said.index("submit b")
+
+
+def test_a_target_gets_no_more_than_it_can_hold(bench: Bench) -> None:
+    machines = Machines(CHAIN)
+    target = machines.target("one", chip=4)
+    bench.run(["a", "b", "c", "d"], machines, target, options=Options(jobs=4), resources={"chip": 2})
+    assert machines.peaks["one"] == 2
+
+
+def test_cells_are_spread_over_targets_by_what_each_can_do(bench: Bench) -> None:
+    everyone = [f"submit {word}" for word in "abcdef"]
+    machines = Machines({word: Ending(after=everyone) for word in "abcdef"})
+    targets = (machines.target("big", jobs=4), machines.target("small", jobs=2))
+    bench.run(list("abcdef"), machines, *targets, options=Options(jobs=6))
+    assert machines.peaks == {"all": 6, "big": 4, "small": 2}
+
+
+def test_cells_with_other_needs_take_turns(bench: Bench) -> None:
+    machines = Machines()
+    settings = [{"when": {"x": ["d", "e"]}, "resources": {"chip": 1}}]
+    bench.run(list("abcde"), machines, settings=settings)
+    assert machines.began() == ["a", "d", "b", "e", "c"]
+
+
+# What becomes of an attempt that does not pass
+
+
+def test_a_machine_that_broke_is_another_attempts_chance(bench: Bench) -> None:
+    machines = Machines({"a": [BROKEN, BROKEN, Ending()]})
+    scheduler = bench.run(["a"], machines)
+    (result,) = scheduler.results.values()
+    assert (result.outcome.verdict, result.attempts) == (Verdict.PASSED, 3)
+    lines = result.outcome.message.splitlines()
+    assert lines[0] == "it passed at attempt 3"
+    assert [line.partition(": ")[0] for line in lines[1:]] == [
+        "attempt 1 was error (infrastructure)", "attempt 2 was error (infrastructure)",
+    ]  # fmt: skip
+
+
+def test_every_attempt_is_kept_under_its_number(bench: Bench) -> None:
+    scheduler = bench.run(["a"], Machines({"a": [Ending(by=EndedBy.LOST, leaves={"log": "1"}), Ending()]}))
+    (result,) = scheduler.results.values()
+    assert (result.directory / "attempt-1/log").read_text() == "1"
+    assert (result.directory / "attempt-2/exit_code").is_file()
+    assert [(event.attempt, event.verdict) for event in bench.of(AttemptEnded)] == [
+        (1, Verdict.ERROR), (2, Verdict.PASSED),
+    ]  # fmt: skip
+    names = [event.name for event in bench.of(AttemptSubmitted)]
+    assert [name.rpartition("-")[2] for name in names] == ["1", "2"]
+
+
+def test_a_cell_that_failed_for_good_ends_as_its_last_attempt_and_tells_the_others(bench: Bench) -> None:
+    bench.run(["a"], Machines({"a": [BROKEN, BROKEN, CRASH]}))
+    end = bench.ends()["a"]
+    assert (end.verdict, end.cause) == (Verdict.FAILED, Cause.PRODUCT)
+    assert [line.partition(":")[0] for line in end.message.splitlines()] == [
+        "exit_status", "attempt 1 was error (infrastructure)", "attempt 2 was error (infrastructure)",
+    ]  # fmt: skip
+
+
+REFUSED = Ending(refusal=StepError("no place for it", verdict=Verdict.ERROR, cause=Cause.CAPACITY))
+
+
+@pytest.mark.parametrize(
+    ("ending", "retries", "attempts", "cause"),
+    [
+        (BROKEN, {}, 3, Cause.INFRASTRUCTURE),
+        (BROKEN, {"infrastructure": 0}, 1, Cause.INFRASTRUCTURE),
+        (CRASH, {}, 1, Cause.PRODUCT),
+        (CRASH, {"product": 1}, 2, Cause.PRODUCT),
+        (Ending(by=EndedBy.TIMEOUT), {}, 1, Cause.TIMEOUT),
+        (Ending(by=EndedBy.SILENCE), {"timeout": 2}, 3, Cause.TIMEOUT),
+        (REFUSED, {}, 3, Cause.CAPACITY),
+        (REFUSED, {"capacity": 1}, 2, Cause.CAPACITY),
+        (Ending(by=EndedBy.NOT_STARTED), {}, 1, Cause.CONFIGURATION),
+        (Ending(refusal=ZeroDivisionError("our own fault")), {}, 1, Cause.INTERNAL),
+        (Ending(lost="no route"), {"infrastructure": 1}, 2, Cause.INFRASTRUCTURE),
+        (Ending(code=0, leaves={"m.json": "5"}), {"check": 1}, 2, Cause.CHECK),
+    ],
+)
+def test_the_cause_says_whether_there_is_another_attempt(
+    bench: Bench, ending: Ending, retries: dict[str, int], attempts: int, cause: Cause
+) -> None:
+    machines = Machines({"a": ending})
+    checks = [{"check": "files", "glob": "wanted"}] if ending.leaves else []
+    bench.run(["a"], machines, retries={**AT_ONCE, **retries}, checks=checks)
+    assert machines.began() == ["a"] * attempts
+    assert bench.ends()["a"].cause is cause
+
+
+def test_each_cause_has_its_own_count(bench: Bench) -> None:
+    machines = Machines({"a": [BROKEN, CRASH, BROKEN, CRASH]})
+    bench.run(["a"], machines, retries={**AT_ONCE, "infrastructure": 2, "product": 1})
+    assert [event.verdict for event in bench.of(AttemptEnded)] == [
+        Verdict.ERROR, Verdict.FAILED, Verdict.ERROR, Verdict.FAILED,
+    ]  # fmt: skip
+
+
+def test_another_attempt_goes_to_another_target_where_there_is_one(bench: Bench) -> None:
+    machines = Machines({"a": [BROKEN, BROKEN, Ending()]})
+    bench.run(["a"], machines, machines.target("one"), machines.target("two"))
+    assert machines.targets_of["a"] == ["one", "two", "one"]
+
+
+def test_who_waits_for_another_attempt_holds_up_no_one(bench: Bench) -> None:
+    machines = Machines({"a": [BROKEN, Ending()]})
+    bench.run(["a", "b", "c"], machines, retries={"backoff": {"first": 0.3}})
+    assert machines.began() == ["a", "b", "c", "a"]
+
+
+def test_what_a_backend_raises_is_told_in_its_words(bench: Bench) -> None:
+    bench.run(["a"], Machines({"a": REFUSED}), retries={"capacity": 0})
+    assert bench.ends()["a"].message == "no place for it"
+
+
+def test_a_target_out_of_reach_is_said_to_perhaps_run_it_still(bench: Bench) -> None:
+    bench.run(["a"], Machines({"a": Ending(lost="no route to host")}), retries={"infrastructure": 0})
+    assert bench.ends()["a"].message == (
+        "the connection was lost while it ran, and it may be running still: no route to host"
+    )
+
+
+def test_a_fault_of_ours_is_logged_with_its_place(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.run(["a"], Machines({"a": Ending(refusal=ZeroDivisionError("our own fault"))}))
+    assert bench.ends()["a"].message == "ZeroDivisionError: our own fault"
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+# Skipped, and expected to fail
+
+
+def test_a_skipped_cell_says_why_and_is_not_run(bench: Bench) -> None:
+    machines = Machines()
+    bench.run(["a", "b"], machines, skip=[{"when": {"x": "a"}, "reason": "#7"}])
+    assert machines.began() == ["b"]
+    assert (bench.ends()["a"].verdict, bench.ends()["a"].message) == (Verdict.SKIPPED, "#7")
+
+
+def expected(expires: dt.date = TODAY) -> list[dict[str, Any]]:
+    return [{"when": {}, "reason": "#7", "owner": "me", "expires": expires}]
+
+
+@pytest.mark.parametrize(
+    ("ending", "verdict", "cause", "said"),
+    [
+        (CRASH, Verdict.XFAILED, Cause.PRODUCT, "expected to fail until 2026-06-15 (me): #7"),
+        (Ending(by=EndedBy.TIMEOUT), Verdict.XFAILED, Cause.TIMEOUT, "expected to fail until"),
+        (Ending(), Verdict.XPASSED, Cause.CHECK, "it passed, and was expected to fail until 2026-06-15 (me): #7"),
+        (REFUSED, Verdict.ERROR, Cause.CAPACITY, "no place for it"),
+    ],
+)
+def test_a_failure_that_is_expected_is_none_and_a_pass_is_one(
+    bench: Bench, ending: Ending, verdict: Verdict, cause: Cause, said: str
+) -> None:
+    bench.run(["a"], Machines({"a": ending}), xfail=expected())
+    end = bench.ends()["a"]
+    assert (end.verdict, end.cause) == (verdict, cause)
+    assert end.message.startswith(said)
+
+
+def test_an_expectation_that_is_over_excuses_nothing_and_is_told(bench: Bench) -> None:
+    over = expected(TODAY - dt.timedelta(1))
+    bench.run(["a", "b"], Machines({"a": CRASH}), xfail=over)
+    assert bench.verdicts() == {"a": "failed", "b": "passed"}
+    assert bench.ends()["a"].message.endswith("expected to fail until 2026-06-14 (me: #7): that is over")
+    assert bench.ends()["b"].message == ""
+
+
+# When to stop
+
+
+def test_when_more_than_a_third_break_it_is_an_outage_and_nobody_gets_another_attempt(bench: Bench) -> None:
+    machines = Machines(dict.fromkeys("abcdef", BROKEN))
+    scheduler = bench.run(list("abcdef"), machines, retries={"infrastructure": 2, "backoff": {"first": 0.2}})
+    said = "this is an outage: 3 of 6 cells failed for infrastructure; no more retries"
+    assert (scheduler.outage, bench.notes()) == (said, [said])
+    assert bench.verdicts() == dict.fromkeys("abcdef", "error")
+    assert {word: machines.began().count(word) for word in "cdef"} == dict.fromkeys("cdef", 1)
+
+
+def test_a_third_is_no_outage(bench: Bench) -> None:
+    scheduler = bench.run(list("abcdef"), Machines({x: [BROKEN, Ending()] for x in "ab"}))
+    assert (scheduler.outage, set(verdicts(scheduler).values())) == ("", {"passed"})
+
+
+def test_cells_that_have_recovered_are_no_part_of_an_outage(bench: Bench) -> None:
+    later = Ending(by=EndedBy.LOST, after=["release a", "release a"])
+    machines = Machines({"a": [BROKEN, Ending()], "b": [later, Ending()]})
+    scheduler = bench.run(list("abcd"), machines, options=Options(2))
+    assert (scheduler.outage, set(verdicts(scheduler).values())) == ("", {"passed"})
+
+
+def test_one_cell_alone_is_never_an_outage(bench: Bench) -> None:
+    assert bench.run(["a"], Machines({"a": BROKEN})).outage == ""
+
+
+def test_fail_fast_cancels_what_runs_and_starts_nothing_more(bench: Bench) -> None:
+    machines = Machines({"a": Ending(1, after=["submit b"]), "b": NEVER})
+    scheduler = bench.run(["a", "b", "c"], machines, options=Options(jobs=2, fail_fast=True))
+    assert verdicts(scheduler) == {"a": "failed", "b": "cancelled"}
+    assert scheduler.stopped == "a cell did not pass: nothing more was started"
+    assert bench.notes() == [scheduler.stopped]
+
+
+def test_fail_fast_takes_no_heed_of_what_is_expected_to_fail(bench: Bench) -> None:
+    scheduler = bench.run(["a", "b"], Machines({"a": CRASH}), options=Options(1, fail_fast=True), xfail=expected())
+    assert (verdicts(scheduler), scheduler.stopped) == (
+        {"a": "xfailed", "b": "xpassed"}, "a cell did not pass: nothing more was started",
+    )  # fmt: skip
+
+
+def test_after_so_many_failures_what_runs_goes_on_and_nothing_more_is_started(bench: Bench) -> None:
+    machines = Machines({"a": CRASH, "b": Ending(1, after=["watch c"]), "c": Ending(after=["release b"])})
+    scheduler = bench.run(list("abcd"), machines, options=Options(jobs=2, max_failures=2))
+    assert verdicts(scheduler) == {"a": "failed", "b": "failed", "c": "passed"}
+    assert "d" not in machines.began()
+    assert scheduler.stopped == "2 cells did not pass: nothing more was started"
+
+
+def test_a_cell_that_waits_for_another_attempt_does_not_get_it_after_the_stop(bench: Bench) -> None:
+    machines = Machines({"a": BROKEN, "b": Ending(1, after=["release a"])})
+    bench.run(["a", "b"], machines, options=Options(2, max_failures=1), retries={"backoff": {"first": 60}})
+    assert bench.verdicts() == {"a": "cancelled", "b": "failed"}
+    assert machines.began() == ["a", "b"]
+
+
+def test_a_run_that_is_cancelled_ends_what_runs_and_records_it(bench: Bench) -> None:
+    machines = Machines({"a": NEVER})
+
+    with cancellation.opened() as scope:
+
+        def cancel(event: Event) -> None:
+            if isinstance(event, AttemptSubmitted):
+                scope.cancel("the run is ending")
+
+        bench.listeners.append(cancel)
+        with pytest.raises(Cancelled, match="the run is ending"):
+            bench.run(["a", "b"], machines)
+    assert bench.verdicts() == {"a": "cancelled"}
+    assert machines.began() == ["a"]
+    assert "cancel a" in machines.said
+
+
+def test_a_journal_that_takes_no_more_ends_what_runs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = Machines({"a": after("b"), "b": NEVER})
+    append = Journal.append
+
+    def fill(self: Journal, event: Any, *, sync: bool = True) -> None:
+        if isinstance(event, AttemptEnded):
+            raise InfrastructureError("no space left on device")
+        append(self, event, sync=sync)
+
+    monkeypatch.setattr(Journal, "append", fill)
+    with pytest.raises(InfrastructureError, match="no space left"):
+        bench.run(["a", "b", "c"], machines, options=Options(jobs=2))
+    assert "end b" in machines.said
+    assert "c" not in machines.began()

@@ -1,0 +1,69 @@
+"""Targets are what the block `targets` describes, each by its backend; this machine needs no description."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.config.conftest import Load
+from tests.unit.config.conftest import load as load  # noqa: PLC0414  # the fixture, for here too
+from toolbox.matrix import targets
+from toolbox.matrix.targets import Target
+from toolbox.model.errors import ConfigurationError
+
+
+def test_this_machine_is_a_target_without_being_described(load: Load) -> None:
+    found = targets.read(load("a: 1\n"))
+    assert [(target.name, target.backend, target.capacity) for target in found.values()] == [("local", "local", {})]
+    assert targets.read(load("targets: null\n")).keys() == {"local"}
+
+
+def test_a_described_target_has_its_backend_its_labels_and_its_capacity(load: Load) -> None:
+    text = "targets: {far: {backend: ssh, host: far.example, labels: [gpu, big], capacity: {jobs: 2, gpu: 8}}}\n"
+    far = targets.read(load(text))["far"]
+    assert (far.backend, far.labels, far.capacity) == ("ssh", ("gpu", "big"), {"jobs": 2, "gpu": 8})
+    assert "far.example" in str(far.description.address("far"))
+
+
+def test_this_machine_may_be_described_as_another_target_is(load: Load) -> None:
+    found = targets.read(load("targets: {local: {capacity: {jobs: 4}}, here: {labels: [x]}}\n"))
+    assert [(target.name, target.backend) for target in found.values()] == [("local", "local"), ("here", "local")]
+    assert found["local"].capacity == {"jobs": 4}
+    assert found["here"].description.address("here") is None
+
+
+def test_references_in_a_target_are_followed(load: Load) -> None:
+    found = targets.read(load("machine: {name: far.example}\ntargets: {far: {backend: ssh, host: '@machine.name'}}\n"))
+    assert "far.example" in str(found["far"].description.address("far"))
+
+
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        ("{far: {backend: shh}}", r"c\w+\.yaml:2: the target `far`: unknown backend `shh`: did you mean ssh"),
+        ("{far: {host: x}}", r"c\w+\.yaml:2: the target `far`: backend `local`: host: Extra inputs"),
+        ("{far: {backend: ssh, hots: x}}", "the target `far`: backend `ssh`: hots: Extra inputs"),
+        ("{far: {capacity: {jobs: 0}}}", "0 `jobs`"),
+        ("[far]", "`targets`: "),
+        ("{far: null}", "`targets`: "),
+    ],
+)
+def test_a_target_that_is_not_described_well_is_named_with_its_line(load: Load, block: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        targets.read(load(f"a: 1\ntargets: {block}\n"))
+
+
+@pytest.mark.parametrize(
+    ("needs", "fits"),
+    [
+        ({}, True),
+        ({"gpu": 8}, True),
+        ({"gpu": 9}, False),
+        ({"gpu": 1, "licence": 99}, True),
+        ({"gpu": 9, "x": 1}, False),
+    ],
+)
+def test_a_target_holds_what_its_capacity_allows_and_anything_that_it_does_not_count(
+    needs: dict[str, int], fits: bool
+) -> None:
+    nothing: Any = None
+    assert Target("far", "ssh", nothing, capacity={"gpu": 8}).can_hold(needs) is fits

@@ -1,0 +1,208 @@
+"""`matrix.run()` runs the cells of the plan as steps of the current one, and says how they ended."""
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.backend import BROKEN, CRASH, Machines
+from tests.fakes.bench import AT_ONCE
+from tests.unit.matrix.conftest import Planned
+from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # the fixture, for here too
+from toolbox.matrix.plan import Plan, Selection
+from toolbox.matrix.scheduler import Options
+from toolbox.model.errors import ConfigurationError, StepError, UsageError
+from toolbox.model.events import DurationsExpected, Note, StepFinished
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.orchestration import matrix, session
+from toolbox.runs import steps
+from toolbox.runs.recorder import Recorder
+from toolbox.runs.steps import Outcome, Step
+from toolbox.system import files
+from toolbox.system.redaction import Redactor
+
+from .conftest import Seen, Work
+
+NO_RETRIES = {"infrastructure": 0, **AT_ONCE}
+
+AtWork = Callable[..., Plan]
+
+
+@pytest.fixture
+def top(tmp_path: Path, seen: Seen) -> Iterator[Step]:
+    """The top of a run that has a place among others."""
+    root = files.make_directory(tmp_path / "runs/20260105")
+    step = Step(root, Recorder(root, Redactor(), [seen]), "top")
+    with steps.entered(step):
+        yield step
+
+
+@pytest.fixture
+def at_work(work: Work, planned: Planned) -> AtWork:
+    """Have a project at work with a matrix: `at_work("ab", machines)`."""
+
+    def begin(x: str, machines: Machines, *, options: Options = Options(1), **fields: Any) -> Plan:  # noqa: B008
+        selection = fields.pop("selection", Selection())
+        block = {"axes": {"x": list(x)}, "retries": NO_RETRIES, **fields}
+        found = work("a: 1\n")
+        found.plan = planned(block, machines.target("one"), selection=selection)
+        found.options = options
+        return found.plan
+
+    return begin
+
+
+def fail() -> StepError:
+    """Run the matrix, and return how that fails."""
+    with pytest.raises(StepError) as caught:
+        matrix.run()
+    return caught.value
+
+
+def test_the_results_are_in_the_order_of_the_plan(at_work: AtWork, top: Step) -> None:
+    at_work("ba", Machines())
+    results = matrix.run()
+    assert [(result.name, result.settings, result.outcome.verdict) for result in results] == [
+        ("x=b", {"x": "b"}, Verdict.PASSED), ("x=a", {"x": "a"}, Verdict.PASSED),
+    ]  # fmt: skip
+    assert results[0].directory == top.directory / "000__x=b"
+
+
+def test_what_did_not_pass_is_counted_and_the_first_of_the_worst_is_told(at_work: AtWork, top: Step) -> None:
+    at_work("abcd", Machines({"b": CRASH, "c": BROKEN, "d": BROKEN}))
+    error = fail()
+    assert (error.verdict, error.cause, error.directory) == (
+        Verdict.ERROR,
+        Cause.INFRASTRUCTURE,
+        top.directory / "002__x=c",
+    )
+    assert str(error).splitlines() == [
+        "of 4 cells: 1 passed, 1 failed, 2 error",
+        "this is an outage: 2 of 4 cells failed for infrastructure; no more retries",
+        "x=c: the machine was restarted",
+    ]
+
+
+def test_what_did_not_pass_may_be_left_to_the_caller(at_work: AtWork) -> None:
+    at_work("ab", Machines({"a": CRASH}))
+    assert [result.outcome.verdict for result in matrix.run(check=False)] == [Verdict.FAILED, Verdict.PASSED]
+
+
+def test_what_was_never_started_is_counted(at_work: AtWork) -> None:
+    at_work("abc", Machines({"a": CRASH}), options=Options(1, max_failures=1))
+    assert str(fail()).splitlines()[:2] == [
+        "of 3 cells: 1 failed, 2 not started", "a cell did not pass: nothing more was started",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ending", "verdict"), [(Machines(), Verdict.XPASSED), (Machines({"a": CRASH}), None)])
+def test_what_was_expected_to_fail_does_not_raise_unless_it_passes(
+    at_work: AtWork, ending: Machines, verdict: Verdict | None
+) -> None:
+    at_work("a", ending, xfail=[{"when": {}, "reason": "#7", "owner": "me", "expires": dt.date(2030, 1, 1)}])
+    if verdict is None:
+        assert matrix.run()[0].outcome.verdict is Verdict.XFAILED
+    else:
+        assert fail().verdict is verdict
+
+
+def test_cells_that_are_all_skipped_are_no_failure(at_work: AtWork, top: Step) -> None:
+    at_work("ab", Machines(), skip=[{"when": {}, "reason": "#7"}])
+    assert [result.outcome.message for result in matrix.run()] == ["#7", "#7"]
+    assert top.outcome() == Outcome(Verdict.SKIPPED, None, "#7")
+
+
+def test_a_part_without_cells_ran_nothing(at_work: AtWork, top: Step) -> None:
+    at_work("ab", Machines(), selection=Selection(shard=(3, 3)))
+    assert matrix.run() == []
+    assert top.outcome() == Outcome(Verdict.SKIPPED, None, "there are no cells to run")
+
+
+def test_a_run_has_one_matrix(at_work: AtWork) -> None:
+    at_work("a", Machines())
+    matrix.run()
+    with pytest.raises(UsageError, match="a run has one matrix, which was run already"):
+        matrix.run()
+
+
+def test_without_a_matrix_there_is_nothing_to_run(work: Work) -> None:
+    work("a: 1\n")
+    with pytest.raises(ConfigurationError, match=r"project\.yaml: there is no block `matrix` to run"):
+        matrix.run()
+
+
+def test_workloads_on_this_machine_find_the_configuration(at_work: AtWork, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, str] = {}
+    machines = Machines()
+    submit = machines.submit
+    monkeypatch.setattr(
+        machines, "submit", lambda word, name, context: (given.update(context.variables), submit(word, name, context))
+    )
+    at_work("a", machines)
+    matrix.run()
+    assert given == session.current().variables
+
+
+# The machines
+
+
+def test_ansible_is_told_where_the_machines_of_the_plan_are(work: Work, planned: Planned) -> None:
+    machines = Machines()
+    found = work("a: 1\n")
+    assert matrix.machines() == [None]
+    found.plan = planned({"axes": {"x": ["a"]}}, *map(machines.target, ("one", "two")))
+    assert matrix.machines() == [["one.example", "two.example"]]
+    found.plan = planned({"axes": {"x": ["a"]}})
+    assert matrix.machines() == [None]
+
+
+# How long cells took earlier
+
+
+def earlier(directory: Path, run: str, **seconds: float) -> None:
+    """Write the summary of another run of the project."""
+    cells = [{"name": f"x={x}", "kind": "cell", "verdict": "passed", "seconds": took} for x, took in seconds.items()]
+    files.write_json(directory.parent / run / "summary.json", {"steps": cells})
+
+
+@pytest.fixture
+def durations(at_work: AtWork, seen: Seen) -> Callable[[], dict[str, float]]:
+    def found() -> dict[str, float]:
+        at_work("a", Machines())
+        matrix.run()
+        return {name: time for event in seen.of(DurationsExpected) for name, time in event.seconds.items()}
+
+    return found
+
+
+def test_how_long_cells_took_is_known_from_the_newest_runs(
+    top: Step, durations: Callable[[], dict[str, float]]
+) -> None:
+    for run, seconds in (("20260101", 1.0), ("20260102", 2.0), ("20260103", 3.0), ("20260104", 4.0)):
+        earlier(top.directory, run, a=seconds)
+    earlier(top.directory, "20260102", b=5.0)
+    earlier(top.directory, "20260101", c=6.0)
+    assert durations() == {"x=a": 4.0, "x=b": 5.0}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"steps": [{"kind": "cell"}]}', '{"steps": 5}', "\xff"])
+def test_a_summary_that_cannot_be_read_is_no_obstacle(
+    top: Step, durations: Callable[[], dict[str, float]], text: str
+) -> None:
+    earlier(top.directory, "20260102", a=2.0)
+    files.write_bytes(top.directory.parent / "20260103" / "summary.json", text.encode("latin-1"))
+    assert durations() == {"x=a": 2.0}
+
+
+def test_only_what_passed_tells_how_long_it_takes(
+    top: Step, seen: Seen, durations: Callable[[], dict[str, float]]
+) -> None:
+    failed = {"name": "x=a", "kind": "cell", "verdict": "failed", "seconds": 1.0}
+    phase = {"name": "test", "kind": "phase", "verdict": "passed", "seconds": 1.0}
+    files.write_json(top.directory.parent / "20260103" / "summary.json", {"steps": [failed, phase]})
+    assert durations() == {}
+    assert seen.of(DurationsExpected) == []
+    assert len(seen.of(StepFinished)) == 1
+    assert seen.of(Note) == []

@@ -1,0 +1,179 @@
+"""What is asked of a run is kept so that the run can be resumed, and what has changed since is refused."""
+
+import datetime as dt
+import json
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.matrix.conftest import Planned
+from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # the fixture, for here too
+from toolbox.matrix.plan import Selection
+from toolbox.matrix.scheduler import Options
+from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.orchestration import request
+from toolbox.orchestration.request import RunRequest
+from toolbox.system import files
+
+ASKED = RunRequest(
+    "tiny",
+    ("small", "fast"),
+    (Path("changes.yaml"),),
+    {"a": dt.date(2026, 1, 2), "b": {"c": [1, "1", None]}},
+    phases=("prepare", "test"),
+    selection=Selection("x=*", (2, 3)),
+    options=Options(4, fail_fast=True, max_failures=2),
+    deadline=90.5,
+)
+
+
+def kept(asked: RunRequest, directory: Path) -> RunRequest:
+    """Return a request as a resumed run reads it."""
+    overrides = files.dump_yaml(dict(asked.overrides))
+    files.write_json(directory / "run.json", {**asked.as_json(), "overrides_text": overrides})
+    return RunRequest.read(directory)
+
+
+def test_a_request_is_read_as_it_was_asked(tmp_path: Path) -> None:
+    found = kept(ASKED, tmp_path)
+    assert (found.project, tuple(found.presets), found.overrides) == ("tiny", ("small", "fast"), ASKED.overrides)
+    assert (found.selection, found.options, found.deadline) == (ASKED.selection, ASKED.options, 90.5)
+    assert (found.phases, found.override_files) == (["prepare", "test"], [Path.cwd() / "changes.yaml"])
+
+
+def test_what_was_not_asked_is_not_asked_later(tmp_path: Path) -> None:
+    found = kept(RunRequest("tiny"), tmp_path)
+    assert (found.phases, found.selection, found.options, found.deadline) == (None, Selection(), Options(), None)
+    assert (list(found.presets), list(found.override_files), found.overrides) == ([], [], {})
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", "{}", '{"project": "tiny"}'])
+def test_a_directory_that_is_not_that_of_a_run_is_refused(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "run.json").write_text(text)
+    with pytest.raises(UsageError, match=r"is not the directory of a run: run\.json: "):
+        RunRequest.read(tmp_path)
+
+
+# What is loaded of it
+
+
+MATRIX = """
+matrix:
+  axes: {x: [a, b]}
+  xfail: [{when: {}, reason: "#7", owner: me, expires: 2026-06-15}]
+  workload: {command: ["@cell.x"]}
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The configuration of a project."""
+    (tmp_path / "projects/tiny").mkdir(parents=True)
+    (tmp_path / "projects/tiny/orchestration.py").write_text("def test(): ...\n")
+    (tmp_path / "config").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path / "config/tiny.yaml"
+
+
+def test_a_project_with_a_matrix_has_a_plan(tiny: Path) -> None:
+    tiny.write_text(MATRIX)
+    loaded = request.load(RunRequest("tiny", selection=Selection("x=b")))
+    assert loaded.plan is not None
+    assert [cell.name for cell in loaded.plan.cells] == ["x=b"]
+
+
+@pytest.mark.parametrize(("today", "is_expected"), [(dt.date(2026, 6, 15), True), (dt.date(2026, 6, 16), False)])
+def test_what_is_expected_to_fail_depends_on_the_day(tiny: Path, today: dt.date, is_expected: bool) -> None:
+    tiny.write_text(MATRIX)
+    loaded = request.load(RunRequest("tiny"), today=today)
+    assert loaded.plan is not None
+    assert (loaded.plan.cells[0].xfail is not None) is is_expected
+
+
+@pytest.mark.parametrize("selection", [Selection("x=a"), Selection(shard=(1, 2))])
+def test_without_a_matrix_there_are_no_cells_to_choose(tiny: Path, selection: Selection) -> None:
+    tiny.write_text("a: 1\n")
+    assert request.load(RunRequest("tiny")).plan is None
+    with pytest.raises(UsageError, match=r"^--cells, --shard: config/tiny\.yaml has no matrix to take cells from$"):
+        request.load(RunRequest("tiny", selection=selection))
+
+
+def test_a_matrix_is_held_against_its_contract(tiny: Path) -> None:
+    tiny.write_text(MATRIX.replace("axes: {x", "axs: {x") + "targets: {far: {capacity: {jobs: 0}}}\n")
+    with pytest.raises(ConfigurationError) as caught:
+        request.load(RunRequest("tiny"))
+    text = str(caught.value)
+    assert text.startswith("3 faults in the configuration:")
+    assert "config/tiny.yaml:3: `matrix.axs` is not a field here: did you mean axes?" in text
+
+
+def test_targets_are_checked_before_anything_starts(tiny: Path) -> None:
+    tiny.write_text(f"{MATRIX}targets:\n  far: {{backend: shh}}\n")
+    with pytest.raises(ConfigurationError, match=r"tiny\.yaml:7: the target `far`: unknown backend `shh`"):
+        request.load(RunRequest("tiny"))
+
+
+# What has changed since
+
+
+def refusal(directory: Path, was: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Return the changes that are named."""
+    with pytest.raises(ConfigurationError) as caught:
+        request.refuse_changes(directory, was, now, None)
+    head, *changes = str(caught.value).splitlines()
+    assert head == (
+        f"the configuration is not what it was when the run {directory.name} began. "
+        "Take the changes back, or start a new run:"
+    )
+    return [change.strip() for change in changes]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ({"a": {"b": 1}}, {"a": {"b": 2}}, ["a.b was 1, is 2"]),
+        ({"a": 1}, {"a": "1"}, ["a was 1, is '1'"]),
+        ({"a": 1}, {"a": 1.0}, ["a was 1, is 1.0"]),
+        ({"a": True}, {"a": 1}, ["a was True, is 1"]),
+        ({"a": None}, {"a": {}}, ["a was None, is {}"]),
+        ({"a": [1, 2]}, {"a": [1, 3]}, ["a[1] was 2, is 3"]),
+        ({"a": [1]}, {"a": [1, 2]}, ["a was [1], is [1, 2]"]),
+        ({"a": 1}, {"b": 1}, ["$.a is gone", "$.b is new"]),
+        ({"a": {"b": {}}}, {"a": {"b": {"c": 1}}}, ["$.a.b.c is new"]),
+        ({"a": "x" * 99}, {"a": "y"}, [f"a was '{'x' * 56}..., is 'y'"]),
+    ],
+)
+def test_what_has_changed_is_named(tmp_path: Path, was: dict[str, Any], now: dict[str, Any], said: list[str]) -> None:
+    assert refusal(tmp_path, was, now) == said
+
+
+def test_of_many_changes_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    was, now = ({str(key): value for key in range(9)} for value in (1, 2))
+    assert refusal(tmp_path, was, now)[-2:] == ["4 was 1, is 2", "and 4 more"]
+
+
+def test_the_same_is_refused_in_no_order(tmp_path: Path) -> None:
+    request.refuse_changes(tmp_path, {"a": 1, "b": [dt.date(2026, 1, 2)]}, {"b": [dt.date(2026, 1, 2)], "a": 1}, None)
+
+
+def test_a_plan_is_held_against_the_one_that_was_frozen(tmp_path: Path, planned: Planned) -> None:
+    block: dict[str, Any] = {"axes": {"x": ["a"], "day": [dt.date(2026, 1, 2)]}}
+    planned(block).write(tmp_path)
+    request.refuse_changes(tmp_path, {}, {}, planned(block))
+    with pytest.raises(ConfigurationError, match=r"plan\.json\.cells\[0\]\.timeouts\.run was 3600, is 5"):
+        request.refuse_changes(tmp_path, {}, {}, planned({**block, "timeouts": {"run": 5}}))
+    frozen = json.loads((tmp_path / "plan.json").read_text())
+    (tmp_path / "plan.json").write_text(json.dumps({**frozen, "total": 2}))
+    with pytest.raises(ConfigurationError, match=r"plan\.json\.total was 2, is 1"):
+        request.refuse_changes(tmp_path, {}, {}, planned(block))
+
+
+def test_the_words_of_a_request_are_json(tmp_path: Path) -> None:
+    written = json.dumps(RunRequest("tiny", override_files=[tmp_path / "o.yaml"]).as_json())
+    assert json.loads(written)["override_files"] == [str(tmp_path / "o.yaml")]
+    assert textwrap.dedent(written) == written

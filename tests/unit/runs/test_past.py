@@ -1,0 +1,196 @@
+"""What a run did before it was resumed: which steps answer, and what is left to do."""
+
+import pytest
+
+from toolbox.model.events import (
+    AttemptEnded,
+    AttemptSubmitted,
+    ConfigurationChanged,
+    KeptEvent,
+    MatrixPlanned,
+    MetricMeasured,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepKind,
+    StepStarted,
+)
+from toolbox.model.evidence import Metric
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.runs.past import Past, PastStep
+
+RUN = RunStarted("r", "p", "/runs/r", ())
+CHANGED = ConfigurationChanged("a.b", "1", "set_config")
+KINDS = {"c": StepKind.CELL, "h": StepKind.COMMAND, "g": StepKind.GROUP}
+
+
+def began(step: str, fingerprint: str = "") -> StepStarted:
+    """A step begins: `test` is a phase, `test/c` a cell, `test/h` a command, `test/g` a group."""
+    name = step.rpartition("/")[2]
+    return StepStarted(
+        step, name, KINDS.get(name[0], StepKind.PHASE) if "/" in step else StepKind.PHASE, "", f"/{step}", fingerprint
+    )
+
+
+def ended(step: str, verdict: Verdict = Verdict.PASSED) -> StepFinished:
+    kind = began(step).kind
+    return StepFinished(
+        step, step.rpartition("/")[2], kind, verdict, None if verdict.is_pass else Cause.PRODUCT, "", 1.0
+    )
+
+
+def whole(step: str, *inside: KeptEvent, verdict: Verdict = Verdict.PASSED) -> list[KeptEvent]:
+    """A step from its beginning to its end."""
+    return [began(step), *inside, ended(step, verdict)]
+
+
+def submitted(number: int) -> AttemptSubmitted:
+    return AttemptSubmitted("test/c1", number, f"n-{number}", "one")
+
+
+def attempt_ended(number: int, verdict: Verdict = Verdict.PASSED) -> AttemptEnded:
+    return AttemptEnded("test/c1", number, "one", verdict, None, "", 1.0)
+
+
+def find(past: Past, key: str) -> PastStep:
+    found = past.find(key)
+    assert found is not None
+    return found
+
+
+def test_a_new_run_has_no_past() -> None:
+    assert Past().find("/test") is None
+    assert list(Past().cells()) == []
+    assert not Past().is_unfinished()
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_only_a_step_that_passed_answers(verdict: Verdict) -> None:
+    past = Past([RUN, *whole("prepare", verdict=verdict)])
+    assert find(past, "/prepare").answers("") is (verdict is Verdict.PASSED)
+
+
+def test_a_step_that_has_not_ended_does_not_answer() -> None:
+    assert not find(Past([RUN, began("prepare")]), "/prepare").answers("")
+
+
+def test_a_step_that_did_something_else_does_not_answer() -> None:
+    past = Past([RUN, began("prepare"), began("prepare/h1", "abc"), ended("prepare/h1")])
+    assert find(past, "/prepare/h1").answers("abc")
+    assert not find(past, "/prepare/h1").answers("abd")
+
+
+def test_what_a_cleanup_has_undone_is_spent_but_for_the_results_of_cells() -> None:
+    events = [*whole("prepare", *whole("prepare/h1")), *whole("test", *whole("test/c1"), *whole("test/g1"))]
+    before, after = Past(events), Past([*events, began("post_cleanup")])
+    keys = ["/prepare", "/prepare/h1", "/test", "/test/c1", "/test/g1"]
+    assert [find(before, key).answers("") for key in keys] == [True] * 5
+    assert [find(after, key).answers("") for key in keys] == [False, False, False, True, False]
+
+
+def test_what_was_done_again_after_a_cleanup_answers_again() -> None:
+    past = Past([*whole("prepare"), *whole("post_cleanup"), RUN, *whole("prepare")])
+    assert find(past, "/prepare").answers("")
+
+
+def test_a_step_that_was_done_again_is_what_it_was_the_last_time() -> None:
+    past = Past([*whole("test", verdict=Verdict.FAILED), RUN, began("test")])
+    assert find(past, "/test").finished is None
+
+
+def test_a_command_that_was_run_again_in_another_directory_is_known_by_its_key() -> None:
+    again = StepStarted("test/h9", "h1", StepKind.COMMAND, "", "/test/h1")
+    past = Past([*whole("test/h1", verdict=Verdict.FAILED), again, StepFinished(
+        "test/h9", "h1", StepKind.COMMAND, Verdict.PASSED, None, "", 1.0)])  # fmt: skip
+    found = find(past, "/test/h1")
+    assert (found.started.step, found.answers("")) == ("test/h9", True)
+
+
+# Attempts
+
+
+def test_the_attempts_of_a_cell_are_kept_also_when_it_is_run_again() -> None:
+    first = whole("test/c1", submitted(1), attempt_ended(1, Verdict.CANCELLED), verdict=Verdict.CANCELLED)
+    found = find(Past([*first, RUN, began("test/c1"), submitted(2)]), "/test/c1")
+    assert [(attempt.submitted.attempt, attempt.ended) for attempt in found.attempts] == [
+        (1, attempt_ended(1, Verdict.CANCELLED)), (2, None),
+    ]  # fmt: skip
+
+
+def test_an_attempt_that_was_judged_again_ended_as_it_did_the_last_time() -> None:
+    events: list[KeptEvent] = [
+        began("test/c1"),
+        submitted(1),
+        attempt_ended(1, Verdict.FAILED),
+        RUN,
+        began("test/c1"),
+        attempt_ended(1),
+    ]
+    (attempt,) = find(Past(events), "/test/c1").attempts
+    assert attempt.ended == attempt_ended(1)
+
+
+def test_the_metrics_of_a_cell_are_those_of_its_last_time() -> None:
+    values: list[KeptEvent] = [MetricMeasured("test/c1", "t", value, "s") for value in (1.0, 2.0)]
+    metrics = find(Past([began("test/c1"), *values]), "/test/c1").metrics
+    assert metrics == {"t": Metric("t", 2.0, "s")}
+    again: list[KeptEvent] = [began("test/c1"), *values, began("test/c1")]
+    assert find(Past(again), "/test/c1").metrics == {}
+
+
+def test_what_is_told_of_a_step_that_never_began_is_left_out() -> None:
+    assert list(Past([submitted(1), attempt_ended(1), ended("test/c1")]).cells()) == []
+
+
+# What is left to do
+
+
+@pytest.mark.parametrize(
+    ("events", "is_unfinished"),
+    [
+        (whole("test"), False),
+        (whole("test", verdict=Verdict.FAILED), False),
+        (whole("test", verdict=Verdict.CANCELLED), True),
+        ([began("test")], True),
+        (whole("test", MatrixPlanned("test", 2, 1), *whole("test/c1")), True),
+        (whole("test", MatrixPlanned("test", 2, 1), *whole("test/c1"), *whole("test/c2")), False),
+        ([*whole("test", verdict=Verdict.CANCELLED), RUN, *whole("test")], False),
+    ],
+)
+def test_a_run_is_unfinished_while_something_was_cancelled_or_has_not_ended_or_begun(
+    events: list[KeptEvent], is_unfinished: bool
+) -> None:
+    assert Past([RUN, *events, RunFinished(Verdict.PASSED, None, 0, "", 1.0)]).is_unfinished() is is_unfinished
+
+
+# Changes of the configuration
+
+
+def test_a_change_belongs_to_the_steps_around_it() -> None:
+    past = Past(
+        [RUN, began("prepare"), began("prepare/g1"), CHANGED, ended("prepare/g1"), ended("prepare"), began("test")]
+    )
+    changed = [find(past, key).changed_configuration for key in ("/prepare", "/prepare/g1", "/test")]
+    assert changed == [True, True, False]
+
+
+def test_a_step_that_ended_before_a_change_has_no_part_in_it() -> None:
+    past = Past([began("prepare"), *whole("prepare/g1"), CHANGED])
+    assert not find(past, "/prepare/g1").changed_configuration
+    assert find(past, "/prepare").changed_configuration
+
+
+def test_a_step_that_was_going_on_when_the_run_died_has_no_part_in_later_changes() -> None:
+    past = Past([RUN, began("prepare"), began("prepare/g1"), RUN, began("test"), CHANGED])
+    assert [find(past, key).changed_configuration for key in ("/prepare", "/prepare/g1", "/test")] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_only_the_changes_of_the_last_time_count() -> None:
+    again = ConfigurationChanged("a.b", "2", "set_config")
+    assert Past([RUN, CHANGED]).configuration_changes == [CHANGED]
+    assert Past([RUN, CHANGED, RUN, again]).configuration_changes == [again]
+    assert Past([RUN, CHANGED, RUN]).configuration_changes == []
