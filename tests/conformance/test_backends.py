@@ -149,6 +149,12 @@ def test_what_cannot_be_read_keeps_nothing_else_from_coming_back(bench: Bench, p
     assert (attempt.text("files/a"), attempt.text("files/c")) == ("1\n", "3\n")
 
 
+def test_files_may_be_brought_back_again(bench: Bench) -> None:
+    attempt, _ = bench.run("sh", "-c", "mkdir a; echo 1 > a/b; ln -s a/b c; ln a/b d")
+    attempt.collect()
+    assert [attempt.text(f"files/{name}") for name in ("a/b", "c", "d")] == ["1\n"] * 3
+
+
 def test_many_files_and_a_large_one_come_back(bench: Bench) -> None:
     source = """
 import os

@@ -179,9 +179,7 @@ def check_the_end(grid: Grid, code: int, cause: str) -> None:
     assert grid.alive() == []
 
 
-@pytest.mark.parametrize(
-    ("flags", "block"), [(["--deadline=1.5"], {}), ([], {"deadline": 1.5})], ids=["flag", "matrix"]
-)
+@pytest.mark.parametrize(("flags", "block"), [(["--deadline=3"], {}), ([], {"deadline": 3})], ids=["flag", "matrix"])
 def test_a_deadline_ends_what_runs_and_has_an_exit_code_of_its_own(
     grid: Grid, flags: list[str], block: dict[str, Any]
 ) -> None:

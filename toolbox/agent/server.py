@@ -31,7 +31,7 @@ import shutil
 import signal
 import sys
 import time
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from toolbox.agent import tree
 from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES
@@ -196,7 +196,7 @@ class Server:
         if state["state"] == "running":
             return {"error": f"{directory} is in use: its workload runs"}
         _remove(directory)
-        return {}
+        return {"error": f"{directory} cannot be removed whole"} if os.path.exists(directory) else {}
 
     def _do_list(self, request: Dict[str, Any]) -> Dict[str, Any]:
         """List what an attempt left, the sizes of its logs apart."""
@@ -308,11 +308,19 @@ def _take_sources(sources: Optional[str], target: str) -> None:
 
 def _remove(directory: str) -> None:
     """Remove a directory with all that is in it, whatever modes the workload has given to that."""
-    for folder, names, _ in os.walk(directory):
-        for path in (os.path.join(folder, name) for name in names):
-            if not os.path.islink(path):
-                os.chmod(path, 0o700)
+    folders = [directory]
+    for folder in folders:
+        folders += _opened(folder)
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def _opened(folder: str) -> List[str]:
+    """Have a folder be writable for us, and return the folders in it."""
+    try:
+        os.chmod(folder, 0o700)
+        return [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+    except OSError:  # it is somebody else's, or not there
+        return []
 
 
 def _described(error: Exception) -> str:

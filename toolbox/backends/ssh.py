@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _PATIENCE: Final = 60.0  # seconds, where no workload says how long to wait
 _PAUSE: Final = 0.5
+_BEGINNING: Final = "-- topgallant: archive --"
 _SSH_FAILED: Final = 255  # what ssh ends with where it is not the command that failed
 _OPTIONS: Final = (
     "BatchMode=yes",  # nobody is there to be asked for a password
@@ -49,7 +50,7 @@ class Target(BaseModel):
         host: its name or address, or an alias of `~/.ssh/config`; the name of the target when left out.
         user: who to be there, port: where its server listens; the SSH configuration says it when left out.
         python: the interpreter for the agent, 3.8 or later.
-        directory: where attempts live on the machine, each until its files are here.
+        directory: where attempts live on the machine, each until its files are here: absolute, or below `~/`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -58,7 +59,7 @@ class Target(BaseModel):
     user: str | None = Field(default=None, min_length=1, pattern=r"^[^-\s]\S*$")
     port: int | None = Field(default=None, ge=1, le=65535)
     python: str = Field(default="python3", min_length=1)
-    directory: str = Field(default="~/.cache/topgallant/attempts", min_length=1)
+    directory: str = Field(default="~/.cache/topgallant/attempts", pattern=r"^(/|~/|~$)")
 
     def open(self, context: TargetContext) -> Backend:
         """Return the backend of this machine."""
@@ -107,20 +108,7 @@ class _Ssh:
             for stream, size in answer["logs"].items()
             if _size(handle.directory / f"{stream}.log") != size
         ]
-        with scratch.directory() as private:
-            names = (os.fsencode(f"./{name}") for name in [*answer["files"], *cut])
-            wanted = files.write_bytes(private / "wanted", b"\0".join(names))
-            archive = handle.directory / ".collected.tar"
-            try:
-                self._run(
-                    f"tar -C {shlex.quote(there)} --hard-dereference --null -T - -cf -", source=wanted, output=archive
-                )
-                with tarfile.open(archive) as content:
-                    content.extractall(handle.directory, filter=_safely)  # noqa: S202  # the filter is ours
-            except (OSError, tarfile.TarError) as error:
-                raise self._failure(f"what the attempt left cannot be brought back: {error}") from error
-            finally:
-                archive.unlink(missing_ok=True)
+        self._fetch([*answer["files"], *cut], there, handle.directory)
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""
@@ -176,8 +164,28 @@ class _Ssh:
                 folder.replace(directory / staging.SOURCES)
             return sent
 
-    def _run(self, command: str, *, source: Path | None = None, output: Path | None = None) -> None:
+    def _fetch(self, names: Sequence[str], there: str, directory: Path) -> None:
+        """Bring files of a folder there into a directory. What cannot be read there or is not safe here is left out."""
+        archive = directory / ".collected.tar"
+        tar = f"tar -C {shlex.quote(there)} --ignore-failed-read --hard-dereference --null -T - -cf -"
+        with scratch.directory() as private:
+            wanted = files.write_bytes(private / "wanted", b"\0".join(os.fsencode(f"./{name}") for name in names))
+            try:
+                for line in self._run(f"printf '\\n{_BEGINNING}\\n'; {tar}", source=wanted, output=archive):
+                    if line.startswith("tar:"):
+                        log.warning("%s: %s", self.context.name, line)
+                with archive.open("rb") as stream, tarfile.open(fileobj=_after_the_greeting(stream)) as content:
+                    content.extractall(directory, filter=_safely)  # noqa: S202  # the filter is ours
+            except (OSError, tarfile.TarError) as error:
+                raise self._failure(f"what the attempt left cannot be brought back: {error}") from error
+            finally:
+                archive.unlink(missing_ok=True)
+
+    def _run(self, command: str, *, source: Path | None = None, output: Path | None = None) -> list[str]:
         """Run a shell command on the machine, which may be run twice, with files for its input and output.
+
+        Returns:
+            what it complained of.
 
         Raises:
             StepError: it failed, with what it said, or the machine was out of reach for a minute.
@@ -186,7 +194,7 @@ class _Ssh:
         while True:
             status, errors = self._run_once(command, source, output)
             if status == 0:
-                return
+                return errors
             if status != _SSH_FAILED or time.monotonic() > deadline:
                 raise self._failure("\n".join(errors[-3:]) or f"`{command}` ended with status {status}")
             # The connection has dropped. The agent answers when there is another one.
@@ -209,6 +217,14 @@ class _Ssh:
 
     def _failure(self, message: str) -> StepError:
         return StepError(f"{self.context.name}: {message}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+
+
+def _after_the_greeting(stream: BinaryIO) -> BinaryIO:
+    """Read what a login shell has said before its command was run, up to where that begins."""
+    for line in stream:
+        if line == f"{_BEGINNING}\n".encode():
+            break
+    return stream
 
 
 def _safely(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo | None:

@@ -25,9 +25,9 @@ def shown(execute: Execute, *, as_json: bool) -> int:
     stream = sys.stderr if as_json else sys.stdout
     with terminal.view(stream) as view:
         summary, exit_code = execute([view.show], redaction.current())
-        junit.write(summary)
-        view.line("")
-        view.table(summary)
+    junit.write(summary)
+    view.line("")
+    view.table(summary)
     if as_json:
         # A reader that has gone away does not change how the run ended.
         with contextlib.suppress(BrokenPipeError):

@@ -154,7 +154,8 @@ class Scheduler:
         """Go on with the latest attempt of a cell: it may be running, and it may have ended while nobody looked."""
         latest = before.attempts[-1]
         ended = latest.ended
-        if ended is not None and ended.verdict is Verdict.CANCELLED:
+        is_unwanted = ended is not None and self._options.rerun_failed and not ended.verdict.is_pass
+        if is_unwanted or (ended is not None and ended.verdict is Verdict.CANCELLED):
             self._waiting.add(cell)
             return
         run = self._open(cell)

@@ -62,6 +62,7 @@ _TASK_STYLES: Final = {
     "unreachable": "bold magenta",
 }
 _MARKS: Final = {True: ("pass ", "green"), False: ("FAIL ", "bold red"), None: ("---- ", "yellow")}
+_REFRESH_SECONDS: Final = 0.125
 _MOST_LINES: Final = 6
 _MOST_ROWS: Final = 12  # of what runs, at the bottom
 _MOST_CELLS: Final = 40  # in the table at the end
@@ -84,8 +85,24 @@ class View:
         if not self.console.is_terminal:
             yield
             return
-        with Live(console=self.console, get_renderable=self._bottom, refresh_per_second=8, transient=True):
-            yield
+        over = threading.Event()
+        with Live(console=self.console, get_renderable=self._bottom, auto_refresh=False, transient=True) as live:
+            refresher = threading.Thread(target=self._refresh, args=(live, over), daemon=True)
+            refresher.start()
+            try:
+                yield
+            finally:
+                over.set()
+                refresher.join()
+
+    def _refresh(self, live: Live, over: threading.Event) -> None:
+        """Keep the bottom up to date, never while a line is printed.
+
+        Rich says where to go up to before it prints, and its own refresh would come between: lines would be lost.
+        """
+        while not over.wait(_REFRESH_SECONDS):
+            with self._lock:
+                live.refresh()
 
     def show(self, event: Event) -> None:
         """Show one event."""
@@ -195,7 +212,6 @@ class View:
         return ""
 
     def _bottom(self) -> RenderableType:
-        # Called with the lock of `Live`, which `show` needs while it has ours: to take ours here could block for ever.
         running, now = dict(self._running), time.monotonic()
         leaves = [step for step in running if not any(s.startswith(f"{step}/") for s in running)]
         rows = []

@@ -168,6 +168,14 @@ def test_what_did_not_pass_is_run_again_where_that_is_asked(bench: Bench) -> Non
     assert (again.directory / "attempt-1").is_dir()
 
 
+def test_what_did_not_pass_is_run_again_also_where_the_run_died_before_its_cell_had_ended(bench: Bench) -> None:
+    bench.run("a", Machines({"a": CRASH}))
+    bench.forget(StepFinished, "a")
+    machines = Machines()
+    assert verdicts(bench.run("a", machines, options=AGAIN)) == {"a": "passed"}
+    assert machines.began() == ["a"]
+
+
 def test_a_cell_that_would_execute_something_else_is_run_again(bench: Bench) -> None:
     bench.run("ab", Machines())
     machines = Machines()
