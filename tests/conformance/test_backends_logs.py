@@ -150,9 +150,7 @@ def test_how_it_ended_is_known_where_the_disk_is_full(crowded: Bench) -> None:
 
 def test_a_disk_that_is_full_already_is_named_and_may_be_emptied(crowded: Bench, small_disk: Path) -> None:
     filler = small_disk / "filler"
-    subprocess.run(
-        ["head", "-c", "2000000", "/dev/zero"], stdout=filler.open("wb"), stderr=subprocess.DEVNULL, check=False
-    )
+    subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=4k"], capture_output=True, check=False)
     with pytest.raises(StepError, match=r"there: .*No space left on device") as caught:
         crowded.start("true")
     assert caught.value.cause is Cause.INFRASTRUCTURE

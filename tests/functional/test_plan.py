@@ -26,7 +26,7 @@ def test_the_cells_are_a_table_and_nothing_is_run(grid: Grid) -> None:
     outcome = plan(grid)
     assert (outcome.exit_code, outcome.stderr) == (0, ""), str(outcome)
     heading, first, second, *_, closing = outcome.stdout.splitlines()
-    assert heading.split() == ["id", "x", "target", "takes", "timeouts", "expected"]
+    assert heading.split() == ["id", "x", "target", "takes", "time", "limits", "expected"]
     assert first.split()[1:] == ["a", "local", "-", "3600", "s", "passes"]
     assert second.rstrip().endswith("skipped: too slow")
     assert closing == "2 cells: 1 to run, 1 skipped"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -119,7 +120,8 @@ def test_after_a_power_failure_what_ran_is_run_again(grid: Grid) -> None:
     grid.configure(retries={"backoff": {"first": 0.01}}).mark("hold-a", "hold-b", "hold-c")
     kill(grid, "begin a", "begin b", "begin c")
     for pid in grid.alive():
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     wait(lambda: grid.alive() == [], "the end of all processes")
     grid.unmark("hold-a", "hold-b", "hold-c")
     outcome = grid.resume()

@@ -17,6 +17,7 @@ from toolbox.system.processes import Channel
 Message = Mapping[str, Any]
 
 _HELLO: Final = b'{"event": "hello"'
+_GONE: Final = (OSError, ValueError)  # what writing raises: the other end is closed, or ours is
 _HELLO_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 60.0
 
@@ -57,7 +58,7 @@ class Connection:
         Raises:
             ConnectionLost: it does not come up.
         """
-        with contextlib.suppress(OSError):  # the reader knows more of why it is gone
+        with contextlib.suppress(*_GONE):  # the reader knows more of why it is gone
             self._channel.write(bootstrap.program())
         try:
             return self._hello.result(_HELLO_SECONDS)
@@ -80,7 +81,7 @@ class Connection:
         try:
             self._channel.write(json.dumps({"id": number, "op": op, **fields}).encode() + b"\n")
             return answer.result(_ANSWER_SECONDS)
-        except OSError as error:
+        except _GONE as error:
             raise ConnectionLost(str(error)) from error
         except FutureTimeoutError:
             raise ConnectionLost(f"no answer within {_ANSWER_SECONDS:g} s") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -153,9 +154,11 @@ class CellRun:
         seconds = min(backoff.first * backoff.factor ** (len(self.history) - 1), backoff.most)
         return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  # that not all come back at once
 
-    def finish(self, outcome: Outcome, remark: str) -> Outcome:
+    def finish(self, outcome: Outcome, conclusion: Conclusion) -> Outcome:
         """Write down how the cell ended, and return it: what was expected of it is taken into account."""
-        outcome = self._as_expected(self._with_history(outcome, remark))
+        # A workload that was adopted has begun before this step of the resumed run.
+        self.step.started = min(self.step.started, time.monotonic() - conclusion.seconds)
+        outcome = self._as_expected(self._with_history(outcome, conclusion.remark))
         self.step.add(outcome)
         steps.finish(self.step, self.parent, sync=False)
         return outcome

@@ -247,7 +247,7 @@ class Scheduler:
     def _close(self, run: CellRun, outcome: Outcome, conclusion: Conclusion) -> None:
         """Write down how a cell ended."""
         cell = run.cell
-        outcome = run.finish(outcome, conclusion.remark)
+        outcome = run.finish(outcome, conclusion)
         self.results[cell.id] = CellResult(
             cell.name, cell.settings, outcome, conclusion.metrics, run.step.directory, run.attempt
         )

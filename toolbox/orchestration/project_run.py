@@ -23,7 +23,7 @@ import yaml
 
 from toolbox.config import paths
 from toolbox.config.document import Change
-from toolbox.model.errors import Cancelled, Interrupted, describe, exit_code_of, outcome_of
+from toolbox.model.errors import Cancelled, InfrastructureError, Interrupted, describe, exit_code_of, outcome_of
 from toolbox.model.events import Note, RunFinished, RunStarted, StepKind
 from toolbox.model.secrets import MASK
 from toolbox.model.verdicts import Cause, Verdict, exit_code
@@ -135,8 +135,15 @@ def _run(loaded: Loaded, phases: Mapping[str, Callable[[], object]], recorder: R
         outcomes: dict[str, Outcome] = {}
         errors = _run_phases(phases, top, outcomes)
         finished = _finish(top, errors, outcomes.get(_TESTS))
-    recorder.record(finished)
-    return summary.write(directory), finished.exit_code
+    try:
+        recorder.record(finished)
+        return summary.write(directory), finished.exit_code
+    except (OSError, InfrastructureError) as error:
+        raise InfrastructureError(
+            f"the run ended as {finished.verdict}, and that cannot be written down: {describe(error)}\n"
+            f"  {finished.message}\n"
+            f"  with room on the disk again, it goes on by `{environ.program()} project resume {directory}`"
+        ) from error
 
 
 def _refuse_changes(loaded: Loaded, past: Past, directory: Path, redactor: Redactor) -> None:

@@ -134,7 +134,7 @@ def test_an_adopted_attempt_that_was_cancelled_is_made_up_for_at_once(bench: Ben
 
 def end(run: CellRun, outcome: Outcome, remark: str = "") -> list[str]:
     """Return the lines with which a cell ends, after its verdict."""
-    found = run.finish(outcome, remark)
+    found = run.finish(outcome, Conclusion(None, remark=remark))
     assert run.parent.outcome() == found
     return [str(found.verdict), *found.message.splitlines()]
 
@@ -160,7 +160,7 @@ XFAIL = [{"when": {}, "reason": "#7", "owner": "me", "expires": TODAY}]
 def test_a_cell_ends_as_it_was_expected_to_or_not(bench: Bench) -> None:
     expected = "expected to fail until 2026-06-15 (me): #7"
     assert end(attempted(bench.cell(xfail=XFAIL), FAILED), FAILED) == ["xfailed", expected, "exit status 1"]
-    unexpected = attempted(bench.cell(xfail=XFAIL), PASSED).finish(PASSED, "")
+    unexpected = attempted(bench.cell(xfail=XFAIL), PASSED).finish(PASSED, NOTHING)
     assert (unexpected.verdict, unexpected.cause) == (Verdict.XPASSED, Cause.CHECK)
     assert unexpected.message == f"it passed, and was {expected}"
     assert end(attempted(bench.cell(xfail=XFAIL), CANCELLED), CANCELLED)[0] == "cancelled"
@@ -170,7 +170,7 @@ def test_a_cell_ends_as_it_was_expected_to_or_not(bench: Bench) -> None:
 def test_a_secret_is_in_no_record_of_an_attempt(bench: Bench) -> None:
     bench.redactor.add(["hunter2"])
     run = attempted(bench.cell(), Outcome(Verdict.FAILED, Cause.PRODUCT, "hunter2 is wrong"))
-    run.finish(Outcome(Verdict.FAILED, Cause.PRODUCT, "hunter2 is wrong"), "hunter2")
+    run.finish(Outcome(Verdict.FAILED, Cause.PRODUCT, "hunter2 is wrong"), Conclusion(None, remark="hunter2"))
     texts = [file.read_text() for file in run.step.directory.rglob("*") if file.is_file()]
     assert not [text for text in [*map(repr, bench.events), *texts] if "hunter2" in text]
 
