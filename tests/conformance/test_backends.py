@@ -37,6 +37,11 @@ def test_both_streams_have_a_log(bench: Bench) -> None:
     assert (attempt.text(), attempt.text("stderr.log")) == ("out\n", "err\n")
 
 
+def test_a_workload_that_prints_nothing_has_empty_logs(bench: Bench) -> None:
+    attempt, _ = bench.run("true")
+    assert [(attempt.directory / name).stat().st_size for name in ("stdout.log", "stderr.log")] == [0, 0]
+
+
 def test_a_log_can_be_read_while_the_workload_runs(bench: Bench, tmp_path: Path) -> None:
     attempt = bench.start("sh", "-c", f"echo begun; until test -e {tmp_path}/go; do sleep 0.05; done; echo ended")
     attempt.printed("begun\n")

@@ -87,6 +87,8 @@ class Server:
 
     def serve(self) -> None:
         """Serve until the other side is gone."""
+        # What a login shell has said may have no end of line.
+        os.write(_OUTPUT, b"\n")
         self._send({"event": "hello", "home": os.path.expanduser("~"), "pid": os.getpid(), "python": sys.version})
         while True:
             ready = {descriptor for descriptor, _ in self._poll.poll(self._timeout())}

@@ -102,7 +102,7 @@ class _Ssh:
         """See `Backend`."""
         there = self._directory(handle.name, _PATIENCE)
         answer = self._host.ask("list", _PATIENCE, directory=there, patterns=list(workload.collect))
-        # A copy of a log that a full disk cut off is brought whole.
+        # A log that is empty, or that a full disk has cut off here, is brought whole.
         cut = [
             f"{stream}.log"
             for stream, size in answer["logs"].items()
@@ -240,4 +240,4 @@ def _safely(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo | None:
 
 
 def _size(file: Path) -> int:
-    return file.stat().st_size if file.exists() else 0
+    return file.stat().st_size if file.exists() else -1

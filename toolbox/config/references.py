@@ -102,7 +102,7 @@ class Resolver:
 
     def _waits(self, target: str, at: Path) -> bool:
         """Tell whether a reference to the cell stands where it will be known, and is not yet."""
-        asks = target.startswith((f"{CELL}.", f"{CELL}["))
+        asks = target == CELL or target.startswith((f"{CELL}.", f"{CELL}["))
         return asks and at[:1] == (MATRIX,) and CELL not in self._document.root
 
     def _target(self, target: str, text: str, at: Path, trail: tuple[str, ...]) -> Any:

@@ -10,9 +10,12 @@ from typing import Final
 
 from toolbox import agent
 
-# Reads no further than the text of the agent: what follows on the same input are requests.
-_LOADER: Final = """
-import os
+TOO_OLD: Final = "the agent needs Python 3.8 or later"
+# Understood by every Python. Reads no further than the text of the agent: what follows on the same input are requests.
+_LOADER: Final = f"""
+import os, sys
+if sys.version_info < (3, 8):
+    raise SystemExit("{TOO_OLD}, and this is " + sys.version)
 def read(count):
     content = b""
     while len(content) < count:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from toolbox.hosts import bootstrap
 from toolbox.hosts.connection import Connection, ConnectionLost, Message
-from toolbox.model.errors import Cancelled, StepError
+from toolbox.model.errors import Cancelled, StepError, describe
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, WorkloadOutcome
 from toolbox.system import cancellation, files
@@ -38,7 +39,7 @@ _HOPELESS: Final = (
     "command not found",
     "not found",
     "No such file or directory",
-    "SyntaxError",
+    bootstrap.TOO_OLD,
 )
 
 
@@ -236,6 +237,9 @@ class Host:
                     self._finish(attempt.directory, AttemptStatus(AttemptState.ENDED, WorkloadOutcome.parse(None)))
         except (StepError, Cancelled, OSError) as error:
             self._give_up(str(error))
+        except Exception as error:  # whoever waits for these attempts would wait for ever
+            log.exception("the connection to %s could not be made again", self.label)
+            self._give_up(describe(error))
 
     def _give_up(self, reason: str) -> None:
         with self._lock:

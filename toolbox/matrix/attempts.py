@@ -103,7 +103,7 @@ class CellRun:
         """Take over the attempts that the cell had before the run was resumed: their numbers are not given again."""
         for attempt in before.attempts:
             self.attempt, self.target = attempt.submitted.attempt, attempt.submitted.target
-            if attempt.ended is not None and before.finished is None:
+            if attempt.ended is not None and before.is_open:
                 outcome = Outcome(attempt.ended.verdict, attempt.ended.cause, attempt.ended.message)
                 self.history.append((self.attempt, outcome))
 

@@ -207,6 +207,8 @@ class _Planner:
             if axes.matches(spec.get("when", {}), combination)
         ]
         metrics = seen.get(f"{BLOCK}.metrics", default={})
+        expectations = self._expected(checks, metrics)
+        self._check_comparisons(expectations)
         skips = [skip.reason for skip in self.block.skip if axes.matches(skip.when, combination)]
         xfails = [xfail for xfail in self.block.xfail if axes.matches(xfail.when, combination)]
         expired = [xfail for xfail in xfails if xfail.expires < self.today]
@@ -225,9 +227,16 @@ class _Planner:
                 f"expected to fail until {x.expires} ({x.owner}: {x.reason}): that is over" for x in expired
             ),
             workload=workload,
-            expectations=self._expected(checks, metrics),
+            expectations=expectations,
             fingerprint=_fingerprint(workload, checks, metrics),
         )
+
+    def _check_comparisons(self, expectations: Expectations) -> None:
+        for axis in (axis for check in expectations.checks for axis in check.to or ()):
+            if axis not in self.block.axes:
+                raise ValueError(
+                    f"check `relation`: no axis `{axis}`: {did_you_mean(axis, self.block.axes, what='axes')}"
+                )
 
     def _seen_by(self, combination: Combination) -> Configuration:
         fields = {axis: value for axis, value in combination.settings.items() if path_of(axis) is not None}
@@ -306,5 +315,8 @@ def _fingerprint(workload: Workload, checks: Sequence[Any], metrics: Mapping[str
 
 
 def _readable(error: ValidationError) -> str:
-    faults = (f"`{'.'.join(map(str, fault['loc']))}`: {fault['msg']}" for fault in error.errors())
-    return "; ".join(faults)
+    # What pydantic names after its own validators is nothing that the configuration has.
+    places = (
+        (".".join(str(key) for key in fault["loc"] if "[" not in str(key)), fault["msg"]) for fault in error.errors()
+    )
+    return "; ".join(f"`{BLOCK}.workload.{place}`: {message}" for place, message in places)

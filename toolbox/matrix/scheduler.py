@@ -110,10 +110,8 @@ class Scheduler:
         while True:
             self._start_what_fits()
             if not (self._running or self._later or (len(self._waiting) and not self.stopped)):
-                if not self._held:
-                    return
-                self._let_go(*self._held)
-                continue
+                self._leave_open()
+                return
             self._executions.next_news(_LOOK_SECONDS)
             signals.check()
             cancellation.current().check()
@@ -126,7 +124,7 @@ class Scheduler:
             self._recall(cell, before)
         elif cell.skip:
             self._close(self._open(cell), Outcome(Verdict.SKIPPED, None, cell.skip), Conclusion(None))
-        elif before is not None and before.finished is None and before.attempts:
+        elif before is not None and before.is_open and before.attempts:
             self._go_on(cell, before)
         else:
             self._waiting.add(cell)
@@ -147,8 +145,14 @@ class Scheduler:
         directory = self._step.recorder.root / before.started.step
         attempts = len(before.attempts)
         self.results[cell.id] = CellResult(cell.name, cell.settings, outcome, before.metrics, directory, attempts)
-        self._own[cell.id] = (outcome, before.metrics)
         self._step.add(outcome)
+        if outcome.verdict is Verdict.SKIPPED:
+            return
+        if outcome.cause is Cause.CHECK:  # which may have compared it with another cell
+            checks = [check for check in cell.expectations.checks if check.to is None]
+            latest = directory / f"attempt-{before.attempts[-1].submitted.attempt}"
+            outcome = judgement.verdict(judgement.judge(checks, latest, before.metrics, lambda _: None))
+        self._own[cell.id] = (outcome, before.metrics)
 
     def _go_on(self, cell: Cell, before: PastStep) -> None:
         """Go on with the latest attempt of a cell: it may be running, and it may have ended while nobody looked."""
@@ -190,6 +194,9 @@ class Scheduler:
             self._waiting.add(run.cell, first=True)
         while not self.stopped and (found := self._waiting.next(self._choose)) is not None:
             cell, target = found
+            if self.outage and cell.id in self._between:
+                self._give_up(self._between.pop(cell.id))
+                continue
             run = self._between.pop(cell.id) if cell.id in self._between else self._open(cell)
             run.submit(target)
             self._pools.take(target, cell)
@@ -266,8 +273,11 @@ class Scheduler:
         return None
 
     def _is_to_come(self, identity: str) -> bool:
+        """Tell whether a cell will have an end of its own, now or when the run is resumed."""
         cell = self._cells.get(identity)
-        return cell is not None and not cell.skip and not self.stopped and identity not in self._own
+        if cell is None or cell.skip:
+            return False
+        return identity not in self._own or self._own[identity][0].verdict is Verdict.CANCELLED
 
     def _compare(self, run: CellRun, conclusion: Conclusion) -> None:
         checks = [check for check in run.cell.expectations.checks if self._is_compared(run.cell, check)]
@@ -302,6 +312,16 @@ class Scheduler:
                 else:
                     self._compare(run, conclusion)
 
+    def _leave_open(self) -> None:
+        """Close the cells that wait for one which does not end in this run: they are compared when it is resumed."""
+        for identity, held in self._held.items():
+            message = f"it is to be compared with `{self._cells[identity].name}`, which has not ended"
+            for run, conclusion in held:
+                run.end(conclusion.so_far(), conclusion)
+                self._executions.release(run)
+                self._close(run, Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, message), conclusion)
+        self._held.clear()
+
     # When to stop
 
     def _note_outage(self, run: CellRun, outcome: Outcome) -> None:
@@ -314,6 +334,13 @@ class Scheduler:
         if not self.outage and count > max(1, total * _OUTAGE_SHARE):
             self.outage = f"this is an outage: {count} of {total} cells failed for infrastructure; no more retries"
             self._step.recorder.record(Note(self._step.identity, self.outage))
+            later, self._later = self._later, []
+            for _, _, other in later:
+                self._give_up(other)
+
+    def _give_up(self, run: CellRun) -> None:
+        """End a cell that waits for another attempt as the last one ended."""
+        self._close(run, run.history[-1][1], Conclusion(None))
 
     def _stop_at_failures(self) -> None:
         most = 1 if self._options.fail_fast else self._options.max_failures
@@ -338,7 +365,7 @@ class Scheduler:
             self._close_those_between(Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, reason))
             while self._running and time.monotonic() < deadline:
                 self._executions.next_news(_LOOK_SECONDS)
-            self._let_go(*self._held)
+            self._leave_open()
         except (OSError, ToolboxError) as error:
             log.warning("the run ends without a record of all its cells: %s", describe(error))
             self._wait_unrecorded(deadline)

@@ -101,6 +101,8 @@ def resume(
             return summary.write(directory), before.finished.exit_code
         _end_orphans(past, directory)
         recorder = Recorder(directory, redactor, listeners, journal, past)
+        # From here on the orchestration makes its changes again.
+        session.write_configuration(loaded.configuration, directory / CONFIG_FILE, redactor)
         return _run(loaded, phases, recorder)
 
 
@@ -147,16 +149,21 @@ def _run(loaded: Loaded, phases: Mapping[str, Callable[[], object]], recorder: R
 
 
 def _refuse_changes(loaded: Loaded, past: Past, directory: Path, redactor: Redactor) -> None:
-    """Hold the configuration against the one with which the run began, as its orchestration has changed it since."""
+    """Hold the configuration against the one with which the run began.
+
+    Its orchestration may have changed it since, and the file tells of a change after the journal does: it holds the
+    configuration after some of the changes.
+    """
+    was = yaml.safe_load((directory / CONFIG_FILE).read_text(encoding="utf-8"))
     configuration = loaded.configuration
+    now = yaml.safe_load(session.resolved_text(configuration, redactor))
     for change in past.configuration_changes:
+        if was == now:
+            break
         value = change.value if MASK in change.value else yaml.safe_load(change.value)
         configuration = configuration.replaced(change.path, value, layer=change.by)
-    was = yaml.safe_load((directory / CONFIG_FILE).read_text(encoding="utf-8"))
-    now = yaml.safe_load(session.resolved_text(configuration, redactor))
+        now = yaml.safe_load(session.resolved_text(configuration, redactor))
     request_module.refuse_changes(directory, was, now, loaded.plan)
-    # From here on the orchestration makes its changes again.
-    session.write_configuration(loaded.configuration, directory / CONFIG_FILE, redactor)
 
 
 def _has_work(before: RunSummary, past: Past, *, failed: bool) -> bool:

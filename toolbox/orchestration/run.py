@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import threading
 from collections import deque
@@ -23,6 +24,8 @@ from toolbox.runs import steps
 from toolbox.runs.steps import Step
 from toolbox.system import cancellation, files, processes
 from toolbox.system.processes import Completed
+
+log = logging.getLogger(__name__)
 
 __all__ = ["Parallel", "ToolboxResult", "run", "run_all", "run_toolbox", "run_toolbox_from_config", "sleep"]
 
@@ -218,6 +221,7 @@ class _Output:
         self._step = step
         self._lock = threading.Lock()
         self._errors: deque[str] = deque(maxlen=_LONGEST_STDERR)
+        self._has_warned = False
 
     @property
     def errors(self) -> list[str]:
@@ -228,8 +232,16 @@ class _Output:
         """Take a line of output."""
         line = self._step.recorder.redactor(line)
         with self._lock:
-            files.append_text(self._step.directory / LOG_FILE, f"{line}\n")
+            self._keep(line)
         self._step.recorder.record(Note(self._step.identity, line))
+
+    def _keep(self, line: str) -> None:
+        try:
+            files.append_text(self._step.directory / LOG_FILE, f"{line}\n")
+        except OSError as error:  # a full disk: what is to be run, to clean up say, matters more than its log
+            if not self._has_warned:
+                log.warning("%s cannot be written: %s", self._step.directory / LOG_FILE, error)
+            self._has_warned = True
 
     def take_error(self, line: str) -> None:
         """Take a line of standard error."""

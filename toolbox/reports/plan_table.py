@@ -55,4 +55,5 @@ def _closing(plan: Plan) -> str:
     counts = Counter("skipped" if cell.skip else "to run" for cell in plan.cells)
     parts = [f"{counts[kind]} {kind}" for kind in ("to run", "skipped") if counts[kind]]
     selected = "" if len(plan.cells) == plan.total else f", of {plan.total} in the matrix"
-    return f"{len(plan.cells)} cells{selected}: {', '.join(parts) or 'nothing to run'}"
+    cells = "1 cell" if len(plan.cells) == 1 else f"{len(plan.cells)} cells"
+    return f"{cells}{selected}: {', '.join(parts) or 'nothing to run'}"

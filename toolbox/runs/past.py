@@ -56,6 +56,11 @@ class PastStep:
     attempts: list[PastAttempt] = field(default_factory=list)
     metrics: dict[str, Metric] = field(default_factory=dict)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it has begun, and has no end that counts."""
+        return self.finished is None or self.finished.verdict is Verdict.CANCELLED
+
     def take(self, event: StepFinished | AttemptSubmitted | AttemptEnded | MetricMeasured) -> None:
         """Take in what happened in the step."""
         match event:

@@ -8,6 +8,7 @@ and ended whole. Jenkins finds the processes of a build in the same way (its Pro
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
 import select
@@ -171,6 +172,8 @@ class Channel:
         assert self._process.stdin is not None, "it is started with pipes"
         view = memoryview(content)
         with self._lock:
+            if self._process.stdin.closed:
+                raise BrokenPipeError(errno.EPIPE, "the channel was closed")
             while view:
                 view = view[self._process.stdin.write(view) or 0 :]
 

@@ -24,6 +24,7 @@ from toolbox.model.events import (
     Event,
     KeptEvent,
     MatrixPlanned,
+    Note,
     RunFinished,
     StepFinished,
     StepKind,
@@ -169,7 +170,8 @@ def test_a_run_that_passed_is_left_alone(project: Project) -> None:
     before = (project.directory / journal.FILE).read_bytes()
     for failed in (False, True):
         assert project.resume(failed=failed) == 0
-        assert (project.log, project.seen.events) == ([], [])
+        assert project.log == []
+        assert [event for event in project.seen.events if not isinstance(event, Note)] == []
     assert (project.directory / journal.FILE).read_bytes() == before
 
 

@@ -44,10 +44,10 @@ def test_each_cell_is_a_row_with_its_settings_and_what_is_decided_of_it(shown: S
         machines.target("two"),
         model={"size": 1},
     )
-    assert lines[0].split() == ["id", "x", "model.size", "target", "takes", "timeouts", "expected"]
+    assert lines[0].split() == ["id", "x", "size", "target", "takes", "time", "limits", "expected"]
     assert [[part.strip() for part in cells(line)] for line in lines[1:3]] == [
         ["a", "7", "one or two", "-", "3600 s", "passes"],
-        ["b", "7", "one or two", "4 chip", "60 s, 5 s silent", "passes"],
+        ["b", "7", "one or two", "4 chip", "60 s (5 s silent)", "passes"],
     ]
     assert lines[-1] == "2 cells: 2 to run"
 
