@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from toolbox.matrix.targets import Target
 from toolbox.model.workloads import (
@@ -177,6 +178,7 @@ class Machines:
 class _Description:
     """What a configuration would say of such a target."""
 
+    keeps_attempts: ClassVar[bool] = True
     machines: Machines
 
     def open(self, context: TargetContext) -> FakeBackend:

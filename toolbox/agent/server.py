@@ -280,8 +280,11 @@ def _state(directory: str) -> Dict[str, Any]:
 
 def _state_of_unlocked(directory: str) -> Dict[str, Any]:
     if os.path.exists(os.path.join(directory, EXIT_CODE)):
-        with open(os.path.join(directory, OUTCOME), encoding="utf-8") as stream:
-            return {"state": "ended", "outcome": json.load(stream)}
+        try:
+            with open(os.path.join(directory, OUTCOME), encoding="utf-8") as stream:
+                return {"state": "ended", "outcome": json.load(stream)}
+        except (OSError, ValueError):
+            return {"state": "lost"}  # the workload can write there too
     return {"state": "lost" if os.path.exists(os.path.join(directory, STARTED)) else "absent"}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,6 +25,7 @@ class Target(BaseModel):
     """This machine needs no description."""
 
     model_config = ConfigDict(extra="forbid")
+    keeps_attempts: ClassVar[bool] = False
 
     def open(self, context: TargetContext) -> Backend:
         """Return the backend of this machine."""

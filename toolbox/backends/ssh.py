@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -54,6 +54,7 @@ class Target(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid")
+    keeps_attempts: ClassVar[bool] = True
 
     host: str | None = Field(default=None, min_length=1, pattern=r"^[^-\s]\S*$")
     user: str | None = Field(default=None, min_length=1, pattern=r"^[^-\s]\S*$")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -20,6 +21,9 @@ _HELLO: Final = b'{"event": "hello"'
 _GONE: Final = (OSError, ValueError)  # what writing raises: the other end is closed, or ours is
 _HELLO_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 60.0
+
+
+log = logging.getLogger(__name__)
 
 
 class ConnectionLost(Exception):
@@ -96,11 +100,15 @@ class Connection:
             self._reader.join()
 
     def _read(self) -> None:
-        with contextlib.suppress(OSError, ValueError):  # it was closed, or speaks nonsense: that is its end
+        try:
             for line in self._channel.lines():
                 # What a login shell says comes first.
                 if self._hello.done() or line.startswith(_HELLO):
                     self._take(json.loads(line))
+        except (OSError, ValueError):  # it was closed, or speaks nonsense: that is its end
+            pass
+        except Exception:  # whoever waits for an answer, or for the end of an attempt, would wait for ever
+            log.exception("what an agent says is not understood")
         status = self._channel.close()
         reason = self._channel.errors or f"it ended with status {status}"
         with self._lock:

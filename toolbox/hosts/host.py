@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from toolbox.hosts import bootstrap
 from toolbox.hosts.connection import Connection, ConnectionLost, Message
-from toolbox.model.errors import Cancelled, StepError, describe
+from toolbox.model.errors import Cancelled, StepError, Undecided, describe, outcome_of
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, WorkloadOutcome
 from toolbox.system import cancellation, files
@@ -41,6 +41,7 @@ _HOPELESS: Final = (
     "No such file or directory",
     bootstrap.TOO_OLD,
 )
+_PASSING: Final = "Temporary failure"
 
 
 @dataclass(slots=True)
@@ -156,13 +157,18 @@ class Host:
             StepError: the host cannot be reached for so long, or the agent says why it cannot do it.
         """
         deadline = time.monotonic() + patience
+        was_sent = False
         while True:
-            connection = self._connected(deadline - time.monotonic())
             try:
+                connection = self._connected(deadline - time.monotonic())
+            except (StepError, Cancelled) as error:
+                raise self._after(op, error) if was_sent else error from None
+            try:
+                was_sent = True
                 answer = connection.request(op, **fields)
             except ConnectionLost as error:
                 if time.monotonic() >= deadline or self._is_closed.is_set():
-                    raise self._unreachable(patience, str(error)) from None
+                    raise self._after(op, self._unreachable(patience, str(error))) from None
                 connection.close()
                 self._lose(connection)
                 cancellation.current().sleep(_FIRST_PAUSE)
@@ -198,7 +204,8 @@ class Host:
                 self._home = str(connection.greet()["home"])
             except (ConnectionLost, OSError) as error:
                 # Of a host that was reached before, a machine that is being restarted may say all of that.
-                hopeless = not self._home and any(sign in str(error) for sign in _HOPELESS)
+                last = str(error).strip().rpartition("\n")[2]  # what ssh complains of before may be of no matter
+                hopeless = not self._home and any(sign in last for sign in _HOPELESS) and _PASSING not in last
                 if hopeless or time.monotonic() + pause >= deadline or self._is_closed.is_set():
                     self._is_down = True
                     raise self._unreachable(0 if hopeless else patience, str(error)) from None
@@ -267,6 +274,14 @@ class Host:
                 return
             attempt.status = status
         self._notify(attempt.name)
+
+    @staticmethod
+    def _after(op: str, error: StepError | Cancelled) -> StepError | Cancelled:
+        """Return the error of a request that was sent, and got no answer: what it asked for may have been done."""
+        if op != "submit":
+            return error
+        verdict, cause = outcome_of(error)
+        return Undecided(f"it may have been started; {error}", verdict=verdict, cause=cause)
 
     def _unreachable(self, patience: float, reason: str) -> StepError:
         waited = f" for {patience:.0f} s" if round(patience) else ""

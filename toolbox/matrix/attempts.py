@@ -12,7 +12,15 @@ from typing import Any, Final
 
 from toolbox.matrix.judgement import verdict
 from toolbox.matrix.plan import Cell
-from toolbox.model.events import AttemptEnded, AttemptSubmitted, CheckJudged, MetricMeasured, StepKind, StepStarted
+from toolbox.model.events import (
+    AttemptEnded,
+    AttemptReleased,
+    AttemptSubmitted,
+    CheckJudged,
+    MetricMeasured,
+    StepKind,
+    StepStarted,
+)
 from toolbox.model.evidence import Judgement, Metric
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Handle
@@ -35,6 +43,8 @@ class Conclusion:
         judgements: of the checks that compare with no other cell, by name.
         seconds: wall time of the workload.
         remark: what else is to be told.
+        is_open: whether nobody knows how the attempt ends: it may be running, or what it left is still on its target.
+            It is left to a resumed run, and no other one is begun beside it.
     """
 
     outcome: Outcome | None
@@ -42,6 +52,7 @@ class Conclusion:
     judgements: tuple[tuple[str, Judgement], ...] = ()
     seconds: float = 0.0
     remark: str = ""
+    is_open: bool = False
 
     def so_far(self) -> Outcome:
         """Return what it came to."""
@@ -125,8 +136,12 @@ class CellRun:
         files.make_directory(self.directory)
         self.step.recorder.record(AttemptSubmitted(self.step.identity, self.attempt, self.name, target))
 
-    def end(self, outcome: Outcome, conclusion: Conclusion) -> None:
-        """Write down how the attempt ended."""
+    def end(self, outcome: Outcome, conclusion: Conclusion, *, sync: bool) -> None:
+        """Write down how the attempt ended.
+
+        Args:
+            sync: wait until the disk has it: what it left on its target is about to be removed.
+        """
         record = self.step.recorder.record
         identity = self.step.identity
         for metric in conclusion.metrics.values():
@@ -134,13 +149,15 @@ class CellRun:
         for name, found in conclusion.judgements:
             record(CheckJudged(identity, name, found.passed, found.message, found.file, found.line), sync=False)
         message = self.step.recorder.redactor(outcome.message)
-        record(
-            AttemptEnded(
-                identity, self.attempt, self.target, outcome.verdict, outcome.cause, message, conclusion.seconds
-            ),
-            sync=False,
+        ended = AttemptEnded(
+            identity, self.attempt, self.target, outcome.verdict, outcome.cause, message, conclusion.seconds
         )
+        record(ended, sync=sync)
         self.history.append((self.attempt, outcome))
+
+    def released(self) -> None:
+        """Write down that nothing of the attempt is left on its target."""
+        self.step.recorder.record(AttemptReleased(self.step.identity, self.attempt), sync=False)
 
     def pause(self) -> float | None:
         """Return how long to wait before another attempt, in seconds; None where there is none any more."""
@@ -166,8 +183,8 @@ class CellRun:
     def _with_history(self, outcome: Outcome, remark: str) -> Outcome:
         earlier = [
             f"attempt {number} was {found.verdict} ({found.cause}): {found.message.partition(chr(10))[0]}"
-            for number, found in self.history[:-1]
-            if found.verdict is not Verdict.CANCELLED
+            for number, found in self.history
+            if number != self.attempt and found.verdict is not Verdict.CANCELLED
         ]
         text = [outcome.message] if outcome.message else []
         if earlier and outcome.verdict is Verdict.PASSED:

@@ -12,13 +12,14 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
 from toolbox.matrix import judgement
 from toolbox.matrix.attempts import CellRun, Conclusion
 from toolbox.matrix.targets import Target
-from toolbox.model.errors import Cancelled, ToolboxError, describe, outcome_of
+from toolbox.model.errors import Cancelled, StepError, ToolboxError, Undecided, describe, outcome_of
 from toolbox.model.events import Note
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, Backend, Handle, TargetContext, WorkloadOutcome
@@ -56,6 +57,8 @@ class Executions:
         self._variables = variables
         self._on_change = on_change
         self._news: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        # Starts wait for targets that do not answer: nothing else waits behind them.
+        self._starters = ThreadPoolExecutor(min(_MOST_THREADS, jobs), thread_name_prefix="start")
         self._threads = ThreadPoolExecutor(min(_MOST_THREADS, jobs + 2), thread_name_prefix="cells")
         self._starting = CancelScope()
         self._backends: dict[str, Backend] = {}
@@ -72,7 +75,7 @@ class Executions:
 
     def start(self, run: CellRun, done: Callable[[Handle], None], failed: Callable[[Conclusion], None]) -> None:
         """Start an attempt, or find it where it runs already."""
-        self._do(partial(self._start, run), done, lambda error: failed(_failure(error)))
+        self._do(partial(self._start, run), done, lambda error: failed(_failure(error)), threads=self._starters)
 
     def status(self, run: CellRun) -> AttemptStatus:
         """Return how an attempt stands that was started."""
@@ -97,18 +100,24 @@ class Executions:
             cancel = partial(self._backend(run.target).cancel, run.handle)
             self._do(cancel, _nothing, partial(_warn, f"the workload of {run.cell.name} could not be ended"))
 
-    def release(self, run: CellRun) -> None:
-        """Remove what an attempt left on its target."""
-        if run.handle is not None:
-            release = partial(self._backend(run.target).release, run.handle)
-            self._do(release, _nothing, partial(_warn, f"what {run.cell.name} left on {run.target} is still there"))
+    def release(self, target: str, handle: Handle, done: Callable[[], None]) -> None:
+        """Remove what an attempt left on its target. Where that fails it is tried again when the run is resumed."""
+        release = partial(self._backend(target).release, handle)
+        self._do(release, lambda _: done(), partial(_warn, f"what {handle.name} left on {target} is still there"))
 
     def stop_starting(self, reason: str) -> None:
         """Wait no longer for targets that do not answer."""
         self._starting.cancel(reason)
 
+    def settle(self) -> None:
+        """Wait for what is being done, and deal with it. Nothing can be begun any more."""
+        self._starters.shutdown()
+        self._threads.shutdown()
+        self.next_news(0)
+
     def close(self) -> None:
         """Wait for what is being done, and let go of the targets."""
+        self._starters.shutdown()
         self._threads.shutdown()
         for backend in self._backends.values():
             backend.close()
@@ -118,6 +127,7 @@ class Executions:
         work: Callable[[], Result],
         done: Callable[[Result], None],
         failed: Callable[[BaseException], None],
+        threads: ThreadPoolExecutor | None = None,
     ) -> None:
         """Do something in another thread, and have the deciding one told of its result."""
 
@@ -129,7 +139,7 @@ class Executions:
             else:
                 self._news.put(news)
 
-        self._threads.submit(contextvars.copy_context().run, call)
+        (threads or self._threads).submit(contextvars.copy_context().run, call)
 
     def _start(self, run: CellRun) -> Handle:
         with cancellation.entered(self._starting):
@@ -139,8 +149,12 @@ class Executions:
         assert run.handle is not None, "it was started"
         if status.state is AttemptState.UNREACHABLE:
             message = f"the connection was lost while it ran, and it may be running still: {status.message}"
-            return Conclusion(Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, message))
-        self._backend(run.target).collect(run.handle, run.cell.workload)
+            return Conclusion(Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, message), is_open=True)
+        try:
+            self._backend(run.target).collect(run.handle, run.cell.workload)
+        except (StepError, Cancelled, OSError) as error:
+            # It is there still: a resumed run brings it back, and does not run it again.
+            return replace(_failure(error), is_open=True)
         swept, faults = self._recorder.redactor.sweep(run.directory)
         texts = [f"a secret was taken out of {file.relative_to(run.directory)}" for file in swept]
         for text in [*texts, *faults]:
@@ -191,7 +205,7 @@ def _failure(error: BaseException) -> Conclusion:
     if not isinstance(error, ToolboxError | Cancelled | OSError):
         log.error("an attempt could not be run or judged", exc_info=error)
     verdict, cause = outcome_of(error)
-    return Conclusion(Outcome(verdict, cause, describe(error)))
+    return Conclusion(Outcome(verdict, cause, describe(error)), is_open=isinstance(error, Undecided))
 
 
 def _nothing(_result: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from toolbox.matrix.plan import Cell
 from toolbox.matrix.targets import Target
 
 _JOBS: Final = "jobs"
+_OUT_SECONDS: Final = 60.0
+_MOST_PASSED_OVER: Final = 10
 
 
 @dataclass(slots=True)
@@ -25,6 +28,7 @@ class Pools:
     targets: Mapping[str, Target]
     jobs: int
     pools: Mapping[str, int]
+    _out_until: dict[str, float] = field(default_factory=dict)
     _used: Counter[str] = field(default_factory=Counter)
     _used_on: dict[str, Counter[str]] = field(default_factory=dict)
 
@@ -36,8 +40,12 @@ class Pools:
         """
         if self._used[_JOBS] >= self.jobs or not _has_room(self._used, self.pools, cell.resources):
             return None
+        now = time.monotonic()
+        healthy = [name for name in cell.targets if self._out_until.get(name, now) <= now]
         needs = {**cell.resources, _JOBS: 1}
-        free = [name for name in cell.targets if _has_room(self._on(name), self.targets[name].capacity, needs)]
+        free = [
+            name for name in healthy or cell.targets if _has_room(self._on(name), self.targets[name].capacity, needs)
+        ]
         return min(free, key=lambda name: (name == avoid, self._load(name)), default=None)
 
     def take(self, target: str, cell: Cell) -> None:
@@ -50,6 +58,14 @@ class Pools:
         for used in (self._used, self._on(target)):
             used.subtract({**cell.resources, _JOBS: 1})
 
+    def avoid(self, target: str) -> None:
+        """Take a target that could not be reached only where there is no other, for a while: it would take them all."""
+        self._out_until[target] = time.monotonic() + _OUT_SECONDS
+
+    def trust(self, target: str) -> None:
+        """Take a target as any other again: it has answered."""
+        self._out_until.pop(target, None)
+
     def _on(self, target: str) -> Counter[str]:
         return self._used_on.setdefault(target, Counter())
 
@@ -61,12 +77,29 @@ def _has_room(used: Mapping[str, int], capacity: Mapping[str, int], needs: Mappi
     return all(used.get(label, 0) + count <= capacity[label] for label, count in needs.items() if label in capacity)
 
 
+@dataclass(slots=True)
+class _Line:
+    """Cells that need the same. `passed_over`: how often others were started since its first one could have been."""
+
+    targets: frozenset[str]
+    cells: deque[Cell] = field(default_factory=deque)
+    passed_over: int = 0
+
+    def yields_to(self, other: _Line) -> bool:
+        """Tell whether these cells leave the targets alone that others have waited for too long."""
+        return self is not other and other.passed_over >= _MOST_PASSED_OVER and bool(self.targets & other.targets)
+
+
 class FairQueue:
-    """The cells that wait. Those that need the same wait in one line, and the lines take turns."""
+    """The cells that wait. Those that need the same wait in one line, and the lines take turns.
+
+    A line that needs much is passed over by those that need little. When that has happened ten times the others leave
+    its targets alone until its turn has come.
+    """
 
     def __init__(self) -> None:
-        self._lines: dict[object, deque[Cell]] = {}
-        self._turns: deque[object] = deque()
+        self._lines: dict[object, _Line] = {}
+        self._turns: deque[_Line] = deque()
         self._length = 0
 
     def __len__(self) -> int:
@@ -76,19 +109,25 @@ class FairQueue:
         """Have a cell wait: at the end of its line, or at its head."""
         key = (cell.targets, tuple(sorted(cell.resources.items())))
         if key not in self._lines:
-            self._lines[key] = deque()
-            self._turns.append(key)
-        line = self._lines[key]
-        (line.appendleft if first else line.append)(cell)
+            self._lines[key] = _Line(frozenset(cell.targets))
+            self._turns.append(self._lines[key])
+        cells = self._lines[key].cells
+        (cells.appendleft if first else cells.append)(cell)
         self._length += 1
 
     def next(self, choose: Callable[[Cell], str | None]) -> tuple[Cell, str] | None:
         """Return the next cell for which there is a target, and that; None where nobody can run now."""
+        waiting = [line for line in self._turns if line.cells]
+        starved = max(waiting, key=lambda line: line.passed_over, default=None)
         for _ in range(len(self._turns)):
-            key = self._turns[0]
+            line = self._turns[0]
             self._turns.rotate(-1)
-            line = self._lines[key]
-            if line and (target := choose(line[0])) is not None:
+            if not line.cells or (starved is not None and line.yields_to(starved)):
+                continue
+            if (target := choose(line.cells[0])) is not None:
                 self._length -= 1
-                return line.popleft(), target
+                for other in self._turns:
+                    other.passed_over += bool(other.cells) and other is not line
+                line.passed_over = 0
+                return line.cells.popleft(), target
         return None

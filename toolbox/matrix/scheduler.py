@@ -22,7 +22,7 @@ from toolbox.matrix.plan import Cell, Plan
 from toolbox.matrix.pools import FairQueue, Pools
 from toolbox.matrix.relations import Relations
 from toolbox.model.errors import ToolboxError, describe
-from toolbox.model.events import MatrixPlanned, Note, StepKind
+from toolbox.model.events import AttemptReleased, MatrixPlanned, Note, StepKind
 from toolbox.model.evidence import Metric, Reference
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, Handle
@@ -99,6 +99,7 @@ class Scheduler:
                 for cell in self._plan.cells:
                     self._take(cell)
                 self._loop()
+                self._executions.settle()
             except BaseException as error:
                 with signals.shielded():
                     self._stop(describe(error))
@@ -120,6 +121,8 @@ class Scheduler:
 
     def _take(self, cell: Cell) -> None:
         before = self._before(cell)
+        if before is not None:
+            self._release_past(before)
         if before is not None and self._is_done(cell, before):
             self._recall(cell, before)
         elif cell.skip:
@@ -133,10 +136,10 @@ class Scheduler:
         return self._step.recorder.past.find(f"{self._step.key}/{cell.id}")
 
     def _is_done(self, cell: Cell, before: PastStep | None) -> bool:
-        if before is None or before.finished is None or before.started.fingerprint != cell.fingerprint:
+        if before is None or before.finished is None or before.is_open:
             return False
-        verdict = before.finished.verdict
-        return verdict is not Verdict.CANCELLED and (verdict.is_pass or not self._options.rerun_failed)
+        is_same = before.started.fingerprint == cell.fingerprint
+        return is_same and (before.finished.verdict.is_pass or not self._options.rerun_failed)
 
     def _recall(self, cell: Cell, before: PastStep) -> None:
         """Take over how a cell ended."""
@@ -185,6 +188,19 @@ class Scheduler:
         run.begin()
         return run
 
+    def _release_past(self, before: PastStep) -> None:
+        """Remove what attempts left on their targets that ended before the run was resumed."""
+        for attempt in before.attempts:
+            asked = attempt.submitted
+            if attempt.ended is None or attempt.is_released or not self._keeps(asked.target):
+                continue
+            handle = Handle(asked.name, self._step.recorder.root / before.started.step / f"attempt-{asked.attempt}")
+            released = AttemptReleased(asked.step, asked.attempt)
+            self._executions.release(asked.target, handle, partial(self._step.recorder.record, released, sync=False))
+
+    def _keeps(self, target: str) -> bool:
+        return target in self._plan.targets and self._plan.targets[target].description.keeps_attempts
+
     # An attempt, from its start to what it came to
 
     def _start_what_fits(self) -> None:
@@ -209,6 +225,7 @@ class Scheduler:
 
     def _started(self, run: CellRun, handle: Handle) -> None:
         run.handle = handle
+        self._pools.trust(run.target)
         if self.stopped:
             self._executions.cancel(run)
         self._look_at(run.name)
@@ -227,6 +244,8 @@ class Scheduler:
         del self._running[run.name]
         self._pools.give_back(run.target, run.cell)
         own = conclusion.so_far()
+        if run.handle is None and not run.is_over and own.cause is Cause.INFRASTRUCTURE:
+            self._pools.avoid(run.target)
         if own.verdict is not Verdict.PASSED:
             self._end(run, own, conclusion)
             return
@@ -239,10 +258,14 @@ class Scheduler:
 
     def _end(self, run: CellRun, outcome: Outcome, conclusion: Conclusion) -> None:
         """Write down how an attempt ended. Another one may follow."""
-        run.end(outcome, conclusion)
-        self._executions.release(run)
+        is_final = outcome.verdict.is_pass or conclusion.is_open or self.stopped or self.outage
+        if not conclusion.is_open:
+            keeps = self._keeps(run.target)
+            run.end(outcome, conclusion, sync=keeps)
+            if keeps and run.handle is not None:
+                self._executions.release(run.target, run.handle, run.released)
         self._note_outage(run, outcome)
-        pause = None if outcome.verdict.is_pass or self.stopped or self.outage else run.pause()
+        pause = None if is_final else run.pause()
         if pause is None:
             self._own.setdefault(run.cell.id, (outcome, conclusion.metrics))
             self._close(run, outcome, conclusion)
@@ -317,8 +340,7 @@ class Scheduler:
         for identity, held in self._held.items():
             message = f"it is to be compared with `{self._cells[identity].name}`, which has not ended"
             for run, conclusion in held:
-                run.end(conclusion.so_far(), conclusion)
-                self._executions.release(run)
+                run.end(conclusion.so_far(), conclusion, sync=True)
                 self._close(run, Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, message), conclusion)
         self._held.clear()
 
@@ -351,6 +373,7 @@ class Scheduler:
         self._step.recorder.record(Note(self._step.identity, self.stopped))
         self._close_those_between(Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, self.stopped))
         if self._options.fail_fast:
+            self._executions.stop_starting(self.stopped)
             for run in list(self._running.values()):
                 self._executions.cancel(run)
 

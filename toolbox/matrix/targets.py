@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from pydantic import ValidationError
 
@@ -20,7 +20,13 @@ _COMMON: Final = ("labels", "capacity")
 
 
 class Description(Protocol):
-    """A plugin of `toolbox.backends`: the fields of a target of this backend."""
+    """A plugin of `toolbox.backends`: the fields of a target of this backend.
+
+    Args:
+        keeps_attempts: whether what an attempt leaves stays on the target until it is released.
+    """
+
+    keeps_attempts: ClassVar[bool]
 
     def open(self, context: TargetContext) -> Backend:
         """Return what executes there."""

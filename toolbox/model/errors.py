@@ -61,6 +61,10 @@ class StepError(ToolboxError):
         return ExitCode.FAILED if self.verdict is Verdict.FAILED else ExitCode.ERROR
 
 
+class Undecided(StepError):
+    """Whether a workload was started, or how it ends, cannot be known now: it may be running."""
+
+
 class CheckFailed(StepError):
     """The workload ran, and a check of what it left behind did not pass."""
 

@@ -125,6 +125,14 @@ class AttemptEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptReleased:
+    """Nothing of an attempt is left on its target."""
+
+    step: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetricMeasured:
     """A metric of a step has been read.
 
@@ -243,6 +251,7 @@ KeptEvent = (
     | MatrixPlanned
     | AttemptSubmitted
     | AttemptEnded
+    | AttemptReleased
     | MetricMeasured
     | CheckJudged
     | ConfigurationChanged

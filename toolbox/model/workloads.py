@@ -93,16 +93,19 @@ class WorkloadOutcome:
         """Read what the supervisor wrote; nothing, where it was killed before it could."""
         if record is None:
             return cls(EndedBy.LOST, message="its supervisor was killed, or the machine was restarted")
-        return cls(
-            EndedBy(record["ended_by"]),
-            record["exit_code"],
-            record["message"],
-            record["seconds"],
-            record["cpu_seconds"],
-            record["leftovers"],
-            sum(record["log_dropped"].values()),
-            record["log_fault"],
-        )
+        try:
+            return cls(
+                EndedBy(record["ended_by"]),
+                record["exit_code"],
+                record["message"],
+                record["seconds"],
+                record["cpu_seconds"],
+                record["leftovers"],
+                sum(record["log_dropped"].values()),
+                record["log_fault"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):  # the workload can write there too
+            return cls(EndedBy.LOST, message="its outcome.json is not what a supervisor writes")
 
 
 @dataclass(frozen=True, slots=True)

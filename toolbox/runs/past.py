@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from toolbox.model.events import (
     AttemptEnded,
+    AttemptReleased,
     AttemptSubmitted,
     ConfigurationChanged,
     KeptEvent,
@@ -33,10 +34,12 @@ class PastAttempt:
 
     Args:
         ended: how, or None where nobody has seen its end.
+        is_released: whether nothing of it is left on its target.
     """
 
     submitted: AttemptSubmitted
     ended: AttemptEnded | None = None
+    is_released: bool = False
 
 
 @dataclass(slots=True)
@@ -58,20 +61,25 @@ class PastStep:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has begun, and has no end that counts."""
-        return self.finished is None or self.finished.verdict is Verdict.CANCELLED
+        """Whether it has begun, and has no end that counts: its latest attempt may be running."""
+        if self.finished is None or self.finished.verdict is Verdict.CANCELLED:
+            return True
+        return bool(self.attempts) and self.attempts[-1].ended is None
 
-    def take(self, event: StepFinished | AttemptSubmitted | AttemptEnded | MetricMeasured) -> None:
+    def take(self, event: StepFinished | AttemptSubmitted | AttemptEnded | AttemptReleased | MetricMeasured) -> None:
         """Take in what happened in the step."""
         match event:
             case StepFinished():
                 self.finished = event
             case AttemptSubmitted():
                 self.attempts.append(PastAttempt(event))
-            case AttemptEnded():
+            case AttemptEnded() | AttemptReleased():
                 for attempt in self.attempts:
                     if attempt.submitted.attempt == event.attempt:
-                        attempt.ended = event
+                        if isinstance(event, AttemptEnded):
+                            attempt.ended = event
+                        else:
+                            attempt.is_released = True
             case MetricMeasured():
                 self.metrics[event.metric] = Metric(event.metric, event.value, event.unit, event.fault)
 
@@ -121,7 +129,7 @@ class Past:
                     step.changed_configuration = True
             case StepStarted():
                 self._start(event)
-            case StepFinished() | AttemptSubmitted() | AttemptEnded() | MetricMeasured():
+            case StepFinished() | AttemptSubmitted() | AttemptEnded() | AttemptReleased() | MetricMeasured():
                 if (found := self._by_identity.get(event.step)) is not None:
                     found.take(event)
                 if isinstance(event, StepFinished):

@@ -59,7 +59,7 @@ def attempted(run: CellRun, *outcomes: Outcome) -> CellRun:
     """Have a cell make attempts that end so."""
     for outcome in outcomes:
         run.submit("one")
-        run.end(outcome, NOTHING)
+        run.end(outcome, NOTHING, sync=False)
     return run
 
 
@@ -89,7 +89,7 @@ def test_what_was_measured_and_judged_is_told_before_the_end(bench: Bench) -> No
     run = bench.cell()
     run.submit("one")
     judgements = (("metric", Judgement(False, "too slow", "m.json", 3)),)
-    run.end(FAILED, Conclusion(None, {"t": Metric("t", 1.5, "s")}, judgements, 2.5))
+    run.end(FAILED, Conclusion(None, {"t": Metric("t", 1.5, "s")}, judgements, 2.5), sync=False)
     step = run.step.identity
     assert bench.events[1:] == [
         MetricMeasured(step, "t", 1.5, "s"),
@@ -127,7 +127,7 @@ def test_an_adopted_attempt_that_was_cancelled_is_made_up_for_at_once(bench: Ben
     run = bench.cell()
     run.submit("one")
     run.is_adopted = True
-    run.end(CANCELLED, NOTHING)
+    run.end(CANCELLED, NOTHING, sync=False)
     assert run.pause() == 0
     assert attempted(bench.cell(), CANCELLED).pause() is None
 

@@ -181,7 +181,6 @@ def test_files_that_do_not_say_how_it_ended_are_an_error(desks: Any) -> None:
 def test_a_workload_that_runs_is_cancelled_and_one_that_was_not_started_is_not(desks: Any) -> None:
     desk = desks(NEVER)
     desk.executions.cancel(desk.run)
-    desk.executions.release(desk.run)
     desk.start()
     assert desk.executions.status(desk.run) == AttemptStatus(AttemptState.RUNNING)
     desk.executions.cancel(desk.run)
@@ -200,12 +199,22 @@ def test_what_could_not_be_ended_or_removed_is_said(
     desk = desks(BROKEN)
     desk.start()
     desk.executions.cancel(desk.run)
-    desk.executions.release(desk.run)
+    desk.executions.release("one", desk.run.handle, pytest.fail)
     desk.executions.close()
     desk.executions.next_news(0)
     assert sorted(caplog.messages) == [
-        "the workload of x=a could not be ended: no route", "what x=a left on one is still there: no route",
+        "the workload of x=a could not be ended: no route",
+        f"what {desk.run.name} left on one is still there: no route",
     ]  # fmt: skip
+
+
+def test_what_cannot_be_brought_back_leaves_the_attempt_open(desks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_self: FakeBackend, _handle: Handle, _workload: Workload) -> None:
+        raise StepError("no route", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+
+    monkeypatch.setattr(FakeBackend, "collect", fail)
+    found = desks(Ending()).gather()
+    assert (found.is_open, found.outcome.cause, found.outcome.message) == (True, Cause.INFRASTRUCTURE, "no route")
 
 
 def test_who_waits_for_a_target_stops_when_that_is_asked(desks: Any, monkeypatch: pytest.MonkeyPatch) -> None:

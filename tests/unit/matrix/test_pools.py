@@ -1,5 +1,6 @@
 """Who may run: what the targets, the pools and the number of jobs leave, and whose turn it is."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -106,3 +107,36 @@ def test_one_that_comes_back_is_the_first_of_its_line(cell: NewCell) -> None:
     turn = queue.next(lambda _: "one")
     assert turn is not None
     assert turn[0] is old
+
+
+def test_a_target_that_could_not_be_reached_is_left_alone_while_there_is_another_one(cell: NewCell) -> None:
+    pools, one = Pools(TARGETS, 9, {}), cell()
+    pools.avoid("one")
+    assert taken(pools, one, one) == ["two", None]  # it waits for the one that answers
+    assert pools.choose(cell("one")) == "one"
+    pools.trust("one")
+    assert pools.choose(one) == "one"
+
+
+def test_a_target_is_asked_again_after_a_while(cell: NewCell, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools, one = Pools(TARGETS, 9, {}), cell()
+    pools.avoid("one")
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 61)
+    assert taken(pools, one, one) == ["one", "two"]
+
+
+def test_a_cell_that_needs_much_is_not_passed_over_for_ever(cell: NewCell) -> None:
+    pools, queue = Pools(TARGETS, 9, {}), FairQueue()
+    small, large = cell("one", chip=2), cell("one", chip=4)
+    for one in [small, large, *[small] * 30]:
+        queue.add(one)
+    running: list[Cell] = []
+    started: list[Cell] = []
+    while large not in started:
+        while (found := queue.next(pools.choose)) is not None:
+            pools.take("one", found[0])
+            running.append(found[0])
+            started.append(found[0])
+        pools.give_back("one", running.pop(0))
+    assert len(started) < 15

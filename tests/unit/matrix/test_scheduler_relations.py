@@ -107,7 +107,6 @@ def test_the_numbers_of_one_that_failed_a_comparison_count_for_others(bench: Ben
     assert verdicts(scheduler) == {"a": "passed", "b": "failed", "c": "passed"}
 
 
-@pytest.mark.xfail(reason="a comparison is made as soon as the run stops, with what was cancelled or with nothing")
 def test_a_cell_whose_other_one_was_cancelled_is_compared_when_the_run_goes_on(bench: Bench) -> None:
     machines = Machines({"a": [NEVER, took(1)], "b": took(9), "c": [Ending(1, after=["collect b"]), Ending()]})
     bench.run("abc", machines, options=Options(3, fail_fast=True), **B_WITH_A)

@@ -9,7 +9,15 @@ from tests.fakes.bench import AT_ONCE, Bench, verdicts
 from tests.unit.matrix.test_scheduler_relations import B_WITH_A, compared, took
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import Cancelled
-from toolbox.model.events import AttemptEnded, AttemptSubmitted, Event, MatrixPlanned, StepFinished, StepStarted
+from toolbox.model.events import (
+    AttemptEnded,
+    AttemptReleased,
+    AttemptSubmitted,
+    Event,
+    MatrixPlanned,
+    StepFinished,
+    StepStarted,
+)
 from toolbox.model.workloads import TargetContext
 from toolbox.system import cancellation
 
@@ -186,7 +194,6 @@ def test_a_cell_that_would_execute_something_else_is_run_again(bench: Bench) -> 
 # What is compared
 
 
-FORGETFUL = pytest.mark.xfail(reason="_recall keeps how a cell ended, not what it was by itself")
 EXCUSED = {"xfail": [{"when": {"x": "a"}, "reason": "#7", "owner": "me", "expires": "2030-01-01"}]}
 
 
@@ -196,9 +203,9 @@ EXCUSED = {"xfail": [{"when": {"x": "a"}, "reason": "#7", "owner": "me", "expire
         (took(1), {}, True),
         (CRASH, {}, False),
         (CRASH, EXCUSED, False),
-        pytest.param(took(1), EXCUSED, True, marks=FORGETFUL),
-        pytest.param(took(1), {"skip": [{"when": {"x": "a"}, "reason": "#7"}]}, None, marks=FORGETFUL),
-        pytest.param(took(9), compared("a/c", "b/a"), True, marks=FORGETFUL),
+        pytest.param(took(1), EXCUSED, True),
+        pytest.param(took(1), {"skip": [{"when": {"x": "a"}, "reason": "#7"}]}, None),
+        pytest.param(took(9), compared("a/c", "b/a"), True),
     ],
     ids=["passed", "failed", "failed as expected", "passed unexpectedly", "skipped", "failed a comparison"],
 )
@@ -214,7 +221,6 @@ def test_a_cell_is_compared_with_one_that_ended_before_as_if_it_had_just_ended(
     assert (whole, bench.relation("b")[0]) == (passed, passed)
 
 
-@pytest.mark.xfail(reason="an interruption has those judged that wait for a cell which it cancels")
 def test_a_cell_that_was_to_be_compared_when_the_run_ended_is_compared_when_it_goes_on(bench: Bench) -> None:
     machines = Machines({"b": took(1), "a": [took(1, "never"), took(1)]})
     interrupt(bench, "ba", machines, at="a", **B_WITH_A)
@@ -222,3 +228,23 @@ def test_a_cell_that_was_to_be_compared_when_the_run_ended_is_compared_when_it_g
     assert bench.relation("b")[0] is True
     assert verdicts(scheduler) == {"a": "passed", "b": "passed"}
     assert machines.began() == ["b", "a", "a"]
+
+
+def test_an_attempt_out_of_reach_is_left_open_and_adopted_when_the_run_goes_on(bench: Bench) -> None:
+    assert verdicts(bench.run("a", Machines({"a": Ending(lost="no route")}))) == {"a": "error"}
+    assert bench.of(AttemptEnded) == []
+    (submitted,) = bench.of(AttemptSubmitted)
+    bench.events.clear()
+    machines = Machines({"a": CRASH})
+    assert verdicts(bench.run("a", machines)) == {"a": "failed"}
+    assert bench.of(AttemptSubmitted) == []  # the same attempt
+    assert [event.attempt for event in bench.of(AttemptEnded)] == [submitted.attempt]
+
+
+def test_what_an_ended_attempt_left_on_its_target_is_removed_when_the_run_goes_on(bench: Bench) -> None:
+    bench.run("a", Machines())
+    bench.forget(AttemptReleased)
+    for released in (["a"], []):
+        bench.run("a", Machines())
+        assert [event.step[-1] for event in bench.of(AttemptReleased)] == released
+        bench.events.clear()

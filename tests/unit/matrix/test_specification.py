@@ -11,6 +11,7 @@ from tests.unit.matrix.conftest import matrix
 from toolbox.config import contract
 from toolbox.config.configuration import Configuration, Request
 from toolbox.matrix import specification
+from toolbox.matrix.axes import expand
 from toolbox.matrix.specification import (
     MatrixBlock,
     PartialRetries,
@@ -73,11 +74,11 @@ def test_values_that_differ_in_their_type_are_not_the_same() -> None:
         ({"model": 5}, "axes.model: a list of values was expected, or a mapping from labels to values"),
         ({"model": []}, "axes.model: an axis has at least one value; null leaves it out"),
         ({"model": {}}, "axes.model: an axis has at least one value; null leaves it out"),
-        ({"model": [1, 2, 1]}, "axes.model: 1 is on the axis twice"),
-        ({"model": [None, None]}, "axes.model: None is on the axis twice"),
+        ({"model": [1, 2, 1]}, ": 1 is on the axis `model` twice"),
+        ({"model": [None, None]}, ": None is on the axis `model` twice"),
         (
             {"model": {"a": {"x": 1, "y": 2}, "b": {"y": 2, "x": 1}}},
-            "axes.model: {'y': 2, 'x': 1} is on the axis twice",
+            ": {'y': 2, 'x': 1} is on the axis `model` twice",
         ),
         ({"model": {8: "x"}}, 'axes.model: the label 8 is not text: write "8"'),
         ({8: ["x"]}, "axes.8.[key]: Input should be a valid string"),
@@ -340,6 +341,11 @@ targets:
 """
 
 
+def test_an_axis_that_advances_with_others_may_repeat_a_value() -> None:
+    found = matrix({"chip": ["a", "b"], "batch": [8, 8]}, zip=[["chip", "batch"]])
+    assert [combination.name for combination in expand(found)] == ["chip=a,batch=8", "chip=b,batch=8"]
+
+
 def test_the_contracts_are_found_by_their_place() -> None:
     assert contract.find([CONTRACTS]) == {("matrix",): MatrixBlock, ("targets",): TargetsBlock}
 
@@ -351,8 +357,7 @@ def test_a_configuration_is_held_against_them(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(ConfigurationError) as caught:
         configuration.check()
     assert str(caught.value).split("\n  ") == [
-        "3 faults in the configuration:",
-        "config.yaml:4: `matrix.axes.batch` is [8, 8]: value error, 8 is on the axis twice",
+        "2 faults in the configuration:",
         "config.yaml:5: `matrix.jobs` is 0: input should be greater than or equal to 1",
         "config.yaml:8: `targets.big.capacity` is {'jobs': 0}: value error, nothing could ever run with 0 `jobs`",
     ]

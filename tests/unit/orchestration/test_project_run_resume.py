@@ -290,7 +290,6 @@ def test_a_run_that_changed_its_configuration_can_be_gone_on_with_again_and_agai
     assert project.log == ["prepare", "a=2"]
 
 
-@pytest.mark.xfail(reason="resume() writes config.yaml anew before it knows whether there is anything to do")
 def test_to_find_nothing_to_do_does_not_change_what_there_is(project: Project) -> None:
     project.write(SETTING, "a: 1\n")
     project.run()
@@ -299,7 +298,6 @@ def test_to_find_nothing_to_do_does_not_change_what_there_is(project: Project) -
         assert written(project) == {"a": 2}
 
 
-@pytest.mark.xfail(reason="config.yaml is held against the journal, and they are not written at once")
 @pytest.mark.parametrize("at", [StepStarted, StepFinished])
 def test_a_run_that_died_while_it_changed_its_configuration_can_be_gone_on_with(
     project: Project, at: type[Event]

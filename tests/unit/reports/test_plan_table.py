@@ -74,7 +74,7 @@ def test_what_has_no_effect_is_noted(shown: Shown) -> None:
 @pytest.mark.parametrize(
     ("selection", "closing"),
     [
-        (Selection("x=a"), "1 cells, of 2 in the matrix: 1 to run"),
+        (Selection("x=a"), "1 cell, of 2 in the matrix: 1 to run"),
         (Selection(shard=(3, 3)), "0 cells, of 2 in the matrix: nothing to run"),
     ],
 )
