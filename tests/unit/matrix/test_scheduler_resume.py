@@ -242,9 +242,10 @@ def test_an_attempt_out_of_reach_is_left_open_and_adopted_when_the_run_goes_on(b
 
 
 def test_what_an_ended_attempt_left_on_its_target_is_removed_when_the_run_goes_on(bench: Bench) -> None:
-    bench.run("a", Machines())
+    machines = Machines()
+    bench.run("a", machines)
     bench.forget(AttemptReleased)
     for released in (["a"], []):
-        bench.run("a", Machines())
+        bench.run("a", machines)
         assert [event.step[-1] for event in bench.of(AttemptReleased)] == released
         bench.events.clear()
