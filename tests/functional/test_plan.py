@@ -58,7 +58,7 @@ def test_the_parts_are_disjoint_and_together_all_of_it(grid: Grid) -> None:
 
 def test_cells_are_chosen_by_a_pattern(grid: Grid) -> None:
     assert [cell["name"] for cell in planned(grid, "--cells=x=[bc]")] == ["x=b", "x=c"]
-    assert plan(grid, "--cells=x=a").stdout.splitlines()[-1] == "1 cells, of 3 in the matrix: 1 to run"
+    assert plan(grid, "--cells=x=a").stdout.splitlines()[-1] == "1 cell, of 3 in the matrix: 1 to run"
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])

@@ -355,7 +355,6 @@ def test_a_disk_that_is_full_ends_the_run_and_once_it_has_room_the_run_goes_on(
     assert grid.workspace.summary(disk)["verdict"] == "passed"
 
 
-@pytest.mark.xfail(reason="run.run keeps what it prints before it starts a program, which a full disk does not take")
 def test_the_cleanup_does_its_work_also_on_a_full_disk(small: Workspace, disk: Path) -> None:
     fill = "head -c 9000000 /dev/zero >$ARTIFACT_DIR/fill"
     changes = f'--overrides={{"commands.test": ["{fill}"], "commands.cleanup": ["touch {small.directory}/cleaned"]}}'

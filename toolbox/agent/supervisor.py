@@ -209,7 +209,9 @@ class Supervisor:
                 self._sampler.gpu_reader = 0  # its number may be that of another process from now on
             if number == self._main:
                 self._status = status
-                self._ended_by = self._ended_by or ("signal" if os.WIFSIGNALED(status) else "exit")
+                # Who asked us to end it may have ended it as well.
+                by_signal = "cancelled" if self._is_cancelled else "signal"
+                self._ended_by = self._ended_by or (by_signal if os.WIFSIGNALED(status) else "exit")
         if self._status is not None and self._drain_until is None:
             left = self._members()
             if left and self._kill_at is None:

@@ -23,6 +23,7 @@ import yaml
 
 from toolbox.config import paths
 from toolbox.config.document import Change
+from toolbox.matrix import abandoned
 from toolbox.model.errors import Cancelled, InfrastructureError, Interrupted, describe, exit_code_of, outcome_of
 from toolbox.model.events import Note, RunFinished, RunStarted, StepKind
 from toolbox.model.secrets import MASK
@@ -232,12 +233,20 @@ def _run_phases(
             outcomes[name] = _run_phase(name, function)
         except BaseException as error:  # noqa: BLE001  # each becomes the end of the run, in order
             errors.append(error)
+            _end_abandoned(top)
             processes.end_marked(top.directory)
     if (number := signals.first()) is not None and not any(isinstance(error, Interrupted) for error in errors):
         errors.append(Interrupted(number))
     if left := processes.end_marked(top.directory):
         top.recorder.record(Note("", f"{left} processes were left running, and were ended"))
     return errors
+
+
+def _end_abandoned(top: Step) -> None:
+    """End the workloads that a resumed run has not come to: whoever ends them by force would pass for their failure."""
+    work = session.current()
+    if work.plan is not None and not work.matrix_has_run:
+        abandoned.end(work.plan, top.recorder)
 
 
 def _run_phase(name: str, function: Callable[[], object]) -> Outcome:
