@@ -133,10 +133,11 @@ def _read_flags(command: Command, words: list[str]) -> dict[str, Any]:
 
 def _joined(words: list[str], command: Command) -> list[str]:
     """Write `--name value` as `--name=value`, and `--noname` as `--name=False`, for the names that there are."""
-    flags = {
-        parameter.name: {bool} == signature.members(parameter.annotation) - {type(None)}
+    kinds = {
+        parameter.name: signature.members(parameter.annotation) - {type(None)}
         for parameter in command.signature.parameters
     }
+    flags = {name: found == {bool} for name, found in kinds.items()}
     joined: list[str] = []
     seen: set[str] = set()
     index = 0
@@ -156,6 +157,8 @@ def _joined(words: list[str], command: Command) -> list[str]:
         elif meant != name:
             joined.append(f"--{meant}=False")
         elif flags.get(name) or index == len(words) or words[index].startswith("--"):
+            if name in kinds and bool not in kinds[name]:
+                raise UsageError(f"{command.signature.name}: --{name} needs a value: --{name}=...")
             joined.append(f"--{name}=True")
         else:
             joined.append(f"--{name}={words[index]}")

@@ -10,7 +10,7 @@ import datetime as dt
 import fnmatch
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from toolbox.config.configuration import Configuration
 from toolbox.matrix import axes
 from toolbox.matrix.axes import Combination
 from toolbox.matrix.judgement import Expectations
+from toolbox.matrix.relations import Relations
 from toolbox.matrix.specification import MatrixBlock, Retries, Timeouts, WorkloadBlock, Xfail, path_of
 from toolbox.matrix.targets import Target
 from toolbox.model import workloads
@@ -158,7 +159,24 @@ def make(
     cells = tuple(planner.cell(index, combination) for index, combination in chosen)
     used = {name: targets[name] for name in dict.fromkeys(name for cell in cells for name in cell.targets)}
     every = {combination.id: combination for combination in combinations}
+    notes = [*notes, *_without_effect(cells, block.pools, targets, Relations(combinations))]
     return Plan(cells, len(combinations), used, block.jobs, block.pools, block.deadline, notes, every)
+
+
+def _without_effect(
+    cells: Sequence[Cell], pools: Mapping[str, int], targets: Mapping[str, Target], relations: Relations
+) -> Iterator[str]:
+    """Yield what is written and does nothing: a pool that nobody takes from, a cell to compare with that is none."""
+    taken = {label for cell in cells for label in cell.resources}
+    capped = {*pools, *(label for target in targets.values() for label in target.capacity)}
+    yield from (f"`{BLOCK}.pools.{label}`: no cell takes any" for label in pools if label not in taken)
+    yield from (f"cells take {label}, and nothing says how much there is" for label in sorted(taken - capped))
+    seen = set()
+    for cell in cells:
+        for check in cell.expectations.checks:
+            if check.to is not None and str(check.to) not in seen and relations.other(cell.settings, check.to) is None:
+                seen.add(str(check.to))
+                yield f"check `{check.name}`: there is no cell to compare `{cell.name}` with: {dict(check.to)}"
 
 
 def _selected(combinations: Sequence[Combination], selection: Selection) -> list[tuple[int, Combination]]:
@@ -208,7 +226,7 @@ class _Planner:
         ]
         metrics = seen.get(f"{BLOCK}.metrics", default={})
         expectations = self._expected(checks, metrics)
-        self._check_comparisons(expectations)
+        self._check_names(expectations)
         skips = [skip.reason for skip in self.block.skip if axes.matches(skip.when, combination)]
         xfails = [xfail for xfail in self.block.xfail if axes.matches(xfail.when, combination)]
         expired = [xfail for xfail in xfails if xfail.expires < self.today]
@@ -231,7 +249,12 @@ class _Planner:
             fingerprint=_fingerprint(workload, checks, metrics),
         )
 
-    def _check_comparisons(self, expectations: Expectations) -> None:
+    def _check_names(self, expectations: Expectations) -> None:
+        for check in expectations.checks:
+            metric = getattr(check.check, "metric", None)
+            if metric is not None and metric not in expectations.sources:
+                hint = did_you_mean(metric, expectations.sources, what="metrics")
+                raise ValueError(f"check `{check.name}`: no metric `{metric}`: {hint}")
         for axis in (axis for check in expectations.checks for axis in check.to or ()):
             if axis not in self.block.axes:
                 raise ValueError(

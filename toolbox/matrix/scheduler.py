@@ -80,6 +80,7 @@ class Scheduler:
         self._held: dict[str, list[tuple[CellRun, Conclusion]]] = {}
         self._broken: set[str] = set()
         self._failures = 0
+        self._is_ending = False  # whether also what runs is ended
         self.stopped = ""
         self.outage = ""
         self.results: dict[str, CellResult] = {}
@@ -226,7 +227,7 @@ class Scheduler:
     def _started(self, run: CellRun, handle: Handle) -> None:
         run.handle = handle
         self._pools.trust(run.target)
-        if self.stopped:
+        if self._is_ending:
             self._executions.cancel(run)
         self._look_at(run.name)
 
@@ -244,6 +245,8 @@ class Scheduler:
         del self._running[run.name]
         self._pools.give_back(run.target, run.cell)
         own = conclusion.so_far()
+        if own.verdict is Verdict.CANCELLED and self._is_ending:
+            own = replace(own, message=f"it was cancelled: {self.stopped}")
         if run.handle is None and not run.is_over and own.cause is Cause.INFRASTRUCTURE:
             self._pools.avoid(run.target)
         if own.verdict is not Verdict.PASSED:
@@ -373,13 +376,14 @@ class Scheduler:
         self._step.recorder.record(Note(self._step.identity, self.stopped))
         self._close_those_between(Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, self.stopped))
         if self._options.fail_fast:
+            self._is_ending = True
             self._executions.stop_starting(self.stopped)
             for run in list(self._running.values()):
                 self._executions.cancel(run)
 
     def _stop(self, reason: str) -> None:
         """End what runs, and wait for it. What cannot be written down any more is left to a resumed run."""
-        self.stopped = reason
+        self.stopped, self._is_ending = reason, True
         deadline = time.monotonic() + _STOP_SECONDS
         self._executions.stop_starting(reason)
         for run in list(self._running.values()):

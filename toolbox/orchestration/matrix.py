@@ -72,7 +72,8 @@ def _failure(plan: Plan, results: list[CellResult], remarks: list[str]) -> StepE
     counted = ", ".join(f"{count} {name}" for name, count in counts.items())
     if missing := len(plan.cells) - len(results):
         counted += f", {missing} not started"
-    lines = [f"of {len(plan.cells)} cells: {counted}", *filter(None, remarks)]
+    noun = "cell" if len(plan.cells) == 1 else "cells"
+    lines = [f"of {len(plan.cells)} {noun}: {counted}", *filter(None, remarks)]
     reason = f"{first.name}: {first.outcome.message}"
     return StepError(
         "\n".join([*lines, reason]),

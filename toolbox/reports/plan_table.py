@@ -30,6 +30,8 @@ def show(plan: Plan, console: Console) -> None:
     console.print()
     for note in [*plan.notes, *(f"{cell.name}: {cell.note}" for cell in plan.cells if cell.note)]:
         console.print(Text(f"note: {clean(note)}", style="yellow"), soft_wrap=True)
+    if plan.cells:
+        console.print(Text(f"--cells takes a pattern for names such as {plan.cells[0].name}, or an id"), soft_wrap=True)
     console.print(Text(_closing(plan), style="bold"), soft_wrap=True)
 
 

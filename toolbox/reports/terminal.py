@@ -63,6 +63,7 @@ _TASK_STYLES: Final = {
 }
 _MARKS: Final = {True: ("pass ", "green"), False: ("FAIL ", "bold red"), None: ("---- ", "yellow")}
 _REFRESH_SECONDS: Final = 0.125
+_UNBROKEN_COLUMNS: Final = 2000
 _MOST_LINES: Final = 6
 _MOST_ROWS: Final = 12  # of what runs, at the bottom
 _MOST_CELLS: Final = 40  # in the table at the end
@@ -125,7 +126,7 @@ class View:
                     self._tasks[event.step] = event.name
                 case TaskFinished():
                     self._task(event)
-                case CheckJudged() if event.passed is not True or not self._progress.is_running(event.step):
+                case CheckJudged() if not self._progress.is_running(event.step):  # a cell says it at its end
                     mark = _MARKS[event.passed]
                     self._indented(
                         event.step, Text.assemble("  check ", mark, f"{event.check}: {clean(event.message)}")
@@ -243,7 +244,10 @@ class _Console(Console):
 @contextmanager
 def view(stream: IO[str] | None = None) -> Iterator[View]:
     """Yield a view on a stream, standard output when it is left out."""
-    shown = View(_Console(file=stream or sys.stdout, highlight=False, markup=False, emoji=False))
+    target = stream or sys.stdout
+    # Where nobody looks at columns, nothing is broken to fit them: a program reads ids and paths.
+    width = None if target.isatty() else _UNBROKEN_COLUMNS
+    shown = View(_Console(file=target, width=width, highlight=False, markup=False, emoji=False))
     with shown.shown():
         yield shown
 
@@ -259,7 +263,8 @@ def _table(summary: RunSummary) -> Table:
         shown = Text(step.verdict or _without_verdict(summary), style=_STYLES[step.verdict] if step.verdict else "cyan")
         if not step.counts:
             shown.append(" (does not count)", style="dim")
-        checks = f"{sum(check.passed is True for check in step.checks)} of {len(step.checks)}" if step.checks else ""
+        judged = [check.passed for check in step.checks if check.passed is not None]
+        checks = f"{sum(judged)} of {len(judged)}" if judged else ""
         elapsed = step.seconds if step.verdict is not None else _elapsed(step, summary.state)
         seconds = f"{elapsed:.1f} s" if elapsed is not None else ""
         table.add_row(name, shown, step.cause or "", checks, seconds)
@@ -318,7 +323,8 @@ def _closing(summary: RunSummary) -> Iterator[Text]:
     end = summary.finished
     yield Text("")
     if summary.planned_cells:
-        yield Text(f"of {summary.planned_cells} cells: {_counted(summary)}")
+        noun = "cell" if summary.planned_cells == 1 else "cells"
+        yield Text(f"of {summary.planned_cells} {noun}: {_counted(summary)}")
     if end is None:
         state = "is going on" if summary.state is State.RUNNING else "is dead: its process has gone without ending it"
         yield Text(f"the run {summary.run} {state}", style="bold")
