@@ -1,0 +1,84 @@
+"""Samples are what the descendants of a process use; what cannot be sampled or written is left out."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.agent.conftest import Script
+
+BURN = """
+import os, sys, time
+from toolbox.agent.sampler import Sampler
+for _ in range(2):
+    if os.fork() == 0:
+        while True:
+            pass
+sampler = Sampler(sys.argv[1], 0.5)
+for _ in range(3):
+    time.sleep(0.3)
+    sampler.sample()
+sampler.close()
+os.killpg(0, 9) if False else [os.kill(pid, 9) for pid in sampler._ticks]
+"""
+
+
+def rows(file: Path) -> list[list[float]]:
+    """Return the numbers of a file without its first line."""
+    return [[float(part) for part in line.split(",")] for line in file.read_text().splitlines()[1:]]
+
+
+def test_two_busy_processes_use_more_than_none_and_no_more_than_two_processors(script: Script, tmp_path: Path) -> None:
+    script(BURN, str(tmp_path))
+    samples = rows(tmp_path / "samples.csv")
+    assert (tmp_path / "samples.csv").read_text().startswith("seconds,cpu_percent,memory_bytes,processes\n")
+    assert [processes for *_, processes in samples] == [2, 2, 2]
+    assert all(10 < percent < 260 and memory > 1_000_000 for _, percent, memory, _ in samples)
+
+
+def test_where_nothing_can_be_written_nothing_is_sampled(script: Script, tmp_path: Path) -> None:
+    assert script(BURN + "print('done')", str(tmp_path / "nowhere")) == "done\n"
+
+
+@pytest.fixture
+def gpus(tmp_path: Path) -> dict[str, str]:
+    """The environment in which `nvidia-smi` is what a test writes."""
+    (tmp_path / "nvidia-smi").touch(mode=0o755)
+    return {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+
+
+GPUS = """
+import os, sys, time
+from toolbox.agent.sampler import Sampler
+sampler = Sampler(".", 0.1)
+reader = sampler.gpu_reader
+while os.path.getsize("gpu_samples.csv") < int(sys.argv[1]):
+    time.sleep(0.05)
+    sampler.sample()
+if len(sys.argv) > 2:
+    time.sleep(0.3)
+    sampler.sample()
+sampler.close()
+try:
+    os.kill(reader, 0)
+except ProcessLookupError:
+    print("gone")
+"""
+
+
+def test_what_reads_the_gpus_is_no_part_of_the_workload_and_ends_with_it(
+    script: Script, gpus: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "nvidia-smi").write_text(
+        "#!/bin/sh\nwhile :; do printf '0, 97, 40536\\n1, '; printf '3, 17\\n'; sleep 0.1; done\n"
+    )
+    assert script(GPUS, "100", env=gpus) == "gone\n"
+    lines = (tmp_path / "gpu_samples.csv").read_text().splitlines()
+    assert lines[0] == "seconds,gpu,utilization_percent,memory_mib"
+    assert {line.partition(",")[2] for line in lines[1:]} == {"0,97,40536", "1,3,17"}
+    assert {processes for *_, processes in rows(tmp_path / "samples.csv")} == {0}
+
+
+def test_a_program_that_knows_of_no_gpu_leaves_no_sample(script: Script, gpus: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
+    assert script(GPUS, "1", "once", env=gpus) == "gone\n"
+    ...
