@@ -17,6 +17,7 @@ _COLUMNS = "seconds,cpu_percent,memory_bytes,processes\n"
 _GPU_COLUMNS = "seconds,gpu,utilization_percent,memory_mib\n"
 # As `nvidia-smi --help-query-gpu` documents it.
 _GPU_QUERY = ("--query-gpu=index,utilization.gpu,memory.used", "--format=csv,noheader,nounits")
+_GPU_FIELDS = 3
 
 
 class Sampler:
@@ -94,7 +95,9 @@ class Sampler:
             return
         *whole, self._gpu_text = self._gpu_text.split(b"\n")
         for line in whole:
-            yield ",".join(part.strip() for part in line.decode("ascii", "replace").split(","))
+            parts = [part.strip() for part in line.decode("ascii", "replace").split(",")]
+            if len(parts) == _GPU_FIELDS and parts[0].isdigit():  # otherwise it is a complaint
+                yield ",".join(parts)
 
     def _append(self, name: str, text: str) -> None:
         try:

@@ -193,10 +193,9 @@ class Server:
 
     def _do_release(self, request: Dict[str, Any]) -> Dict[str, Any]:
         directory = request["directory"]
-        self._forget(directory)
-        state = _state(directory)
-        if state["state"] == "running":
+        if _state(directory)["state"] == "running":
             return {"error": f"{directory} is in use: its workload runs"}
+        self._forget(directory)
         _remove(directory)
         return {"error": f"{directory} cannot be removed whole"} if os.path.exists(directory) else {}
 

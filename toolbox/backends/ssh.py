@@ -118,8 +118,8 @@ class _Ssh:
     def release(self, handle: Handle) -> None:
         """See `Backend`."""
         there = self._directory(handle.name, _PATIENCE)
-        self._host.forget(there)
         self._host.ask("release", _PATIENCE, directory=there)
+        self._host.forget(there)
 
     def find(self, name: str, directory: Path) -> Handle | None:
         """See `Backend`."""

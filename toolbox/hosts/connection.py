@@ -85,10 +85,10 @@ class Connection:
         try:
             self._channel.write(json.dumps({"id": number, "op": op, **fields}).encode() + b"\n")
             return answer.result(_ANSWER_SECONDS)
+        except FutureTimeoutError:  # it is an OSError
+            raise ConnectionLost(f"no answer within {_ANSWER_SECONDS:g} s") from None
         except _GONE as error:
             raise ConnectionLost(str(error)) from error
-        except FutureTimeoutError:
-            raise ConnectionLost(f"no answer within {_ANSWER_SECONDS:g} s") from None
         finally:
             with self._lock:
                 self._answers.pop(number, None)

@@ -39,7 +39,6 @@ _HOPELESS: Final = (
     "command not found",
     "not found",
     "No such file or directory",
-    bootstrap.TOO_OLD,
 )
 _PASSING: Final = "Temporary failure"
 
@@ -160,6 +159,8 @@ class Host:
         was_sent = False
         while True:
             try:
+                if was_sent:
+                    cancellation.current().sleep(_FIRST_PAUSE)
                 connection = self._connected(deadline - time.monotonic())
             except (StepError, Cancelled) as error:
                 raise self._after(op, error) if was_sent else error from None
@@ -171,7 +172,6 @@ class Host:
                     raise self._after(op, self._unreachable(patience, str(error))) from None
                 connection.close()
                 self._lose(connection)
-                cancellation.current().sleep(_FIRST_PAUSE)
                 continue
             if "error" in answer:
                 raise self._failure(str(answer["error"]))
@@ -204,8 +204,7 @@ class Host:
                 self._home = str(connection.greet()["home"])
             except (ConnectionLost, OSError) as error:
                 # Of a host that was reached before, a machine that is being restarted may say all of that.
-                last = str(error).strip().rpartition("\n")[2]  # what ssh complains of before may be of no matter
-                hopeless = not self._home and any(sign in last for sign in _HOPELESS) and _PASSING not in last
+                hopeless = not self._home and _is_hopeless(str(error))
                 if hopeless or time.monotonic() + pause >= deadline or self._is_closed.is_set():
                     self._is_down = True
                     raise self._unreachable(0 if hopeless else patience, str(error)) from None
@@ -289,6 +288,13 @@ class Host:
 
     def _failure(self, message: str) -> StepError:
         return StepError(f"{self.label}: {message}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+
+
+def _is_hopeless(reason: str) -> bool:
+    """Tell whether another try would end as this one. Only the last that ssh says counts."""
+    last = reason.strip().rpartition("\n")[2]
+    is_final = any(sign in last for sign in _HOPELESS) and _PASSING not in last
+    return is_final or bootstrap.TOO_OLD in reason
 
 
 def _size(file: Path) -> int:

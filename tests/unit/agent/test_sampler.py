@@ -1,5 +1,6 @@
 """Samples are what the descendants of a process use; what cannot be sampled or written is left out."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,11 @@ from tests.unit.agent.conftest import Script
 
 BURN = """
 import os, sys, time
+from toolbox.agent import tree
 from toolbox.agent.sampler import Sampler
 for _ in range(2):
     if os.fork() == 0:
+        tree.die_with_parent()
         while True:
             pass
 sampler = Sampler(sys.argv[1], 0.5)
@@ -18,7 +21,6 @@ for _ in range(3):
     time.sleep(0.3)
     sampler.sample()
 sampler.close()
-os.killpg(0, 9) if False else [os.kill(pid, 9) for pid in sampler._ticks]
 """
 
 
@@ -65,12 +67,19 @@ except ProcessLookupError:
 """
 
 
+FAKE = f"""#!{sys.executable}
+import time
+while True:
+    print("0, 97, 40536\\n1, ", end="", flush=True)
+    print("3, 17", flush=True)
+    time.sleep(0.1)
+"""
+
+
 def test_what_reads_the_gpus_is_no_part_of_the_workload_and_ends_with_it(
     script: Script, gpus: dict[str, str], tmp_path: Path
 ) -> None:
-    (tmp_path / "nvidia-smi").write_text(
-        "#!/bin/sh\nwhile :; do printf '0, 97, 40536\\n1, '; printf '3, 17\\n'; sleep 0.1; done\n"
-    )
+    (tmp_path / "nvidia-smi").write_text(FAKE)
     assert script(GPUS, "100", env=gpus) == "gone\n"
     lines = (tmp_path / "gpu_samples.csv").read_text().splitlines()
     assert lines[0] == "seconds,gpu,utilization_percent,memory_mib"
@@ -81,4 +90,4 @@ def test_what_reads_the_gpus_is_no_part_of_the_workload_and_ends_with_it(
 def test_a_program_that_knows_of_no_gpu_leaves_no_sample(script: Script, gpus: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
     assert script(GPUS, "1", "once", env=gpus) == "gone\n"
-    ...
+    assert (tmp_path / "gpu_samples.csv").read_text() == "seconds,gpu,utilization_percent,memory_mib\n"

@@ -57,7 +57,7 @@ def test_who_has_ended_and_is_not_waited_for_is_none() -> None:
 
 
 def test_processor_time_is_counted_in_ticks() -> None:
-    with running("sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo; sleep 60") as process:
+    with running("sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo; exec sleep 60") as process:
         assert process.stdout is not None
         process.stdout.readline()
         assert 0 < tree.descendants(os.getpid())[process.pid].ticks < 3000

@@ -12,7 +12,7 @@ import pytest
 
 from toolbox.model.errors import Cancelled
 from toolbox.system import cancellation, processes
-from toolbox.system.processes import Completed
+from toolbox.system.processes import Channel, Completed
 
 STUBBORN = """
 import signal, sys, time
@@ -312,3 +312,99 @@ def test_when_cancelled_is_raised_nothing_that_the_program_started_is_left(
         with pytest.raises(Cancelled):
             run("bash", "-c", script)
         assert processes.marked(tmp_path) == []
+
+
+def test_an_output_may_go_to_a_file(run: Run, lines: Lines, tmp_path: Path) -> None:
+    with (tmp_path / "output").open("wb") as stream:
+        done = run("bash", "-c", r"printf '\377\0 no end'; echo err >&2", stdout=stream)
+    assert (tmp_path / "output").read_bytes() == b"\xff\0 no end"
+    assert (done.returncode, done.stdout, lines.seen) == (0, None, ["err"])
+
+
+def test_the_processes_of_a_directory_that_is_to_be_kept_go_on(start: Start, lines: Lines, tmp_path: Path) -> None:
+    kept, ended = tmp_path / "kept", tmp_path / "kept-not"
+    going = start("bash", "-c", "echo up; exec sleep 60", env=processes.environment(kept / "below"))
+    lines.wait_for("up")
+    gone = start("bash", "-c", "echo too; exec sleep 60", env=processes.environment(ended))
+    lines.wait_for("too")
+    assert processes.end_marked(tmp_path, keep=[kept]) == 1
+    assert gone.result(timeout=30).returncode == -15
+    assert len(processes.marked(kept)) == 1
+    processes.end_marked(kept)
+    going.result(timeout=30)
+
+
+@pytest.fixture
+def channel(tmp_path: Path) -> Iterator[Callable[..., Channel]]:
+    """Start a program that is talked to."""
+    channels: list[Channel] = []
+
+    def open_channel(*args: str) -> Channel:
+        channels.append(Channel(args, processes.environment(tmp_path)))
+        return channels[-1]
+
+    yield open_channel
+    for one in channels:
+        one.close()
+        assert one._process.stdout is not None
+        one._process.stdout.close()
+
+
+Open = Callable[..., Channel]
+
+
+def test_a_channel_is_talked_to_both_ways_and_ends_with_its_input(channel: Open) -> None:
+    cat = channel("cat")
+    lines = cat.lines()
+    for content in (b"one\n", b"\xff two\n"):
+        cat.write(content)
+        assert next(lines) == content
+    cat.write(b"no end")
+    assert cat.close() == 0
+    assert list(lines) == [b"no end"]
+
+
+def test_a_channel_that_does_not_end_is_killed(channel: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.2)
+    assert channel("sleep", "60").close() == -9
+
+
+def test_a_channel_has_said_what_went_wrong_by_its_end(channel: Open) -> None:
+    failed = channel("bash", "-c", "seq 30 >&2; exit 7")
+    assert list(failed.lines()) == []
+    assert failed.errors == "\n".join(map(str, range(11, 31)))
+    assert failed.close() == failed.close() == 7
+
+
+def test_a_channel_takes_more_than_a_pipe_holds(channel: Open) -> None:
+    count = channel("wc", "-c")
+    count.write(b"x" * 3_000_000)
+    count.close()
+    assert list(count.lines()) == [b"3000000\n"]
+
+
+def test_what_is_written_to_a_channel_from_two_threads_is_whole(channel: Open) -> None:
+    count = channel("bash", "-c", "sort | uniq -c | awk '{ print $1, length($2) }'")
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(count.write, [b"x" * 100_000 + b"\n", b"y" * 100_000 + b"\n"] * 20))
+    count.close()
+    assert list(count.lines()) == [b"20 100000\n"] * 2
+
+
+def test_who_writes_to_a_channel_that_is_gone_is_told(channel: Open) -> None:
+    gone = channel("true")
+    assert list(gone.lines()) == []
+    with pytest.raises(OSError, match="Broken pipe"):
+        gone.write(b"x" * 100_000)
+
+
+def test_a_channel_to_a_program_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no-such-program"):
+        Channel(["no-such-program"], processes.environment(tmp_path))
+
+
+def test_a_channel_carries_the_mark_of_its_step(channel: Open, tmp_path: Path) -> None:
+    cat = channel("cat")
+    cat.write(b"up\n")
+    assert next(cat.lines()) == b"up\n"
+    assert len(processes.marked(tmp_path)) == 1

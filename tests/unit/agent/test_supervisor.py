@@ -1,0 +1,112 @@
+"""One workload, and what is written down of it; the rest is held for every backend by `tests/conformance`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.unit.agent.conftest import Script
+
+RUN = """
+import json, os, sys
+from toolbox.agent import supervisor, tree
+from toolbox.agent.supervisor import Supervisor
+order = {"command": ["true"], "env": {}, "cwd": None, "secrets": [], "run_seconds": None, "silence_seconds": None,
+         "grace_seconds": 0.1, "log_bytes": 1 << 20, "sample_seconds": None, **json.loads(sys.argv[1])}
+os.makedirs("attempt/files", exist_ok=True)
+said = []
+"""
+END = """
+Supervisor(os.path.abspath("attempt"), order).run(said.append)
+print(json.dumps(said))
+"""
+
+
+def run(script: Script, before: str = "", **order: Any) -> list[str]:
+    """Run a workload, and return what the supervisor says of its start."""
+    said: list[str] = json.loads(script(RUN + before + END, json.dumps(order)))
+    return said
+
+
+def outcome(tmp_path: Path) -> dict[str, Any]:
+    """Return what was written down."""
+    kept: dict[str, Any] = json.loads((tmp_path / "attempt/outcome.json").read_text())
+    return kept
+
+
+def test_an_outcome_says_all_there_is_to_say(script: Script, tmp_path: Path) -> None:
+    began = time.time()
+    assert run(script, command=["sh", "-c", "echo one; echo two >&2; sleep 0.2; exit 3"]) == [""]
+    kept = outcome(tmp_path)
+    assert began - 1 < kept.pop("started") < time.time()
+    assert 0.2 <= kept.pop("seconds") < 30
+    assert 0 <= kept.pop("cpu_seconds") < 30
+    assert kept == {
+        "ended_by": "exit",
+        "exit_code": 3,
+        "signal": None,
+        "message": "",
+        "leftovers": 0,
+        "log_bytes": {"stdout": 4, "stderr": 4},
+        "log_dropped": {},
+        "log_fault": "",
+    }
+
+
+def test_nothing_that_was_reserved_is_left(script: Script, tmp_path: Path) -> None:
+    run(script)
+    names = {path.name for path in (tmp_path / "attempt").iterdir()}
+    assert names == {"exit_code", "files", "outcome.json", "started", "stderr.log", "stdout.log"}
+
+
+def test_who_cannot_start_it_says_why_and_starts_nothing(script: Script, tmp_path: Path) -> None:
+    (said,) = run(script, 'os.mkdir("attempt/.exit_code")\n', command=["touch", str(tmp_path / "ran")])
+    assert said.startswith(f"the workload cannot be started in {tmp_path}/attempt: ")
+    assert "Is a directory" in said
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_long_message_does_not_outgrow_what_is_reserved(script: Script, tmp_path: Path) -> None:
+    run(script, cwd="/é" + "é" * 5000)
+    kept = outcome(tmp_path)
+    assert kept["message"].startswith("its working directory /éé")
+    assert (tmp_path / "attempt/outcome.json").stat().st_size < 4096
+
+
+def test_no_success_is_told_of_a_workload_that_cannot_be_killed(script: Script, tmp_path: Path) -> None:
+    """As one that waits for a disk that does not answer. Here nobody sends it the signals."""
+    before = "tree.send, supervisor._STUCK_SECONDS = lambda *_: None, 0.2\n"
+    run(script, before, command=["sleep", "60"], run_seconds=0.1)
+    kept = outcome(tmp_path)
+    assert (kept["ended_by"], kept["exit_code"]) == ("timeout", 137)
+    assert "processes of it could not be killed: [" in kept["message"]
+
+
+def test_a_workload_that_leaves_the_group_and_the_session_of_its_supervisor_is_ended(
+    script: Script, tmp_path: Path
+) -> None:
+    run(script, command=["setsid", "--fork", "sleep", "60"])
+    assert (outcome(tmp_path)["exit_code"], outcome(tmp_path)["leftovers"]) == (0, 1)
+
+
+def test_the_variables_of_the_order_come_after_those_of_the_agent_and_before_the_mark(
+    script: Script, tmp_path: Path
+) -> None:
+    given = {"HOME": "/given", "TOPGALLANT_STEP": "/forged"}
+    run(script, command=["sh", "-c", 'echo "$HOME $TOPGALLANT_STEP"'], env=given)
+    assert (tmp_path / "attempt/stdout.log").read_text() == f"/given {tmp_path}/attempt\n"
+
+
+def test_the_program_is_looked_for_where_its_own_variables_say(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "own-program").write_text("#!/bin/sh\necho found\n")
+    (tmp_path / "own-program").chmod(0o755)
+    run(script, command=["own-program"], env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert (tmp_path / "attempt/stdout.log").read_text() == "found\n"
+
+
+def test_what_no_program_can_be_given_is_a_workload_that_does_not_start(script: Script, tmp_path: Path) -> None:
+    run(script, command=["true", "a\0b"])
+    assert outcome(tmp_path)["ended_by"] == "not_started"
+    assert outcome(tmp_path)["message"] == "`true` cannot be started: embedded null byte"

@@ -1,0 +1,129 @@
+"""How a machine is described, and what `ssh` is called with; machines themselves are in `tests/live`."""
+
+from __future__ import annotations
+
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from toolbox.backends import ssh
+from toolbox.backends.ssh import Target
+from toolbox.model.errors import StepError
+from toolbox.model.workloads import Backend, TargetContext, Workload
+
+
+@pytest.mark.parametrize(
+    ("fields", "address"),
+    [
+        ({}, "name"),
+        ({"host": "far"}, "far"),
+        ({"host": "far", "user": "me", "port": 2222}, "me@far:2222"),
+        ({"user": "me"}, "me@name"),
+    ],
+)
+def test_ansible_finds_a_machine_where_ssh_does(fields: dict[str, Any], address: str) -> None:
+    assert Target(**fields).address("name") == address
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("host", "-oProxyCommand=touch /tmp/x"),
+        ("host", "two words"),
+        ("host", ""),
+        ("user", "-l"),
+        ("user", ""),
+        ("port", 0),
+        ("port", 65536),
+        ("python", ""),
+        ("directory", ""),
+        ("directory", "relative/to/what"),
+        ("directory", "~somebody/else"),
+        ("no_such_field", 1),
+    ],
+)
+def test_what_describes_no_machine_is_refused(field: str, value: object) -> None:
+    with pytest.raises(ValidationError, match=field):
+        Target.model_validate({field: value})
+
+
+@pytest.fixture
+def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file in which an `ssh` that reaches nobody writes what it is called with."""
+    program = tmp_path / "bin/ssh"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nopen({str(tmp_path / 'called')!r}, 'w').write('\\n'.join(sys.argv[1:]))\n"
+        "sys.exit('Permission denied (publickey).')\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    return tmp_path / "called"
+
+
+def backend(tmp_path: Path, **fields: Any) -> Backend:
+    """Open a target."""
+    context = TargetContext("name", tmp_path / "mark", {}, list, lambda _: None)
+    return Target.model_validate(fields).open(context)
+
+
+def call(tmp_path: Path, called: Path, **fields: Any) -> list[str]:
+    """Return what ssh is called with."""
+    opened = backend(tmp_path, **fields)
+    with pytest.raises(StepError, match=r"^name: it cannot be reached: Permission denied"):
+        opened.submit(Workload(("true",)), "cell", tmp_path)
+    opened.close()
+    return called.read_text().splitlines()
+
+
+def test_nobody_is_asked_for_a_password_and_a_silent_end_is_noticed(tmp_path: Path, called: Path) -> None:
+    args = call(tmp_path, called)
+    assert {"-T", "-oBatchMode=yes", "-oServerAliveInterval=5", "-oServerAliveCountMax=3"} <= set(args)
+
+
+def test_the_configuration_of_the_user_says_what_the_target_does_not(tmp_path: Path, called: Path) -> None:
+    args = call(tmp_path, called)
+    assert not {"-l", "-p"} & set(args)
+    assert args[args.index("--") + 1] == "name"
+
+
+def test_a_target_names_who_to_be_and_where(tmp_path: Path, called: Path) -> None:
+    args = call(tmp_path, called, host="far", user="me", port=2222, python="/opt/a python")
+    assert args[args.index("-l") + 1] == "me"
+    assert args[args.index("-p") + 1] == "2222"
+    assert args[args.index("--") + 1] == "far"
+    assert args[args.index("--") + 2].startswith("'/opt/a python' -c ")
+
+
+def test_a_machine_that_was_never_reached_is_closed_without_a_trace(tmp_path: Path) -> None:
+    opened = backend(tmp_path)
+    assert isinstance(opened, ssh._Ssh)
+    folder = opened._control.parent
+    assert folder.is_dir()
+    opened.close()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("../a", {}),
+        ("/a", {}),  # tarfile takes the slash away, and that lands inside
+        ("a", {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}),
+        ("a", {"type": tarfile.SYMTYPE, "linkname": "../../etc/passwd"}),
+        ("a", {"type": tarfile.LNKTYPE, "linkname": "b"}),
+        ("a", {"type": tarfile.FIFOTYPE}),
+        ("a", {"type": tarfile.BLKTYPE}),
+    ],
+)
+def test_a_member_of_an_archive_that_is_not_safe_is_left_out(tmp_path: Path, name: str, fields: dict[str, Any]) -> None:
+    member = tarfile.TarInfo(name)
+    for key, value in fields.items():
+        setattr(member, key, value)
+    found = ssh._safely(member, str(tmp_path))
+    assert found is None or found.name == "a"
+    assert (found is None) == (name != "/a")

@@ -1,0 +1,40 @@
+"""The agent gets onto a target as text, over the connection that it then speaks on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from toolbox.hosts import bootstrap
+
+
+def run(sent: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
+    """Run what waits for the agent, with what is sent to it."""
+    command = bootstrap.command(sys.executable, *options)
+    return subprocess.run(command, input=sent, capture_output=True, check=False, timeout=60)
+
+
+def test_the_agent_is_its_size_and_its_text() -> None:
+    program = bootstrap.program()
+    assert int(program[:8]) == len(program) - 8
+    compile(program[8:], "agent", "exec")
+
+
+def test_it_needs_nothing_that_is_installed_and_leaves_nothing() -> None:
+    done = run(bootstrap.program(), "-I", "-S")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout)["event"] == "hello"
+
+
+def test_what_is_sent_after_it_are_requests() -> None:
+    done = run(bootstrap.program() + b'{"id": 7, "op": "state", "directory": "/nowhere"}\n')
+    _, answer = done.stdout.strip().splitlines()
+    assert json.loads(answer) == {"id": 7, "state": "absent"}
+
+
+def test_a_connection_that_ends_too_early_is_said_so() -> None:
+    for sent in (b"", b"0000", bootstrap.program()[:1000]):
+        done = run(sent)
+        assert done.stderr == b"the connection ended before the agent was there\n"
+        assert done.returncode == 1

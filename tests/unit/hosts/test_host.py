@@ -1,0 +1,255 @@
+"""A host is asked over a connection that is made again: for as long as that may help, and by one for all."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.conformance.sites import wait_for
+from toolbox.hosts import bootstrap, host
+from toolbox.hosts.host import Host
+from toolbox.model.errors import Cancelled, StepError, Undecided
+from toolbox.model.verdicts import Cause
+from toolbox.model.workloads import AttemptState, EndedBy
+from toolbox.system import cancellation, processes
+from toolbox.system.processes import Channel
+
+AGENT: Final = bootstrap.command(sys.executable, "-I", "-S")
+HELLO: Final = 'echo \'{"event": "hello", "home": "/"}\''
+ORDER: Final[dict[str, Any]] = {
+    "env": {},
+    "cwd": None,
+    "secrets": [],
+    "run_seconds": None,
+    "silence_seconds": None,
+    "grace_seconds": 0.1,
+    "log_bytes": 1 << 20,
+    "sample_seconds": None,
+}
+
+
+class Machine:
+    """A host of this machine, and what is told of it.
+
+    Args:
+        scripts: what is run instead of the agent, one after the other; after them it is the agent.
+    """
+
+    def __init__(self, directory: Path, *scripts: str) -> None:
+        self.directory = directory
+        self.mark = directory / "mark"
+        self.launches = 0
+        self.told: list[str] = []
+        self._scripts = list(scripts)
+        self.host = Host("there", self._launch, self.told.append)
+
+    def start(self, *command: str, patience: float = 60) -> str:
+        """Start a workload, and return its directory."""
+        there = str(self.directory / "attempt")
+        order = {**ORDER, "command": command}
+        self.host.start("cell", there, order, sources=None, mirror=self.directory, wait=patience)
+        return there
+
+    def disconnect(self) -> None:
+        """End the connection as if its program was killed."""
+        connection = self.host._connection
+        assert connection is not None
+        connection._channel._process.kill()
+
+    def answer(self, *scripts: str) -> None:
+        """Have the next connections be something else."""
+        self._scripts += scripts
+
+    def _launch(self) -> Channel:
+        self.launches += 1
+        script = self._scripts.pop(0) if self._scripts else None
+        return Channel(["sh", "-c", script] if script else AGENT, processes.environment(self.mark))
+
+
+Machines = Callable[..., Machine]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machines]:
+    """Return a machine, and end what it has started."""
+    machines: list[Machine] = []
+
+    def make(*scripts: str) -> Machine:
+        machines.append(Machine(tmp_path, *scripts))
+        return machines[-1]
+
+    yield make
+    processes.end_marked(tmp_path / "attempt", grace=0.1)
+    for one in machines:
+        one.host.close()
+
+
+def ask(machine: Machine, patience: float = 60) -> Any:
+    """Ask something simple."""
+    return machine.host.ask("state", patience, directory="/nowhere")["state"]
+
+
+REFUSED: Final = "echo 'Connection refused' >&2; exit 255"
+DENIED: Final = "echo 'Permission denied (publickey).' >&2; exit 255"
+
+
+def test_who_is_refused_tries_again(machine: Machines) -> None:
+    one = machine(REFUSED, REFUSED)
+    assert ask(one) == "absent"
+    assert one.launches == 3
+
+
+def test_who_waits_in_vain_is_told_for_how_long_and_why(machine: Machines) -> None:
+    one = machine(*[REFUSED] * 9)
+    with pytest.raises(StepError, match=r"^there: it cannot be reached for 1 s: Connection refused$") as caught:
+        ask(one, 1.0)
+    assert caught.value.cause is Cause.INFRASTRUCTURE
+    assert one.launches > 1
+
+
+def test_where_one_has_waited_in_vain_the_others_ask_once(machine: Machines) -> None:
+    one = machine(*[REFUSED] * 4)
+    for patience, launches in ((0.3, 2), (60, 3), (60, 4)):
+        with pytest.raises(StepError, match="Connection refused"):
+            ask(one, patience)
+        assert one.launches == launches
+    assert ask(one) == "absent"
+
+
+@pytest.mark.parametrize("said", ["Permission denied (publickey).", "sh: 1: python3: not found", bootstrap.TOO_OLD])
+def test_what_no_second_try_would_change_is_said_at_once(machine: Machines, said: str) -> None:
+    one = machine(f"echo '{said}' >&2; exit 1")
+    with pytest.raises(StepError, match=r"^there: it cannot be reached: "):
+        ask(one)
+    assert one.launches == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ssh: Could not resolve hostname far: Temporary failure in name resolution",
+        "identity_file type 0: No such file or directory\nConnection reset by peer",
+    ],
+)
+def test_what_may_pass_is_waited_for(machine: Machines, said: str) -> None:
+    one = machine(f"echo '{said}' >&2; exit 255")
+    assert ask(one) == "absent"
+    assert one.launches == 2
+
+
+def test_what_would_be_hopeless_of_a_stranger_may_pass_of_a_host_that_is_known(machine: Machines) -> None:
+    """A machine that is being started refuses people, and has no homes yet."""
+    one = machine()
+    there = one.start("sleep", "60")
+    one.answer(DENIED, DENIED)
+    one.disconnect()
+    wait_for(lambda: one.launches == 4, "another connection")
+    assert ask(one) == "absent"
+    assert one.host.status(there).state is AttemptState.RUNNING
+
+
+def test_a_connection_that_is_gone_as_soon_as_it_is_there_is_no_connection(machine: Machines) -> None:
+    one = machine(*[HELLO] * 3)
+    assert ask(one) == "absent"
+    assert one.launches == 4
+
+
+def test_who_waits_is_cancelled_and_nobody_after_him_tries_again(machine: Machines) -> None:
+    one = machine(*[REFUSED] * 99)
+
+    def wait() -> None:
+        with cancellation.entered(scope), pytest.raises(Cancelled, match="enough"):
+            ask(one)
+
+    scope = cancellation.CancelScope()
+    with ThreadPoolExecutor(5) as threads:
+        waiting = [threads.submit(wait) for _ in range(5)]
+        wait_for(lambda: one.launches >= 2, "a second try")
+        scope.cancel("enough")
+        before = one.launches
+        for each in waiting:
+            each.result(30)
+    assert one.launches <= before + 1
+
+
+def test_who_is_closed_while_it_connects_leaves_no_connection(machine: Machines) -> None:
+    one = machine(f"sleep 0.5; {HELLO}; exec cat > /dev/null")
+    with ThreadPoolExecutor() as threads:
+        asking = threads.submit(ask, one)
+        wait_for(lambda: one.launches, "the connection")
+        one.host.close()
+        with pytest.raises(StepError):
+            asking.result(30)
+    assert processes.marked(one.mark) == []
+
+
+def test_a_submission_without_an_answer_may_have_been_done(machine: Machines) -> None:
+    one = machine(f"{HELLO}; head -c 20000 > /dev/null; exit", *[REFUSED] * 99)
+    with pytest.raises(Undecided, match=r"^it may have been started; there: it cannot be reached"):
+        one.start("true", patience=1.5)
+
+
+def test_an_attempt_is_given_up_that_is_out_of_reach_for_too_long(machine: Machines) -> None:
+    one = machine()
+    there = one.start("sleep", "60", patience=0.5)
+    one.answer(*[REFUSED] * 99)
+    one.disconnect()
+    wait_for(lambda: one.told, "news")
+    status = one.host.status(there)
+    assert (status.state, one.told) == (AttemptState.UNREACHABLE, ["cell"])
+    assert "Connection refused" in status.message
+
+
+def test_nothing_is_told_after_the_end(machine: Machines) -> None:
+    one = machine()
+    there = one.start("sleep", "60", patience=60)
+    one.answer(*[REFUSED] * 99)
+    one.disconnect()
+    wait_for(lambda: one.launches > 1, "another try")
+    one.host.close()
+    wait_for(lambda: not [t for t in threading.enumerate() if t.name == "reconnect-there"], "the end of the tries")
+    assert one.told == []
+    assert one.host.status(there).state is AttemptState.RUNNING
+
+
+def test_an_attempt_that_deleted_its_directory_during_an_outage_is_lost_and_ended(machine: Machines) -> None:
+    one = machine()
+    there = one.start("sleep", "60")
+    one.answer(REFUSED)
+    shutil.rmtree(there)
+    one.disconnect()
+    wait_for(lambda: one.told, "its end")
+    outcome = one.host.status(there).outcome
+    assert outcome is not None
+    assert outcome.ended_by is EndedBy.LOST
+    wait_for(lambda: not processes.marked(Path(there)), "no process of it")
+
+
+def test_who_is_looked_for_and_not_there_is_not_watched(machine: Machines, tmp_path: Path) -> None:
+    one = machine()
+    assert one.host.watch("nobody", str(tmp_path / "nobody"), mirror=None, wait=60) is False
+    one.disconnect()
+    time.sleep(0.2)
+    assert (one.launches, one.told) == (1, [])
+
+
+def test_a_copy_of_a_log_has_no_gap(tmp_path: Path) -> None:
+    """What does not begin where the copy ends is left out, and found missing later."""
+    log = tmp_path / "stdout.log"
+    for offset, piece in ((0, b"0123"), (6, b"67"), (2, b"2345"), (6, b"6")):
+        host._write_at(log, offset, base64.b64encode(piece).decode())
+    assert log.read_bytes() == b"0123456"
+
+
+def test_where_a_copy_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    host._write_at(tmp_path / "nowhere/stdout.log", 0, "")
+    assert "nowhere/stdout.log cannot be written: " in caplog.text

@@ -1,0 +1,107 @@
+"""What goes to a host with a workload, and what is kept of what it left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolbox.hosts import staging
+from toolbox.model.errors import StepError
+from toolbox.model.secrets import Secret
+from toolbox.model.verdicts import Cause
+from toolbox.model.workloads import TargetContext, Timeouts, Workload
+
+CONTEXT = TargetContext("there", Path("/mark"), {}, lambda: ["secret"], lambda _: None)
+
+
+def names(directory: Path) -> list[str]:
+    """Return what is below a directory."""
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
+
+
+def test_an_order_says_all_that_the_agent_has_to_know() -> None:
+    workload = Workload(
+        ("a", "b"), env={"A": "1", "B": Secret("secret")}, timeouts=Timeouts(1, 2, 3, 4), log_bytes=5, sample_seconds=6
+    )
+    assert staging.order(workload, CONTEXT, {"A": "0", "C": "2"}) == {
+        "command": ["a", "b"],
+        "env": {"A": "1", "B": "secret", "C": "2"},
+        "cwd": None,
+        "secrets": ["secret"],
+        "run_seconds": 2,
+        "silence_seconds": 3,
+        "grace_seconds": 4,
+        "log_bytes": 5,
+        "sample_seconds": 6,
+    }
+
+
+def test_what_is_sent_is_in_a_folder_of_its_own_until_it_is_moved(tmp_path: Path) -> None:
+    (tmp_path / "source").write_text("1")
+    workload = Workload(("true",), files={"a/b": tmp_path / "source"}, written={"a/c": "2"})
+    attempt = tmp_path / "attempt"
+    with staging.staged(workload, attempt) as first, staging.staged(workload, attempt) as second:
+        assert first is not None
+        assert second is not None
+        assert names(first) == names(second) == ["a", "a/b", "a/c"]
+        first.replace(attempt / "src")
+    assert names(attempt) == ["src", "src/a", "src/a/b", "src/a/c"]
+
+
+def test_where_nothing_is_sent_there_is_no_folder(tmp_path: Path) -> None:
+    with staging.staged(Workload(("true",)), tmp_path) as folder:
+        assert folder is None
+    assert names(tmp_path) == []
+
+
+def test_a_folder_is_sent_without_what_python_and_git_keep_there(tmp_path: Path) -> None:
+    for name in ("code/a.py", "code/a.pyc", "code/__pycache__/a.pyc", "code/.git/HEAD", "code/sub/b"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "code/link").symlink_to("a.py")
+    with staging.staged(Workload(("true",), files={"x": tmp_path / "code"}), tmp_path / "attempt") as folder:
+        assert folder is not None
+        assert names(folder) == ["x", "x/a.py", "x/link", "x/sub", "x/sub/b"]
+        assert (folder / "x/link").is_symlink()
+
+
+def test_a_file_that_is_not_there_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
+    workload = Workload(("true",), files={"a": tmp_path / "nowhere"})
+    with pytest.raises(StepError, match="nowhere") as caught, staging.staged(workload, tmp_path / "attempt"):
+        pass
+    assert caught.value.cause is Cause.CONFIGURATION
+    assert names(tmp_path / "attempt") == []
+
+
+def test_a_name_that_is_taken_by_a_folder_is_a_fault_of_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "source").touch()
+    workload = Workload(("true",), files={"a/b": tmp_path / "source", "a": tmp_path / "source"}, written={"a/b/c": ""})
+    with pytest.raises(StepError, match="cannot be sent") as caught, staging.staged(workload, tmp_path / "attempt"):
+        pass
+    assert caught.value.cause is Cause.INFRASTRUCTURE
+
+
+@pytest.mark.parametrize(
+    ("patterns", "left"),
+    [
+        (("**",), ["a.json", "d", "d/b.json", "d/e", "d/e/c.txt", "empty", "link"]),
+        (("*.json",), ["a.json"]),
+        (("**/*.json", "link"), ["a.json", "d", "d/b.json", "link"]),
+        (("d",), ["d", "d/b.json", "d/e", "d/e/c.txt"]),
+        ((), []),
+    ],
+)
+def test_what_nobody_asked_for_is_removed(tmp_path: Path, patterns: tuple[str, ...], left: list[str]) -> None:
+    (tmp_path / "d/e").mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("d")
+    for name in ("a.json", "d/b.json", "d/e/c.txt"):
+        (tmp_path / name).touch()
+    staging.keep(tmp_path, patterns)
+    assert names(tmp_path) == left
+
+
+def test_where_there_is_nothing_to_keep_nothing_is_done(tmp_path: Path) -> None:
+    staging.keep(tmp_path / "nowhere", ("*.json",))
+    assert names(tmp_path) == []

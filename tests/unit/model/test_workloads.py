@@ -1,0 +1,51 @@
+"""What a supervisor wrote down is read as it is, and what is none of that is a workload that is lost."""
+
+from typing import Any
+
+import pytest
+
+from toolbox.model.workloads import EndedBy, WorkloadOutcome
+
+RECORD: dict[str, Any] = {
+    "ended_by": "timeout",
+    "exit_code": 143,
+    "signal": 15,
+    "message": "it ran longer than 5 s",
+    "started": 1_700_000_000.0,
+    "seconds": 5.1,
+    "cpu_seconds": 2.5,
+    "leftovers": 2,
+    "log_bytes": {"stdout": 100, "stderr": 10},
+    "log_dropped": {"stdout": 30, "stderr": 4},
+    "log_fault": "No space left on device",
+}
+
+
+def test_an_outcome_is_what_was_written_down() -> None:
+    outcome = WorkloadOutcome.parse(RECORD)
+    assert outcome == WorkloadOutcome(
+        EndedBy.TIMEOUT, 143, "it ran longer than 5 s", 5.1, 2.5, 2, 34, "No space left on device"
+    )
+
+
+def test_where_nothing_was_written_down_it_is_lost() -> None:
+    outcome = WorkloadOutcome.parse(None)
+    assert (outcome.ended_by, outcome.exit_code) == (EndedBy.LOST, None)
+    assert outcome.message == "its supervisor was killed, or the machine was restarted"
+
+
+@pytest.mark.parametrize("how", EndedBy)
+def test_every_end_has_the_name_that_a_supervisor_gives_it(how: EndedBy) -> None:
+    assert WorkloadOutcome.parse({**RECORD, "ended_by": how.value}).ended_by is how
+
+
+@pytest.mark.parametrize("missing", sorted(RECORD.keys() - {"signal", "started", "log_bytes"}))
+def test_what_is_not_whole_is_of_no_supervisor(missing: str) -> None:
+    outcome = WorkloadOutcome.parse({key: value for key, value in RECORD.items() if key != missing})
+    assert outcome.ended_by is EndedBy.LOST
+    assert outcome.message == "its outcome.json is not what a supervisor writes"
+
+
+@pytest.mark.parametrize("forged", [{"ended_by": "victory"}, {"log_dropped": [1]}, {"log_dropped": {"stdout": "x"}}])
+def test_what_the_workload_has_forged_is_of_no_supervisor(forged: dict[str, Any]) -> None:
+    assert WorkloadOutcome.parse({**RECORD, **forged}).ended_by is EndedBy.LOST
