@@ -18,7 +18,6 @@ from toolbox.system.processes import Channel
 Message = Mapping[str, Any]
 
 _HELLO: Final = b'{"event": "hello"'
-_GONE: Final = (OSError, ValueError)  # what writing raises: the other end is closed, or ours is
 _HELLO_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 60.0
 
@@ -62,7 +61,7 @@ class Connection:
         Raises:
             ConnectionLost: it does not come up.
         """
-        with contextlib.suppress(*_GONE):  # the reader knows more of why it is gone
+        with contextlib.suppress(OSError):  # the reader knows more of why it is gone
             self._channel.write(bootstrap.program())
         try:
             return self._hello.result(_HELLO_SECONDS)
@@ -87,7 +86,7 @@ class Connection:
             return answer.result(_ANSWER_SECONDS)
         except FutureTimeoutError:  # it is an OSError
             raise ConnectionLost(f"no answer within {_ANSWER_SECONDS:g} s") from None
-        except _GONE as error:
+        except OSError as error:
             raise ConnectionLost(str(error)) from error
         finally:
             with self._lock:

@@ -84,6 +84,15 @@ def test_no_success_is_told_of_a_workload_that_cannot_be_killed(script: Script, 
     assert "processes of it could not be killed: [" in kept["message"]
 
 
+def test_what_read_the_gpus_and_has_ended_is_sent_no_signal(script: Script, tmp_path: Path) -> None:
+    """Its number may be that of another process by then."""
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexit 6\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    before = f"os.environ['PATH'] = '{tmp_path}:' + os.environ['PATH']\ntree.send = lambda *sent: said.append(sent)\n"
+    assert run(script, before, command=["sleep", "0.3"], sample_seconds=0.1) == [""]
+    assert (tmp_path / "attempt/gpu_samples.csv").exists()
+
+
 def test_a_workload_that_leaves_the_group_and_the_session_of_its_supervisor_is_ended(
     script: Script, tmp_path: Path
 ) -> None:

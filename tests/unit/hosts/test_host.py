@@ -182,7 +182,7 @@ def test_who_waits_is_cancelled_and_nobody_after_him_tries_again(machine: Machin
 
 
 def test_who_is_closed_while_it_connects_leaves_no_connection(machine: Machines) -> None:
-    one = machine(f"sleep 0.5; {HELLO}; exec cat > /dev/null")
+    one = machine(f"sleep 0.5; {HELLO}; cat > /dev/null; true")
     with ThreadPoolExecutor() as threads:
         asking = threads.submit(ask, one)
         wait_for(lambda: one.launches, "the connection")

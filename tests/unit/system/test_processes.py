@@ -398,6 +398,13 @@ def test_who_writes_to_a_channel_that_is_gone_is_told(channel: Open) -> None:
         gone.write(b"x" * 100_000)
 
 
+def test_who_writes_to_a_channel_that_was_closed_is_told(channel: Open) -> None:
+    closed = channel("cat")
+    closed.close()
+    with pytest.raises(OSError, match="the channel was closed"):
+        closed.write(b"x")
+
+
 def test_a_channel_to_a_program_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no-such-program"):
         Channel(["no-such-program"], processes.environment(tmp_path))
