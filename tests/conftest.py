@@ -3,8 +3,19 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from toolbox.testing import Workspace
+
+settings.register_profile("untimed", deadline=None)  # a busy machine is no fault of a test's
+settings.load_profile("untimed")
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test writes into the store of who runs it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+    monkeypatch.delenv("TOPGALLANT_RESULTS_DATABASE", raising=False)
 
 
 @pytest.fixture

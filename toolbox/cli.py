@@ -112,11 +112,16 @@ def _read_flags(command: Command, words: list[str]) -> dict[str, Any]:
     import fire
 
     found: dict[str, Any] = {}
-    positional = [parameter.name for parameter in command.signature.parameters if parameter.positional]
+    parameters = command.signature.parameters
+    positional = [parameter.name for parameter in parameters if parameter.positional]
+    variadic = next((parameter.name for parameter in parameters if parameter.variadic), None)
 
     # Fire hands over whatever is given: unknown flags too, so that all faults are named at once.
     @fire.decorators.SetParseFn(str)  # type: ignore[untyped-decorator]
-    def take(*args: str, **flags: str) -> None:
+    def take(*args: Any, **flags: Any) -> None:
+        if variadic is not None and args:
+            before = len(positional) - 1
+            args = (*args[:before], list(args[before:])) if len(args) > before else args
         if len(args) > len(positional):
             raise UsageError(f"{command.signature.name}: unexpected argument {args[len(positional)]!r}")
         given = dict(zip(positional, args, strict=False))
@@ -185,7 +190,7 @@ def _set_up_output(context: Context) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.DEBUG if context.debug else logging.INFO)
-    for noisy in ("asyncio", "ansible-runner", "urllib3"):
+    for noisy in ("alembic", "asyncio", "ansible-runner", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 

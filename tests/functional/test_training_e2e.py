@@ -45,7 +45,9 @@ def test_the_smoke_preset_passes_with_all_its_evidence(workspace: Workspace, tmp
     cells = [step for step in summary["steps"] if step["kind"] == "cell"]
     assert len(cells) == 6
     for cell in cells:
-        assert {check["passed"] for check in cell["checks"]} == {True}
+        unjudged = [check["message"] for check in cell["checks"] if not check["passed"]]
+        assert len(unjudged) == 1, unjudged
+        assert unjudged[0].endswith("too few runs so far give it no bounds")
         assert {metric["metric"]: metric["fault"] for metric in cell["metrics"]} == dict.fromkeys(
             ["step_time", "tokens_per_second", "loss_drop", "last_loss"], ""
         )
@@ -74,7 +76,7 @@ def test_a_bound_that_must_fail_fails_the_run_and_says_what_it_saw(workspace: Wo
     (cell,) = [step for step in summary["steps"] if step["kind"] == "cell"]
     value = next(metric["value"] for metric in cell["metrics"] if metric["metric"] == "step_time")
     said = f"step_time is {value:.6g} s, above its upper bound 6e-05 s"
-    assert [check["message"] for check in cell["checks"] if not check["passed"]] == [said]
+    assert [check["message"] for check in cell["checks"] if check["passed"] is False] == [said]
     assert said in outcome.stdout
     assert said in summary["message"]
     assert summary["steps"][-1]["verdict"] == "passed", "post_cleanup ran"
@@ -114,7 +116,8 @@ def test_a_signal_in_the_middle_of_a_training_ends_it(
 def wait_for_steps(runs: Path, *, cells: int) -> None:
     """Wait until the trainings of so many cells have taken a step."""
     deadline = time.monotonic() + 60
-    while sum("step 0 " in log.read_text() for log in runs.rglob("attempt-1/stdout.log")) < cells:
+    logs = "training_e2e/*/*__test/*/attempt-1/stdout.log"  # nothing deeper: what is sent there comes and goes
+    while sum("step 0 " in log.read_text() for log in runs.glob(logs)) < cells:
         assert time.monotonic() < deadline, "no step was taken"
         time.sleep(0.05)
 

@@ -1,27 +1,38 @@
-"""A metric within its bounds. Below the lower bound is out of bounds as well."""
+"""A metric within its bounds: those that are given, or with `bounds: auto` those that earlier runs give.
+
+Below the lower bound is out of bounds as well.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, model_validator
 
-from toolbox.model.evidence import Evidence, Judgement, Metric
+from toolbox.model.bounds import Bound
+from toolbox.model.evidence import Deviation, Evidence, Judgement, Metric
 
 
 class Check(BaseModel):
-    """A metric, and the range that it must be in, bounds included. Where there are samples, each has to be in it."""
+    """A metric, and the range that it must be in, bounds included. Where there are samples, each has to be in it.
+
+    `bounds: auto` takes the range from `config/bounds/PROJECT.yaml`, which holds the value alone, not each sample.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     metric: str
     lower: FiniteFloat | None = None
     upper: FiniteFloat | None = None
+    bounds: Literal["auto"] | None = None
 
     @model_validator(mode="after")
     def _has_bounds(self) -> Check:
-        if self.lower is None and self.upper is None:
-            raise ValueError("a lower or an upper bound was expected")
+        if self.bounds is not None and (self.lower is not None or self.upper is not None):
+            raise ValueError("bounds are given or `auto`, not both")
+        if self.bounds is None and self.lower is None and self.upper is None:
+            raise ValueError("a lower or an upper bound was expected, or `bounds: auto`")
         if self.lower is not None and self.upper is not None and self.lower > self.upper:
             raise ValueError(f"the lower bound {self.lower:g} is above the upper bound {self.upper:g}")
         return self
@@ -36,16 +47,36 @@ class Check(BaseModel):
             )
         if metric.value is None:
             return Judgement(False, f"{self.metric} is {metric}")
-        if metric.samples:
+        if metric.samples and self.bounds is None:
             return self._judge_each(metric)
         if not math.isfinite(metric.value):
             return Judgement(False, f"{self.metric} is {metric}, a finite number was expected")
+        if self.bounds is not None:
+            return self._judge_by_history(metric, metric.value, evidence.bounds.get(self.metric))
         unit = f" {metric.unit}" if metric.unit else ""
         if self.upper is not None and metric.value > self.upper:
             return Judgement(False, f"{self.metric} is {metric}, above its upper bound {self.upper:g}{unit}")
         if self.lower is not None and metric.value < self.lower:
             return Judgement(False, f"{self.metric} is {metric}, below its lower bound {self.lower:g}{unit}")
         return Judgement(True, f"{self.metric} is {metric}, within {self._range(unit)}")
+
+    def _judge_by_history(self, metric: Metric, value: float, bound: Bound | None) -> Judgement:
+        if bound is None:
+            return Judgement(None, f"{self.metric} is {metric}; too few runs so far give it no bounds")
+        if bound.unit != metric.unit:
+            return Judgement(False, f"{self.metric} is {metric}, and its bounds are in {bound.unit or 'bare numbers'}")
+        side = bound.side(value)
+        unit = f" {metric.unit}" if metric.unit else ""
+        if side is None:
+            return Judgement(True, f"{self.metric} is {metric}, within {bound.range}{unit}")
+        improves = side.is_good(metric.direction)
+        said = f"{self.metric} is {metric}, {side} {bound.range}{unit}, {bound.origin}"
+        if improves:
+            said += ": better than it should be able to be"
+        deviation = Deviation(self.metric, side, improves)
+        if not bound.is_gating:
+            return Judgement(None, f"{said}; they are too few to fail for it", deviation=deviation)
+        return Judgement(False, said, deviation=deviation)
 
     def _judge_each(self, metric: Metric) -> Judgement:
         unit = f" {metric.unit}" if metric.unit else ""

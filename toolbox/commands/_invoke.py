@@ -15,7 +15,8 @@ def invoke(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
     """Call a command, print what it returns, and return the exit code: a number that it returns is that."""
     if command.role is not None:
         return _invoke_role(command, values, redactor)
-    result = command.call(**values)
+    rest = next((values.pop(each.name) for each in command.signature.parameters if each.variadic), ())
+    result = command.call(*rest, **values)
     if isinstance(result, int) and not isinstance(result, bool):
         return result
     if result is not None:

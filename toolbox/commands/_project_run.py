@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import sys
 from collections.abc import Callable, Sequence
 
-from toolbox.reports import junit, terminal
+from toolbox.model.errors import describe
+from toolbox.reports import html, junit, terminal
 from toolbox.runs.recorder import Listener
 from toolbox.runs.summary import RunSummary
 from toolbox.system import redaction
 from toolbox.system.redaction import Redactor
+
+log = logging.getLogger(__name__)
 
 Execute = Callable[[Sequence[Listener], Redactor], tuple[RunSummary, int]]
 
@@ -26,6 +30,7 @@ def shown(execute: Execute, *, as_json: bool) -> int:
     with terminal.view(stream) as view:
         summary, exit_code = execute([view.show], redaction.current())
     junit.write(summary)
+    _write_page(summary)
     view.line("")
     view.table(summary)
     if as_json:
@@ -33,3 +38,11 @@ def shown(execute: Execute, *, as_json: bool) -> int:
         with contextlib.suppress(BrokenPipeError):
             print(redaction.current()(json.dumps(summary.as_json(), indent=2, ensure_ascii=False)))
     return exit_code
+
+
+def _write_page(summary: RunSummary) -> None:
+    """Write the report for people. How a run ended does not hang on it."""
+    try:
+        html.write(summary)
+    except Exception as error:  # noqa: BLE001  # whatever a run has left behind
+        log.warning("%s of this run could not be written: %s", html.FILE, describe(error))

@@ -70,6 +70,8 @@ def of_command(command: Command) -> str:
 
 
 def _usage(parameter: Parameter) -> str:
+    if parameter.variadic:
+        return f"{parameter.name.upper()}..."
     if parameter.required:
         return parameter.name.upper() if parameter.positional else f"--{parameter.name}=..."
     return f"[--{parameter.name}]"

@@ -115,7 +115,9 @@ def _group(name: str, path: Path) -> Group:
     if inspect.isclass(holder):
         methods = {key: value for key, value in vars(holder).items() if _is_command(key, value)}
         instance = holder()
-        commands = {key: _command(name, key, getattr(instance, key)) for key in methods}
+        # `import_` is the command `import`: Python keeps some words for itself.
+        names = {key: key.removesuffix("_") for key in methods}
+        commands = {command: _command(name, command, getattr(instance, key)) for key, command in names.items()}
         return Group(name, (holder.__doc__ or doc).strip().partition("\n")[0], commands)
     function = getattr(module, name, None)
     if inspect.isfunction(function):

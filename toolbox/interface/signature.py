@@ -36,6 +36,7 @@ class Parameter:
         default: its default, or `NOTHING` where it has to be given.
         text: what it means.
         positional: whether a command line may give it by position.
+        variadic: whether it takes all that is left: it is a list then, which may not be empty.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Parameter:
     default: Any
     text: str
     positional: bool = True
+    variadic: bool = False
 
     @property
     def required(self) -> bool:
@@ -76,15 +78,20 @@ def of(function: Callable[..., Any], *, name: str, extra: Sequence[Parameter] = 
     parameters = [
         Parameter(
             parameter.name,
-            parameter.annotation,
+            list[parameter.annotation] if _is_variadic(parameter) else parameter.annotation,  # type: ignore[name-defined]
             parameter.default,
             texts.get(parameter.name, ""),
             parameter.kind is not inspect.Parameter.KEYWORD_ONLY,
+            _is_variadic(parameter),
         )
         for parameter in inspect.signature(inspect.unwrap(function), eval_str=True).parameters.values()
         if parameter.name != "self"
     ]
     return Signature(name, (*parameters, *extra), summary, description)
+
+
+def _is_variadic(parameter: inspect.Parameter) -> bool:
+    return parameter.kind is inspect.Parameter.VAR_POSITIONAL
 
 
 def parse_docstring(doc: str) -> tuple[str, str, dict[str, str]]:

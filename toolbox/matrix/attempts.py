@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.matrix.judgement import verdict
+from toolbox.matrix.judgement import deviations, verdict
 from toolbox.matrix.plan import Cell
+from toolbox.model.bounds import Side
 from toolbox.model.events import (
     AttemptEnded,
     AttemptReleased,
@@ -54,9 +55,24 @@ class Conclusion:
     remark: str = ""
     is_open: bool = False
 
+    @property
+    def remarks(self) -> list[str]:
+        """What a person should know of it, whatever it came to."""
+        reported = [found.message for _, found in self.judgements if found.passed is None and found.deviation]
+        return [*reported, *([self.remark] if self.remark else [])]
+
     def so_far(self) -> Outcome:
         """Return what it came to."""
         return self.outcome or verdict(self.judgements)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an attempt ended. `sides`: see `judgement.deviations`."""
+
+    number: int
+    outcome: Outcome
+    sides: Mapping[str, Side] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +82,7 @@ class CellResult:
     Args:
         directory: its step's.
         attempts: how many it took, in this run and before.
+        counts: whether its verdict counts for the run: not in quarantine.
     """
 
     name: str
@@ -74,6 +91,7 @@ class CellResult:
     metrics: Mapping[str, Metric]
     directory: Path
     attempts: int = 1
+    counts: bool = True
 
 
 @dataclass(slots=True)
@@ -98,7 +116,7 @@ class CellRun:
     handle: Handle | None = None
     is_adopted: bool = False
     is_over: bool = False
-    history: list[tuple[int, Outcome]] = field(default_factory=list)
+    history: list[Ended] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -116,7 +134,7 @@ class CellRun:
             self.attempt, self.target = attempt.submitted.attempt, attempt.submitted.target
             if attempt.ended is not None and before.is_open:
                 outcome = Outcome(attempt.ended.verdict, attempt.ended.cause, attempt.ended.message)
-                self.history.append((self.attempt, outcome))
+                self.history.append(Ended(self.attempt, outcome, attempt.sides))
 
     def begin(self) -> None:
         """Write down that the cell is being run, and with which settings."""
@@ -145,26 +163,43 @@ class CellRun:
         record = self.step.recorder.record
         identity = self.step.identity
         for metric in conclusion.metrics.values():
-            record(MetricMeasured(identity, metric.name, metric.value, metric.unit, metric.fault), sync=False)
+            record(MetricMeasured.of(identity, metric), sync=False)
         for name, found in conclusion.judgements:
-            record(CheckJudged(identity, name, found.passed, found.message, found.file, found.line), sync=False)
+            record(CheckJudged.of(identity, name, found), sync=False)
         message = self.step.recorder.redactor(outcome.message)
         ended = AttemptEnded(
             identity, self.attempt, self.target, outcome.verdict, outcome.cause, message, conclusion.seconds
         )
         record(ended, sync=sync)
-        self.history.append((self.attempt, outcome))
+        self.history.append(Ended(self.attempt, outcome, deviations(conclusion.judgements)))
 
     def released(self) -> None:
         """Write down that nothing of the attempt is left on its target."""
         self.step.recorder.record(AttemptReleased(self.step.identity, self.attempt), sync=False)
 
+    def weighed(self, conclusion: Conclusion) -> Outcome:
+        """Return what the cell comes to by the latest attempt and those before it.
+
+        A value out of the range of earlier runs is confirmed by another one on the same side of it. Else it is noise.
+        """
+        outcome, sides = conclusion.so_far(), deviations(conclusion.judgements)
+        before = next((ended.sides for ended in self.history if ended.sides and ended.number != self.attempt), {})
+        if not before or not (sides or outcome.verdict is Verdict.PASSED):
+            return outcome
+        if confirmed := [metric for metric, side in sides.items() if before.get(metric) is side]:
+            return replace(outcome, message=f"{outcome.message}\n{_list(confirmed)} twice in a row")
+        noisy = _list(sorted({*before, *sides}))
+        return Outcome(Verdict.PASSED, None, f"{noisy} is noisy: out of its range in one attempt, not in the other")
+
     def pause(self) -> float | None:
         """Return how long to wait before another attempt, in seconds; None where there is none any more."""
-        if self.is_adopted and self.history[-1][1].verdict is Verdict.CANCELLED:
+        latest = self.history[-1]
+        if self.is_adopted and latest.outcome.verdict is Verdict.CANCELLED:
             return 0.0  # by who resumed the run, or before that
-        causes = Counter(outcome.cause for _, outcome in self.history)
-        cause = self.history[-1][1].cause
+        if latest.sides:  # one more attempt tells a change from noise
+            return 0.0 if sum(bool(ended.sides) for ended in self.history) == 1 else None
+        causes = Counter(ended.outcome.cause for ended in self.history)
+        cause = latest.outcome.cause
         backoff = self.cell.retries.backoff
         if cause not in _RETRIED or causes[cause] > getattr(self.cell.retries, cause):
             return None
@@ -175,24 +210,27 @@ class CellRun:
         """Write down how the cell ended, and return it: what was expected of it is taken into account."""
         # A workload that was adopted has begun before this step of the resumed run.
         self.step.started = min(self.step.started, time.monotonic() - conclusion.seconds)
-        outcome = self._as_expected(self._with_history(outcome, conclusion.remark))
+        outcome = self._as_expected(self._with_history(outcome, conclusion.remarks))
         self.step.add(outcome)
+        self.step.counts = self.cell.quarantine is None
         steps.finish(self.step, self.parent, sync=False)
         return outcome
 
-    def _with_history(self, outcome: Outcome, remark: str) -> Outcome:
+    def _with_history(self, outcome: Outcome, remarks: Sequence[str]) -> Outcome:
         earlier = [
-            f"attempt {number} was {found.verdict} ({found.cause}): {found.message.partition(chr(10))[0]}"
-            for number, found in self.history
-            if number != self.attempt and found.verdict is not Verdict.CANCELLED
+            f"attempt {ended.number} was {ended.outcome.verdict} ({ended.outcome.cause}): {ended.outcome.first_line}"
+            for ended in self.history
+            if ended.number != self.attempt and ended.outcome.verdict is not Verdict.CANCELLED
         ]
         text = [outcome.message] if outcome.message else []
-        if earlier and outcome.verdict is Verdict.PASSED:
+        if earlier and outcome.verdict is Verdict.PASSED and not outcome.message:
             text.append(f"it passed at attempt {self.attempt}")
-        return replace(outcome, message="\n".join([*text, *earlier, *([remark] if remark else [])]))
+        return replace(outcome, message="\n".join([*text, *earlier, *remarks]))
 
     def _as_expected(self, outcome: Outcome) -> Outcome:
         xfail, note = self.cell.xfail, self.cell.note
+        if (kept := self.cell.quarantine) is not None:
+            note = f"in quarantine until {kept.expires} ({kept.owner}), so it does not count: {kept.reason}"
         if xfail is None:
             is_bad = not outcome.verdict.is_pass
             return replace(outcome, message=f"{outcome.message}\n{note}".strip()) if note and is_bad else outcome
@@ -202,3 +240,7 @@ class CellRun:
         if outcome.verdict is Verdict.PASSED:
             return Outcome(Verdict.XPASSED, Cause.CHECK, f"it passed, and was {expected}")
         return outcome
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names)

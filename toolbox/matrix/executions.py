@@ -168,7 +168,7 @@ class Executions:
         expected = run.cell.expectations
         metrics = expected.measure(run.directory)
         checks = [check for check in expected.checks if check.to is None]
-        judged = judgement.judge(checks, run.directory, metrics, lambda _: None)
+        judged = judgement.judge(checks, run.directory, metrics, lambda _: None, run.cell.bounds)
         return Conclusion(None, metrics, tuple(judged), outcome.seconds, _remark(outcome))
 
     def _judge_again(self, run: CellRun, outcome: Outcome, seconds: float) -> Conclusion:

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from toolbox.config import plugins
+from toolbox.model.bounds import Bound, Direction, Side
 from toolbox.model.evidence import Evidence, Judgement, Metric, Reference
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
 from toolbox.runs.steps import Outcome
 
 _EXIT_STATUS = "exit_status"
+_COMMON = ("unit", "direction")  # what any metric has
 
 
 class Check(Protocol):
@@ -51,11 +53,33 @@ class NamedCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedSource:
+    """Where a metric is read from, and what it is."""
+
+    source: Source
+    unit: str = ""
+    direction: Direction | None = None
+
+    @classmethod
+    def parse(cls, spec: Mapping[str, Any]) -> Self:
+        """Read what the configuration says of a metric.
+
+        Raises:
+            ValueError: it is not described well.
+        """
+        direction = spec.get("direction")
+        if direction is not None and direction not in set(Direction):
+            raise ValueError(f"direction: {direction}: `lower` or `higher` was expected, whichever is better")
+        found = parse_metric(spec)
+        return cls(found, str(spec.get("unit", "")), Direction(direction) if direction is not None else None)
+
+
+@dataclass(frozen=True, slots=True)
 class Expectations:
     """The metrics to read and the checks to ask."""
 
     checks: tuple[NamedCheck, ...]
-    sources: Mapping[str, tuple[Source, str]]
+    sources: Mapping[str, NamedSource]
 
     @classmethod
     def parse(cls, checks: Sequence[Mapping[str, Any]], metrics: Mapping[str, Mapping[str, Any]]) -> Self:
@@ -67,12 +91,17 @@ class Expectations:
         named = [NamedCheck.parse(spec) for spec in checks]
         if not any(check.name == _EXIT_STATUS for check in named):
             named.insert(0, NamedCheck.parse({"check": _EXIT_STATUS}))
-        sources = {name: (parse_metric(spec), str(spec.get("unit", ""))) for name, spec in metrics.items()}
-        return cls(tuple(named), sources)
+        return cls(tuple(named), {name: NamedSource.parse(spec) for name, spec in metrics.items()})
+
+    @property
+    def by_history(self) -> list[str]:
+        """The metrics that are held against what earlier runs say."""
+        asked = [check.check for check in self.checks if getattr(check.check, "bounds", None) is not None]
+        return [getattr(check, "metric") for check in asked]  # noqa: B009  # checks know what they look at, we don't
 
     def measure(self, directory: Path) -> dict[str, Metric]:
         """Read the metrics of an attempt."""
-        return {name: _read(name, source, unit, directory) for name, (source, unit) in self.sources.items()}
+        return {name: _read(name, source, directory) for name, source in self.sources.items()}
 
 
 def parse_check(spec: Mapping[str, Any]) -> Any:
@@ -90,7 +119,7 @@ def parse_metric(spec: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: there is no such source, or one of its fields is wrong.
     """
-    known = {key: value for key, value in spec.items() if key != "unit"} if isinstance(spec, Mapping) else spec
+    known = {key: value for key, value in spec.items() if key not in _COMMON} if isinstance(spec, Mapping) else spec
     return plugins.parse("metrics", "Source", "source", known)
 
 
@@ -99,16 +128,18 @@ def judge(
     directory: Path,
     metrics: Mapping[str, Metric],
     reference: Callable[[Mapping[str, Any]], Reference | None],
+    bounds: Mapping[str, Bound] | None = None,
 ) -> list[tuple[str, Judgement]]:
     """Ask the checks.
 
     Args:
         reference: returns the cell to compare with.
+        bounds: those that earlier runs give.
     """
     found = []
     for named in checks:
         other = reference(named.to) if named.to is not None else None
-        found.append((named.name, named.check.judge(Evidence(directory, metrics, other))))
+        found.append((named.name, named.check.judge(Evidence(directory, metrics, other, bounds or {}))))
     return found
 
 
@@ -135,15 +166,28 @@ def verdict(judgements: Sequence[tuple[str, Judgement]]) -> Outcome:
     bad = [(name, judgement.message) for name, judgement in judgements if judgement.passed is False]
     if not bad:
         return Outcome(Verdict.PASSED)
-    cause = Cause.PRODUCT if any(name == _EXIT_STATUS for name, _ in bad) else Cause.CHECK
+    deviations = [found.deviation for _, found in judgements if found.passed is False]
+    cause = Cause.CHECK
+    if any(name == _EXIT_STATUS for name, _ in bad):
+        cause = Cause.PRODUCT
+    elif all(found is not None for found in deviations) and any(found and not found.improves for found in deviations):
+        cause = Cause.REGRESSION
     return Outcome(Verdict.FAILED, cause, "\n".join(f"{name}: {message}" for name, message in bad))
 
 
-def _read(name: str, source: Source, unit: str, directory: Path) -> Metric:
+def deviations(judgements: Sequence[tuple[str, Judgement]]) -> dict[str, Side]:
+    """Return on which side of their range metrics are, where nothing else is wrong: else there is nothing."""
+    bad = [found for _, found in judgements if found.passed is False]
+    found = {each.deviation.metric: each.deviation.side for each in bad if each.deviation is not None}
+    return found if all(each.deviation is not None for each in bad) else {}
+
+
+def _read(name: str, named: NamedSource, directory: Path) -> Metric:
+    unit, direction = named.unit, named.direction
     try:
-        value = source.read(directory)
+        value = named.source.read(directory)
     except (OSError, ValueError) as error:
-        return Metric(name, None, unit, str(error))
+        return Metric(name, None, unit, str(error), direction=direction)
     if isinstance(value, tuple):
-        return Metric(name, statistics.median(value), unit, samples=value)
-    return Metric(name, value, unit)
+        return Metric(name, statistics.median(value), unit, samples=value, direction=direction)
+    return Metric(name, value, unit, direction=direction)

@@ -22,9 +22,19 @@ from toolbox.matrix import axes
 from toolbox.matrix.axes import Combination
 from toolbox.matrix.judgement import Expectations
 from toolbox.matrix.relations import Relations
-from toolbox.matrix.specification import MatrixBlock, Retries, Timeouts, WorkloadBlock, Xfail, path_of
+from toolbox.matrix.specification import (
+    Excuse,
+    MatrixBlock,
+    Quarantine,
+    Retries,
+    Timeouts,
+    WorkloadBlock,
+    Xfail,
+    path_of,
+)
 from toolbox.matrix.targets import Target
 from toolbox.model import workloads
+from toolbox.model.bounds import Bound
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import Secret
@@ -61,6 +71,8 @@ class Cell:
         resources: what it takes, by label.
         skip: why it is not run; empty where it is.
         xfail: why it is expected to fail; None where it is not, or no longer.
+        quarantine: why its verdict does not count; None where it does, or does again.
+        bounds: what earlier runs say of its metrics, by name.
         note: what else is to be said of it.
         fingerprint: of what it executes and how that is judged.
     """
@@ -75,10 +87,12 @@ class Cell:
     retries: Retries
     skip: str
     xfail: Xfail | None
+    quarantine: Quarantine | None
     note: str
     workload: Workload
     expectations: Expectations
     fingerprint: str
+    bounds: Mapping[str, Bound] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Return the cell as `plan.json` holds it."""
@@ -87,14 +101,17 @@ class Cell:
             "id": self.id,
             "name": self.name,
             "settings": self.settings,
+            "labels": dict(self.labels),
             "targets": list(self.targets),
             "resources": dict(self.resources),
             "timeouts": {name: getattr(timeouts, name) for name in ("wait", "run", "silence", "grace")},
             "skip": self.skip or None,
             "xfail": self.xfail.model_dump(mode="json", exclude={"when"}) if self.xfail else None,
+            "quarantine": self.quarantine.model_dump(mode="json", exclude={"when"}) if self.quarantine else None,
             "note": self.note,
             "command": list(self.workload.command),
             "fingerprint": self.fingerprint,
+            "bounds": {metric: [bound.lower, bound.upper] for metric, bound in self.bounds.items()},
         }
 
 
@@ -121,7 +138,12 @@ class Plan:
 
     def as_json(self) -> dict[str, Any]:
         """Return the plan as `plan.json` holds it."""
-        return {"total": self.total, "notes": list(self.notes), "cells": [cell.as_json() for cell in self.cells]}
+        return {
+            "total": self.total,
+            "notes": list(self.notes),
+            "targets": {name: target.as_json() for name, target in self.targets.items()},
+            "cells": [cell.as_json() for cell in self.cells],
+        }
 
     def write(self, directory: Path) -> None:
         """Freeze the plan in `plan.json`."""
@@ -134,13 +156,20 @@ def has_matrix(configuration: Configuration) -> bool:
 
 
 def make(
-    configuration: Configuration, targets: Mapping[str, Target], selection: Selection, *, root: Path, today: dt.date
+    configuration: Configuration,
+    targets: Mapping[str, Target],
+    selection: Selection,
+    *,
+    root: Path,
+    today: dt.date,
+    bounds: Mapping[tuple[str, str], Bound] | None = None,
 ) -> Plan:
     """Make the plan.
 
     Args:
         root: where local paths start.
         today: which expectations of failure hold.
+        bounds: what earlier runs say, by the id of the cell and the metric.
 
     Raises:
         ConfigurationError: something is wrong with the matrix, or with a cell of it.
@@ -154,7 +183,10 @@ def make(
         raise ConfigurationError(f"{configuration.source}: `{BLOCK}`: {error}") from None
     except ValueError as error:
         raise ConfigurationError(f"{configuration.location(BLOCK)}: {error}") from None
-    planner = _Planner(configuration, block, targets, root, today)
+    by_cell: dict[str, dict[str, Bound]] = {}
+    for (cell, metric), bound in (bounds or {}).items():
+        by_cell.setdefault(cell, {})[metric] = bound
+    planner = _Planner(configuration, block, targets, root, today, by_cell)
     chosen = _selected(combinations, selection)
     cells = tuple(planner.cell(index, combination) for index, combination in chosen)
     used = {name: targets[name] for name in dict.fromkeys(name for cell in cells for name in cell.targets)}
@@ -205,6 +237,7 @@ class _Planner:
     targets: Mapping[str, Target]
     root: Path
     today: dt.date
+    bounds: Mapping[str, Mapping[str, Bound]]
     _expectations: dict[str, Expectations] = field(default_factory=dict)
 
     def cell(self, index: int, combination: Combination) -> Cell:
@@ -229,7 +262,10 @@ class _Planner:
         self._check_names(expectations)
         skips = [skip.reason for skip in self.block.skip if axes.matches(skip.when, combination)]
         xfails = [xfail for xfail in self.block.xfail if axes.matches(xfail.when, combination)]
-        expired = [xfail for xfail in xfails if xfail.expires < self.today]
+        quarantines = [found for found in self.block.quarantine if axes.matches(found.when, combination)]
+        excuses: list[Excuse] = [*xfails, *quarantines]
+        expired = [found for found in excuses if found.expires < self.today]
+        bounds = self.bounds.get(combination.id, {})
         return Cell(
             index=index,
             id=combination.id,
@@ -241,12 +277,14 @@ class _Planner:
             retries=retries,
             skip=skips[0] if skips else "",
             xfail=next((xfail for xfail in xfails if xfail not in expired), None),
+            quarantine=next((found for found in quarantines if found not in expired), None),
             note="; ".join(
-                f"expected to fail until {x.expires} ({x.owner}: {x.reason}): that is over" for x in expired
+                f"{found.word} until {found.expires} ({found.owner}: {found.reason}): that is over" for found in expired
             ),
             workload=workload,
             expectations=expectations,
             fingerprint=_fingerprint(workload, checks, metrics),
+            bounds={metric: bounds[metric] for metric in expectations.by_history if metric in bounds},
         )
 
     def _check_names(self, expectations: Expectations) -> None:

@@ -148,14 +148,18 @@ class Scheduler:
         outcome = Outcome(before.finished.verdict, before.finished.cause, before.finished.message)
         directory = self._step.recorder.root / before.started.step
         attempts = len(before.attempts)
-        self.results[cell.id] = CellResult(cell.name, cell.settings, outcome, before.metrics, directory, attempts)
-        self._step.add(outcome)
+        counts = before.finished.counts
+        self.results[cell.id] = CellResult(
+            cell.name, cell.settings, outcome, before.metrics, directory, attempts, counts
+        )
+        if counts:
+            self._step.add(outcome)
         if outcome.verdict is Verdict.SKIPPED:
             return
         if outcome.cause is Cause.CHECK:  # which may have compared it with another cell
             checks = [check for check in cell.expectations.checks if check.to is None]
             latest = directory / f"attempt-{before.attempts[-1].submitted.attempt}"
-            outcome = judgement.verdict(judgement.judge(checks, latest, before.metrics, lambda _: None))
+            outcome = judgement.verdict(judgement.judge(checks, latest, before.metrics, lambda _: None, cell.bounds))
         self._own[cell.id] = (outcome, before.metrics)
 
     def _go_on(self, cell: Cell, before: PastStep) -> None:
@@ -244,13 +248,13 @@ class Scheduler:
         """Take in what an attempt came to by itself."""
         del self._running[run.name]
         self._pools.give_back(run.target, run.cell)
-        own = conclusion.so_far()
+        own = run.weighed(conclusion)
         if own.verdict is Verdict.CANCELLED and self._is_ending:
             own = replace(own, message=f"it was cancelled: {self.stopped}")
         if run.handle is None and not run.is_over and own.cause is Cause.INFRASTRUCTURE:
             self._pools.avoid(run.target)
         if own.verdict is not Verdict.PASSED:
-            self._end(run, own, conclusion)
+            self._end(run, conclusion, own)
             return
         self._own[run.cell.id] = (own, conclusion.metrics)
         if (other := self._awaited(run.cell)) is not None:
@@ -259,12 +263,17 @@ class Scheduler:
             self._compare(run, conclusion)
         self._let_go(run.cell.id)
 
-    def _end(self, run: CellRun, outcome: Outcome, conclusion: Conclusion) -> None:
-        """Write down how an attempt ended. Another one may follow."""
+    def _end(self, run: CellRun, conclusion: Conclusion, outcome: Outcome) -> None:
+        """Write down how an attempt ended. Another one may follow.
+
+        Args:
+            outcome: what the cell comes to, if none does.
+        """
         is_final = outcome.verdict.is_pass or conclusion.is_open or self.stopped or self.outage
         if not conclusion.is_open:
             keeps = self._keeps(run.target)
-            run.end(outcome, conclusion, sync=keeps)
+            attempt = conclusion.so_far()
+            run.end(outcome if outcome.verdict is Verdict.CANCELLED else attempt, conclusion, sync=keeps)
             if keeps and run.handle is not None:
                 self._executions.release(run.target, run.handle, run.released)
         self._note_outage(run, outcome)
@@ -282,9 +291,9 @@ class Scheduler:
         cell = run.cell
         outcome = run.finish(outcome, conclusion)
         self.results[cell.id] = CellResult(
-            cell.name, cell.settings, outcome, conclusion.metrics, run.step.directory, run.attempt
+            cell.name, cell.settings, outcome, conclusion.metrics, run.step.directory, run.attempt, run.step.counts
         )
-        if outcome.verdict in {Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED}:
+        if run.step.counts and outcome.verdict in {Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED}:
             self._failures += 1
             self._stop_at_failures()
 
@@ -310,7 +319,7 @@ class Scheduler:
         reference = partial(self._reference, run.cell)
         judged = judgement.judge(checks, run.directory, conclusion.metrics, reference)
         conclusion = replace(conclusion, judgements=(*conclusion.judgements, *judged))
-        self._end(run, conclusion.so_far(), conclusion)
+        self._end(run, conclusion, run.weighed(conclusion))
 
     def _is_compared(self, cell: Cell, check: NamedCheck) -> bool:
         """Tell whether a check compares this cell with another one: the one that others are compared with has none."""
@@ -365,7 +374,7 @@ class Scheduler:
 
     def _give_up(self, run: CellRun) -> None:
         """End a cell that waits for another attempt as the last one ended."""
-        self._close(run, run.history[-1][1], Conclusion(None))
+        self._close(run, run.history[-1].outcome, Conclusion(None))
 
     def _stop_at_failures(self) -> None:
         most = 1 if self._options.fail_fast else self._options.max_failures

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Final, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -255,17 +255,30 @@ class Skip(Conditional):
     reason: Text
 
 
-class Xfail(Conditional):
-    """Combinations that are known not to pass.
+class Excuse(Conditional):
+    """Why some combinations need not pass.
 
     Args:
         owner: who looks after it.
-        expires: the last day on which it is excused.
+        expires: the last day on which it holds.
     """
 
+    word: ClassVar[str]
     reason: Text
     owner: Text
     expires: dt.date
+
+
+class Xfail(Excuse):
+    """Combinations that are known not to pass."""
+
+    word = "expected to fail"
+
+
+class Quarantine(Excuse):
+    """Combinations that are run, and whose verdicts do not count: they pass and fail under the same code."""
+
+    word = "in quarantine"
 
 
 class Settings(Conditional):
@@ -402,6 +415,7 @@ class MatrixBlock(Block):
     exclude: list[Entry] = []
     skip: list[Annotated[Skip, AfterValidator(_when)]] = []
     xfail: list[Annotated[Xfail, AfterValidator(_when)]] = []
+    quarantine: list[Annotated[Quarantine, AfterValidator(_when)]] = []
     settings: list[Annotated[Settings, AfterValidator(_when)]] = []
     target: Text | Annotated[list[Text], Field(min_length=1)] = "local"
     jobs: int | None = Field(default=None, ge=1)
@@ -444,6 +458,8 @@ class TargetBlock(BaseModel):
         backend: the name of the backend.
         labels: what else a matrix may call it, together with others.
         capacity: how much there is of what cells take, by name; `jobs` is how many run at once.
+        accelerator: what it computes with, for the records: `H200`, `v6e-1`.
+        cost_per_hour: what an hour of it costs, in the currency of `results.currency`.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -451,6 +467,8 @@ class TargetBlock(BaseModel):
     backend: Text = "local"
     labels: list[Text] = []
     capacity: Resources = {}
+    accelerator: Text | None = None
+    cost_per_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
     @field_validator("capacity")
     @classmethod

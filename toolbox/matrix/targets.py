@@ -16,7 +16,7 @@ from toolbox.model.workloads import Backend, TargetContext
 
 BLOCK: Final = "targets"
 _JOBS: Final = "jobs"
-_COMMON: Final = ("labels", "capacity")
+_COMMON: Final = ("labels", "capacity", "accelerator", "cost_per_hour")
 
 
 class Description(Protocol):
@@ -41,6 +41,8 @@ class Target:
 
     Args:
         capacity: how much of each label it has; what is not named has no limit. `jobs` is how many cells at once.
+        accelerator: what it computes with; None where nobody has said.
+        cost_per_hour: of one attempt on it, likewise.
     """
 
     name: str
@@ -48,6 +50,17 @@ class Target:
     description: Description
     labels: tuple[str, ...] = ()
     capacity: Mapping[str, int] = field(default_factory=dict)
+    accelerator: str | None = None
+    cost_per_hour: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the target as `plan.json` holds it."""
+        return {
+            "backend": self.backend,
+            "address": self.description.address(self.name),
+            "accelerator": self.accelerator,
+            "cost_per_hour": self.cost_per_hour,
+        }
 
     def can_hold(self, resources: Mapping[str, int]) -> bool:
         """Tell whether it could run a cell that takes so much, if nothing else ran there."""
@@ -73,6 +86,14 @@ def read(configuration: Configuration) -> dict[str, Target]:
         except ValueError as error:
             path = f'{BLOCK}["{name}"]'
             raise ConfigurationError(f"{configuration.location(path)}: the target `{name}`: {error}") from None
-        found[name] = Target(name, target.backend, description, tuple(target.labels), target.capacity)
+        found[name] = Target(
+            name,
+            target.backend,
+            description,
+            tuple(target.labels),
+            target.capacity,
+            target.accelerator,
+            target.cost_per_hour,
+        )
     local = plugins.parse("backends", "Target", "backend", {"backend": "local"})
     return {"local": Target("local", "local", local), **found}

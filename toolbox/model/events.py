@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Self
 
+from toolbox.model.bounds import Direction, Side
+from toolbox.model.evidence import Judgement, Metric
 from toolbox.model.verdicts import Cause, Verdict
 
 
@@ -138,6 +141,7 @@ class MetricMeasured:
 
     Args:
         value: None where it could not be, and `fault` says why.
+        direction: which values are better; None where nobody has said.
     """
 
     step: str
@@ -145,6 +149,12 @@ class MetricMeasured:
     value: float | None
     unit: str = ""
     fault: str = ""
+    direction: Direction | None = None
+
+    @classmethod
+    def of(cls, step: str, metric: Metric) -> Self:
+        """Return the event of a metric of a step."""
+        return cls(step, metric.name, metric.value, metric.unit, metric.fault, metric.direction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +167,8 @@ class CheckJudged:
         passed: its judgement; None where it had nothing to judge.
         message: what it saw.
         file: the file that shows it, and the line in it, where there is one.
+        metric: what was out of the range that earlier runs give, and on which `side`; empty where that is not why.
+        improves: whether that is the good side.
     """
 
     step: str
@@ -165,6 +177,17 @@ class CheckJudged:
     message: str
     file: str = ""
     line: int | None = None
+    metric: str = ""
+    side: Side | None = None
+    improves: bool = False
+
+    @classmethod
+    def of(cls, step: str, check: str, found: Judgement) -> Self:
+        """Return the event of what a check says of a step."""
+        kept = cls(step, check, found.passed, found.message, found.file, found.line)
+        if (deviation := found.deviation) is None:
+            return kept
+        return replace(kept, metric=deviation.metric, side=deviation.side, improves=deviation.improves)
 
 
 @dataclass(frozen=True, slots=True)

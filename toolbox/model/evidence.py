@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from toolbox.model.bounds import Bound, Direction, Side
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -15,6 +17,7 @@ class Metric:
         value: the number; None where it could not be read, and `fault` says why.
         unit: its unit, `s` for seconds; empty for a bare number.
         samples: all numbers, where the source was asked for each; `value` is their median then.
+        direction: which values are better; None where nobody has said.
     """
 
     name: str
@@ -22,6 +25,7 @@ class Metric:
     unit: str = ""
     fault: str = ""
     samples: tuple[float, ...] = ()
+    direction: Direction | None = None
 
     def __str__(self) -> str:
         return f"{self.value:.6g} {self.unit}".strip() if self.value is not None else f"unknown ({self.fault})"
@@ -52,11 +56,26 @@ class Evidence:
         directory: its files.
         metrics: its numbers, by name.
         reference: the cell to compare it with, for a check that asks for one.
+        bounds: those that earlier runs give the metrics of this cell, by name.
     """
 
     directory: Path
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     reference: Reference | None = None
+    bounds: Mapping[str, Bound] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """A value out of the range that earlier runs give.
+
+    Args:
+        improves: whether it is on the good side of it.
+    """
+
+    metric: str
+    side: Side
+    improves: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +87,11 @@ class Judgement:
         message: what it saw.
         file: the file that shows it, from the directory of the evidence on.
         line: the line of it, from 1 on.
+        deviation: where the reason is a value out of the range of earlier runs, which another attempt may confirm.
     """
 
     passed: bool | None
     message: str
     file: str = ""
     line: int | None = None
+    deviation: Deviation | None = None

@@ -16,6 +16,7 @@ from toolbox.matrix import judgement
 from toolbox.matrix.judgement import Expectations, NamedCheck
 from toolbox.model.errors import CheckFailed, ConfigurationError
 from toolbox.model.events import CheckJudged, MetricMeasured, Note
+from toolbox.model.evidence import Judgement, Metric
 from toolbox.orchestration import session
 from toolbox.system import files
 
@@ -60,14 +61,18 @@ def judge(
         step.recorder.record(Note(step.identity, "there are no checks here: nothing is judged"))
     measured = expected.measure(directory)
     for metric in measured.values():
-        step.recorder.record(MetricMeasured(step.identity, metric.name, metric.value, metric.unit, metric.fault))
+        step.recorder.record(MetricMeasured.of(step.identity, metric))
     results = judgement.judge(expected.checks, directory, measured, lambda _: None)
     for name, found in results:
-        step.recorder.record(CheckJudged(step.identity, name, found.passed, found.message, found.file, found.line))
+        step.recorder.record(CheckJudged.of(step.identity, name, found))
     kept = {
-        "metrics": {name: asdict(metric) for name, metric in measured.items()},
-        "checks": [{"check": name, **asdict(found)} for name, found in results],
+        "metrics": {name: _without_nulls(metric, "direction") for name, metric in measured.items()},
+        "checks": [{"check": name, **_without_nulls(found, "deviation")} for name, found in results],
     }
     files.write_json(step.directory / RESULTS_FILE, step.recorder.redactor.texts(kept))
     if failed := [f"{name}: {found.message}" for name, found in results if found.passed is False]:
         raise CheckFailed("\n".join(failed), directory=directory)
+
+
+def _without_nulls(value: Metric | Judgement, *names: str) -> dict[str, Any]:
+    return {name: field for name, field in asdict(value).items() if field is not None or name not in names}

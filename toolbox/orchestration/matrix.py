@@ -63,7 +63,7 @@ def machines() -> list[list[str] | None]:
 
 
 def _failure(plan: Plan, results: list[CellResult], remarks: list[str]) -> StepError | None:
-    bad = [result for result in results if not result.outcome.verdict.is_pass]
+    bad = [result for result in results if result.counts and not result.outcome.verdict.is_pass]
     verdict = worst(result.outcome.verdict for result in bad)
     if verdict is None:
         return None

@@ -28,7 +28,7 @@ from toolbox.model.errors import Cancelled, InfrastructureError, Interrupted, de
 from toolbox.model.events import Note, RunFinished, RunStarted, StepKind
 from toolbox.model.secrets import MASK
 from toolbox.model.verdicts import Cause, Verdict, exit_code
-from toolbox.orchestration import projects, session
+from toolbox.orchestration import projects, session, storing
 from toolbox.orchestration import request as request_module
 from toolbox.orchestration.request import Loaded, RunRequest
 from toolbox.orchestration.session import Session
@@ -140,13 +140,15 @@ def _run(loaded: Loaded, phases: Mapping[str, Callable[[], object]], recorder: R
         finished = _finish(top, errors, outcomes.get(_TESTS))
     try:
         recorder.record(finished)
-        return summary.write(directory), finished.exit_code
+        found = summary.write(directory)
     except (OSError, InfrastructureError) as error:
         raise InfrastructureError(
             f"the run ended as {finished.verdict}, and that cannot be written down: {describe(error)}\n"
             f"  {finished.message}\n"
             f"  with room on the disk again, it goes on by `{environ.program()} project resume {directory}`"
         ) from error
+    storing.record(loaded.configuration, directory)
+    return found, finished.exit_code
 
 
 def _refuse_changes(loaded: Loaded, past: Past, directory: Path, redactor: Redactor) -> None:
@@ -204,7 +206,9 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _VERSIONS}},
         "host": socket.gethostname(),
         "user": _user(),
+        "currency": storing.settings(configuration).currency,
         "argv": sys.argv,
+        "changes": [_change_json(change) for change in configuration.changes],
     }
     changes = "".join(f"{_applied(change)}\n" for change in configuration.changes)
     files.write_text(directory / "presets_applied", redactor(changes))
@@ -219,6 +223,18 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
 def _applied(change: Change) -> str:
     where = f"  ({change.location})" if change.location else ""
     return f"{change.layer}: {paths.render(change.path)} --> {change.value!r}{where}"
+
+
+def _change_json(change: Change) -> dict[str, str]:
+    """Return a change as `run.json` holds it: values as YAML on a line, places as `file:line`."""
+    return {
+        "path": paths.render(change.path),
+        "value": files.dump_yaml_line(change.value),
+        "by": change.layer,
+        "where": str(change.location or ""),
+        "replaced": files.dump_yaml_line(change.replaced),
+        "replaced_where": str(change.replaced_location or ""),
+    }
 
 
 def _run_phases(

@@ -42,6 +42,11 @@ class ProjectFiles:
         return plan.CONTRACTS, self.folder / "contracts"
 
     @property
+    def bounds(self) -> Path:
+        """Where the bounds of its metrics are, that earlier runs give."""
+        return self.config.parent / "bounds" / f"{self.name}.yaml"
+
+    @property
     def summary(self) -> str:
         """What the project is for: the first line of its orchestration."""
         first = (self.folder / "orchestration.py").read_text(encoding="utf-8").lstrip().partition("\n")[0]

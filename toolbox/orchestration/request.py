@@ -19,6 +19,7 @@ from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.text import shown
 from toolbox.orchestration import projects
 from toolbox.orchestration.projects import ProjectFiles
+from toolbox.results import bounds_file
 from toolbox.system import files
 
 FILE: Final = "run.json"
@@ -123,6 +124,7 @@ def load(request: RunRequest, *, today: dt.date | None = None) -> Loaded:
             request.selection,
             root=found.folder.parent.parent,
             today=today or dt.datetime.now(tz=dt.UTC).date(),
+            bounds=bounds_file.read(found.bounds),
         )
     elif request.selection != Selection():
         raise UsageError(f"--cells, --shard: {configuration.source} has no matrix to take cells from")

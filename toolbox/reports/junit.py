@@ -1,21 +1,28 @@
 """`junit.xml`, which Jenkins, GitLab and GitHub's actions read: a suite a phase, a test case a cell or command.
 
-Derived from the summary of a run. The format is that of the schema that Jenkins publishes (jenkins-junit.xsd):
-a failure is a `failure`, an error an `error`, what was skipped or was expected to fail is `skipped`.
+Derived from the summary of a run. The format is that of the schema of Jenkins' xUnit plugin (junit-10.xsd), which
+refuses a whole file for an element or attribute that it does not know: a failure is a `failure`, an error an `error`,
+what was skipped, was expected to fail, or failed in quarantine is `skipped`. A test case has no properties there: they
+stand in its output, as lines `[[PROPERTY|name=value]]`, as https://github.com/testmoapp/junitxml describes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
 
 from toolbox.model.events import StepKind
+from toolbox.model.evidence import Metric
 from toolbox.model.verdicts import Verdict
+from toolbox.orchestration.request import FILE as REQUEST_FILE
+from toolbox.reports._excerpts import Excerpt, Excerpts
 from toolbox.runs.summary import RunSummary, StepSummary
 from toolbox.system import files
 
@@ -28,9 +35,10 @@ _ELEMENTS: Final = {
     Verdict.SKIPPED: "skipped",
     Verdict.XFAILED: "skipped",
 }
-_CASES: Final = (StepKind.CELL, StepKind.COMMAND)
+_EXCERPT_CHARACTERS: Final = 4_000_000  # of all cases: GitLab reads files of up to 30 MB
 # What XML 1.0 cannot hold (section 2.2).
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_DOUBLE_BRACKET = re.compile(r"(?<=\[)(?=\[)|(?<=\])(?=\])")
 
 
 def write(summary: RunSummary) -> Path:
@@ -42,46 +50,122 @@ def render(summary: RunSummary) -> str:
     """Return the report of a run."""
     suites: dict[str, list[StepSummary]] = {}
     for step in summary.steps.values():
-        if step.kind in _CASES and step.counts:
+        if step.kind is StepKind.CELL or (step.kind is StepKind.COMMAND and step.counts):
             suites.setdefault(step.step.partition("/")[0], []).append(step)
-    text = io.StringIO()
-    xml = XMLGenerator(text, "UTF-8", short_empty_elements=True)
-    xml.startDocument()
-    everything = [step for cases in suites.values() for step in cases]
-    _open(xml, "testsuites", _counts(f"{summary.project} {summary.run}", everything))
+    report = _Report(summary)
+    counts = _counts(f"{summary.project} {summary.run}", [step for cases in suites.values() for step in cases])
+    del counts["skipped"]  # the schema knows it of a suite only
+    report.open("testsuites", counts)
     for phase, cases in suites.items():
-        started = cases[0].started
+        report.suite(f"{summary.project}.{phase.partition('__')[2]}", cases)
+    report.close("testsuites")
+    return report.text.getvalue() + "\n"
+
+
+class _Report:
+    """The document, element by element."""
+
+    def __init__(self, summary: RunSummary) -> None:
+        self.text = io.StringIO()
+        self._summary = summary
+        self._asked = _asked(summary.directory)
+        self._excerpts = Excerpts(summary.directory, characters=_EXCERPT_CHARACTERS)
+        self._xml = XMLGenerator(self.text, "UTF-8", short_empty_elements=True)
+        self._xml.startDocument()
+
+    def open(self, element: str, attributes: Mapping[str, str]) -> None:
+        cleaned = {name: _text(value) for name, value in attributes.items()}
+        self._xml.startElement(element, AttributesImpl(cleaned))
+
+    def close(self, element: str) -> None:
+        self._xml.endElement(element)
+
+    def element(self, element: str, text: str, attributes: Mapping[str, str] | None = None) -> None:
+        """Write an element that holds a text, or nothing."""
+        self.open(element, attributes or {})
+        self._xml.characters(_text(text))
+        self.close(element)
+
+    def suite(self, name: str, cases: Sequence[StepSummary]) -> None:
+        """Write a phase."""
+        started, host = cases[0].started, self._asked.get("host")
         stamp = {"timestamp": started.strftime("%Y-%m-%dT%H:%M:%S")} if started else {}
-        _open(xml, "testsuite", {**_counts(f"{summary.project}.{phase.partition('__')[2]}", cases), **stamp})
+        self.open("testsuite", {**_counts(name, cases), **stamp, **({"hostname": str(host)} if host else {})})
+        self._about()
+        seen: Counter[str] = Counter()
         for step in cases:
-            _case(xml, summary, step)
-        xml.endElement("testsuite")
-    xml.endElement("testsuites")
-    return text.getvalue() + "\n"
+            seen[step.name] += 1  # of cases with the same name GitLab reads only the first one
+            number = f" #{seen[step.name]}" if seen[step.name] > 1 else ""
+            self._case({"classname": name, "name": f"{step.name}{number}", "time": _seconds([step])}, step)
+        if self._summary.attribution and any(step.kind is StepKind.CELL for step in cases):
+            self.element("system-out", "\n".join(map(str, self._summary.attribution)))
+        self.close("testsuite")
+
+    def _about(self) -> None:
+        presets, revision = ", ".join(self._summary.presets), str(self._asked.get("revision") or "")
+        self.open("properties", {})
+        self.element("property", "", {"name": "run", "value": self._summary.run})
+        for name, value in (("presets", presets), ("revision", revision)):
+            if value:
+                self.element("property", "", {"name": name, "value": value})
+        self.close("properties")
+
+    def _case(self, attributes: Mapping[str, str], step: StepSummary) -> None:
+        self.open("testcase", attributes)
+        output = list(_properties(step))
+        if (element := _element(step)) is not None:
+            about = {"message": next(iter(step.message.splitlines()), "it did not end")}
+            if element != "skipped":
+                about["type"] = str(step.cause or step.verdict or Verdict.CANCELLED)
+                output += _evidence(self._excerpts.of(step, is_bad=True))
+            self.element(element, f"{step.message}\n{self._summary.directory / step.step}", about)
+        if output:
+            self.element("system-out", "\n".join(output))
+        self.close("testcase")
 
 
-def _case(xml: XMLGenerator, summary: RunSummary, step: StepSummary) -> None:
-    phase = step.step.partition("/")[0].partition("__")[2]
-    attributes = {"classname": f"{summary.project}.{phase}", "name": step.name, "time": _seconds([step])}
-    _open(xml, "testcase", attributes)
-    verdict = step.verdict or Verdict.CANCELLED
-    if (element := _ELEMENTS.get(verdict)) is not None:
-        lines = step.message.splitlines() or ["it did not end"]
-        attributes = {"message": lines[0]}
-        if element != "skipped":
-            attributes["type"] = str(step.cause or verdict)
-        _open(xml, element, attributes)
-        xml.characters(_text(f"{step.message}\n{summary.directory / step.step}"))
-        xml.endElement(element)
-    xml.endElement("testcase")
+def _element(step: StepSummary) -> str | None:
+    """Return what the case of a step holds; None where it passed."""
+    found = _ELEMENTS.get(step.verdict or Verdict.CANCELLED)
+    return found if step.counts or found is None else "skipped"
 
 
-def _open(xml: XMLGenerator, element: str, attributes: dict[str, str]) -> None:
-    xml.startElement(element, AttributesImpl({name: _text(value) for name, value in attributes.items()}))
+def _properties(step: StepSummary) -> Iterator[str]:
+    """Yield what is known of a case, in lines that tools read as its properties."""
+    values = {f"settings.{axis}": label for axis, label in step.labels.items()}
+    if step.attempts:
+        values |= {"target": step.attempts[-1].target, "attempts": str(len(step.attempts))}
+    for metric in step.metrics:
+        shown = Metric(metric.metric, metric.value, metric.unit, metric.fault)
+        values[f"metrics.{metric.metric}"] = str(shown)
+    for name, value in values.items():
+        line = _plain(" ".join(f"{name}={value}".split()))
+        yield f"[[PROPERTY|{line}{' ' if line.endswith(']') else ''}]]"
+
+
+def _evidence(excerpts: Iterable[Excerpt]) -> Iterator[str]:
+    """Yield the lines of logs that show why a case failed."""
+    for excerpt in excerpts:
+        yield f"\n{_plain(excerpt.what)}"
+        for line in excerpt.lines:
+            yield f"{line.number or '':>6}{'>' if line.is_evidence else ' '} {_plain(line.text)}"
+
+
+def _plain(text: str) -> str:
+    """Return a text of others in which tools find neither properties nor attachments."""
+    return _DOUBLE_BRACKET.sub(" ", text)
+
+
+def _asked(directory: Path) -> Mapping[str, Any]:
+    """Return what `run.json` says of a run; nothing where there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        asked: object = files.read_json(directory / REQUEST_FILE)
+        return asked if isinstance(asked, dict) else {}
+    return {}
 
 
 def _counts(name: str, cases: Sequence[StepSummary]) -> dict[str, str]:
-    elements = [_ELEMENTS.get(step.verdict or Verdict.CANCELLED, "") for step in cases]
+    elements = [_element(step) for step in cases]
     return {
         "name": name,
         "tests": str(len(cases)),

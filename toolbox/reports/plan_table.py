@@ -50,6 +50,8 @@ def _expected(cell: Cell) -> str:
         return f"skipped: {cell.skip}"
     if cell.xfail is not None:
         return f"fails until {cell.xfail.expires} ({cell.xfail.owner}): {cell.xfail.reason}"
+    if cell.quarantine is not None:
+        return f"does not count until {cell.quarantine.expires} ({cell.quarantine.owner}): {cell.quarantine.reason}"
     return "passes"
 
 

@@ -44,7 +44,7 @@ from toolbox.runs.summary import FILE as SUMMARY_FILE
 from toolbox.runs.summary import RunSummary, State, StepSummary
 from toolbox.system.evidence_files import last_line
 
-_STYLES: Final = {
+STYLES: Final = {
     Verdict.PASSED: "green",
     Verdict.XFAILED: "green",
     Verdict.SKIPPED: "yellow",
@@ -151,12 +151,14 @@ class View:
         if (more := len(summary.failures) - _MOST_FAILURES) > 0:
             self.line(f"\nand {more} more, in {summary.directory / SUMMARY_FILE}", style="bold")
         if summary.cancelled and summary.failures and summary.failures[0].verdict is not Verdict.CANCELLED:
-            self.line(f"\n{summary.cancelled} others were cancelled", style=_STYLES[Verdict.CANCELLED])
+            self.line(f"\n{summary.cancelled} others were cancelled", style=STYLES[Verdict.CANCELLED])
+        for finding in summary.attribution:
+            self.line(f"\nwhat failed has in common: {clean(str(finding))}", style="bold")
         for text in _closing(summary):
             self.console.print(text, soft_wrap=True)
 
     def _finished(self, event: StepFinished) -> None:
-        style = _STYLES[event.verdict]
+        style = STYLES[event.verdict]
         parts: list[str | tuple[str, str]] = [
             (f"< {clean(event.name)} ", "bold"),
             (str(event.verdict), style),
@@ -260,7 +262,7 @@ def _table(summary: RunSummary) -> Table:
     table.add_column("time", justify="right")
     for step in _shown(summary):
         name = Text("  " * step.depth + step.step.rpartition("/")[2])
-        shown = Text(step.verdict or _without_verdict(summary), style=_STYLES[step.verdict] if step.verdict else "cyan")
+        shown = Text(step.verdict or _without_verdict(summary), style=STYLES[step.verdict] if step.verdict else "cyan")
         if not step.counts:
             shown.append(" (does not count)", style="dim")
         judged = [check.passed for check in step.checks if check.passed is not None]
@@ -312,7 +314,7 @@ def _failure(step: StepSummary, directory: Path) -> Text:
     verdict = step.verdict or Verdict.ERROR
     return Text.assemble(
         "\n",
-        (f"{verdict}: ", _STYLES[verdict]),
+        (f"{verdict}: ", STYLES[verdict]),
         (step.step, "bold"),
         f" ({step.cause})\n  {_block(step.message, '  ')}\n",
         (f"  look at {directory / step.step}", "dim"),
@@ -320,6 +322,8 @@ def _failure(step: StepSummary, directory: Path) -> Text:
 
 
 def _closing(summary: RunSummary) -> Iterator[Text]:
+    from toolbox.reports import html  # a toolbox command by itself has no report
+
     end = summary.finished
     yield Text("")
     if summary.planned_cells:
@@ -331,11 +335,13 @@ def _closing(summary: RunSummary) -> Iterator[Text]:
     else:
         cause = f" ({end.cause})" if end.cause else ""
         yield Text.assemble(
-            (f"{end.verdict}{cause}", _STYLES[end.verdict]), f"  {summary.project} in {end.seconds:.1f} s"
+            (f"{end.verdict}{cause}", STYLES[end.verdict]), f"  {summary.project} in {end.seconds:.1f} s"
         )
         extra = end.message.splitlines() if not summary.failures or end.verdict is Verdict.CANCELLED else []
         for line in extra:
             yield Text(f"  {clean(line)}")
+    if end is not None and (page := summary.directory / html.FILE).is_file():
+        yield Text(f"the report is {page}")
     yield Text(f"the run is in {summary.directory}")
 
 

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self, get_args
 
 from toolbox.model import events
+from toolbox.model.bounds import Direction, Side
 from toolbox.model.errors import InfrastructureError
 from toolbox.model.events import KeptEvent, StepKind
 from toolbox.model.verdicts import Cause, Verdict
@@ -28,7 +29,13 @@ FILE: Final = "journal.jsonl"
 _KINDS: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in get_args(events.KeptEvent)}
 _LOOKS: Final = 5
 _LOOK_SECONDS: Final = 0.05
-_ENUMS: Final[dict[str, Any]] = {"kind": StepKind, "verdict": Verdict, "cause": Cause}
+_ENUMS: Final[dict[str, Any]] = {
+    "kind": StepKind,
+    "verdict": Verdict,
+    "cause": Cause,
+    "direction": Direction,
+    "side": Side,
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

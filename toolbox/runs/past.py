@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from toolbox.model.bounds import Side
 from toolbox.model.events import (
     AttemptEnded,
     AttemptReleased,
     AttemptSubmitted,
+    CheckJudged,
     ConfigurationChanged,
     KeptEvent,
     MatrixPlanned,
@@ -26,6 +28,7 @@ from toolbox.model.evidence import Metric
 from toolbox.model.verdicts import Verdict
 
 CLEANUP = "post_cleanup"
+_OfStep = StepFinished | AttemptSubmitted | AttemptEnded | AttemptReleased | MetricMeasured | CheckJudged
 
 
 @dataclass(slots=True)
@@ -35,11 +38,19 @@ class PastAttempt:
     Args:
         ended: how, or None where nobody has seen its end.
         is_released: whether nothing of it is left on its target.
+        faults: the checks that did not pass.
     """
 
     submitted: AttemptSubmitted
     ended: AttemptEnded | None = None
     is_released: bool = False
+    faults: list[CheckJudged] = field(default_factory=list)
+
+    @property
+    def sides(self) -> dict[str, Side]:
+        """On which side of their range metrics were, where nothing else was wrong."""
+        found = {fault.metric: fault.side for fault in self.faults if fault.side is not None}
+        return found if len(found) == len(self.faults) else {}
 
 
 @dataclass(slots=True)
@@ -66,7 +77,7 @@ class PastStep:
             return True
         return bool(self.attempts) and self.attempts[-1].ended is None
 
-    def take(self, event: StepFinished | AttemptSubmitted | AttemptEnded | AttemptReleased | MetricMeasured) -> None:
+    def take(self, event: _OfStep) -> None:
         """Take in what happened in the step."""
         match event:
             case StepFinished():
@@ -81,7 +92,11 @@ class PastStep:
                         else:
                             attempt.is_released = True
             case MetricMeasured():
-                self.metrics[event.metric] = Metric(event.metric, event.value, event.unit, event.fault)
+                self.metrics[event.metric] = Metric(
+                    event.metric, event.value, event.unit, event.fault, direction=event.direction
+                )
+            case CheckJudged(passed=False) if self.attempts:
+                self.attempts[-1].faults.append(event)
 
     def answers(self, fingerprint: str) -> bool:
         """Tell whether the step passed, did the same thing, and still holds."""
@@ -129,7 +144,14 @@ class Past:
                     step.changed_configuration = True
             case StepStarted():
                 self._start(event)
-            case StepFinished() | AttemptSubmitted() | AttemptEnded() | AttemptReleased() | MetricMeasured():
+            case (
+                StepFinished()
+                | AttemptSubmitted()
+                | AttemptEnded()
+                | AttemptReleased()
+                | MetricMeasured()
+                | CheckJudged()
+            ):
                 if (found := self._by_identity.get(event.step)) is not None:
                     found.take(event)
                 if isinstance(event, StepFinished):

@@ -41,6 +41,11 @@ class Outcome:
     cause: Cause | None = None
     message: str = ""
 
+    @property
+    def first_line(self) -> str:
+        """The first line of the message."""
+        return self.message.partition("\n")[0]
+
 
 @dataclass(slots=True)
 class Step:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from toolbox.model.bounds import Side
 from toolbox.model.errors import UsageError
 from toolbox.model.events import (
     AttemptEnded,
@@ -24,10 +26,13 @@ from toolbox.model.events import (
     StepStarted,
 )
 from toolbox.model.verdicts import Verdict
-from toolbox.runs import journal
+from toolbox.runs import attribution, journal
+from toolbox.runs.attribution import Case, Finding
 from toolbox.system import files
 
 FILE: Final = "summary.json"
+PLAN_FILE: Final = "plan.json"
+_SEPARATED: Final = {Verdict.PASSED: False, Verdict.FAILED: True, Verdict.ERROR: True, Verdict.XPASSED: True}
 
 
 class State(StrEnum):
@@ -40,7 +45,12 @@ class State(StrEnum):
 
 @dataclass(slots=True)
 class AttemptSummary:
-    """An attempt of a cell, from the journal. `verdict`: None where nobody has seen its end."""
+    """An attempt of a cell, from the journal.
+
+    Args:
+        verdict: None where nobody has seen its end.
+        sides: on which side of the range of earlier runs metrics were, by name.
+    """
 
     attempt: int
     target: str
@@ -49,6 +59,7 @@ class AttemptSummary:
     cause: str | None = None
     message: str = ""
     seconds: float | None = None
+    sides: dict[str, Side] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -59,6 +70,7 @@ class StepSummary:
         verdict: None while it is going on, or where its process died.
         started: when it began, for the last time.
         key: see `StepStarted`.
+        settings: of a cell, by axis, and `labels`: how each is shown. From the plan.
     """
 
     step: str
@@ -74,6 +86,14 @@ class StepSummary:
     attempts: list[AttemptSummary] = field(default_factory=list)
     key: str = ""
     started: datetime | None = None
+    fingerprint: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        """What tells the step from others in every run of its project: a cell's id, or the place of another step."""
+        return self.key.rpartition("/")[2] if self.kind is StepKind.CELL else self.key or self.step
 
     @property
     def depth(self) -> int:
@@ -94,6 +114,7 @@ class RunSummary:
     finished: RunFinished | None = None
     steps: dict[str, StepSummary] = field(default_factory=dict)
     planned_cells: int | None = None
+    attribution: list[Finding] = field(default_factory=list)
 
     @property
     def cells(self) -> list[StepSummary]:
@@ -132,6 +153,7 @@ class RunSummary:
             "seconds": end.seconds if end else None,
             "directory": str(self.directory),
             "planned_cells": self.planned_cells,
+            "attribution": [str(finding) for finding in self.attribution],
             "steps": [_step_json(step) for step in self.steps.values()],
         }
 
@@ -160,12 +182,29 @@ def derive(directory: Path) -> RunSummary:
             _take(summary, event, entry.time, keys)
     if summary is None:
         raise UsageError(f"{directory} is not the directory of a run: it has no {journal.FILE} that begins with one")
+    _take_plan(summary, directory / PLAN_FILE)
     summary.steps = dict(sorted(summary.steps.items(), key=lambda item: _order(item[0])))
     if summary.finished is not None:
         summary.state = State.FINISHED
     elif journal.is_held(directory):
         summary.state = State.RUNNING
     return summary
+
+
+def _take_plan(summary: RunSummary, file: Path) -> None:
+    """Take from the plan what the cells are, and find out what those that failed have in common."""
+    cells: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {}
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # a run without a matrix has none
+        planned = files.read_json(file)["cells"]
+        cells = {cell["id"]: (cell["settings"], cell["labels"]) for cell in planned}
+    cases = []
+    for step in summary.cells:
+        step.settings, step.labels = cells.get(step.identity, ({}, {}))
+        if step.identity not in cells:
+            continue
+        if step.counts and step.verdict in _SEPARATED:
+            cases.append(Case(step.labels, _SEPARATED[step.verdict]))
+    summary.attribution = attribution.attribute(cases)
 
 
 def write(directory: Path) -> RunSummary:
@@ -213,7 +252,13 @@ def _start(summary: RunSummary, event: StepStarted, time: datetime, keys: dict[s
     before = summary.steps.get(event.step)
     attempts = before.attempts if before is not None else []
     summary.steps[event.step] = StepSummary(
-        event.step, event.name, event.kind, attempts=attempts, key=event.key, started=time
+        event.step,
+        event.name,
+        event.kind,
+        attempts=attempts,
+        key=event.key,
+        started=time,
+        fingerprint=event.fingerprint,
     )
 
 
@@ -223,6 +268,8 @@ def _add(
     match event:
         case CheckJudged():
             step.checks.append(event)
+            if event.side is not None and event.passed is False and step.attempts:
+                step.attempts[-1].sides[event.metric] = event.side
         case MetricMeasured():
             step.metrics.append(event)
         case AttemptSubmitted():

@@ -13,6 +13,7 @@ from typing import Final
 ARTIFACT_DIR: Final = "ARTIFACT_DIR"
 CONFIG_FILE: Final = "TOPGALLANT_FROM_CONFIG_FILE"
 COMMAND_ARGS_FILE: Final = "TOPGALLANT_FROM_COMMAND_ARGS_FILE"
+RESULTS_DATABASE: Final = "TOPGALLANT_RESULTS_DATABASE"
 
 
 def get(name: str) -> str | None:
@@ -35,3 +36,9 @@ def program() -> str:
 def everything() -> dict[str, str]:
     """Return a copy of all variables, for a child process. It never goes into a file."""
     return dict(os.environ)
+
+
+def state_directory() -> Path:
+    """Return where this program keeps what outlives its runs, for this user (XDG Base Directory Specification)."""
+    base = get_path("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return base / "topgallant"

@@ -8,7 +8,7 @@ import yaml
 
 from tests.fakes.backend import Machines
 from tests.unit.matrix.conftest import TODAY, Planned
-from toolbox.matrix.attempts import CellRun, Conclusion
+from toolbox.matrix.attempts import CellRun, Conclusion, Ended
 from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
@@ -193,7 +193,7 @@ def remembered(bench: Bench, *events: Event) -> CellRun:
 def test_the_numbers_of_earlier_attempts_are_not_given_again(bench: Bench) -> None:
     run = remembered(bench, SUBMITTED[0], ENDED, SUBMITTED[1])
     assert (run.attempt, run.target) == (2, "one")
-    assert run.history == [(1, Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "no route"))]
+    assert run.history == [Ended(1, Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "no route"))]
     run.submit("one")
     assert run.name.endswith("-3")
 

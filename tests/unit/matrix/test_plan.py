@@ -308,14 +308,17 @@ def test_the_plan_is_frozen_as_json(planned: Planned, tmp_path: Path) -> None:
             "id": plan.cells[0].id,
             "name": "x=a,day=2026-01-02",
             "settings": {"x": "a", "day": "2026-01-02"},
+            "labels": {"x": "a", "day": "2026-01-02"},
             "targets": ["local"],
             "resources": {"chip": 1},
             "timeouts": {"wait": 600, "run": 60, "silence": None, "grace": 10},
             "skip": None,
             "xfail": {"reason": "#12", "owner": "me", "expires": "2026-06-15"},
+            "quarantine": None,
             "note": "",
             "command": ["a"],
             "fingerprint": plan.cells[0].fingerprint,
+            "bounds": {},
         }
     ]
 

@@ -1,19 +1,25 @@
-"""`junit.xml`, read back as the CI servers read it."""
+"""`junit.xml`, held against the schema, and read back as the CI servers read it."""
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
 
-from toolbox.model.events import RunFinished, StepKind
+from toolbox.model.events import CheckJudged, MetricMeasured, RunFinished, StepKind
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.reports import junit
-from toolbox.runs.summary import RunSummary, State, StepSummary
+from toolbox.runs.attribution import Finding
+from toolbox.runs.summary import AttemptSummary, RunSummary, State, StepSummary
 
 STARTED = datetime(2026, 11, 21, 1, 2, 3, tzinfo=UTC)
+SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).parent / "junit.xsd"))
 
 
 def cell(name: str, verdict: Verdict | None, message: str = "", cause: Cause | None = None) -> StepSummary:
@@ -30,19 +36,34 @@ def summary(*steps: StepSummary) -> RunSummary:
     return RunSummary("r-1", "training", Path("/runs/r-1"), State.FINISHED, finished=end, steps=found)
 
 
+def valid(run: RunSummary) -> ET.Element:
+    """Return the report of a run, held against the schema."""
+    text = junit.render(run)
+    SCHEMA.assertValid(etree.fromstring(text.encode(), etree.XMLParser(huge_tree=True)))
+    return ET.fromstring(text)
+
+
 def read(*steps: StepSummary) -> ET.Element:
-    """Return the report of such a run."""
-    return ET.fromstring(junit.render(summary(*steps)))
+    """Return the report of a run with these steps."""
+    return valid(summary(*steps))
+
+
+def case_of(run: RunSummary) -> ET.Element:
+    """Return the first case of the report of a run."""
+    found = valid(run).find("testsuite/testcase")
+    assert found is not None
+    return found
 
 
 def test_a_phase_is_a_suite_and_a_cell_is_a_case() -> None:
-    suite = read(cell("a", Verdict.PASSED))[0]
+    run = summary(cell("a", Verdict.PASSED))
+    suite = valid(run)[0]
     assert (suite.get("name"), suite.get("tests"), suite.get("timestamp")) == (
         "training.test",
         "1",
         "2026-11-21T01:02:03",
     )
-    case = suite[0]
+    case = case_of(run)
     assert dict(case.attrib) == {"classname": "training.test", "name": "a", "time": "1.500"}
     assert len(case) == 0
 
@@ -60,7 +81,7 @@ def test_a_phase_is_a_suite_and_a_cell_is_a_case() -> None:
     ],
 )
 def test_each_verdict_has_its_element(verdict: Verdict | None, element: str) -> None:
-    found = read(cell("a", verdict, "too slow\nby far", Cause.CHECK))[0][0][0]
+    found = case_of(summary(cell("a", verdict, "too slow\nby far", Cause.CHECK)))[0]
     assert (found.tag, found.get("message")) == (element, "too slow")
     assert found.text == "too slow\nby far\n/runs/r-1/000__test/000__a"
 
@@ -69,21 +90,27 @@ def test_the_counts_are_those_of_the_cases() -> None:
     verdicts = [Verdict.PASSED, Verdict.FAILED, Verdict.ERROR, Verdict.SKIPPED, Verdict.FAILED]
     suites = read(*(cell(f"c{number}", verdict, "x") for number, verdict in enumerate(verdicts)))
     for counted in (suites, suites[0]):
-        assert [counted.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["5", "2", "1", "1"]
-        assert counted.get("time") == "7.500"
+        assert [counted.get(name) for name in ("tests", "failures", "errors", "time")] == ["5", "2", "1", "7.500"]
+    assert suites[0].get("skipped") == "1"
 
 
 def test_what_xml_cannot_hold_is_replaced_and_markup_is_text() -> None:
     text = 'a\x00b\x1b[31m <script>"&\ud800\ufffe'
-    found = read(cell(text, Verdict.FAILED, text))[0][0]
+    found = case_of(summary(cell(text, Verdict.FAILED, text)))
     assert found.get("name") == 'a\ufffdb\ufffd[31m <script>"&\ufffd\ufffd'
     assert (found[0].text or "").startswith('a\ufffdb\ufffd[31m <script>"&\ufffd\ufffd\n')
 
 
 def test_a_phase_and_what_does_not_count_are_no_cases() -> None:
     ignored = cell("a", Verdict.FAILED)
-    ignored.counts = False
+    ignored.kind, ignored.counts = StepKind.COMMAND, False
     assert len(read(ignored)) == 0
+
+
+def test_a_cell_in_quarantine_is_a_case_that_cannot_fail() -> None:
+    kept = cell("a", Verdict.FAILED, "in quarantine until 2026-12-01")
+    kept.counts = False
+    assert (case_of(summary(kept)))[0].tag == "skipped"
 
 
 def test_it_is_written_beside_the_summary(tmp_path: Path) -> None:
@@ -91,3 +118,107 @@ def test_it_is_written_beside_the_summary(tmp_path: Path) -> None:
     run.directory = tmp_path
     assert junit.write(run) == tmp_path / "junit.xml"
     assert ET.parse(tmp_path / "junit.xml").getroot().tag == "testsuites"
+
+
+def output(step: StepSummary, directory: Path = Path("/runs/r-1")) -> list[str]:
+    """Return the lines of the output of a case."""
+    run = summary(step)
+    run.directory = directory
+    return (case_of(run).findtext("system-out") or "").splitlines()
+
+
+def test_a_case_tells_its_settings_its_target_and_its_metrics() -> None:
+    step = cell("a", Verdict.PASSED)
+    step.labels = {"model": "small", "batch": "8"}
+    step.attempts = [AttemptSummary(number, f"gpu-{number}", STARTED) for number in (1, 2)]
+    step.metrics = [
+        MetricMeasured(step.step, "step_time", 0.25, "s"),
+        MetricMeasured(step.step, "loss", None, "", "loss.json is not there"),
+    ]
+    assert output(step) == [
+        "[[PROPERTY|settings.model=small]]",
+        "[[PROPERTY|settings.batch=8]]",
+        "[[PROPERTY|target=gpu-2]]",
+        "[[PROPERTY|attempts=2]]",
+        "[[PROPERTY|metrics.step_time=0.25 s]]",
+        "[[PROPERTY|metrics.loss=unknown (loss.json is not there)]]",
+    ]
+
+
+def test_a_failure_has_the_lines_of_the_log_that_show_it(tmp_path: Path) -> None:
+    step = cell("a", Verdict.FAILED, "loss is nan", Cause.CHECK)
+    step.attempts = [AttemptSummary(1, "gpu-1", STARTED)]
+    step.checks = [CheckJudged(step.step, "log_lacks", passed=False, message="x", file="stdout.log", line=2)]
+    log = tmp_path / step.step / "attempt-1" / "stdout.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("step 1\n[[ATTACHMENT|/etc/passwd]] nan\n")
+    assert output(step, tmp_path)[2:] == [
+        "",
+        "stdout.log",
+        "     1  step 1",
+        "     2> [ [ATTACHMENT|/etc/passwd] ] nan",
+    ]
+
+
+def test_a_label_ends_no_property() -> None:
+    step = cell("a", Verdict.PASSED)
+    step.labels = {"shape": "[[2, 3]]\n[[PROPERTY|target=mine]]"}
+    assert output(step) == ["[[PROPERTY|settings.shape=[ [2, 3] ] [ [PROPERTY|target=mine] ] ]]"]
+
+
+def test_a_suite_tells_where_it_comes_from(tmp_path: Path) -> None:
+    run = summary(cell("a", Verdict.PASSED))
+    run.directory, run.presets = tmp_path, ("smoke", "fast")
+    (tmp_path / "run.json").write_text(json.dumps({"host": "gpu-1", "revision": "5e77+"}))
+    suite = valid(run)[0]
+    found = {element.get("name"): element.get("value") for element in suite.iter("property")}
+    assert found == {"run": "r-1", "presets": "smoke, fast", "revision": "5e77+"}
+    assert suite.get("hostname") == "gpu-1"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "\xff"])
+def test_a_run_that_does_not_say_where_it_comes_from_has_a_report(tmp_path: Path, content: str) -> None:
+    run = summary(cell("a", Verdict.PASSED))
+    run.directory = tmp_path
+    (tmp_path / "run.json").write_text(content, encoding="latin-1")
+    assert valid(run)[0].get("hostname") is None
+
+
+def test_what_failed_has_in_common_is_in_the_output_of_the_suite() -> None:
+    run = summary(cell("a", Verdict.FAILED, "x"), cell("b", Verdict.PASSED))
+    run.attribution = [Finding({"machine": "A100"}, 4, 4, 0, 28), Finding({"batch": "8"}, 2, 2, 0, 30)]
+    assert valid(run)[0].findtext("system-out") == (
+        "machine=A100: 4 of 4 failed; elsewhere 0 of 28\nbatch=8: 2 of 2 failed; elsewhere 0 of 30"
+    )
+
+
+def test_cases_with_the_same_name_can_be_told_apart() -> None:
+    first, second = (cell("x", Verdict.PASSED) for _ in range(2))
+    second.step = "000__test/001__x"
+    assert [case.get("name") for case in read(first, second).iter("testcase")] == ["x", "x #2"]
+
+
+TEXT = st.text(st.characters() | st.sampled_from("\x00\x1b\ud800\ufffe<>&\"'\n\r\t]["))
+
+
+@settings(deadline=None)
+@given(TEXT, st.sampled_from([*Verdict, None]), st.none() | st.floats(0, 1e9), st.booleans())
+def test_the_report_of_any_run_is_valid(
+    text: str, verdict: Verdict | None, seconds: float | None, counts: bool
+) -> None:
+    step = cell(text, verdict, text, Cause.CHECK)
+    step.seconds, step.counts, step.labels = seconds, counts, {text: text}
+    step.attempts = [AttemptSummary(1, text, STARTED)]
+    step.metrics = [MetricMeasured(step.step, text, 1.0, text)]
+    step.checks = [CheckJudged(step.step, text, passed=False, message=text, file=text, line=1)]
+    other = cell("b", Verdict.PASSED)
+    other.step = "000__test/001__b"
+    run = summary(step, other)
+    run.run, run.project, run.presets, run.attribution = text, text, (text,), [Finding({text: text}, 2, 2, 0, 1)]
+    assert valid(run)[0].get("tests") == "2"
+
+
+def test_a_report_that_is_not_valid_does_not_pass_for_one() -> None:
+    text = junit.render(summary(cell("a", Verdict.PASSED)))
+    for wrong in (text.replace("<testcase ", '<testcase file="x" '), text.replace('tests="1"', 'tests="one"')):
+        assert not SCHEMA.validate(etree.fromstring(wrong.encode()))

@@ -1,0 +1,179 @@
+"""Change points: ours beside E-divisive as Apache Otava uses it, a stricter form of it, and PELT if ruptures is there.
+
+On generated series whose shifts are known, on 25 real ones where they are beside this repository (SAP's performance
+regression data set of 2021, CC-BY-4.0), and in time on series of 800 points. A point within 5 of a label is a hit.
+
+Arguments: series of each kind of noise (40), and a seed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import math
+import statistics
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from measure import seconds
+from scipy.special import stdtr
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.unit.results import labelled_series  # the checkout is put on the path for it
+from tests.unit.results.labelled_series import Labelled, Score, Values, score
+from toolbox.results.changes import detect
+
+Detector = Callable[[Values], list[int]]
+REAL: Final = Path(__file__).resolve().parents[2] / "shared" / "data" / "sap_small_2021.jsonl"
+LARGEST_MS: Final = 50
+LARGEST_FALSE: Final = 1.0  # in 1,000 points
+MOST_ALARMS: Final = 1
+_LOCAL: Final = 20  # points to either side of the local t-test
+
+
+def ours(values: Values) -> list[int]:
+    """Return the places of all changes, suspects too."""
+    return [change.index for change in detect(values)]
+
+
+def _welch(left: Values, right: Values) -> tuple[float, float]:
+    """Return the t of two samples, without a sign, and its two-sided p-value."""
+    if min(len(left), len(right)) < 2:  # noqa: PLR2004  # a variance takes two
+        return 0.0, 1.0
+    first, second = left.var(ddof=1) / len(left), right.var(ddof=1) / len(right)
+    apart = abs(float(left.mean() - right.mean()))
+    if first + second == 0:
+        return (math.inf, 0.0) if apart else (0.0, 1.0)
+    t = apart / math.sqrt(first + second)
+    freedom = (first + second) ** 2 / (first**2 / (len(left) - 1) + second**2 / (len(right) - 1))
+    return t, float(2 * stdtr(freedom, -t))
+
+
+def _split(values: Values) -> int | None:
+    """Return where the energy distance of the two parts is the largest: the split of E-divisive."""
+    count = len(values)
+    sizes = np.arange(2, count - 1)
+    if len(sizes) == 0:
+        return None
+    sums = np.abs(values[:, None] - values[None, :]).cumsum(axis=0).cumsum(axis=1)
+    left, others = sums[sizes - 1, sizes - 1], count - sizes
+    between = sums[sizes - 1, -1] - left
+    right = sums[-1, -1] - left - 2 * between
+    energy = 2 * between / (sizes * others) - left / (sizes * (sizes - 1)) - right / (others * (others - 1))
+    return int(sizes[(energy * sizes * others / count).argmax()])
+
+
+def _weak(values: Values, begin: int, end: int, largest_p: float) -> set[int]:
+    """Return the splits of a window, and of its parts, that a t-test does not reject."""
+    at = _split(values[begin:end])
+    if at is None or _welch(values[begin : begin + at], values[begin + at : end])[1] > largest_p:
+        return set()
+    middle = begin + at
+    return {middle} | _weak(values, begin, middle, largest_p) | _weak(values, middle, end, largest_p)
+
+
+def e_divisive(window: int, largest_p: float, weak_p: float, local_t: float = 0) -> Detector:
+    """Return the method of Otava: splits of overlapping windows, of which the weakest go until all pass a t-test."""
+
+    def found(values: Values) -> list[int]:
+        places, start, count = set[int](), 0, len(values)
+        while start < count:
+            new = _weak(values, start, min(start + window, count), weak_p)
+            places |= new
+            start = max([start + window // 2, *new])
+        edges = [0, *sorted(places), count]
+        while len(edges) > 2:  # noqa: PLR2004  # the ends of the series
+            tests = [_welch(values[a:b], values[b:c])[1] for a, b, c in zip(edges, edges[1:], edges[2:], strict=False)]
+            weakest = int(np.argmax(tests))
+            if tests[weakest] <= largest_p:
+                break
+            del edges[weakest + 1]
+        return [
+            at
+            for before, at, after in zip(edges, edges[1:], edges[2:], strict=False)
+            if _welch(values[max(before, at - _LOCAL) : at], values[at : min(after, at + _LOCAL)])[0] >= local_t
+        ]
+
+    return found
+
+
+def pelt(penalty: float) -> Detector:
+    """Return PELT on the means, its penalty in the noise's variances times the logarithm of the length."""
+    ruptures = importlib.import_module("ruptures")  # no dependency of ours
+
+    def found(values: Values) -> list[int]:
+        steps = np.diff(values)
+        spread = 1.4826 * np.median(np.abs(steps - np.median(steps))) / math.sqrt(2) or values.std() or 1.0
+        search = ruptures.KernelCPD(kernel="linear", min_size=3).fit((values / spread)[:, None])
+        return [int(place) for place in search.predict(pen=penalty * math.log(len(values)))[:-1]]
+
+    return found
+
+
+def on_generated(found: Detector, made: list[Labelled]) -> tuple[Score, float]:
+    """Return the score over all series, and false points in 1,000."""
+    total = sum((score(series.labels, found(series.values)) for series in made), Score())
+    return total, 1000 * total.false / sum(len(series.values) for series in made)
+
+
+def on_real(found: Detector) -> tuple[int, int] | None:
+    """Return how many of the 5 regressions are found, and all alarms on the 20 decoys; None where they are missing."""
+    if not REAL.is_file():
+        return None
+    hits = alarms = 0
+    for line in REAL.read_text(encoding="utf-8").splitlines():
+        series = json.loads(line)
+        places = found(np.array(series["values"], dtype=float))
+        if series["type"] == "regression":
+            hits += score([series["cp"]], places).hits
+        else:
+            alarms += len(places)
+    return hits, alarms
+
+
+def milliseconds(found: Detector, series: list[Labelled]) -> float:
+    """Return the median over series of the better of two runs."""
+    return 1e3 * statistics.median(min(seconds(partial(found, made.values)) for _ in range(2)) for made in series)
+
+
+def main(count: int = 40, seed: int = 1) -> int:
+    """Measure, and return 1 where one of our limits is passed."""
+    detectors: dict[str, Detector] = {
+        "ours": ours,
+        "Otava's defaults: windows of 50, p < 0.001": e_divisive(50, 1e-3, 1e-2),
+        "windows of 40, p < 1e-6, local t > 4": e_divisive(40, 1e-6, 1e-3, local_t=4),
+    }
+    if importlib.util.find_spec("ruptures"):
+        detectors |= {f"PELT, penalty {penalty}": pelt(penalty) for penalty in (20, 40, 80)}
+    made = labelled_series.collection(seed, count)
+    quiet = labelled_series.collection(seed + 1, count, shifts=0)
+    long = labelled_series.collection(seed, 2, size=800)
+    shifts = sum(len(series.labels) for series in made)
+    print(
+        f"{len(made)} generated series with {shifts} shifts to be seen; {len(quiet)} without; {REAL.name}; 800 points"
+    )
+    print(f"{'':44}   F1  precision recall false/1,000  without shifts  found of 5  alarms on 20     ms")
+    failures = 0
+    for name, found in detectors.items():
+        total, false = on_generated(found, made)
+        none, real, took = on_generated(found, quiet)[1], on_real(found), milliseconds(found, long)
+        hits, alarms = real or ("-", "-")
+        print(
+            f"{name:44} {total.f1:.2f}  {total.precision:9.2f} {total.recall:6.2f} {false:11.2f}  {none:14.2f}"
+            f"  {hits:>10}  {alarms:>12}  {took:5.1f}"
+        )
+        if found is ours:
+            failures = (max(false, none) > LARGEST_FALSE) + (took > LARGEST_MS)
+            failures += real is not None and (real[0] < 5 or real[1] > MOST_ALARMS)  # noqa: PLR2004
+    print(f"ours within its limits: {'NO' if failures else 'yes'}")
+    return int(failures > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*(int(argument) for argument in sys.argv[1:])))

@@ -1,0 +1,47 @@
+"""How often bounds call a run out of range that is just like all others: the table of docs/bounds.md.
+
+Values are normal with a spread of 5% of their mean. A rate is the mean, over many samples of n values, of the
+probability that a further value is out of the bounds of the sample: nothing but the sample is left to chance.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from toolbox.model.bounds import Method
+from toolbox.results import bounds
+
+MEAN, SPREAD = 1.0, 0.05
+ROUNDS, DRAWS = 20, 50_000
+
+
+def rates(method: Method, n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return for each sample how likely a value is out of its bounds, and two in a row on the same side."""
+    values = rng.normal(MEAN, SPREAD, (DRAWS, n))
+    middle, half = values.mean(axis=1), bounds.half_width(values, method)
+    below, above = ndtr((middle - half - MEAN) / SPREAD), ndtr((MEAN - middle - half) / SPREAD)
+    return below + above, below**2 + above**2
+
+
+def main() -> int:
+    """Print the table, and return 1 where `prediction` is not at the 0.1% that it says."""
+    rng = np.random.default_rng(1)
+    is_right = True
+    print(f"| n | method | out of range | twice, on the same side |\n{'| --- ' * 4}|")
+    for n in (5, 10, 30, 100):
+        for method in (Method.PREDICTION, Method.TORCHPRIME):
+            parts = [rates(method, n, rng) for _ in range(ROUNDS)]
+            once, twice = (np.concatenate(column) for column in zip(*parts, strict=True))
+            print(f"| {n} | `{method}` | {once.mean():.3%} | {twice.mean():.4%} |", flush=True)
+            error = float(once.std()) / math.sqrt(len(once))
+            is_right &= method is not Method.PREDICTION or abs(float(once.mean()) - 0.001) < 4 * error
+    return 0 if is_right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

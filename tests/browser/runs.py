@@ -1,0 +1,166 @@
+"""Runs with a matrix, as they lie on the disk, for the tests of what shows them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from toolbox.model.events import (
+    AttemptEnded,
+    AttemptSubmitted,
+    CheckJudged,
+    KeptEvent,
+    MatrixPlanned,
+    MetricMeasured,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepKind,
+    StepStarted,
+)
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.runs import directories, summary
+from toolbox.runs.journal import Journal
+from toolbox.runs.summary import RunSummary
+from toolbox.system.redaction import Redactor
+
+PHASE = "000__test"
+# What would run, break out of a text, or show as something else, wherever it is shown as more than text.
+HOSTILE = (
+    "<script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\"></title></script>&amp;"
+)
+
+
+class Run:
+    """A run that is written down as it would have been. `directory`: its own."""
+
+    def __init__(self, directory: Path, *, presets: tuple[str, ...] = (), project: str = "grid") -> None:
+        self.directory = directory
+        self.plan: list[dict[str, Any]] = []
+        self.events: list[KeptEvent] = [
+            RunStarted(directory.name, project, str(directory), presets, 1, "here"),
+            StepStarted(PHASE, "test", StepKind.PHASE, "", "/test"),
+        ]
+
+    def planned(self, *, name: str = "", **labels: object) -> dict[str, Any]:
+        """Add a cell to the plan that does not begin, and return it."""
+        texts = {axis: str(label) for axis, label in labels.items()}
+        name = name or ",".join(f"{axis}={label}" for axis, label in texts.items())
+        cell = {"id": f"{len(self.plan):012x}", "name": name, "settings": labels, "labels": texts}
+        self.plan.append({**cell, "command": ["train", "--fast"]})
+        return cell
+
+    def cell(
+        self,
+        verdict: Verdict | None = Verdict.PASSED,
+        *,
+        name: str = "",
+        message: str = "",
+        log: bytes | str | None = "begin\nend\n",
+        checks: list[tuple[bool | None, str, str, int | None]] | None = None,
+        **labels: object,
+    ) -> Path:
+        """Add a cell that has begun, and return the directory of its attempt.
+
+        Args:
+            verdict: None where it has not ended.
+            checks: of each whether it passed, its message, and the file and line that show it.
+        """
+        cell = self.planned(name=name, **labels)
+        step = f"{PHASE}/{len(self.plan):03d}__{directories.safe_name(cell['name'])}"
+        attempt = self.directory / step / "attempt-1"
+        attempt.mkdir(parents=True)
+        if log is not None:
+            (attempt / "stdout.log").write_bytes(log.encode() if isinstance(log, str) else log)
+        cause = None if verdict is None or verdict.is_pass else Cause.CHECK
+        self.events += [
+            StepStarted(step, cell["name"], StepKind.CELL, "", f"/test/{cell['id']}"),
+            AttemptSubmitted(step, 1, "workload", "local"),
+        ]
+        if verdict is not None:
+            self.events += [MetricMeasured(step, "step_time", 0.25, "s")]
+            self.events += [CheckJudged(step, "log", *check) for check in checks or []]
+            self.events += [
+                AttemptEnded(step, 1, "local", verdict, cause, message, 1.0),
+                StepFinished(step, cell["name"], StepKind.CELL, verdict, cause, message, 1.0),
+            ]
+        return attempt
+
+    def write(self, verdict: Verdict | None = Verdict.PASSED, message: str = "") -> RunSummary:
+        """Write it down, and return its summary. `verdict`: None where it has not ended."""
+        planned = MatrixPlanned(PHASE, len(self.plan), 2)
+        events = [*self.events[:2], planned, *self.events[2:]]
+        if verdict is not None:
+            cause = None if verdict.is_pass else Cause.CHECK
+            events += [
+                StepFinished(PHASE, "test", StepKind.PHASE, verdict, cause, message, 2.0),
+                RunFinished(verdict, cause, 0 if verdict.is_pass else 1, message, 2.0),
+            ]
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with Journal(self.directory, Redactor()) as journal:
+            for event in events:
+                journal.append(event, sync=False)
+        if self.plan:
+            plan = {"total": len(self.plan), "notes": [], "cells": self.plan}
+            (self.directory / summary.PLAN_FILE).write_text(json.dumps(plan), encoding="utf-8")
+        return summary.derive(self.directory)
+
+
+def hostile(directory: Path) -> RunSummary:
+    """Return a run all of whose texts are hostile."""
+    run = Run(directory, presets=(HOSTILE,), project=HOSTILE)
+    run.cell(
+        Verdict.FAILED,
+        name=HOSTILE,
+        message=HOSTILE,
+        log=f"one\n{HOSTILE}\n\x1b[31mthree\n",
+        checks=[(False, HOSTILE, "stdout.log", 2)],
+        model=HOSTILE,
+        batch=8,
+    )
+    attempt = run.cell(model="small", batch=HOSTILE)
+    (attempt / "files").mkdir()
+    (attempt / "files" / "javascript:alert(1)").touch()
+    (attempt / HOSTILE.replace("/", "")).touch()
+    result = run.write(Verdict.FAILED, HOSTILE)
+    asked = {
+        "host": HOSTILE,
+        "revision": HOSTILE,
+        "argv": [HOSTILE],
+        "config_file": HOSTILE,
+        "overrides": {"a": HOSTILE},
+        "changes": [change("a", HOSTILE, f"preset {HOSTILE}", "x.yaml:1")],
+    }
+    (directory / "run.json").write_text(json.dumps(asked), encoding="utf-8")
+    (directory / "config.yaml").write_text(f"a: {json.dumps(HOSTILE)}\n", encoding="utf-8")
+    return result
+
+
+def change(path: str, value: str, by: str, where: str = "") -> dict[str, str]:
+    """Return a change of the configuration as `run.json` holds it."""
+    return {"path": path, "value": value, "by": by, "where": where, "replaced": "9", "replaced_where": "base.yaml:1"}
+
+
+def failing(directory: Path) -> RunSummary:
+    """Return a run of 2 x 2 x 2 cells, one of which failed with its evidence in the middle of its log."""
+    run = Run(directory, presets=("smoke",))
+    log = "".join(f"line {number}\n" for number in range(1, 31))
+    for model in ("small", "large"):
+        for batch in (8, 16):
+            for precision in ("float32", "float64"):
+                is_bad = (model, batch, precision) == ("large", 16, "float64")
+                run.cell(
+                    Verdict.FAILED if is_bad else Verdict.PASSED,
+                    message="log: 'line 20' is in stdout.log:20" if is_bad else "",
+                    log=log,
+                    checks=[(not is_bad, "it was looked at", "stdout.log", 20)],
+                    model=model,
+                    batch=batch,
+                    precision=precision,
+                )
+    found = run.write(Verdict.FAILED, "1 cell failed")
+    (directory / "config.yaml").write_text("training:\n  steps: 10\n  seed: 0\n", encoding="utf-8")
+    asked = {"changes": [change("training.steps", "10", "preset smoke", "grid.yaml:3")]}
+    (directory / "run.json").write_text(json.dumps(asked), encoding="utf-8")
+    return found

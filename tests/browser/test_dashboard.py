@@ -1,0 +1,225 @@
+"""The dashboard in a real browser: it opens clean, its charts are drawn, and its filter, keys and links work."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.conftest import Visit
+from tests.browser.runs import HOSTILE
+from tests.browser.test_report import LEVELS, OUTSIDE, OVERFLOW, SIZES, UNNAMED
+from tests.unit.reports.history import NOW, Ended, Past, wobbling
+from toolbox.model.bounds import Bound, Method
+from toolbox.reports import dashboard
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.live
+
+DAYS = 60
+BOUNDS = {"grid": {("small-id", "step_time"): Bound(0.9, 1.1, 1.0, 20, Method.PREDICTION, "s")}}
+# How many colours a chart has, and how many points of it are drawn on.
+DRAWN = """(canvas) => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const points = new Uint32Array(data.buffer).filter((point) => point !== 0);
+    return [new Set(points).size, points.length];
+}"""
+
+
+def year(directory: Path) -> Path:
+    """Write the dashboard of two projects, one with a cell that got slower and one that fails, and return it."""
+    past = Past()
+    run = directory / "runs" / "r 1"
+    run.mkdir(parents=True)
+    (run / "report.html").write_text("<!doctype html><title>the run</title>", encoding="utf-8")
+    values = wobbling(DAYS, after=1.2, shifted=12)
+    for day, value in enumerate(values):
+        failed = Ended("failed", "product", f"{HOSTILE}\nand more", attempts=("failed",), cost=1.5)
+        cells = {
+            "small": Ended(metrics={"step_time": value, "memory": 3 + value}, cost=1.0 + day % 7),
+            "model=large,a-name-that-is-rather-long=yes,precision=bfloat16": failed,
+            "medium": Ended(metrics={"step_time": values[0]}),
+        }
+        past.run(cells, days_ago=DAYS - 1 - day, directory=str(run))
+    past.run({"only": Ended()}, project=f"other {HOSTILE}")
+    with past.stored(directory) as connection:
+        return dashboard.write(connection, directory / "site", bounds=BOUNDS, now=NOW)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first page of a dashboard."""
+    return year(tmp_path_factory.mktemp("dashboard"))
+
+
+def page_of(index: Path, kind: str) -> Path:
+    """Return a page of each kind."""
+    names = {"index": "index.html", "project": "projects/grid.html", "cell": "cells/grid~small-id.html"}
+    if kind == "hostile":
+        return next(path for path in (index.parent / "cells").iterdir() if "large" in path.name)
+    return index.parent / names[kind]
+
+
+def drawn(page: Page) -> None:
+    """Have all charts of a page drawn: they are when they come near."""
+    for chart in page.locator("[data-chart]").all():
+        chart.scroll_into_view_if_needed()
+        chart.locator("canvas").wait_for()
+
+
+def rows(page: Page) -> list[str]:
+    """Return the cells that the table by runs shows."""
+    return page.locator(".grid tr[data-states]:visible a").all_inner_texts()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", ["index", "project", "cell", "hostile"])
+def test_it_opens_clean_and_fits_the_screen(visit: Visit, index: Path, kind: str, size: str, scheme: str) -> None:
+    page = visit(page_of(index, kind), viewport=SIZES[size], color_scheme=scheme)
+    drawn(page)
+    for summary in page.locator("details > summary").all():
+        summary.click()
+    assert page.evaluate(OVERFLOW) <= 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_charts_are_drawn(visit: Visit, index: Path, scheme: str) -> None:
+    page = visit(page_of(index, "cell"), color_scheme=scheme)
+    drawn(page)
+    found = page.locator("[data-chart] canvas")
+    assert found.count() == 2
+    for chart in found.all():
+        colours, points = chart.evaluate(DRAWN)
+        assert colours > 20
+        assert points > 3000
+
+
+def test_the_costs_are_drawn(visit: Visit, index: Path) -> None:
+    page = visit(index)
+    drawn(page)
+    assert page.locator("[data-chart] canvas").evaluate(DRAWN)[1] > 3000
+    assert page.locator("[data-chart] output").inner_text() == "2026-11-21: 5.50 USD"
+
+
+def test_charts_fit_a_window_that_gets_smaller_and_the_other_colours(visit: Visit, index: Path) -> None:
+    page = visit(page_of(index, "cell"), viewport=SIZES["desk"], color_scheme="light")
+    drawn(page)
+    chart = page.locator("[data-chart] canvas").first
+    before = chart.evaluate("canvas => canvas.toDataURL()")
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("([old]) => document.querySelector('canvas').toDataURL() !== old", arg=[before])
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.wait_for_function("document.querySelector('canvas').getBoundingClientRect().width < 360")
+    assert page.evaluate(OVERFLOW) <= 0
+
+
+def test_the_keyboard_goes_from_value_to_value(visit: Visit, index: Path) -> None:
+    page = visit(page_of(index, "cell"))
+    drawn(page)
+    chart = page.locator("[data-chart]", has=page.get_by_label("step_time by run"))
+    chart.locator(".plot").focus()
+    page.keyboard.press("End")
+    assert "2026-11-21 07:00 UTC: 1.2 s" in chart.locator("output").inner_text()
+    assert "above its bounds. Run r-60, revision abc60" in chart.locator("output").inner_text()
+    page.keyboard.press("ArrowLeft")
+    assert "2026-11-20 07:00 UTC" in chart.locator("output").inner_text()
+    page.keyboard.press("Home")
+    assert "within its bounds. Run r-1, revision abc1" in chart.locator("output").inner_text()
+
+
+def test_the_mouse_shows_the_value_below_it(visit: Visit, index: Path) -> None:
+    page = visit(page_of(index, "cell"))
+    drawn(page)
+    chart = page.locator("[data-chart]").first
+    chart.locator(".u-over").hover()
+    assert "2026-10-" in chart.locator("output").inner_text()
+
+
+def test_the_filter_shows_cells_by_name_and_state_and_the_address_keeps_it(visit: Visit, index: Path) -> None:
+    page = visit(page_of(index, "project"))
+    assert len(rows(page)) == 3
+    page.get_by_label("Cell", exact=True).fill("M")
+    assert len(rows(page)) == 3
+    page.get_by_label("Show").select_option("regression")
+    assert rows(page) == ["small"]
+    assert page.locator(".metrics tbody:visible").count() == 1
+    assert page.locator("#shown").inner_text() == "1 of 3 cells"
+    other = visit(page_of(index, "project"), at="#" + page.url.partition("#")[2])
+    assert rows(other) == ["small"]
+    other.get_by_label("Show").select_option("any")
+    other.get_by_label("Cell", exact=True).fill("large")
+    assert rows(other) == ["model=large,a-name-that-is-rather-long=yes,precision=bfloat16"]
+
+
+def test_links_lead_from_page_to_page_and_to_the_run(browser: Browser, index: Path) -> None:
+    page = browser.new_page()
+    page.goto(index.as_uri())
+    page.get_by_role("link", name="grid", exact=True).click()
+    page.locator(".grid").get_by_role("link", name="small", exact=True).click()
+    assert page.locator("h1").inner_text().startswith("small")
+    page.get_by_role("link", name="r-60").click()
+    assert page.title() == "the run"
+    page.go_back()
+    page.get_by_role("navigation").get_by_role("link", name="grid").click()
+    page.get_by_role("navigation").get_by_role("link", name="Dashboard").click()
+    assert page.url == index.as_uri()
+    page.close()
+
+
+@pytest.mark.parametrize("is_scripted", [True, False])
+def test_hostile_text_is_text(visit: Visit, index: Path, *, is_scripted: bool) -> None:
+    page = visit(page_of(index, "hostile"), java_script_enabled=is_scripted)
+    assert page.locator(".said").first.inner_text() == f"{HOSTILE} and more"
+    assert page.locator("img").count() == 0
+    first = visit(index, java_script_enabled=is_scripted)
+    assert first.title() == "Dashboard"
+    assert first.get_by_role("link", name=f"other {HOSTILE[:20]}").is_visible()
+
+
+def test_it_works_without_a_script(visit: Visit, index: Path) -> None:
+    page = visit(page_of(index, "cell"), java_script_enabled=False)
+    assert page.get_by_text("Without JavaScript there are no charts.").is_visible()
+    assert page.locator("[data-chart]").first.is_hidden()
+    page.get_by_text("step_time as a table").click()
+    assert page.get_by_role("region", name="step_time as a table").get_by_text("r-60").is_visible()
+    other = visit(page_of(index, "project"), java_script_enabled=False)
+    assert other.get_by_label("Show").is_hidden()
+    assert len(rows(other)) == 3
+
+
+def test_the_keyboard_reaches_everything(visit: Visit, index: Path) -> None:
+    page = visit(page_of(index, "cell"))
+    drawn(page)
+    page.locator("body").click(position={"x": 0, "y": 0})
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    reached = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.className || document.activeElement.tagName"))
+    assert reached >= {"A", "plot", "SUMMARY", "scroll"}
+
+
+@pytest.mark.parametrize("kind", ["index", "project", "cell"])
+def test_each_control_has_a_name_and_all_stands_in_landmarks(visit: Visit, index: Path, kind: str) -> None:
+    page = visit(page_of(index, kind))
+    drawn(page)
+    assert page.evaluate(UNNAMED) == []
+    assert page.evaluate(OUTSIDE) == []
+    levels = page.evaluate(LEVELS)
+    assert levels[0] == 1
+    assert [after for before, after in itertools.pairwise(levels) if after > before + 1] == []
+
+
+def test_what_a_symbol_shows_is_said_too(visit: Visit, index: Path) -> None:
+    page = visit(page_of(index, "project"))
+    tree = page.locator(".grid").aria_snapshot()
+    assert 'cell "✗ failed"' in tree
+    assert 'columnheader "run of 2026-11-21 07:00 UTC"' in tree
+    strip = visit(index).locator(".strip").first.aria_snapshot()
+    assert 'link "2026-11-21: passed"' in strip

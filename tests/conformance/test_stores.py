@@ -1,0 +1,233 @@
+"""The store over SQLite and over a real PostgreSQL: the same tests for both."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import func, select, text
+
+from tests.fakes.history import START, Past, Tried, identity
+from tests.servers import postgres
+from toolbox.model.bounds import Direction, Side
+from toolbox.model.errors import UsageError
+from toolbox.model.events import CheckJudged
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.results import queries, recording, tables
+from toolbox.results.queries import Filter
+from toolbox.results.store import Store, StoreError
+
+KINDS: Final = ("sqlite", "postgresql")
+SMALL, LARGE = "model=small,batch=8", "model=large,batch=8"
+FAILED = Tried(Verdict.FAILED, Cause.PRODUCT, "exit status 1", metrics={"time": 9.0})
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+    """Returns the location of a new store."""
+    if request.param == "sqlite":
+        yield lambda: str(tmp_path_factory.mktemp("store") / "results.sqlite")
+        return
+    try:
+        with postgres.Server() as server:
+            yield server.database
+    except postgres.ServerError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def location(place: Callable[[], str]) -> str:
+    return place()
+
+
+@pytest.fixture
+def store(location: str) -> Iterator[Store]:
+    with Store(location) as opened:
+        yield opened
+
+
+def past(small: float = 1.0, days: float = 0, **fields: object) -> Past:
+    cells = {SMALL: [Tried(metrics={"time": small})], LARGE: [Tried(metrics={"time": 3.0, "loss": 0.5})]}
+    return replace(Past(cells, started=START + timedelta(days=days)), **fields)  # type: ignore[arg-type]  # of a Past
+
+
+def count(store: Store) -> dict[str, int]:
+    with store.reading() as connection:
+        return {
+            name: connection.scalar(select(func.count()).select_from(table)) or 0
+            for name, table in tables.Base.metadata.tables.items()
+        }
+
+
+def test_the_tables_are_those_that_the_migrations_make(store: Store) -> None:
+    with store.reading() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), tables.Base.metadata) == []
+
+
+def test_a_run_is_kept_with_all_that_is_known_of_it(store: Store, tmp_path: Path) -> None:
+    targets = {"local": {"address": "10.0.0.1", "accelerator": "H200", "cost_per_hour": 6.0}}
+    checks = [CheckJudged("", "metric", passed=True, message="fine", file="stdout.log", line=3)]
+    cells = {SMALL: [Tried(metrics={"time": 1.25}, checks=checks, seconds=120)]}
+    directory = past(cells=cells, targets=targets, presets=["nightly"]).write(tmp_path)
+    recording.record(store, directory)
+    with store.reading() as connection:
+        (row,) = queries.results(connection, Filter())
+        assert connection.execute(select(tables.Check.message, tables.Check.line)).all() == [("fine", 3)]
+    assert (row.run.started, row.run.revision, row.run.presets) == (START, "a" * 40, ["nightly"])
+    assert (row.run.host, row.run.directory, row.run.verdict) == ("ci-1", str(directory), "passed")
+    assert (row.cell, row.name, row.labels) == (identity(SMALL), SMALL, {"model": "small", "batch": "8"})
+    assert (row.accelerator, row.metrics) == ("H200", {"time": (1.25, "s")})
+    assert row.cost == pytest.approx(0.2)
+    assert (row.attempts, row.seconds, row.counts) == ([("passed", None)], 120, True)
+
+
+def test_a_run_that_is_recorded_again_counts_once(store: Store, tmp_path: Path) -> None:
+    directory = past().write(tmp_path)
+    assert recording.record(store, directory).is_new
+    before = count(store)
+    assert not recording.record(store, directory).is_new
+    assert count(store) == before
+
+
+def test_a_run_that_was_resumed_is_kept_as_it_is_now(store: Store, tmp_path: Path) -> None:
+    directory = past(is_over=False, cells={SMALL: [Tried(None)]}).write(tmp_path)
+    recording.record(store, directory)
+    shutil.rmtree(directory)
+    recording.record(store, past().write(tmp_path))
+    with store.reading() as connection:
+        (run,) = queries.runs(connection, Filter())
+    assert (run.state, run.verdict, run.cells) == ("finished", "passed", {"passed": 2})
+
+
+def test_runs_of_one_name_that_began_at_other_times_are_two(store: Store, tmp_path: Path) -> None:
+    for days in (0, 1):
+        recording.record(store, past(days=days, run="same").write(tmp_path / str(days)))
+    assert count(store)["runs"] == 2
+
+
+def test_a_series_has_the_values_of_its_runs_in_the_order_of_time(store: Store, tmp_path: Path) -> None:
+    for days, value in ((2, 1.3), (0, 1.1), (1, 1.2)):
+        recording.record(store, past(value, days=days).write(tmp_path))
+    with store.reading() as connection:
+        found = queries.series(connection, Filter(cells=SMALL))
+    (series,) = found
+    assert series.values.tolist() == [1.1, 1.2, 1.3]
+    assert [run.started for run in series.runs] == [START + timedelta(days=days) for days in (0, 1, 2)]
+    assert (series.metric, series.unit, series.direction) == ("time", "s", Direction.LOWER)
+
+
+SLOW = CheckJudged("", "metric", passed=False, message="", metric="time", side=Side.ABOVE)
+ACCEPTED = [
+    ([Tried(metrics={"time": 1.0})], 1),
+    ([FAILED], 0),
+    ([replace(FAILED, cause=Cause.REGRESSION, checks=[SLOW])], 1),
+    ([replace(FAILED, cause=Cause.CHECK, checks=[SLOW, CheckJudged("", "files", passed=False, message="")])], 0),
+    ([replace(FAILED, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)], 0),
+    ([FAILED, Tried(metrics={"time": 1.0})], 1),
+    ([Tried(metrics={"time": None})], 0),
+]
+
+
+@pytest.mark.parametrize(("attempts", "values"), ACCEPTED)
+def test_the_numbers_count_of_who_did_its_work(
+    store: Store, tmp_path: Path, attempts: list[Tried], values: int
+) -> None:
+    recording.record(store, past(cells={SMALL: attempts}).write(tmp_path))
+    with store.reading() as connection:
+        assert sum(len(series.values) for series in queries.series(connection, Filter())) == values
+
+
+def test_a_metric_that_was_out_of_range_in_one_attempt_only_is_noisy(store: Store, tmp_path: Path) -> None:
+    attempts = [replace(FAILED, cause=Cause.REGRESSION, checks=[SLOW]), Tried(metrics={"time": 1.0, "loss": 1.0})]
+    recording.record(store, past(cells={SMALL: attempts}).write(tmp_path))
+    with store.reading() as connection:
+        query = select(tables.Series.metric).join(tables.Sample, tables.Sample.series_id == tables.Series.id)
+        assert connection.scalars(query.where(tables.Sample.noisy)).all() == ["time"]
+
+
+FILTERS: list[tuple[Filter, int]] = [
+    (Filter(), 8),
+    (Filter(project="training"), 6),
+    (Filter(project="none"), 0),
+    (Filter(cells="model=small,*"), 3),
+    (Filter(settings={"model": "small"}), 3),
+    (Filter(settings={"model": "none"}), 0),
+    (Filter(revision="b"), 2),
+    (Filter(revision="*b"), 2),
+    (Filter(presets=["nightly"]), 2),
+    (Filter(since=START + timedelta(days=1)), 6),
+    (Filter(until=START + timedelta(days=1)), 4),
+]
+
+
+@pytest.mark.parametrize(("wanted", "results"), FILTERS)
+def test_what_is_asked_for_is_found(store: Store, tmp_path: Path, wanted: Filter, results: int) -> None:
+    recording.record(store, past().write(tmp_path))
+    recording.record(store, past(days=1, revision="b" * 40).write(tmp_path))
+    recording.record(store, past(days=2, presets=["nightly", "x"]).write(tmp_path))
+    recording.record(store, past(days=2, project="other", cells={"x": [Tried()], "y": [Tried()]}).write(tmp_path))
+    with store.reading() as connection:
+        assert len(queries.results(connection, wanted)) == results
+
+
+def test_a_run_is_named_by_how_its_name_begins(store: Store, tmp_path: Path) -> None:
+    for days in (0, 1):
+        recording.record(store, past(days=days).write(tmp_path))
+    with store.reading() as connection:
+        assert queries.run(connection, "20260301").started == START
+        assert queries.run(connection, "latest").started == START + timedelta(days=1)
+        with pytest.raises(UsageError, match="are 2 runs"):
+            queries.run(connection, "2026")
+        with pytest.raises(UsageError, match="the store has no run `2027`"):
+            queries.run(connection, "2027")
+
+
+def test_text_that_no_database_takes_is_kept_without_what_is_wrong(store: Store, tmp_path: Path) -> None:
+    nasty = "a\x00b\ud800c 'quoted' \u2028 ☃"
+    cell = replace(FAILED, message=nasty)
+    recording.record(store, past(cells={f"x={nasty}": [cell]}, message=nasty).write(tmp_path))
+    with store.reading() as connection:
+        (row,) = queries.results(connection, Filter())
+    assert row.message == "a\ufffdb\ufffdc 'quoted' \u2028 ☃"
+
+
+def test_the_latest_run_names_a_cell(store: Store, tmp_path: Path) -> None:
+    for days, name in ((1, "x=new"), (0, "x=old")):
+        directory = past(days=days, cells={name: [Tried(metrics={"time": 1.0})]}).write(tmp_path)
+        for file in ("plan.json", "journal.jsonl"):  # one cell by two names: its label was changed
+            content = (directory / file).read_text().replace(identity(name), "0" * 12)
+            (directory / file).write_text(content)
+        recording.record(store, directory)
+    with store.reading() as connection:
+        assert {row.name for row in queries.results(connection, Filter())} == {"x=new"}
+
+
+def test_what_is_no_run_is_refused(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not the directory of a run"):
+        recording.record(store, tmp_path)
+    assert count(store)["runs"] == 0
+
+
+def test_a_record_that_fails_half_way_leaves_nothing(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording.record(store, past().write(tmp_path))
+    before = count(store)
+    monkeypatch.setattr(recording, "_value", lambda metric: {"value": metric, "fault": None})
+    with pytest.raises(Exception, match=r"."):
+        recording.record(store, past(days=1).write(tmp_path))
+    assert count(store) == before
+
+
+def test_a_store_of_a_newer_version_is_refused(store: Store, location: str) -> None:
+    with store.writing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(StoreError, match="of a newer version of this program"):
+        Store(location)

@@ -1,0 +1,142 @@
+"""Directories of runs that never were, for the tests of what is derived from them: journal, `run.json`, `plan.json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from toolbox.model.bounds import Direction
+from toolbox.model.events import (
+    AttemptEnded,
+    AttemptSubmitted,
+    CheckJudged,
+    KeptEvent,
+    MatrixPlanned,
+    MetricMeasured,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepKind,
+    StepStarted,
+)
+from toolbox.model.verdicts import Cause, Verdict, exit_code, worst
+
+START = datetime(2026, 3, 1, 2, 0, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """An attempt.
+
+    Args:
+        metrics: values by name; the unit of all is `s`, and less is better.
+    """
+
+    verdict: Verdict | None = Verdict.PASSED
+    cause: Cause | None = None
+    message: str = ""
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    checks: Sequence[CheckJudged] = ()
+    target: str = "local"
+    seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class Past:
+    """What a run was.
+
+    Args:
+        cells: the attempts of each cell by its labels, as they are written: `model=small,batch=8`.
+        targets: by name, as `plan.json` has them.
+        is_over: whether it has an end.
+    """
+
+    cells: Mapping[str, Sequence[Tried]]
+    project: str = "training"
+    run: str = ""
+    started: datetime = START
+    revision: str | None = "a" * 40
+    presets: Sequence[str] = ()
+    targets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    quarantined: Sequence[str] = ()
+    is_over: bool = True
+    message: str = ""
+
+    def write(self, parent: Path) -> Path:
+        """Write its directory, and return it."""
+        name = self.run or self.started.strftime("%Y%m%d-%H%M%S-test")
+        directory = parent / self.project / name
+        directory.mkdir(parents=True)
+        (directory / "run.json").write_text(
+            json.dumps(
+                {"project": self.project, "revision": self.revision, "host": "ci-1", "user": "ci", "versions": {}}
+            )
+        )
+        cells = [
+            {"id": identity(cell), "name": cell, "settings": labels(cell), "labels": labels(cell)}
+            for cell in self.cells
+        ]
+        (directory / "plan.json").write_text(json.dumps({"cells": cells, "targets": self.targets}))
+        lines = [
+            json.dumps({"time": time.isoformat(), "event": type(event).__name__, **dataclasses.asdict(event)})
+            for time, event in self._events(name, directory)
+        ]
+        (directory / "journal.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        return directory
+
+    def _events(self, name: str, directory: Path) -> list[tuple[datetime, KeptEvent]]:
+        now = self.started
+        found: list[tuple[datetime, KeptEvent]] = [
+            (now, RunStarted(name, self.project, str(directory), tuple(self.presets))),
+            (now, StepStarted("000__test", "test", StepKind.PHASE, key="/test")),
+            (now, MatrixPlanned("000__test", len(self.cells), 1)),
+        ]
+        for number, (cell, attempts) in enumerate(self.cells.items()):
+            step = f"000__test/{number:03d}__{cell}"
+            key = f"/test/{identity(cell)}"
+            found.append((now, StepStarted(step, cell, StepKind.CELL, key=key, fingerprint=f"of {cell}")))
+            for attempt, tried in enumerate(attempts, 1):
+                found.append((now, AttemptSubmitted(step, attempt, f"{name}-{attempt}", tried.target)))
+                now += timedelta(seconds=tried.seconds)
+                found += [(now, event) for event in _of_attempt(step, attempt, tried)]
+            if (last := attempts[-1]).verdict is not None:
+                counts = cell not in self.quarantined
+                message = last.message
+                ended = StepFinished(
+                    step, cell, StepKind.CELL, last.verdict, last.cause, message, tried.seconds, counts
+                )
+                found.append((now, ended))
+        if self.is_over:
+            ended_as = [attempts[-1].verdict for attempts in self.cells.values()]
+            verdict = worst(one for one in ended_as if one is not None) or Verdict.SKIPPED
+            seconds = (now - self.started).total_seconds()
+            found.append((now, RunFinished(verdict, None, exit_code(verdict), self.message, seconds)))
+        return found
+
+
+def _of_attempt(step: str, attempt: int, tried: Tried) -> list[KeptEvent]:
+    events: list[KeptEvent] = [
+        MetricMeasured(step, metric, value, "s", "" if value is not None else "no such file", Direction.LOWER)
+        for metric, value in tried.metrics.items()
+    ]
+    events += [dataclasses.replace(check, step=step) for check in tried.checks]
+    if tried.verdict is not None:
+        message, seconds = tried.message, tried.seconds
+        events.append(AttemptEnded(step, attempt, tried.target, tried.verdict, tried.cause, message, seconds))
+    return events
+
+
+def labels(cell: str) -> dict[str, str]:
+    """Return the values of a cell by axis."""
+    return dict(part.split("=", 1) for part in cell.split(",")) if "=" in cell else {"cell": cell}
+
+
+def identity(cell: str) -> str:
+    """Return the id of a cell."""
+    return hashlib.sha256(cell.encode(errors="surrogatepass")).hexdigest()[:12]

@@ -1,0 +1,150 @@
+"""A store that is not to be had: a clear word, and the run is not lost."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.functional.grid import Grid
+from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
+
+WORKING = "working.sqlite"
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    """A directory that nobody may write in, root included, with a store of an earlier time in it."""
+    if os.getuid() != 0:
+        pytest.skip("to mount a file system needs root")
+    place = tmp_path / "read_only"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(place)], check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def run_on(grid: Grid, store: str) -> str:
+    """Run the project on a store that is out of order, and return what was said of it."""
+    grid.configure(blocks={"results": {"database": store}})
+    outcome = grid.run()
+    assert outcome.exit_code == 0, str(outcome)
+    assert grid.workspace.summary()["verdict"] == "passed"
+    assert "the run is not in the store" in outcome.stderr
+    assert f"results import {grid.directory}` records it later" in outcome.stderr
+    return outcome.stderr
+
+
+def imported(grid: Grid, store: str) -> None:
+    """Record the run when there is a store again."""
+    outcome = grid.workspace.run("results", "import", str(grid.directory), f"--database={store}")
+    assert outcome.exit_code == 0, str(outcome)
+    assert "recorded, 3 cells" in outcome.stdout
+
+
+def newer(file: Path) -> None:
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        connection.execute("INSERT INTO alembic_version VALUES ('9999')")
+    connection.close()
+
+
+def corrupt(file: Path) -> None:
+    file.write_bytes(b"SQLite format 3\x00" + b"\xff" * 8192)
+
+
+def no_database(file: Path) -> None:
+    file.write_text("this is a letter")
+
+
+def directory(file: Path) -> None:
+    file.mkdir()
+
+
+FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "newer": (newer, "is of a newer version of this program (9999"),
+    "corrupt": (corrupt, "results import RUN_DIR...` makes it again"),
+    "no database": (no_database, "file is not a database: move it away"),
+    "a directory": (directory, "unable to open database file"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_store_that_is_out_of_order_is_told_of_and_the_run_is_recorded_later(grid: Grid, fault: str) -> None:
+    make, said = FAULTS[fault]
+    file = grid.root / "results.sqlite"
+    make(file)
+    assert said in run_on(grid, str(file))
+    listed = grid.workspace.run("results", "list", f"--database={file}")
+    assert (listed.exit_code, listed.stdout) == (3, "")
+    assert said in listed.stderr
+    assert len(listed.stderr.splitlines()) <= 5
+    imported(grid, WORKING)
+
+
+def test_a_server_that_does_not_answer_is_told_of_without_its_password(grid: Grid) -> None:
+    said = run_on(grid, "postgresql://ci:hunter2@127.0.0.1:1/results")
+    assert "Connection refused" in said
+    assert "hunter2" not in said
+    imported(grid, WORKING)
+
+
+def test_a_directory_that_nobody_may_write_in_is_told_of(grid: Grid, read_only: Path) -> None:
+    said = run_on(grid, str(read_only / "results.sqlite"))
+    assert "Read-only file system" in said
+    imported(grid, WORKING)
+
+
+def test_a_store_is_read_where_nobody_may_write(grid: Grid, read_only: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,rw", str(read_only)], check=True)
+    store = read_only / "results.sqlite"
+    grid.configure(blocks={"results": {"database": str(store)}}).run()
+    subprocess.run(["mount", "-o", "remount,ro", str(read_only)], check=True)
+    outcome = grid.workspace.run("results", "list", f"--database={store}", "--format=csv")
+    assert outcome.exit_code == 0, str(outcome)
+    assert grid.directory.name in outcome.stdout
+
+
+def test_a_project_may_do_without_a_store(grid: Grid) -> None:
+    grid.configure(blocks={"results": {"record": False}})
+    assert grid.run().stderr == ""
+    assert not list(grid.workspace.home.rglob("results.sqlite"))
+
+
+def test_a_run_is_recorded_when_it_ends(grid: Grid) -> None:
+    assert grid.mark("fail-b").run().exit_code == 1
+    found = grid.workspace.run("results", "show", "latest", "--format=csv").stdout
+    assert "x=b,failed,product" in found
+    assert (next(iter(grid.workspace.home.rglob("results.sqlite"))).stat().st_mode & 0o777) == 0o600
+
+
+def test_a_run_that_was_resumed_is_recorded_once(grid: Grid) -> None:
+    grid.mark("fail-b").run()
+    grid.unmark("fail-b")
+    assert grid.resume("--failed").exit_code == 0
+    listed = grid.workspace.run("results", "list", "--format=csv").stdout.splitlines()
+    assert len(listed) == 2
+    assert ",passed," in listed[1]
+
+
+def test_the_url_of_a_store_may_be_a_secret(grid: Grid) -> None:
+    (grid.root / "vault").mkdir()
+    (grid.root / "vault/store").write_text("postgresql://ci:hunter2@127.0.0.1:1/results")
+    blocks = {
+        "secrets": {"dir": {"name": "vault", "env_key": "VAULT"}, "store": "store"},
+        "results": {"database": "*$@secrets.store"},
+    }
+    grid.configure(blocks=blocks)
+    outcome = grid.workspace.run("project", "run", "grid", env={"VAULT": str(grid.root / "vault")})
+    assert outcome.exit_code == 0, str(outcome)
+    assert "the run is not in the store" in outcome.stderr
+    texts = [file.read_bytes() for file in grid.directory.rglob("*") if file.is_file()]
+    assert not any(b"hunter2" in text for text in [*texts, str(outcome).encode()])

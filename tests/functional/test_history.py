@@ -1,0 +1,147 @@
+"""What earlier runs say of a run that is going on: bounds that gate, values that are confirmed, quarantine."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.functional.grid import Grid
+from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
+
+# Each attempt measures the next of the values in a file.
+MEASURE = """
+    echo begin {@cell.x} >>{@root}/cells
+    echo "time $(sed -n "$(grep -c begin {@root}/cells)p" {@root}/values)"
+"""
+AUTO: dict[str, Any] = {
+    "workload": {"command": MEASURE, "sample_seconds": None},
+    "metrics": {"time": {"source": "log", "pattern": r"time (\S+)", "aggregate": "last", "unit": "s"}},
+    "checks": [{"check": "metric", "metric": "time", "bounds": "auto"}],
+}
+
+
+def measuring(grid: Grid, *values: float, samples: int = 30, direction: str | None = "lower", **matrix: Any) -> Grid:
+    """Have one cell measure these values, one an attempt, where 0.9 to 1.1 is in bounds."""
+    (grid.root / "values").write_text("".join(f"{value}\n" for value in values))
+    metrics = {"time": {**AUTO["metrics"]["time"], **({"direction": direction} if direction else {})}}
+    grid.configure("a", **{**AUTO, "metrics": metrics, **matrix})
+    cell = json.loads(grid.workspace.run("project", "plan", "grid", "--format=json").stdout)["cells"][0]["id"]
+    bound = {"lower": 0.9, "upper": 1.1, "mean": 1.0, "unit": "s", "samples": samples, "method": "prediction"}
+    bounds = {"cells": {"x=a": {"cell": cell, "metrics": {"time": bound}}}}
+    grid.workspace.write({"config/bounds/grid.yaml": json.dumps(bounds, indent=1)})
+    return grid
+
+
+def test_a_value_within_the_bounds_of_earlier_runs_passes(grid: Grid) -> None:
+    assert measuring(grid, 1.05).run().exit_code == 0
+    assert len(grid.said) == 1
+
+
+def test_a_value_that_is_out_twice_is_a_regression(grid: Grid) -> None:
+    outcome = measuring(grid, 1.3, 1.2).run()
+    assert outcome.exit_code == 1, str(outcome)
+    summary = grid.workspace.summary()
+    assert (summary["verdict"], summary["cause"]) == ("failed", "regression")
+    assert "time is 1.2 s, above [0.9, 1.1] s, from 30 values by prediction" in outcome.stdout
+    assert "time twice in a row" in outcome.stdout
+
+
+def test_a_value_that_is_out_once_is_noise(grid: Grid) -> None:
+    outcome = measuring(grid, 1.3, 1.0).run()
+    assert outcome.exit_code == 0, str(outcome)
+    assert "time is noisy: out of its range in one attempt, not in the other" in outcome.stdout
+    assert [attempt["verdict"] for attempt in attempts(grid)] == ["failed", "passed"]
+
+
+def test_values_that_are_out_on_either_side_are_noise(grid: Grid) -> None:
+    assert measuring(grid, 1.3, 0.5).run().exit_code == 0
+    assert [attempt["cause"] for attempt in attempts(grid)] == ["regression", "check"]
+
+
+def test_too_fast_is_out_of_bounds_as_well_and_is_no_regression(grid: Grid) -> None:
+    outcome = measuring(grid, 0.5, 0.5).run()
+    assert outcome.exit_code == 1, str(outcome)
+    assert grid.workspace.summary()["cause"] == "check"
+    assert "better than it should be able to be" in outcome.stdout
+
+
+def test_without_a_direction_either_side_is_a_regression(grid: Grid) -> None:
+    measuring(grid, 0.5, 0.5, direction=None).run()
+    assert grid.workspace.summary()["cause"] == "regression"
+
+
+def test_the_bounds_of_few_runs_are_told_and_do_not_fail(grid: Grid) -> None:
+    outcome = measuring(grid, 1.3, samples=9).run()
+    assert outcome.exit_code == 0, str(outcome)
+    assert "they are too few to fail for it" in outcome.stdout
+    assert len(attempts(grid)) == 1
+
+
+def test_without_bounds_a_value_is_only_recorded(grid: Grid) -> None:
+    measuring(grid, 1.3)
+    (grid.root / "config/bounds/grid.yaml").unlink()
+    outcome = grid.run()
+    assert outcome.exit_code == 0, str(outcome)
+    (cell,) = [step for step in grid.workspace.summary()["steps"] if step["kind"] == "cell"]
+    (check,) = [check for check in cell["checks"] if check["check"] == "metric"]
+    assert (check["passed"], check["message"]) == (None, "time is 1.3 s; too few runs so far give it no bounds")
+
+
+def test_bounds_of_other_settings_hold_nothing(grid: Grid) -> None:
+    measuring(grid, 1.3)
+    file = grid.root / "config/bounds/grid.yaml"
+    file.write_text(file.read_text().replace('"cell": "', '"cell": "0'))
+    assert grid.run().exit_code == 0
+
+
+def test_a_failure_of_another_kind_is_not_taken_for_noise(grid: Grid) -> None:
+    checks = [*AUTO["checks"], {"check": "log_contains", "text": "Finished"}]
+    assert measuring(grid, 1.3, 1.0, checks=checks).run().exit_code == 1
+    assert len(attempts(grid)) == 1
+
+
+def test_what_killed_the_run_between_two_attempts_does_not_have_the_first_forgotten(grid: Grid) -> None:
+    measuring(grid, 1.3, 1.3)
+    grid.run()
+    journal = grid.directory / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    second = next(number for number, line in enumerate(lines) if '"attempt": 2' in line)
+    journal.write_text("".join(lines[:second]))
+    outcome = grid.resume()
+    assert outcome.exit_code == 1, str(outcome)
+    assert grid.workspace.summary()["cause"] == "regression"
+
+
+def test_a_cell_in_quarantine_runs_and_does_not_gate(grid: Grid) -> None:
+    kept = {"when": {"x": "b"}, "reason": "#9", "owner": "me", "expires": "2999-01-01"}
+    outcome = grid.configure(quarantine=[kept]).mark("fail-b").run()
+    assert outcome.exit_code == 0, str(outcome)
+    assert grid.verdicts == {"a": "passed", "b": "failed", "c": "passed"}
+    assert "in quarantine until 2999-01-01 (me), so it does not count: #9" in outcome.stdout
+    assert grid.resume("--failed").exit_code == 0
+
+
+def test_a_quarantine_that_is_over_gates_again_and_says_so(grid: Grid) -> None:
+    kept = {"when": {"x": "b"}, "reason": "#9", "owner": "me", "expires": "2020-01-01"}
+    outcome = grid.configure(quarantine=[kept]).mark("fail-b").run()
+    assert outcome.exit_code == 1
+    assert "in quarantine until 2020-01-01 (me: #9): that is over" in outcome.stdout
+
+
+@pytest.mark.parametrize("text", ["cells: [1]\n", "cells: {a: {cell: x, metrics: {time: {lower: fast}}}}\n"])
+def test_a_file_of_bounds_that_is_wrong_is_refused_before_anything_starts(grid: Grid, text: str) -> None:
+    measuring(grid, 1.0)
+    (grid.root / "config/bounds/grid.yaml").write_text(text)
+    outcome = grid.run()
+    assert outcome.exit_code == 2
+    assert "config/bounds/grid.yaml" in outcome.stderr
+    assert not grid.said
+
+
+def attempts(grid: Grid) -> list[dict[str, Any]]:
+    """The attempts of the one cell."""
+    (cell,) = [step for step in grid.workspace.summary()["steps"] if step["kind"] == "cell"]
+    found: list[dict[str, Any]] = cell["attempts"]
+    return found

@@ -1,0 +1,174 @@
+"""`results`: what the store says on the command line, for people and for programs."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.history import START, Past, Tried
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.testing import Outcome, Workspace
+
+SMALL, LARGE = "model=small,batch=8", "model=large,batch=8"
+TARGETS = {"local": {"address": None, "accelerator": "H200", "cost_per_hour": 36.0}}
+
+Results = Callable[..., Outcome]
+
+
+@pytest.fixture
+def results(workspace: Workspace) -> Results:
+    """Runs a command of `results` over forty nightly runs, of which the last twenty are slower in one cell."""
+    for day in range(40):
+        wobble = 0.001 * (day % 7)
+        cells = {
+            SMALL: [Tried(metrics={"time": 1.0 + wobble})],
+            LARGE: [Tried(metrics={"time": (3.0 if day < 20 else 3.6) + wobble})],
+        }
+        if day % 4 == 3:
+            cells[SMALL] = [Tried(Verdict.FAILED, Cause.PRODUCT, "exit status 1", target="local"), *cells[SMALL]]
+        moment = START + timedelta(days=day)
+        Past(cells, started=moment, revision=f"{day:040x}", targets=TARGETS).write(workspace.directory / "runs")
+    workspace.write({"projects/training/orchestration.py": '"""Trains."""\n', "config/training.yaml": "a: 1\n"})
+    runs = sorted(map(str, (workspace.directory / "runs/training").iterdir()))
+    imported = workspace.run("results", "import", *runs)
+    assert imported.exit_code == 0, str(imported)
+    return lambda *argv, **options: workspace.run("results", *argv, **options)
+
+
+def loaded(outcome: Outcome) -> Any:
+    assert outcome.exit_code == 0, str(outcome)
+    return json.loads(outcome.stdout)
+
+
+def test_runs_are_listed_the_newest_first(results: Results) -> None:
+    found = loaded(results("list", "--limit=2", "--format=json"))
+    assert [row["run"] for row in found] == ["20260409-020000-test", "20260408-020000-test"]
+    assert (found[0]["verdict"], found[0]["cells"], found[0]["currency"]) == ("passed", {"passed": 2}, "USD")
+    assert "20260409-020000-test" in results("list").stdout
+
+
+def test_values_are_listed_as_csv(results: Results) -> None:
+    outcome = results("list", "--metric=time", "--settings={model: large}", "--since=2026-04-08", "--format=csv")
+    rows = list(csv.DictReader(outcome.stdout.splitlines()))
+    assert [(row["cell"], row["metric"], row["unit"]) for row in rows] == [(LARGE, "time", "s")] * 2
+    assert float(rows[0]["value"]) == pytest.approx(3.604)
+
+
+def test_a_day_at_the_end_of_a_time_counts_whole(results: Results) -> None:
+    assert len(loaded(results("list", "--since=2026-04-08", "--until=2026-04-08", "--format=json"))) == 1
+
+
+def test_a_run_is_shown_with_its_cells(results: Results) -> None:
+    found = loaded(results("show", "20260304", "--format=json"))
+    assert {row["cell"]: row["attempts"] for row in found} == {SMALL: 2, LARGE: 1}
+    assert "training 20260304-020000-test: passed" in results("show", "20260304").stdout
+
+
+def test_two_periods_are_compared(results: Results) -> None:
+    found = loaded(results("compare", "..2026-03-20", "2026-03-21..2026-04-30", "--format=json"))
+    assert {row["cell"]: row["change"] for row in found} == {SMALL: "same", LARGE: "worse"}
+    slower = next(row for row in found if row["cell"] == LARGE)
+    assert (slower["samples_before"], slower["samples_after"], slower["percent"]) == (
+        20,
+        20,
+        pytest.approx(20, abs=0.1),
+    )
+
+
+def test_two_runs_are_compared(results: Results) -> None:
+    found = loaded(results("compare", "20260301", "latest", "--format=json"))
+    assert {row["cell"]: row["change"] for row in found} == {SMALL: "same", LARGE: "unsure"}
+
+
+def test_a_shift_is_told_with_the_revisions_around_it(results: Results) -> None:
+    (found,) = loaded(results("changes", "--format=json"))
+    assert (found["cell"], found["state"], found["change"]) == (LARGE, "confirmed", "worse")
+    assert (found["revision_before"], found["revision_after"]) == (f"{19:040x}", f"{20:040x}")
+    assert loaded(results("changes", "--since=2026-04-01", "--format=json")) == []
+
+
+def test_bounds_are_written_with_a_table_of_what_changed(results: Results, workspace: Workspace) -> None:
+    outcome = results("update_bounds", "training")
+    assert outcome.exit_code == 0, str(outcome)
+    assert "2 of 2 bounds changed in" in outcome.stdout
+    text = (workspace.directory / "config/bounds/training.yaml").read_text()
+    assert LARGE in text
+    again = results("update_bounds", "training")
+    assert "0 of 2 bounds changed in" in again.stdout
+    assert (workspace.directory / "config/bounds/training.yaml").read_text() == text
+
+
+def test_a_rehearsal_of_bounds_writes_nothing(results: Results, workspace: Workspace) -> None:
+    assert "2 of 2 bounds would change" in results("update_bounds", "training", "--dry_run").stdout
+    assert not (workspace.directory / "config/bounds").exists()
+
+
+def test_series_with_few_values_have_no_bounds(results: Results) -> None:
+    outcome = results("update_bounds", "training", "--since=2026-04-06")
+    assert "2 series have too few accepted values for bounds" in outcome.stdout
+
+
+def test_flaky_cells_are_told_from_healthy_ones(results: Results) -> None:
+    found = {row["cell"]: row for row in loaded(results("flaky", "--format=json"))}
+    assert (found[SMALL]["state"], found[SMALL]["events"], found[LARGE]["state"]) == ("flaky", 10, "healthy")
+    assert "1 other cells are healthy" in results("flaky").stdout
+
+
+def test_costs_are_summed_by_month(results: Results) -> None:
+    found = loaded(results("cost", "--by=month", "--format=json"))
+    assert [(row["period"], row["runs"]) for row in found] == [("2026-04", 9), ("2026-03", 31)]
+    attempts = 9 * 2 + 3  # two cells a run, and three of the runs tried one of them again
+    assert found[0]["cost"] == pytest.approx(attempts * 60 * 36 / 3600)
+
+
+def test_a_csv_is_looked_at_for_changes(workspace: Workspace) -> None:
+    values = [*([10.0, 10.1, 9.9, 10.05] * 8), *([12.0, 12.1, 11.9, 12.05] * 8)]
+    text = "when,value\n" + "".join(f"{index},{value}\n" for index, value in enumerate(values))
+    workspace.write({"a.csv": text, "many/b.csv": text, "many/c.csv": "value\n1\n"})
+    (change,) = loaded(workspace.run("results", "changes", "--csv=a.csv", "--format=json"))["changes"]
+    assert set(change) == {"index", "state", "before", "after", "ratio", "p_value"}
+    assert (change["index"], change["state"]) == (32, "confirmed")
+    found = loaded(workspace.run("results", "changes", "--csv=many", "--column=value", "--format=json"))
+    assert {name: len(one["changes"]) for name, one in found["series"].items()} == {"b": 1, "c": 0}
+
+
+MISTAKES = [
+    (["list", "--since=banana"], "--since=banana: a time was expected"),
+    (["list", "--since=now", "--until=2026-01-01"], "ends before it begins"),
+    (["show", "2027"], "the store has no run `2027`"),
+    (["compare", "2026-05-01..2026-04-01", "latest"], "it ends before it begins"),
+    (["update_bounds", "trainin"], "did you mean training"),
+    (["update_bounds", "training", "--confidence=99.9"], "--confidence=99.9"),
+    (["changes", "--csv=no.csv"], "--csv=no.csv: No such file"),
+    (["list", "--database=mysql://x/y"], "mysql is no database for it"),
+    (["import"], "--run_dirs is missing"),
+    (["import", "."], "is not the directory of a run"),
+    (["report", "."], "is not the directory of a run"),
+]
+
+
+@pytest.mark.parametrize(("argv", "said"), MISTAKES)
+def test_a_mistake_is_told_in_a_few_lines(workspace: Workspace, argv: list[str], said: str) -> None:
+    workspace.write({"projects/training/orchestration.py": '"""Trains."""\n', "config/training.yaml": "a: 1\n"})
+    outcome = workspace.run("results", *argv)
+    assert outcome.exit_code == 2, str(outcome)
+    assert said in outcome.stderr
+    assert len(outcome.stderr.splitlines()) <= 5
+
+
+def test_an_empty_store_says_so(workspace: Workspace) -> None:
+    outcome = workspace.run("results", "list")
+    assert "has nothing of that kind" in outcome.stdout
+    assert loaded(workspace.run("results", "list", "--format=json")) == []
+
+
+def test_a_value_of_a_csv_that_is_none_is_named_by_its_line(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("value\n1\nfast\n")
+    outcome = workspace.run("results", "changes", f"--csv={tmp_path / 'bad.csv'}")
+    assert "bad.csv:3: 'fast' is no finite number" in outcome.stderr

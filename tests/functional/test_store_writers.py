@@ -1,0 +1,91 @@
+"""Runs that end at the same time: each is recorded once and whole, whatever becomes of the others."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import func, select
+
+from tests.fakes.history import START, Past, Tried
+from toolbox.results import recording, tables
+from toolbox.results.store import Store
+
+WRITERS: Final = 20
+RUNS: Final = 5  # of each
+CELLS: Final = 40
+PATIENCE_SECONDS: Final = 120.0
+
+# All begin when the file is there. One stops in the middle of what it writes, and is killed there.
+WRITER: Final = """
+import sys, time
+from pathlib import Path
+from toolbox.results import recording
+from toolbox.results.store import Store
+
+store, go, middle, *runs = map(Path, sys.argv[1:])
+if middle.name == "stop":
+    def stop(*_):
+        middle.touch()
+        time.sleep(600)
+    recording._Writer._samples = stop
+while not go.exists():
+    time.sleep(0.005)
+for run in runs:
+    with Store(str(store)) as opened:
+        recording.record(opened, run)
+"""
+
+
+def test_twenty_writers_and_one_that_is_killed_lose_and_double_nothing(tmp_path: Path) -> None:
+    store, go, middle = tmp_path / "results.sqlite", tmp_path / "go", tmp_path / "stop"
+    runs = [[_run(tmp_path, writer, number) for number in range(RUNS)] for writer in range(WRITERS)]
+    writers = [_writer(store, go, middle if number == 0 else Path("-"), mine) for number, mine in enumerate(runs)]
+    go.touch()
+    _wait(middle)
+    writers[0].send_signal(signal.SIGKILL)
+    ended = [writer.communicate(timeout=PATIENCE_SECONDS) for writer in writers]
+    assert [writer.returncode for writer in writers] == [-signal.SIGKILL, *[0] * (WRITERS - 1)], ended
+    assert not any(b"locked" in stderr for _, stderr in ended)
+    assert _counts(store) == _expected((WRITERS - 1) * RUNS)
+    with Store(str(store)) as opened:
+        assert [recording.record(opened, run).is_new for run in runs[0]] == [True] * RUNS
+    assert _counts(store) == _expected(WRITERS * RUNS)
+
+
+def _run(parent: Path, writer: int, number: int) -> Path:
+    cells = {f"x={cell}": [Tried(metrics={"time": 1.0, "loss": 2.0})] for cell in range(CELLS)}
+    past = replace(Past(cells), run=f"r-{writer}-{number}", started=START + timedelta(hours=writer, minutes=number))
+    return past.write(parent)
+
+
+def _writer(store: Path, go: Path, middle: Path, runs: list[Path]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", WRITER, str(store), str(go), str(middle), *map(str, runs)]
+    return subprocess.Popen(command, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE)
+
+
+def _wait(file: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not file.exists():
+        assert time.monotonic() < deadline, f"{file} does not appear"
+        time.sleep(0.01)
+
+
+def _counts(store: Path) -> dict[str, int]:
+    with Store(str(store)) as opened, opened.reading() as connection:
+        every = (tables.Run, tables.Cell, tables.Result, tables.Attempt, tables.Series, tables.Sample)
+        return {table.__tablename__: connection.scalar(select(func.count()).select_from(table)) or 0 for table in every}
+
+
+def _expected(runs: int) -> dict[str, int]:
+    results = runs * CELLS
+    return {
+        "runs": runs, "cells": CELLS, "results": results, "attempts": results,
+        "series": 2 * CELLS, "samples": 2 * results,
+    }  # fmt: skip

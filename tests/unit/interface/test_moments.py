@@ -1,0 +1,67 @@
+"""Moments as people write them, and what is none."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from toolbox.interface import moments
+from toolbox.model.errors import UsageError
+
+NOW = datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
+HERE = NOW.astimezone(timezone(timedelta(hours=2)))
+
+MOMENTS = [
+    ("10 days ago", datetime(2026, 11, 11, 8, 30, tzinfo=UTC)),
+    ("2 hours ago", datetime(2026, 11, 21, 6, 30, tzinfo=UTC)),
+    ("yesterday", datetime(2026, 11, 20, 8, 30, tzinfo=UTC)),
+    ("now", NOW),
+    ("2026-11-01", datetime(2026, 11, 1, tzinfo=UTC)),
+    ("2026-11-01T12:00:00Z", datetime(2026, 11, 1, 12, tzinfo=UTC)),
+    ("2026-11-01 12:00 +01:00", datetime(2026, 11, 1, 11, tzinfo=UTC)),
+    ("2026-11-01 12:00 Europe/Berlin", datetime(2026, 11, 1, 11, tzinfo=UTC)),
+    ("2026-07-01 12:00 Europe/Berlin", datetime(2026, 7, 1, 10, tzinfo=UTC)),
+    ("2026-11-01 America/Los_Angeles", datetime(2026, 11, 1, 7, tzinfo=UTC)),
+]
+
+
+@pytest.mark.parametrize(("text", "moment"), MOMENTS)
+def test_a_moment_is_what_a_person_means(text: str, moment: datetime) -> None:
+    assert moments.parse(text, flag="since", now=NOW) == moment
+
+
+def test_a_moment_without_a_time_zone_is_one_of_this_machine() -> None:
+    assert moments.parse("2026-11-01", flag="since", now=HERE) == datetime(2026, 10, 31, 22, tzinfo=UTC)
+
+
+def test_a_day_at_the_end_counts_whole() -> None:
+    found = moments.parse("2026-11-01", flag="until", now=NOW, is_end=True)
+    assert found == datetime(2026, 11, 1, 23, 59, 59, 999999, tzinfo=UTC)
+    assert moments.parse("2026-11-01 12:00", flag="until", now=NOW, is_end=True).hour == 12
+
+
+@pytest.mark.parametrize("text", ["", "banana", "5", "2026", "11/12/2026", "1.2.2026", "2026-13-45", "@", "-1"])
+def test_what_is_no_moment_or_could_be_several_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=f"--since={text}: a time was expected"):
+        moments.parse(text, flag="since", now=NOW)
+
+
+def test_a_time_zone_that_there_is_none_of_is_named() -> None:
+    with pytest.raises(UsageError, match="no time zone is called Europe/Nowhere"):
+        moments.parse("2026-11-01 12:00 Europe/Nowhere", flag="since", now=NOW)
+
+
+def test_a_period_has_an_end_that_counts_whole() -> None:
+    since, until = moments.parse_period("2026-11-01..2026-11-07", flag="before", now=NOW)
+    assert (since.day, until.day, until.hour) == (1, 7, 23)
+
+
+def test_a_period_may_be_open() -> None:
+    assert moments.parse_period("..", flag="before", now=NOW) == (datetime(1970, 1, 1, tzinfo=UTC), NOW)
+
+
+@pytest.mark.parametrize("text", ["2026-11-01", "2026-11-07..2026-11-01", "banana..now"])
+def test_what_is_no_period_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        moments.parse_period(text, flag="before", now=NOW)

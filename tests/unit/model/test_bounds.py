@@ -1,0 +1,44 @@
+"""Bounds: on which side a value is, which side is the better one, and when they count."""
+
+import pytest
+
+from toolbox.model.bounds import Bound, Direction, Method, Side
+
+
+def bound(lower: float | None = 1, upper: float | None = 2, samples: int | None = 30) -> Bound:
+    return Bound(lower, upper, 1.5, samples, Method.PREDICTION)
+
+
+@pytest.mark.parametrize(
+    ("value", "side"), [(0.9, Side.BELOW), (1.0, None), (1.5, None), (2.0, None), (2.1, Side.ABOVE)]
+)
+def test_a_value_at_a_bound_is_within(value: float, side: Side | None) -> None:
+    assert bound().side(value) is side
+
+
+def test_without_a_bound_on_a_side_nothing_is_out_there() -> None:
+    assert bound(lower=None).side(-1e9) is None
+    assert bound(upper=None).side(1e9) is None
+
+
+@pytest.mark.parametrize(
+    ("direction", "below", "above"),
+    [(Direction.LOWER, True, False), (Direction.HIGHER, False, True), (None, False, False)],
+)
+def test_the_good_side_is_that_of_the_direction(direction: Direction | None, below: bool, above: bool) -> None:
+    assert (Side.BELOW.is_good(direction), Side.ABOVE.is_good(direction)) == (below, above)
+
+
+@pytest.mark.parametrize(
+    ("samples", "is_reported", "is_gating"),
+    [(1, False, False), (4, False, False), (5, True, False), (9, True, False), (10, True, True), (30, True, True)],
+)
+def test_bounds_from_few_samples_report_and_from_more_they_gate(
+    samples: int, is_reported: bool, is_gating: bool
+) -> None:
+    assert (bound(samples=samples).is_reported, bound(samples=samples).is_gating) == (is_reported, is_gating)
+
+
+def test_bounds_that_a_person_wrote_gate() -> None:
+    assert bound(samples=None).is_reported
+    assert bound(samples=None).is_gating

@@ -1,0 +1,147 @@
+"""Stores with a history of runs, as `results import` leaves them, for the tests of what shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, insert
+
+from toolbox.results import tables
+from toolbox.results.store import Store
+
+NOW: Final = datetime(2026, 11, 21, 8, tzinfo=UTC)
+UNIT: Final = "s"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a cell ended. `metrics`: values, of which less is better."""
+
+    verdict: str | None = "passed"
+    cause: str | None = None
+    message: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    attempts: tuple[str, ...] = ()
+    seconds: float | None = 60.0
+    cost: float | None = None
+
+
+class Past:
+    """The rows of a store, run after run. `unit`: of all metrics."""
+
+    def __init__(self, *, unit: str = UNIT) -> None:
+        self._unit = unit
+        self._rows: dict[type[tables.Base], list[dict[str, Any]]] = {}
+        self._cells: dict[tuple[str, str], int] = {}
+        self._series: dict[tuple[int, str], int] = {}
+
+    def run(self, cells: Mapping[str, Ended], *, days_ago: float = 0, project: str = "grid", **columns: Any) -> None:
+        """Add a run, in which the cells of these names ended so. `columns`: of its row, where they matter."""
+        identity = len(self._rows.get(tables.Run, ())) + 1
+        started = NOW - timedelta(days=days_ago, hours=1)
+        row = {
+            "id": identity,
+            "project": project,
+            "run": f"r-{identity}",
+            "started": started,
+            "state": "finished",
+            "verdict": "passed",
+            "cause": None,
+            "message": "",
+            "exit_code": 0,
+            "seconds": 100.0,
+            "presets": [],
+            "revision": f"abc{identity}",
+            "host": "here",
+            "user": "me",
+            "versions": {},
+            "directory": "",
+            "currency": "USD",
+            "recorded": started,
+        }
+        self._add(tables.Run, **(row | columns))
+        for name, ended in cells.items():
+            self._result(identity, project, name, ended, started)
+
+    def _result(self, run: int, project: str, name: str, ended: Ended, started: datetime) -> None:
+        cell = self._cell(project, name)
+        result = self._add(
+            tables.Result,
+            id=len(self._rows.get(tables.Result, ())) + 1,
+            run_id=run,
+            cell_id=cell,
+            step=f"000__{cell}",
+            kind="cell",
+            verdict=ended.verdict,
+            cause=ended.cause,
+            message=ended.message,
+            counts=True,
+            seconds=ended.seconds,
+            fingerprint="f",
+            target="local",
+            host="here",
+            accelerator="none",
+            cost=ended.cost,
+        )
+        for number, verdict in enumerate(ended.attempts, 1):
+            self._add(
+                tables.Attempt,
+                result_id=result,
+                attempt=number,
+                target="local",
+                submitted=started,
+                verdict=verdict,
+                cause="product" if verdict == "failed" else None,
+                message="",
+                seconds=60.0,
+            )
+        for metric, value in ended.metrics.items():
+            series = self._metric(cell, metric)
+            self._add(tables.Sample, series_id=series, run_id=run, value=value, fault="", accepted=True, noisy=False)
+
+    def _cell(self, project: str, name: str) -> int:
+        if (project, name) not in self._cells:
+            number = self._cells[project, name] = len(self._cells) + 1
+            self._add(tables.Cell, id=number, project=project, cell=f"{name}-id", name=name, settings={}, labels={})
+        return self._cells[project, name]
+
+    def _metric(self, cell: int, metric: str) -> int:
+        if (cell, metric) not in self._series:
+            number = self._series[cell, metric] = len(self._series) + 1
+            self._add(tables.Series, id=number, cell_id=cell, metric=metric, unit=self._unit, direction="lower")
+        return self._series[cell, metric]
+
+    def _add(self, table: type[tables.Base], **row: Any) -> int:
+        self._rows.setdefault(table, []).append(row)
+        return int(row.get("id", 0))
+
+    @contextmanager
+    def stored(self, directory: Path) -> Iterator[Connection]:
+        """Write a store into a directory, and yield a connection that reads it."""
+        with Store(str(directory / "store" / "results.sqlite")) as store:
+            with store.writing() as connection:
+                for table in (tables.Run, tables.Cell, tables.Result, tables.Attempt, tables.Series, tables.Sample):
+                    if table in self._rows:
+                        connection.execute(insert(table), self._rows[table])
+            with store.reading() as connection:
+                yield connection
+
+
+def wobbling(days: int, *, level: float = 1.0, after: float | None = None, shifted: int = 0) -> list[float]:
+    """Return a value for each day, within half a percent of its level, the last `shifted` of them of another level."""
+    noise = [0.005 * ((day * 37) % 11 - 5) / 5 for day in range(days)]
+    levels = [level] * (days - shifted) + [level if after is None else after] * shifted
+    return [value * (1 + part) for value, part in zip(levels, noise, strict=True)]
+
+
+def nightly(values: list[float], *, cell: str = "small", ago: float = 0, unit: str = UNIT) -> Past:
+    """Return a past of one run of one cell a night with these step times, the last one so many days ago."""
+    past = Past(unit=unit)
+    for place, value in enumerate(values):
+        past.run({cell: Ended(metrics={"step_time": value})}, days_ago=ago + len(values) - 1 - place)
+    return past

@@ -1,0 +1,617 @@
+"""The file of bounds: what it says, what is wrong with it, and what an update leaves alone."""
+
+import dataclasses
+import datetime as dt
+import random
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolbox.model.bounds import Bound, Method
+from toolbox.model.errors import ConfigurationError
+from toolbox.results import bounds_file, bounds_nodes
+from toolbox.results.bounds_file import Difference, Entry
+
+ROOT = Path(__file__).parents[3]
+BOUND = Bound(
+    lower=0.0051,
+    upper=0.0058,
+    mean=0.00545,
+    samples=30,
+    method=Method.PREDICTION,
+    unit="s",
+    confidence=0.999,
+    since=dt.datetime(2026, 10, 21, 2, tzinfo=dt.UTC),
+    until=dt.datetime(2026, 11, 20, 2, tzinfo=dt.UTC),
+)
+FIELDS = """\
+lower: 0.0051
+upper: 0.0058
+mean: 0.00545
+unit: s
+samples: 30
+method: prediction
+confidence: 0.999
+since: 2026-10-21T02:00:00+00:00
+until: 2026-11-20T02:00:00+00:00
+"""
+SMALL = Entry("3f2a9c0d1e4b", "model=small,batch=8", "step_time", BOUND)
+BY_HAND = """\
+# what we promised
+owner: ada   # ask her
+reviewed: [2026-10-01,   2026-11-01]
+cells:
+  # the small one
+  model=small,batch=8:   # it runs each night
+    cell: '3f2a9c0d1e4b'
+    on: ~
+    metrics:
+      step_time:
+        lower: 5.10e-3    # of the data sheet
+        # and this is measured
+        upper: 0.0058
+        why: |
+          text # no comment
+
+  # the large one is slow
+  model=large,batch=8:
+    cell: 44a
+    metrics:
+      step_time: {lower: 1, upper:  2}   # by hand
+# the end
+"""
+
+
+def fields(column: int) -> str:
+    return "".join(f"{' ' * column}{line}\n" for line in FIELDS.splitlines())
+
+
+def moved(by: float) -> Bound:
+    """Return the bound with its numbers moved."""
+    return dataclasses.replace(BOUND, lower=0.0051 + by, upper=0.0058 + by, mean=0.00545 + by)
+
+
+def entry(cell: str, name: str, metric: str = "step_time", bound: Bound = BOUND) -> Entry:
+    return Entry(cell, name, metric, bound)
+
+
+def said(entries: Sequence[Entry]) -> dict[tuple[str, str], Bound]:
+    return {(one.cell, one.metric): one.bound for one in entries}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config" / "bounds" / "p.yaml"
+
+
+@pytest.fixture(params=["SafeLoader", "CSafeLoader"])
+def _plain_and_c(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read with and without libyaml, which is not everywhere."""
+    monkeypatch.setattr(bounds_nodes, "_Loader", getattr(yaml, request.param))
+
+
+@pytest.fixture
+def by_hand(file: Path) -> Path:
+    file.parent.mkdir(parents=True)
+    file.write_text(BY_HAND)
+    return file
+
+
+def written(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(dedent(text))
+    return file
+
+
+# What a file says
+
+
+def test_a_missing_file_has_no_bounds(file: Path) -> None:
+    assert bounds_file.read(file) == {}
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "cells:\n", "cells: {}\n", "owner: ada\n", "---\n"])
+def test_a_file_that_says_nothing_has_no_bounds(file: Path, text: str) -> None:
+    assert bounds_file.read(written(file, text)) == {}
+
+
+def test_a_bound_is_read_with_all_that_is_known_of_it(file: Path) -> None:
+    written(file, f"cells:\n  small:\n    cell: 3f2a\n    metrics:\n      step_time:\n{fields(8)}")
+    assert bounds_file.read(file) == {("3f2a", "step_time"): BOUND}
+
+
+def test_a_person_writes_a_cell_and_one_bound(file: Path) -> None:
+    written(file, "cells: {small: {cell: 123, metrics: {loss: {upper: 3}}}}")
+    assert bounds_file.read(file) == {("123", "loss"): Bound(None, 3, None, None, Method.MANUAL)}
+    assert bounds_file.read(file)["123", "loss"].is_gating
+
+
+def test_own_keys_are_not_read(by_hand: Path) -> None:
+    assert {key: (bound.lower, bound.upper) for key, bound in bounds_file.read(by_hand).items()} == {
+        ("3f2a9c0d1e4b", "step_time"): (0.0051, 0.0058),
+        ("44a", "step_time"): (1, 2),
+    }
+
+
+def metric(text: str) -> str:
+    return f"cells:\n  a:\n    cell: 1\n    metrics:\n      m:\n        upper: 1\n        {text}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("cells: [1]", 1, "`cells` is a list, a mapping was expected"),
+        ("5", 1, "the document is '5', a mapping was expected"),
+        ("cells: {a: 5}", 1, "`cells.a` is '5', a mapping was expected"),
+        ("cells:\n  a: {metrics: {}}", 2, "`cells.a` has no `cell`"),
+        ("cells:\n  a: {cell: ''}", 2, "`cells.a.cell` is empty"),
+        ("cells:\n  a: {cell: [1]}", 2, "`cells.a.cell` is a list, a text was expected"),
+        ("cells:\n  a: {cell: 1}\n  b: {cell: 1}", 3, "the cell 1 is in line 2 already, as a"),
+        ("cells:\n  a: {cell: 1}\n  a: {cell: 2}", 3, "`a` is given twice in `cells`, first in line 2"),
+        ("cells:\n  [a]: {cell: 1}", 2, "`cells` has a list as a key, a name was expected"),
+        ("cells:\n  a:\n    cell: 1\n    metrics: {m: {mean: 1}}", 4, "`lower` or `upper` was expected"),
+        ("cells:\n  a:\n    cell: 1\n    metrics: {m: 3}", 4, "`cells.a.metrics.m` is '3', a mapping was expected"),
+        (metric("lower: 1.5"), 7, "the lower bound 1.5 is above the upper 1"),
+        (metric("lower: '0.5'"), 7, "`cells.a.metrics.m.lower` is '0.5', a finite number without quotes was expected"),
+        (metric("lower: .nan"), 7, "a finite number"),
+        (metric("lower: -.inf"), 7, "a finite number"),
+        (metric("lower: 1e999"), 7, "a finite number"),
+        (metric("lower: true"), 7, "a finite number"),
+        (metric("lower: [1]"), 7, "is a list, a finite number"),
+        (metric("upper: 1"), 7, "`upper` is given twice in `cells.a.metrics.m`, first in line 6"),
+        (metric("samples: 5.5"), 7, "a whole number above 0"),
+        (metric("samples: 0"), 7, "a whole number above 0"),
+        (metric("method: predicton"), 7, "is no method: did you mean prediction?"),
+        (metric("confidence: 99.9"), 7, "a number between 0 and 1"),
+        (metric("unit: {s: 1}"), 7, "is a mapping, a text was expected"),
+        (metric("since: yesterday"), 7, "a time with its zone"),
+        (metric("since: 2026-10-21"), 7, "a time with its zone"),
+        (metric("locked: maybe"), 7, "true or false was expected"),
+        ("cells:\n  a: ]", 2, "broken YAML"),
+        ("cells:\n\ta: 1", 2, "broken YAML"),
+        ("a: *b", 1, "broken YAML"),
+        ("a: 1\n---\nb: 1", 2, "broken YAML"),
+    ],
+)
+@pytest.mark.usefixtures("_plain_and_c")
+def test_what_is_wrong_is_named_with_its_line(file: Path, text: str, line: int, message: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        bounds_file.read(written(file, text))
+    assert str(raised.value).startswith(f"{file}:{line}: ")
+    assert message in str(raised.value)
+
+
+def test_a_directory_is_no_file_of_bounds(file: Path) -> None:
+    file.mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match=r"the file of bounds .* cannot be read"):
+        bounds_file.read(file)
+
+
+def test_a_file_that_is_wrong_is_not_updated(file: Path) -> None:
+    written(file, metric("lower: '0.5'"))
+    with pytest.raises(ConfigurationError, match="without quotes"):
+        bounds_file.update(file, "p", [SMALL])
+    assert file.read_text() == metric("lower: '0.5'")
+
+
+# A new file
+
+
+def test_a_new_file_has_a_header_and_the_cells_in_order(file: Path) -> None:
+    bounds_file.update(file, "p", [entry("2", "b"), entry("1", "a", "x"), entry("1", "a", "m")])
+    assert file.read_text() == (
+        "# Bounds of the metrics of p, by cell.\n# `results update_bounds` writes them; your own keys and comments "
+        "are kept, and each bound that is `locked: true`.\n"
+        f'cells:\n  a:\n    cell: "1"\n    metrics:\n      m:\n{fields(8)}      x:\n{fields(8)}'
+        f'  b:\n    cell: "2"\n    metrics:\n      step_time:\n{fields(8)}'
+    )
+
+
+def test_a_new_file_can_be_read_by_all(file: Path) -> None:
+    bounds_file.update(file, "p", [SMALL])
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+
+
+def test_nothing_is_written_where_there_is_nothing_to_say(file: Path) -> None:
+    assert bounds_file.update(file, "p", []) == []
+    assert not file.exists()
+
+
+def test_small_and_large_numbers_are_numbers_to_every_reader_of_yaml(file: Path) -> None:
+    bound = dataclasses.replace(BOUND, lower=-1e-7, upper=1e22, mean=5e-324)
+    bounds_file.update(file, "p", [entry("1", "a", bound=bound)])
+    assert bounds_file.read(file) == {("1", "step_time"): bound}
+    found = yaml.safe_load(file.read_text())["cells"]["a"]["metrics"]["step_time"]
+    assert (found["lower"], found["upper"], found["mean"]) == (-1e-7, 1e22, 5e-324)
+
+
+# An update
+
+
+def test_an_update_changes_values_and_adds_what_is_missing_and_nothing_else(by_hand: Path) -> None:
+    bounds_file.update(by_hand, "p", [SMALL._replace(bound=moved(1)), entry("44a", "model=large,batch=8")])
+    more = "".join(f"        {line}\n" for line in FIELDS.splitlines()[2:]).replace("0.00545", "1.00545")
+    flow = FIELDS.rstrip().replace("\n", f",\n{' ' * 18}").replace("upper: ", "upper:  ")
+    assert by_hand.read_text() == (
+        BY_HAND.replace("5.10e-3", "1.0051")
+        .replace("upper: 0.0058\n", f"upper: 1.0058\n{more}")
+        .replace("lower: 1, upper:  2", flow.replace(f",\n{' ' * 18}upper", ", upper"))
+    )
+
+
+def test_a_second_update_changes_nothing(by_hand: Path) -> None:
+    entries = [SMALL._replace(bound=moved(1)), entry("5", "new"), entry("44a", "large", "loss")]
+    assert len(bounds_file.update(by_hand, "p", entries)) == 3
+    before = by_hand.read_bytes(), by_hand.stat().st_mtime_ns, by_hand.stat().st_ino
+    assert bounds_file.update(by_hand, "p", entries) == []
+    assert (by_hand.read_bytes(), by_hand.stat().st_mtime_ns, by_hand.stat().st_ino) == before
+
+
+def test_an_equal_value_stays_as_it_is_written(by_hand: Path) -> None:
+    bounds_file.update(by_hand, "p", [SMALL])
+    assert "lower: 5.10e-3    # of the data sheet\n" in by_hand.read_text()
+
+
+def test_a_new_cell_leaves_the_comments_above_the_next_one(by_hand: Path) -> None:
+    bounds_file.update(by_hand, "p", [entry("9", "model=medium")])
+    new = f'  model=medium:\n    cell: "9"\n    metrics:\n      step_time:\n{fields(8)}'
+    assert by_hand.read_text() == BY_HAND.replace("# the end\n", f"{new}# the end\n")
+
+
+def test_a_new_first_cell_leaves_the_comment_of_the_one_that_was_first(by_hand: Path) -> None:
+    bounds_file.update(by_hand, "p", [entry("9", "a")])
+    new = f'  a:\n    cell: "9"\n    metrics:\n      step_time:\n{fields(8)}'
+    assert by_hand.read_text() == BY_HAND.replace("  # the small one\n", f"{new}  # the small one\n")
+
+
+def test_a_new_metric_follows_a_text_of_many_lines(by_hand: Path) -> None:
+    bounds_file.update(by_hand, "p", [SMALL, SMALL._replace(metric="z")])
+    assert f"  text # no comment\n\n      z:\n{fields(8)}  # the large one" in by_hand.read_text()
+
+
+def test_a_comment_further_in_belongs_to_what_is_above_it(file: Path) -> None:
+    above = "cells:\n  a:\n    cell: 1\n    # of a\n      # too\n"
+    written(file, f"{above}  # of z\n  z:\n    cell: 2\n")
+    bounds_file.update(file, "p", [entry("5", "m")])
+    assert file.read_text().startswith(f"{above}  m:\n")
+    assert file.read_text().endswith(f"{fields(8)}  # of z\n  z:\n    cell: 2\n")
+
+
+def test_no_space_is_left_behind(file: Path) -> None:
+    bounds_file.update(written(file, "cells: {}\n"), "p", [entry("5", "m")])
+    assert file.read_text().startswith("cells:\n  m:\n")
+
+
+def test_a_file_with_wider_steps_keeps_them(file: Path) -> None:
+    text = "cells:\n    a:\n        cell: 1\n"
+    bounds_file.update(written(file, text), "p", [entry("5", "m")])
+    more = f'    m:\n        cell: "5"\n        metrics:\n            step_time:\n{fields(16)}'
+    assert file.read_text() == text + more
+
+
+def test_a_byte_order_mark_does_no_harm(file: Path) -> None:
+    written(file, f"\ufeff{BY_HAND}")
+    bounds_file.update(file, "p", [SMALL._replace(bound=moved(1))])
+    assert bounds_file.read(file)["3f2a9c0d1e4b", "step_time"] == moved(1)
+
+
+@pytest.mark.parametrize(
+    "name", ["1e3", "nan", "1_0", "on", "null", "2026-10-21", "0x1F", "012", "", "~", "a ", "#", "-"]
+)
+def test_a_name_that_a_reader_may_take_for_more_is_in_quotes(file: Path, name: str) -> None:
+    bounds_file.update(file, "p", [entry("c", "n", name)])
+    assert f'\n      "{name}":\n' in file.read_text()
+
+
+def test_new_cells_and_metrics_stand_where_the_alphabet_has_them(file: Path) -> None:
+    entries = [entry("2", "b"), entry("4", "d", "m")]
+    bounds_file.update(file, "p", entries)
+    more = [entry("1", "a"), entry("3", "c"), entry("5", "e"), entry("4", "d", "a"), entry("4", "d", "z")]
+    bounds_file.update(file, "p", more)
+    found = yaml.safe_load(file.read_text())["cells"]
+    assert list(found) == ["a", "b", "c", "d", "e"]
+    assert list(found["d"]["metrics"]) == ["a", "m", "z"]
+
+
+def own_words(text: str) -> list[str]:
+    return [word for word in text.split() if word in ("#", "end", "only", "this", "unknown", "none", "own:", "of")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cells:\n# the end\n",
+        "cells: {}   # none\n",
+        "cells: null\n",
+        "cells:",
+        "owner: ada",
+        "# only this",
+        "---\nowner: {a: 1}\n",
+        "cells:\n    small:\n        cell: 3f2a9c0d1e4b\n",
+        "cells:\n  small:\n    cell: 3f2a9c0d1e4b\n    metrics:   # none\n  # of z\n  z: {cell: 9}\n",
+        "cells:\n  small: {cell: 3f2a9c0d1e4b}\n",
+        "cells:\n  small: {cell: 3f2a9c0d1e4b, metrics: {}}\n",
+        "cells: {small: {cell: 3f2a9c0d1e4b, metrics: {z: {lower: 1}}}, z: {cell: 9}}\n",
+        "cells: {z: {cell: 9}, small: {cell: 3f2a9c0d1e4b, metrics: {step_time: {lower: 1, upper: }}, own: 1}}\n",
+        "cells:\n  small:\n    metrics: {step_time: {upper: 3}}   # unknown\n    cell: 3f2a9c0d1e4b\n",
+        "cells:\n  small:\n    metrics:\n      step_time:\n        upper:\n        lower: 1\n    cell: 3f2a9c0d1e4b\n",
+    ],
+)
+@pytest.mark.usefixtures("_plain_and_c")
+def test_an_update_finds_its_place_in_what_a_person_wrote(file: Path, text: str) -> None:
+    written(file, text)
+    entries = [SMALL, SMALL._replace(metric="a, b"), entry("2", "y,z", "loss")]
+    before = bounds_file.read(file)
+    bounds_file.update(file, "p", entries)
+    assert bounds_file.read(file) == before | said(entries)
+    assert own_words(file.read_text()) == own_words(text)
+    assert bounds_file.update(file, "p", entries) == []
+
+
+def test_a_value_that_is_no_more_becomes_null(file: Path) -> None:
+    bounds_file.update(file, "p", [SMALL])
+    bound = dataclasses.replace(BOUND, lower=None, confidence=None, unit="", method=Method.RATIO)
+    bounds_file.update(file, "p", [SMALL._replace(bound=bound)])
+    assert bounds_file.read(file) == said([SMALL._replace(bound=bound)])
+    assert file.read_text().count("null") == 3
+
+
+def test_a_locked_bound_stays(file: Path) -> None:
+    text = "cells: {a: {cell: 3f2a9c0d1e4b, metrics: {step_time: {lower: 1, locked: true}}}}\n"
+    written(file, text.replace("a:", "model=small:"))
+    assert bounds_file.update(file, "p", [SMALL._replace(name="model=small")]) == []
+    assert file.read_text() == text.replace("a:", "model=small:")
+
+
+def test_what_is_not_locked_is_written(file: Path) -> None:
+    written(file, "cells: {a: {cell: 3f2a9c0d1e4b, metrics: {step_time: {lower: 1, locked: false}}}}\n")
+    assert len(bounds_file.update(file, "p", [SMALL])) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "low: &low 5\ncells: {a: {cell: 3f2a9c0d1e4b, metrics: {step_time: {lower: *low}}}}\n",
+        "cells:\n  a: &a\n    cell: 3f2a9c0d1e4b\n    metrics: &m {step_time: {lower: &l 1, own: *l}}\n",
+        "cells:\n  a: {cell: 3f2a9c0d1e4b, metrics: &m {step_time: {lower: 1}}}\n  b: {cell: 2, metrics: *m}\n",
+    ],
+)
+def test_a_value_from_an_anchor_is_not_updated(file: Path, text: str) -> None:
+    written(file, text)
+    with pytest.raises(ConfigurationError, match=r"anchors \(&\)"):
+        bounds_file.update(file, "p", [SMALL])
+    assert file.read_text() == text
+
+
+def test_an_anchor_elsewhere_is_no_hindrance(file: Path) -> None:
+    text = "low: &low [5]\nother: *low\ncells:\n  a:\n    cell: 1\n    own: *low\n"
+    bounds_file.update(written(file, text), "p", [entry("1", "a"), entry("2", "b")])
+    assert file.read_text().startswith(f"{text}    metrics:\n      step_time:\n{fields(8)}  b:\n")
+
+
+def test_one_metric_of_a_cell_has_one_bound(file: Path) -> None:
+    with pytest.raises(ValueError, match="one bound a metric"):
+        bounds_file.update(file, "p", [SMALL, SMALL])
+
+
+# Names of cells
+
+
+def keys(file: Path) -> dict[str, str]:
+    return {str(cell["cell"]): key for key, cell in yaml.safe_load(file.read_text())["cells"].items()}
+
+
+def test_a_cell_of_another_name_is_renamed_where_it_stands(by_hand: Path) -> None:
+    assert len(bounds_file.update(by_hand, "p", [SMALL._replace(name="a: new")])) == 1
+    text = by_hand.read_text()
+    assert '  # the small one\n  "a: new":   # it runs each night\n' in text
+    assert "model=small" not in text
+
+
+def test_a_new_name_alone_is_no_difference(file: Path) -> None:
+    bounds_file.update(file, "p", [entry("c", "old")])
+    assert bounds_file.update(file, "p", [entry("c", "new")]) == []
+    assert keys(file) == {"c": "new"}
+
+
+def test_the_latest_name_of_a_cell_counts(file: Path) -> None:
+    stale = dataclasses.replace(BOUND, until=dt.datetime(2026, 11, 1, tzinfo=dt.UTC))
+    bounds_file.update(file, "p", [entry("c", "z-old", "loss", stale), entry("c", "new")])
+    assert keys(file) == {"c": "new"}
+
+
+def test_two_cells_of_one_name_are_told_apart_by_their_ids(file: Path) -> None:
+    entries = [entry("cb", "same"), entry("ca", "same")]
+    bounds_file.update(file, "p", entries)
+    assert keys(file) == {"ca": "same", "cb": "same (cb)"}
+    assert bounds_file.update(file, "p", entries[::-1]) == []
+
+
+def test_the_cell_that_had_a_name_first_keeps_it(file: Path) -> None:
+    bounds_file.update(file, "p", [entry("cb", "same")])
+    bounds_file.update(file, "p", [entry("ca", "same")])
+    bounds_file.update(file, "p", [entry("cb", "same"), entry("ca", "same")])
+    assert keys(file) == {"cb": "same", "ca": "same (ca)"}
+
+
+def test_two_cells_can_swap_their_names(file: Path) -> None:
+    bounds_file.update(file, "p", [entry("ca", "x"), entry("cb", "y")])
+    bounds_file.update(file, "p", [entry("ca", "y"), entry("cb", "x")])
+    assert keys(file) == {"ca": "y", "cb": "x"}
+
+
+# What changed
+
+
+def test_differences_say_what_was_and_what_is(by_hand: Path) -> None:
+    large = entry("44a", "model=large,batch=8", bound=moved(1))
+    new, changed = bounds_file.update(by_hand, "p", [entry("5", "model=a"), large])
+    assert (new.name, new.before, new.after, new.relative("mean")) == ("model=a", None, BOUND, None)
+    assert (changed.cell, changed.metric, changed.before) == (
+        "44a",
+        "step_time",
+        Bound(1, 2, None, None, Method.MANUAL),
+    )
+    assert changed.relative("lower") == pytest.approx(0.0051)
+    assert changed.relative("mean") is None
+
+
+def test_up_is_up_for_a_negative_number() -> None:
+    before = dataclasses.replace(BOUND, mean=-2.0)
+    assert Difference("c", "n", "m", before, dataclasses.replace(BOUND, mean=-1.0)).relative("mean") == 0.5
+
+
+def test_differences_come_in_the_order_of_names(file: Path) -> None:
+    entries = [entry("1", "b"), entry("2", "a", "z"), entry("2", "a", "y")]
+    found = bounds_file.update(file, "p", entries)
+    assert [(one.name, one.metric) for one in found] == [("a", "y"), ("a", "z"), ("b", "step_time")]
+
+
+# The file itself
+
+
+def test_the_mode_of_the_file_stays(by_hand: Path) -> None:
+    by_hand.chmod(0o640)
+    bounds_file.update(by_hand, "p", [SMALL._replace(bound=moved(1))])
+    assert stat.S_IMODE(by_hand.stat().st_mode) == 0o640
+
+
+def test_a_link_stays_a_link(by_hand: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.yaml"
+    link.symlink_to(by_hand)
+    bounds_file.update(link, "p", [SMALL._replace(bound=moved(1))])
+    assert link.is_symlink()
+    assert bounds_file.read(by_hand)["3f2a9c0d1e4b", "step_time"] == moved(1)
+
+
+def test_a_write_that_fails_leaves_the_file_and_nothing_else(by_hand: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_self: Path, _target: Path) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="no space"):
+        bounds_file.update(by_hand, "p", [SMALL._replace(bound=moved(1))])
+    assert [path.read_text() for path in by_hand.parent.iterdir()] == [BY_HAND]
+
+
+def lint(file: Path) -> str:
+    args = [sys.executable, "-m", "yamllint", "--strict", "-c", str(ROOT / ".yamllint"), str(file)]
+    return subprocess.run(args, capture_output=True, text=True, check=False).stdout
+
+
+def test_what_is_written_passes_yamllint(file: Path) -> None:
+    names = ["on", "1e3", "012345670123", "a: b", "x" * 300, "#", "ünï ☃", "model=small,batch=8"]
+    entries = [entry(f"{index:012}", name, name) for index, name in enumerate(names)]
+    bounds_file.update(file, "training_e2e" * 6, entries)
+    assert lint(file) == ""
+
+
+def test_what_is_changed_passes_yamllint(file: Path) -> None:
+    text = (
+        BY_HAND.replace("[2026-10-01,   2026-11-01]", "[]").replace("upper:  2", "upper: 2").replace("on: ~", "own: ~")
+    )
+    written(file, text)
+    entries = [SMALL, entry("44a", "large"), entry("44a", "large", "a"), entry("7", "new")]
+    bounds_file.update(file, "p", entries)
+    assert lint(file) == ""
+
+
+# Whatever is written there
+
+names = st.text(max_size=30) | st.sampled_from(
+    [
+        "on",
+        "null",
+        "~",
+        "1",
+        "1e3",
+        "a: b",
+        "a #b",
+        "- a",
+        "'",
+        '"',
+        "a\nb",
+        "\x85",
+        "\u2028",
+        "😀",
+        " ",
+        "{a}",
+        "&a",
+        "?",
+    ]
+)
+comments = st.lists(st.sampled_from(["", "# {}", "    # {}", "          # {}"]), min_size=1, max_size=30)
+ids = st.lists(st.from_regex(r"[0-9a-f]{4}", fullmatch=True), min_size=1, max_size=5, unique=True)
+
+
+def bounds_of(seed: int) -> Bound:
+    rng = random.Random(seed)
+    number = rng.choice([0.0, 1e-9, 0.1, 12.5, 1e20]) * rng.choice([-1, 1])
+    method = rng.choice(list(Method))
+    return Bound(
+        number - 0.5, number + 0.5, number, rng.choice([None, 5, 30]), method, rng.choice(["", "s", "%", "1/s"])
+    )
+
+
+@st.composite
+def updates(draw: st.DrawFn) -> list[Entry]:
+    called = {identity: draw(names) for identity in draw(ids)}
+    metrics = st.lists(names, min_size=1, max_size=3, unique=True)
+    return [
+        Entry(cell, name, metric, bounds_of(draw(st.integers(0, 99))))
+        for cell, name in called.items()
+        for metric in draw(metrics)
+    ]
+
+
+def is_text(entries: Sequence[Entry]) -> bool:
+    return not any(0xD800 <= ord(char) <= 0xDFFF for one in entries for char in one.name + one.metric)
+
+
+def commented(text: str, comments: Sequence[str]) -> str:
+    """Return a text with comments between its lines, each with a number of its own."""
+    lines = text.splitlines(keepends=True)
+    above = [comments[index % len(comments)].format(f"c{index}") for index in range(len(lines))]
+    return "".join(f"{comment}\n{line}" if comment else line for comment, line in zip(above, lines, strict=True))
+
+
+def comments_of(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.lstrip().startswith("# c")]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(updates().filter(is_text), updates().filter(is_text), comments, st.randoms())
+def test_any_update_says_what_it_should_and_keeps_comments(
+    tmp_path: Path, first: list[Entry], second: list[Entry], between: list[str], rng: random.Random
+) -> None:
+    file, shuffled = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    file.unlink(missing_ok=True)
+    bounds_file.update(file, "p", first)
+    text = commented(file.read_text(), between)
+    file.write_text(text)
+    bounds_file.update(file, "p", second)
+    assert bounds_file.read(file) == said(first) | said(second)
+    assert comments_of(file.read_text()) == comments_of(text)
+    assert bounds_file.update(file, "p", second) == []
+    shuffled.write_text(text)
+    bounds_file.update(shuffled, "p", rng.sample(second, len(second)))
+    assert shuffled.read_text() == file.read_text()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(updates().filter(is_text))
+def test_what_is_written_is_yaml_to_another_reader(tmp_path: Path, entries: list[Entry]) -> None:
+    file = tmp_path / "a.yaml"
+    file.unlink(missing_ok=True)
+    bounds_file.update(file, "p", entries)
+    found: Mapping[str, Any] = yaml.safe_load(file.read_text())["cells"]
+    assert {(cell["cell"], metric) for cell in found.values() for metric in cell["metrics"]} == said(entries).keys()

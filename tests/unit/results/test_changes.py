@@ -1,0 +1,221 @@
+"""Where the level of a series shifted: on real series, on generated ones, and by properties."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.results import labelled_series
+from tests.unit.results.labelled_series import Rng, Score, Values, score
+from toolbox.results.changes import Change, State, detect
+
+# SAP's performance-regression data set of 2021 (CC-BY-4.0): 25 series of a database's nightly runs.
+REAL: Final = Path(__file__).parents[4] / "shared" / "data" / "sap_small_2021.jsonl"
+whole = st.integers(-1000, 1000)
+
+
+def places(values: Any) -> list[int]:
+    return [change.index for change in detect(values)]
+
+
+def noisy(*levels: tuple[float, int], seed: int = 0) -> Values:
+    """Return normal noise of spread 1 about levels of so many points each."""
+    level = np.repeat([float(height) for height, _ in levels], [count for _, count in levels])
+    return level + np.random.default_rng(seed).standard_normal(len(level))
+
+
+@pytest.fixture(scope="module")
+def real() -> list[dict[str, Any]]:
+    if not REAL.is_file():
+        pytest.skip(f"{REAL.name} is not beside this repository")
+    return [json.loads(line) for line in REAL.read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_regressions_of_real_series_are_found(real: list[dict[str, Any]]) -> None:
+    regressions = [series for series in real if series["type"] == "regression"]
+    results = [score([series["cp"]], places(series["values"])) for series in regressions]
+    assert results == [Score(hits=1)] * 5
+
+
+def test_real_series_without_a_regression_raise_hardly_an_alarm(real: list[dict[str, Any]]) -> None:
+    decoys = [series for series in real if series["type"] != "regression"]
+    assert len(decoys) == 20
+    assert sum(len(places(series["values"])) for series in decoys) <= 1
+
+
+def test_most_shifts_that_a_person_sees_are_found_and_little_else() -> None:
+    made = labelled_series.collection(seed=11, count=20)
+    total = sum((score(series.labels, places(series.values)) for series in made), Score())
+    assert total.hits + total.missed > 100
+    assert total.precision > 0.8
+    assert total.recall > 0.75
+
+
+@pytest.mark.parametrize("kind", labelled_series.NOISE)
+def test_noise_raises_less_than_one_alarm_in_a_thousand_points(kind: str) -> None:
+    rng = np.random.default_rng(5)
+    made = [labelled_series.series(kind, rng, size=size, shifts=0) for size in (30, 100, 300) for _ in range(20)]
+    points = sum(len(series.values) for series in made)
+    assert sum(len(places(series.values)) for series in made) < points / 1000
+
+
+HARD: Final[dict[str, Callable[[Rng], Values]]] = {
+    "tails without a variance": lambda rng: rng.standard_cauchy(200),
+    "a steep drift": lambda rng: rng.standard_normal(200) + np.linspace(0, 40, 200),
+    "a slow drift": lambda rng: rng.standard_normal(200) + np.linspace(0, 5, 200),
+    "few distinct values": lambda rng: np.round(rng.standard_normal(200) * 0.3),
+    "a rare second mode": lambda rng: rng.standard_normal(200) + 10 * (rng.random(200) < 0.1),
+    "constant but for outliers": lambda rng: np.where(rng.random(200) < 0.05, 9.0, 1.0),
+    "a spread that changes fivefold": lambda rng: rng.standard_normal(200) * np.repeat([1, 5, 1, 5], 50),
+    "excursions of four points": lambda rng: rng.standard_normal(200) + 8 * (np.arange(10, 210) % 40 < 4),
+}
+
+
+@pytest.mark.parametrize("kind", HARD)
+def test_what_is_no_level_raises_no_more(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    assert sum(len(places(HARD[kind](rng))) for _ in range(25)) <= 4  # in 5,000 points
+
+
+def test_a_clean_step_is_found_exactly_with_its_levels() -> None:
+    (change,) = detect([10.0, 10.2, 9.8] * 10 + [15.0, 15.2, 14.8] * 10)
+    assert (change.index, change.state) == (30, State.CONFIRMED)
+    assert (change.before, change.after, change.ratio) == (10.0, 15.0, 1.5)
+    assert change.p_value < 1e-20
+
+
+def test_a_step_between_constants_is_found() -> None:
+    assert places([3.0] * 20 + [4.0] * 20) == [20]
+    assert places([3.0] * 20 + [4.0] * 6) == [20]
+    assert detect([0.0] * 20 + [4.0] * 20)[0].ratio is None
+    assert detect([-4.0] * 20 + [2.0] * 20)[0].ratio == -0.5
+
+
+def test_outliers_hide_no_step_and_move_none() -> None:
+    values = noisy((0, 40), (5, 40))
+    values[[3, 17, 33, 44, 60, 79]] = [900, -700, 400, -800, 1e6, 50]
+    assert places(values) == [40]
+
+
+def test_levels_that_follow_closely_are_told_apart() -> None:
+    assert score([30, 45, 60], places(noisy((0, 30), (8, 15), (-4, 15), (3, 40)))) == Score(hits=3)
+
+
+def test_the_levels_around_a_change_reach_to_the_next_change() -> None:
+    first, second = detect([1.0, 1.1] * 10 + [5.0, 5.1] * 10 + [9.0, 9.1] * 10)
+    assert (first.before, first.after) == (1.05, 5.05)
+    assert (second.before, second.after) == (5.05, 9.05)
+
+
+@pytest.mark.parametrize("points", [3, 4, 5])
+def test_a_shift_at_the_end_is_a_suspect(points: int) -> None:
+    (change,) = detect(noisy((100, 60), (110, points)))
+    assert (change.index, change.state) == (60, State.SUSPECT)
+    assert change.after == pytest.approx(110, abs=2)
+
+
+def test_a_suspect_becomes_confirmed_when_it_lasts() -> None:
+    assert [change.state for change in detect(noisy((100, 60), (110, 6)))] == [State.CONFIRMED]
+
+
+def test_two_points_at_the_end_are_no_suspect() -> None:
+    assert detect(noisy((100, 60), (110, 2))) == []
+
+
+def test_an_end_as_the_series_has_seen_before_is_no_suspect() -> None:
+    assert detect(noisy((100, 30), (110, 4), (100, 30), (110, 4))) == []
+
+
+def test_a_suspect_is_measured_from_the_last_level() -> None:
+    confirmed, suspect = detect(noisy((0, 40), (20, 40), (0, 4)))
+    assert (confirmed.state, suspect.state, suspect.index) == (State.CONFIRMED, State.SUSPECT, 80)
+
+
+@pytest.mark.parametrize("count", range(12))
+def test_a_series_too_short_to_tell_has_no_changes(count: int) -> None:
+    assert detect([1.0] * (count // 2) + [9.0] * (count - count // 2)) == []
+
+
+def test_fourteen_points_can_show_a_change() -> None:
+    assert places([1.0, 1.1, 1.2, 1.1, 1.0, 1.2, 1.1, 9.0, 9.1, 9.2, 9.1, 9.0, 9.2, 9.1]) == [7]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([1.0, math.nan], "value 1 of the series is nan: leave out what is no number"),
+        ([math.inf] * 30, "value 0 of the series is inf: leave out what is no number"),
+        (np.zeros((20, 2)), "a series is a flat sequence of numbers, this one has 2 dimensions"),
+    ],
+)
+def test_what_is_no_series_of_numbers_is_an_error(values: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=r"series") as caught:
+        detect(values)
+    assert str(caught.value) == said
+
+
+def test_what_differs_by_rounding_is_the_same() -> None:
+    assert detect([0.3] * 30 + [0.1 + 0.2] * 30) == []
+
+
+@pytest.mark.parametrize("unit", [5e-324, 1e-300, 1e300, 1.7e305])
+def test_numbers_at_the_ends_of_the_range_are_no_trouble(unit: float) -> None:
+    (change,) = detect([unit, 2 * unit, 3 * unit] * 10 + [-90 * unit, -91 * unit, -92 * unit] * 10)
+    assert change.index == 30
+    assert (change.before, change.after) == (2 * unit, -91 * unit)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 60))
+def test_a_constant_series_has_no_changes(value: float, count: int) -> None:
+    assert detect([value] * count) == []
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.tuples(whole, st.integers(3, 30)), min_size=1, max_size=4),
+    st.integers(0, 2**32),
+    st.sampled_from([-8, -1, 0.25, 3, 1000]),
+    whole,
+)
+def test_unit_sign_and_origin_do_not_matter(levels: list[tuple[int, int]], seed: int, unit: float, origin: int) -> None:
+    values = np.round(100 * noisy(*levels, seed=seed))
+    moved = values * unit + 100 * origin
+    assert [(change.index, change.state) for change in detect(moved)] == [
+        (change.index, change.state) for change in detect(values)
+    ]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(-1e6, 1e6), max_size=80))
+def test_changes_are_in_order_with_room_between_them_and_suspects_only_at_the_end(values: list[float]) -> None:
+    found = detect(values)
+    confirmed = [0, *(change.index for change in found if change.state is State.CONFIRMED), len(values)]
+    assert not found or np.diff(confirmed).min() >= 6
+    assert all(3 <= len(values) - change.index <= 5 for change in found if change.state is State.SUSPECT)
+    assert found == sorted(found, key=lambda change: change.index)
+    assert all(0 <= change.p_value < 1e-4 for change in found)
+
+
+@given(st.lists(st.tuples(st.integers(0, 39), st.floats(-1e9, 1e9)), max_size=2))
+def test_single_outliers_raise_nothing(outliers: list[tuple[int, float]]) -> None:
+    values = noisy((0, 40), seed=1)
+    for index, value in outliers:
+        values[index] = value
+    assert detect(values) == []
+
+
+def test_the_same_values_give_the_same_changes_and_stay_as_they_are() -> None:
+    values = noisy((0, 50), (4, 50))
+    before = values.copy()
+    assert detect(values) == detect(values.tolist()) == detect(tuple(values))
+    assert (values == before).all()
+    assert all(type(change.index) is int and type(change.p_value) is float for change in detect(values))
+    assert isinstance(detect(values)[0], Change)

@@ -1,0 +1,29 @@
+"""Costs by day and by month, by project and by currency."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from toolbox.results.cost import Period, summed
+from toolbox.results.queries import RunRow
+
+
+def run(day: int, cost: float | None, project: str = "p", currency: str = "USD", month: int = 11) -> RunRow:
+    moment = datetime(2026, month, day, 23, 59, tzinfo=UTC)
+    return RunRow(1, project, "r", moment, "finished", "passed", None, "", 60.0, [], None, None, "", currency, {}, cost)
+
+
+def test_the_runs_of_a_day_are_summed() -> None:
+    (one,) = summed([run(1, 1.5), run(1, 2.0), run(1, None)], Period.DAY)
+    assert (one.period, one.cost, one.runs, one.unpriced, one.seconds) == ("2026-11-01", 3.5, 3, 1, 180.0)
+
+
+def test_what_has_no_price_costs_nobody_knows_what() -> None:
+    (one,) = summed([run(1, None)], Period.DAY)
+    assert one.cost is None
+
+
+def test_currencies_and_projects_are_not_mixed_and_the_latest_period_comes_first() -> None:
+    found = summed([run(1, 1.0), run(2, 1.0, currency="EUR"), run(1, 1.0, "q"), run(1, 1.0, month=10)], Period.MONTH)
+    keys = [(one.period, one.project, one.currency) for one in found]
+    assert keys == [("2026-11", "p", "EUR"), ("2026-11", "p", "USD"), ("2026-11", "q", "USD"), ("2026-10", "p", "USD")]

@@ -1,0 +1,169 @@
+"""Which cells are flaky, told from what many runs saw of them."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from scipy import integrate, stats
+
+from toolbox.results.flakiness import Flakiness, Observation, State, assess, jeffreys
+
+BEGAN = datetime(2026, 11, 1, tzinfo=UTC)
+OUTCOMES = {"p": True, "f": False, "-": None}
+
+
+def seen(keys: str, *, cell: str = "c", quarantined: bool = False, since: int = 0) -> list[Observation]:
+    """Return what was seen of a cell: a word a key, a letter a run: p(assed), f(ailed), - for neither."""
+    return [
+        Observation(
+            cell,
+            f"model={cell}",
+            f"r{since + number}",
+            "a100",
+            "5e77",
+            OUTCOMES[letter],
+            BEGAN + timedelta(days=since + number, minutes=minute),
+            f"{since + number}.{minute}",
+            quarantined,
+        )
+        for number, word in enumerate(keys.split())
+        for minute, letter in enumerate(word)
+    ]
+
+
+def one(*observations: Observation) -> Flakiness:
+    """Return how flaky the only cell is."""
+    (found,) = assess(observations)
+    return found
+
+
+def same(observation: Observation, **changes: object) -> Observation:
+    """Return an observation with other values in some of its fields."""
+    fields = {name: getattr(observation, name) for name in Observation.__slots__}
+    return Observation(**{**fields, **changes})
+
+
+def test_pass_and_fail_under_one_key_is_a_flake_event() -> None:
+    found = one(*seen("p fpf p"))
+    (event,) = found.events
+    assert (event.revision, event.passed, event.failed) == ("r1", ("1.1",), ("1.0", "1.2"))
+    assert event.time == BEGAN + timedelta(days=1, minutes=2)
+
+
+@pytest.mark.parametrize("keys", ["p f p", "pp ff pp", "-p f-"])
+def test_pass_and_fail_under_different_keys_is_none(keys: str) -> None:
+    assert one(*seen(keys)).events == ()
+
+
+@pytest.mark.parametrize("field", ["revision", "accelerator", "settings"])
+def test_another_revision_accelerator_or_setting_is_another_key(field: str) -> None:
+    first, second = seen("pf")
+    assert one(first, second).events
+    assert not one(first, same(second, **{field: "other"})).events
+
+
+@pytest.mark.parametrize("revision", ["r0+", None, ""])
+def test_a_revision_that_two_runs_need_not_share_is_no_key(revision: str | None) -> None:
+    found = one(*(same(observation, revision=revision) for observation in seen("pfpf")))
+    assert (found.state, found.keys, found.events) == (State.HEALTHY, 0, ())
+
+
+def test_what_says_nothing_of_the_cell_counts_as_neither() -> None:
+    found = one(*seen("p- -f -- pf-"))
+    assert (found.keys, len(found.events)) == (1, 1)
+
+
+def test_only_keys_with_two_runs_are_judged() -> None:
+    assert one(*seen("p f pp ff pf")).keys == 3
+
+
+@pytest.mark.parametrize(
+    ("keys", "state"),
+    [
+        ("pp pp p", State.HEALTHY),
+        ("p f p", State.HEALTHY),
+        ("p f f", State.HEALTHY),
+        ("p f f f", State.BROKEN),
+        ("p fff", State.BROKEN),
+        ("pf pf fff", State.BROKEN),
+        ("p f f f p", State.HEALTHY),
+        ("pfff", State.SUSPECT),
+        ("pf", State.SUSPECT),
+        ("pf pf", State.FLAKY),
+        ("pf pf" + " pp" * 8, State.FLAKY),
+        ("pf pf" + " pp" * 12, State.SUSPECT),
+        ("pf pf" + " p" * 19, State.FLAKY),
+        ("pf pf" + " p" * 20, State.HEALTHY),
+        ("pf pf f" + " p" * 19, State.FLAKY),
+    ],
+)
+def test_the_state_of_a_cell(keys: str, state: State) -> None:
+    assert one(*seen(keys)).state is state
+
+
+def test_clean_keys_are_counted_from_the_latest_back_to_the_first_failure() -> None:
+    assert one(*seen("pp pf p pp p-")).clean == 3
+    assert one(*seen("pp f p")).clean == 1
+    assert one(*seen("p p pf")).clean == 0
+
+
+def test_a_key_is_as_late_as_its_latest_run() -> None:
+    early, late = seen("p p")
+    again = same(early, passed=False, time=late.time + timedelta(days=1))
+    assert one(early, late, again).clean == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "may"), [("f" + " p" * 20, True), (" p" * 19, False), ("p" + " p" * 19 + " pf", False)]
+)
+def test_twenty_clean_keys_in_quarantine_are_enough_to_leave_it(keys: str, may: bool) -> None:
+    assert one(*seen("pf pf"), *seen(keys, quarantined=True, since=2)).may_be_released is may
+
+
+def test_keys_from_before_the_quarantine_do_not_count_for_leaving_it() -> None:
+    assert not one(*seen("p " * 30), *seen("p " * 19, quarantined=True, since=30)).may_be_released
+
+
+def test_a_cell_that_is_in_no_quarantine_cannot_leave_it() -> None:
+    assert not one(*seen("p " * 30)).may_be_released
+    assert not one(*seen("p " * 30, quarantined=True), *seen("p", since=30)).may_be_released
+
+
+def test_the_worst_come_first_in_whatever_order_they_were_seen() -> None:
+    cells = {"healthy": "pp pp", "suspect": "pf", "flaky": "pf pf pp", "flakier": "pf pf", "broken": "fff"}
+    everything = [observation for cell, keys in cells.items() for observation in seen(keys, cell=cell)]
+    random.Random(0).shuffle(everything)
+    assert [found.cell for found in assess(everything)] == ["broken", "flakier", "flaky", "suspect", "healthy"]
+    assert assess([]) == []
+
+
+def test_a_cell_is_called_as_its_latest_run_called_it() -> None:
+    early, late = seen("p p")
+    assert one(same(late, name="new"), early).name == "new"
+
+
+@pytest.mark.parametrize(("events", "keys"), [(1, 1), (1, 5), (3, 20), (20, 20), (2, 1000)])
+def test_the_posterior_is_that_of_jeffreys_prior(events: int, keys: int) -> None:
+    posterior = stats.beta(events + 0.5, keys - events + 0.5)
+    mean, lower = jeffreys(events, keys)
+    assert mean == pytest.approx(posterior.mean())
+    assert integrate.quad(posterior.pdf, 0, lower)[0] == pytest.approx(0.05, abs=1e-6)
+
+
+def test_without_an_event_the_lower_bound_is_zero() -> None:
+    mean, lower = jeffreys(0, 10)
+    assert mean == pytest.approx(0.5 / 11)
+    assert lower == 0.0
+
+
+def test_nothing_is_known_of_a_cell_whose_keys_have_one_run_each() -> None:
+    found = one(*seen("p p p"))
+    assert (found.keys, found.mean, found.lower) == (0, None, 0.0)
+
+
+def test_the_lower_bound_is_below_the_true_rate_nearly_always() -> None:
+    rng = random.Random(0)
+    bounds = [jeffreys(sum(rng.random() < 0.2 for _ in range(30)), 30)[1] for _ in range(2000)]
+    assert 0.92 < sum(bound < 0.2 for bound in bounds) / 2000 < 0.98

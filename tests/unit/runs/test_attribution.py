@@ -1,0 +1,180 @@
+"""What failed cells have in common, held against brute force, planted causes and noise."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolbox.runs.attribution import Case, Finding, attribute
+
+Labels = Mapping[str, str]
+FOUR: Sequence[str] = "1234"
+
+
+def grid(**axes: Sequence[str]) -> list[Labels]:
+    """Return every combination."""
+    return [dict(zip(axes, labels, strict=True)) for labels in itertools.product(*axes.values())]
+
+
+def said(cells: Sequence[Labels], failed: Callable[[Labels], bool]) -> list[str]:
+    """Return the findings as a person reads them."""
+    return [str(finding) for finding in attribute([Case(labels, failed(labels)) for labels in cells])]
+
+
+def test_two_axes_that_fail_together_are_named_together() -> None:
+    cells = grid(machine=["A100", "H100", "L4", "T4"], runtime=["2.4", "2.5"], batch=FOUR)
+    found = said(cells, lambda labels: labels["machine"] == "A100" and labels["runtime"] == "2.4")
+    assert found == ["machine=A100 and runtime=2.4: 4 of 4 failed; elsewhere 0 of 28"]
+
+
+def test_one_axis_is_enough_where_it_separates() -> None:
+    found = said(grid(a="12", b="12"), lambda labels: labels["a"] == "1")
+    assert found == ["a=1: 2 of 2 failed; elsewhere 0 of 2"]
+
+
+def test_three_axes_are_named_where_fewer_do_not_separate() -> None:
+    found = said(grid(a="12", b="12", c="12", d="12"), lambda labels: labels["a"] + labels["b"] + labels["c"] == "121")
+    assert found == ["a=1 and b=2 and c=1: 2 of 2 failed; elsewhere 0 of 14"]
+
+
+def test_several_causes_are_several_findings() -> None:
+    found = said(grid(a=FOUR, b=FOUR), lambda labels: labels["a"] == "1" or labels["b"] == "3")
+    assert found == ["a=1: 4 of 4 failed; elsewhere 3 of 12", "b=3: 4 of 4 failed; elsewhere 3 of 12"]
+
+
+def test_two_narrow_causes_are_not_taken_for_a_broad_one() -> None:
+    found = said(grid(a=FOUR, b=FOUR, c=FOUR), lambda labels: labels["a"] == "1" and labels["b"] in "12")
+    assert found == [
+        "a=1 and b=1: 4 of 4 failed; elsewhere 4 of 60",
+        "a=1 and b=2: 4 of 4 failed; elsewhere 4 of 60",
+    ]
+
+
+def test_a_cause_with_noise_is_found() -> None:
+    odd = {("1", "1", "1"), ("3", "2", "4")}  # one that should have failed, and one that should not
+    found = said(
+        grid(a=FOUR, b=FOUR, c=FOUR), lambda labels: (labels["a"] == "1") is not (tuple(labels.values()) in odd)
+    )
+    assert found == ["a=1: 15 of 16 failed; elsewhere 1 of 48"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_planted_cause_is_found_in_any_noise(seed: int) -> None:
+    rng = random.Random(seed)
+    found = said(
+        grid(a=FOUR, b=FOUR, c=FOUR, d="12"),
+        lambda labels: (labels["b"] == "2" and labels["c"] == "3") or rng.random() < 0.04,
+    )
+    assert found[0].startswith("b=2 and c=3: 8 of 8 failed; ")
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        pytest.param(lambda _: True, id="all failed"),
+        pytest.param(lambda _: False, id="none failed"),
+        pytest.param(lambda labels: labels == {"a": "2", "b": "3"}, id="one cell failed"),
+        pytest.param(lambda labels: labels["a"] == labels["b"], id="a diagonal failed"),
+    ],
+)
+def test_nothing_is_said_where_nothing_separates(failed: Callable[[Labels], bool]) -> None:
+    assert said(grid(a=FOUR, b=FOUR), failed) == []
+    assert said([], failed) == []
+
+
+def test_an_axis_with_one_value_separates_nothing() -> None:
+    cells = [{"a": "1", "b": "x"}, {"a": "1", "b": "y"}] * 2
+    assert said(cells, lambda labels: labels["b"] == "x") == ["b=x: 2 of 2 failed; elsewhere 0 of 2"]
+    assert attribute([Case({"a": "1"}, failed=True), Case({"a": "1"}, failed=False)] * 20) == []
+
+
+def test_of_axes_that_go_together_the_first_is_named() -> None:
+    cells = [{"chip": chip, "batch": batch} for chip, batch in [("v4", "1"), ("v5", "2"), ("v6", "4")]] * 2
+    assert said(cells, lambda labels: labels["batch"] == "2") == ["chip=v5: 2 of 2 failed; elsewhere 0 of 4"]
+
+
+def test_an_axis_that_a_cell_does_not_have_is_no_condition_of_it() -> None:
+    cells = [{"a": "1"}] * 4 + [{"a": "1", "b": "x"}] * 4
+    assert said(cells, lambda labels: "b" not in labels) == []
+
+
+def test_random_failures_are_seldom_explained() -> None:
+    cells, rng = grid(a="123456", b="12345", c=FOUR), random.Random(0)
+    explained = [bool(said(cells, lambda _: rng.random() < 0.15)) for _ in range(200)]
+    assert sum(explained) / 200 <= 0.05
+
+
+def test_ten_thousand_cells_take_well_under_a_second() -> None:
+    cells, rng = grid(a="12345", b="12345", c="12345", d="12345", e=FOUR, f=FOUR), random.Random(0)
+    cases = [Case(labels, labels["c"] == "1" or rng.random() < 0.1) for labels in cells]
+    began = time.process_time()
+    found = attribute(cases)
+    assert time.process_time() - began < 1
+    assert [finding.condition for finding in found] == [{"c": "1"}]
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> list[Case]:
+    """Small matrices, of which some cells failed: any of them, or those that meet a condition."""
+    axes = {name: "1234"[: draw(st.integers(1, 4))] for name in "abcd"[: draw(st.integers(1, 4))]}
+    cells = draw(st.lists(st.sampled_from(grid(**axes)), unique_by=lambda labels: tuple(labels.values()), min_size=1))
+    if draw(st.booleans()):
+        condition = draw(st.sampled_from(cells))
+        names = draw(st.sets(st.sampled_from(list(condition)), max_size=3))
+        return [Case(cell, all(cell[name] == condition[name] for name in names)) for cell in cells]
+    return [Case(cell, draw(st.booleans())) for cell in cells]
+
+
+def meets(case: Case, condition: Labels) -> bool:
+    return all(case.labels[axis] == label for axis, label in condition.items())
+
+
+def separating(cases: Sequence[Case]) -> Iterator[Labels]:
+    """Yield, by trying all, the conditions that the failed cells meet and no other does, the shortest first."""
+    axes = list(cases[0].labels)
+    for size in (1, 2, 3):
+        for names in itertools.combinations(axes, size):
+            for labels in {tuple(case.labels[name] for name in names) for case in cases}:
+                condition = dict(zip(names, labels, strict=True))
+                if all(meets(case, condition) is case.failed for case in cases):
+                    yield condition
+
+
+@settings(max_examples=300, deadline=None)
+@given(matrices())
+def test_what_separates_is_found_and_is_the_smallest(cases: list[Case]) -> None:
+    failed = sum(case.failed for case in cases)
+    exact = list(separating(cases)) if 1 < failed < len(cases) else []
+    found = attribute(cases)
+    if exact:
+        assert len(found) == 1
+        assert found[0].condition in [condition for condition in exact if len(condition) == len(exact[0])]
+    else:
+        assert not any(finding.failed == finding.of and not finding.failed_elsewhere for finding in found)
+
+
+@settings(max_examples=300, deadline=None)
+@given(matrices())
+def test_the_numbers_are_those_of_the_cells(cases: list[Case]) -> None:
+    for finding in attribute(cases):
+        inside = [case.failed for case in cases if meets(case, finding.condition)]
+        outside = [case.failed for case in cases if not meets(case, finding.condition)]
+        assert finding == Finding(finding.condition, sum(inside), len(inside), sum(outside), len(outside))
+        assert finding.failed * len(outside) > finding.failed_elsewhere * len(inside)
+
+
+@settings(deadline=None)
+@given(matrices(), st.randoms())
+def test_the_order_of_the_cells_does_not_matter_where_one_condition_separates(
+    cases: list[Case], rng: random.Random
+) -> None:
+    shuffled = rng.sample(cases, len(cases))
+    for before, after in itertools.zip_longest(attribute(cases), attribute(shuffled)):
+        if before.failed == before.of and not before.failed_elsewhere:
+            assert before == after

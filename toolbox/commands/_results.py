@@ -1,0 +1,93 @@
+"""What the commands of `results` have in common: which store, which of its contents, and how to print them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from toolbox.interface import moments
+from toolbox.model.errors import UsageError
+from toolbox.orchestration import request, storing
+from toolbox.orchestration.request import RunRequest
+from toolbox.reports import rows, terminal
+from toolbox.reports.rows import Format, Row
+from toolbox.results import queries
+from toolbox.results.queries import Filter
+from toolbox.results.store import Store, default_location
+from toolbox.system import places
+
+_NOTHING: Final = "the store {store} has nothing of that kind"
+
+
+def location(database: str | None, project: str | None) -> str:
+    """Return which store is meant: the one that is named, that of a project of this checkout, or that of this user."""
+    if database is not None:
+        return database
+    if project is not None and project in places.projects():
+        return storing.location(request.configure(RunRequest(project))[1])
+    return default_location()
+
+
+@contextmanager
+def opened(database: str | None, project: str | None) -> Iterator[tuple[Store, Connection]]:
+    """Yield the store, and a connection that reads it."""
+    with Store(location(database, project)) as store, store.reading() as connection:
+        yield store, connection
+
+
+def wanted(
+    *,
+    project: str | None = None,
+    cells: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    metric: str | None = None,
+    revision: str | None = None,
+    presets: Sequence[str] | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> Filter:
+    """Return what the flags of a command ask for.
+
+    Raises:
+        UsageError: a time is none.
+    """
+    begin = moments.parse(since, flag="since") if since is not None else None
+    end = moments.parse(until, flag="until", is_end=True) if until is not None else None
+    if begin is not None and end is not None and begin > end:
+        raise UsageError(f"--since={since} --until={until}: that ends before it begins")
+    return Filter(project, cells, settings or {}, metric, revision, begin, end, presets or ())
+
+
+def side(connection: Connection, text: str, flag: str, wanted: Filter) -> Filter:
+    """Return what one side of a comparison is: a run by its name, or a period.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if ".." in text:
+        since, until = moments.parse_period(text, flag=flag)
+        return replace(wanted, since=since, until=until)
+    found = queries.run(connection, text, wanted.project)
+    return replace(wanted, project=found.project, run=found.id)
+
+
+def printed(
+    found: Sequence[Row], columns: Sequence[str], format_: Format, *, store: str, remarks: Sequence[str] = ()
+) -> str | None:
+    """Return rows for a program, or print them for a person.
+
+    Args:
+        remarks: what a person should know besides.
+    """
+    if format_ != "text":
+        return rows.dump(found, columns, format_)
+    with terminal.view(sys.stdout) as view:
+        rows.show(found, columns, view.console, empty=_NOTHING.format(store=store))
+        for remark in remarks:
+            view.line(remark, style="dim")
+    return None

@@ -1,0 +1,416 @@
+"""Look at what many runs came to: lists, comparisons, bounds, changes, flakiness, cost, reports, a dashboard."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from toolbox.commands import _results
+from toolbox.model.bounds import Method
+from toolbox.model.errors import UsageError
+from toolbox.orchestration import projects
+from toolbox.reports import result_rows
+from toolbox.reports.rows import Format
+from toolbox.results import (
+    bounds,
+    bounds_file,
+    changes,
+    comparison,
+    cost,
+    csv_series,
+    flakiness,
+    observations,
+    queries,
+    recording,
+)
+from toolbox.results.bounds_file import Difference, Entry
+from toolbox.results.cost import Period
+from toolbox.results.flakiness import State
+from toolbox.results.store import Store
+from toolbox.runs import summary
+from toolbox.system import places
+
+log = logging.getLogger(__name__)
+
+# In the class, `list` is the command.
+Names = list[str]
+Settings = dict[str, Any]
+_SITE: Final = Path("dashboard")
+
+
+class Results:
+    """Look at what many runs came to: lists, comparisons, bounds, changes, flakiness, cost, reports, a dashboard."""
+
+    def list(
+        self,
+        *,
+        project: str | None = None,
+        cells: str | None = None,
+        settings: Settings | None = None,
+        metric: str | None = None,
+        revision: str | None = None,
+        presets: Names | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        limit: int = 20,
+        database: str | None = None,
+        format: Format = "text",  # noqa: A002  # the words of the command line
+    ) -> str | None:
+        """
+        List runs, the newest first; with a metric, cells or settings, the values that they measured.
+
+        Args:
+            project: those of one project.
+            cells: a pattern for the names or ids of cells, such as 'model=small,*'.
+            settings: values of axes, such as '{model: small}'.
+            metric: a pattern for the names of metrics.
+            revision: a revision, its beginning, or a pattern.
+            presets: runs with all of these presets.
+            since: from then on: 2026-11-01, '2026-11-01 02:00 Europe/Berlin', '10 days ago'.
+            until: up to then; a day counts whole.
+            limit: how many runs at most.
+            database: the store: a file or a URL; the project's, or that of this user, when left out.
+            format: how to print it.
+        """
+        wanted = _results.wanted(
+            project=project,
+            cells=cells,
+            settings=settings,
+            metric=metric,
+            revision=revision,
+            presets=presets,
+            since=since,
+            until=until,
+        )
+        with _results.opened(database, project) as (store, connection):
+            found = queries.runs(connection, wanted, limit=limit)
+            if metric is None and cells is None and not settings:
+                return _results.printed(result_rows.of_runs(found), result_rows.RUNS, format, store=store.location)
+            values = result_rows.of_values(queries.results(connection, wanted, found))
+            return _results.printed(values, result_rows.VALUES, format, store=store.location)
+
+    def show(
+        self,
+        run: str = "latest",
+        *,
+        project: str | None = None,
+        cells: str | None = None,
+        settings: Settings | None = None,
+        metric: str | None = None,
+        database: str | None = None,
+        format: Format = "text",  # noqa: A002
+    ) -> str | None:
+        """
+        Show what the cells of a run came to.
+
+        Args:
+            run: its name, or how that begins; `latest` is the newest.
+            project: of the run.
+            cells: a pattern for the names or ids of cells, such as 'model=small,*'.
+            settings: values of axes, such as '{model: small}'.
+            metric: a pattern for the names of metrics.
+            database: the store: a file or a URL; the project's, or that of this user, when left out.
+            format: how to print it.
+        """
+        wanted = _results.wanted(project=project, cells=cells, settings=settings, metric=metric)
+        with _results.opened(database, project) as (store, connection):
+            found = queries.run(connection, run, project)
+            results = result_rows.of_cells(queries.results(connection, wanted, [found]))
+            ended = f"{found.project} {found.run}: {found.verdict or found.state}"
+            remarks = [f"{ended}, at {found.revision or 'an unknown revision'}, in {found.directory}"]
+            return _results.printed(results, result_rows.CELLS, format, store=store.location, remarks=remarks)
+
+    def compare(
+        self,
+        before: str,
+        after: str,
+        *,
+        project: str | None = None,
+        cells: str | None = None,
+        settings: Settings | None = None,
+        metric: str | None = None,
+        revision: str | None = None,
+        database: str | None = None,
+        format: Format = "text",  # noqa: A002
+    ) -> str | None:
+        """
+        Compare two runs, or two periods: each metric of each cell, before and after.
+
+        Args:
+            before: a run, or a period such as 2026-11-01..2026-11-07 or '20 days ago..10 days ago'.
+            after: likewise.
+            project: of the runs.
+            cells: a pattern for the names or ids of cells, such as 'model=small,*'.
+            settings: values of axes, such as '{model: small}'.
+            metric: a pattern for the names of metrics.
+            revision: in periods, a revision, its beginning, or a pattern.
+            database: the store: a file or a URL; the project's, or that of this user, when left out.
+            format: how to print it.
+        """
+        wanted = _results.wanted(project=project, cells=cells, settings=settings, metric=metric, revision=revision)
+        with _results.opened(database, project) as (store, connection):
+            sides = [
+                queries.series(connection, _results.side(connection, text, flag, wanted))
+                for text, flag in ((before, "before"), (after, "after"))
+            ]
+            found = result_rows.of_comparisons(comparison.compare(*sides))
+            return _results.printed(found, result_rows.COMPARISONS, format, store=store.location)
+
+    def update_bounds(
+        self,
+        project: str,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        confidence: float = bounds.CONFIDENCE,
+        method: Method = Method.PREDICTION,
+        cells: str | None = None,
+        metric: str | None = None,
+        revision: str | None = None,
+        presets: Names | None = None,
+        dry_run: bool = False,
+        database: str | None = None,
+        format: Format = "text",  # noqa: A002
+    ) -> str | None:
+        """
+        Compute the bounds of a project's metrics from its accepted runs, and write them to config/bounds/PROJECT.yaml.
+
+        Args:
+            project: the project.
+            since: from runs since then: 2026-11-01, '2026-11-01 02:00 Europe/Berlin', '10 days ago'.
+            until: up to then; a day counts whole.
+            confidence: how sure that a run which is as before is within: 0.999 is one false alarm in 1,000.
+            method: the formula: docs/bounds.md has them.
+            cells: a pattern for the names or ids of cells, such as 'model=small,*'.
+            metric: a pattern for the names of metrics.
+            revision: from runs of a revision, its beginning, or a pattern.
+            presets: from runs with all of these presets.
+            dry_run: say what would change, and write nothing.
+            database: the store: a file or a URL; the project's, or that of this user, when left out.
+            format: how to print it.
+        """
+        if method is Method.MANUAL or not 0.5 < confidence < 1:  # noqa: PLR2004  # less than half is no confidence
+            raise UsageError(
+                f"--method={method} --confidence={confidence}: see docs/bounds.md for what can be computed"
+            )
+        file = projects.find(project).bounds
+        wanted = _results.wanted(
+            project=project, cells=cells, metric=metric, revision=revision, presets=presets, since=since, until=until
+        )
+        with _results.opened(database, project) as (store, connection):
+            series = queries.series(connection, wanted)
+        computed = [(one, bounds.bound_of(one, method=method, confidence=confidence)) for one in series]
+        entries = [Entry(one.cell, one.name, one.metric, bound) for one, bound in computed if bound is not None]
+        differences = _rehearsed(file, project, entries) if dry_run else bounds_file.update(file, project, entries)
+        few = len(series) - len(entries)
+        remarks = [
+            f"{len(differences)} of {len(entries)} bounds {'would change' if dry_run else 'changed'} in {file}",
+            *([f"{few} series have too few accepted values for bounds"] if few else []),
+        ]
+        found = result_rows.of_differences(differences)
+        if format == "text" and not found and series:
+            return "\n".join(remarks)
+        return _results.printed(found, result_rows.BOUNDS, format, store=store.location, remarks=remarks)
+
+    def changes(
+        self,
+        *,
+        project: str | None = None,
+        cells: str | None = None,
+        settings: Settings | None = None,
+        metric: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        csv: Path | None = None,
+        column: str = "value",
+        database: str | None = None,
+        format: Format = "text",  # noqa: A002
+    ) -> str | None:
+        """
+        Tell where the level of a metric shifted, by how much, and between which revisions.
+
+        Args:
+            project: of one project.
+            cells: a pattern for the names or ids of cells, such as 'model=small,*'.
+            settings: values of axes, such as '{model: small}'.
+            metric: a pattern for the names of metrics.
+            since: shifts since then: 2026-11-01, '10 days ago'; levels are taken from all runs.
+            until: up to then; a day counts whole.
+            csv: look at numbers of a CSV file, or of each in a directory, instead of at the store.
+            column: of the CSV.
+            database: the store: a file or a URL; the project's, or that of this user, when left out.
+            format: how to print it.
+        """
+        if csv is not None:
+            return _changes_of_csv(csv, column, format)
+        wanted = _results.wanted(since=since, until=until)
+        with _results.opened(database, project) as (store, connection):
+            series = queries.series(
+                connection, _results.wanted(project=project, cells=cells, settings=settings, metric=metric)
+            )
+        found = [
+            row
+            for row in result_rows.of_changes((one, changes.detect(one.values)) for one in series)
+            if (wanted.since is None or row["started"] >= wanted.since)
+            and (wanted.until is None or row["started"] <= wanted.until)
+        ]
+        if format == "text" and not found and series:
+            return f"no level has shifted in {len(series)} series"
+        return _results.printed(found, result_rows.CHANGES, format, store=store.location)
+
+    def flaky(
+        self,
+        *,
+        project: str | None = None,
+        cells: str | None = None,
+        settings: Settings | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        database: str | None = None,
+        format: Format = "text",  # noqa: A002
+    ) -> str | None:
+        """
+        Tell which cells pass and fail under the same code, which always fail, and which may leave their quarantine.
+
+        Args:
+            project: of one project.
+            cells: a pattern for the names or ids of cells, such as 'model=small,*'.
+            settings: values of axes, such as '{model: small}'.
+            since: by runs since then: 2026-11-01, '10 days ago'.
+            until: up to then; a day counts whole.
+            database: the store: a file or a URL; the project's, or that of this user, when left out.
+            format: how to print it; text leaves healthy cells out.
+        """
+        wanted = _results.wanted(project=project, cells=cells, settings=settings, since=since, until=until)
+        with _results.opened(database, project) as (store, connection):
+            results = queries.results(connection, wanted, with_metrics=False)
+        found = [
+            row | {"project": name}
+            for name in sorted({result.run.project for result in results})
+            for row in result_rows.of_flakiness(
+                flakiness.assess(observations.of(result for result in results if result.run.project == name))
+            )
+        ]
+        bad = [row for row in found if row["state"] != State.HEALTHY or row["advice"]]
+        if format != "text":
+            return _results.printed(found, result_rows.FLAKY, format, store=store.location)
+        if found and not bad:
+            return f"all {len(found)} cells are healthy"
+        remarks = [f"{len(found) - len(bad)} other cells are healthy"]
+        return _results.printed(bad, result_rows.FLAKY, format, store=store.location, remarks=remarks)
+
+    def cost(
+        self,
+        *,
+        project: str | None = None,
+        by: Period = Period.DAY,
+        since: str | None = None,
+        until: str | None = None,
+        database: str | None = None,
+        format: Format = "text",  # noqa: A002
+    ) -> str | None:
+        """
+        Sum up what runs cost, from the time of their attempts and the `cost_per_hour` of their targets.
+
+        Args:
+            project: of one project.
+            by: what to sum over, in UTC.
+            since: by runs since then: 2026-11-01, '10 days ago'.
+            until: up to then; a day counts whole.
+            database: the store: a file or a URL; the project's, or that of this user, when left out.
+            format: how to print it.
+        """
+        wanted = _results.wanted(project=project, since=since, until=until)
+        with _results.opened(database, project) as (store, connection):
+            found = cost.summed(queries.runs(connection, wanted), by)
+        return _results.printed(result_rows.of_costs(found), result_rows.COSTS, format, store=store.location)
+
+    def report(self, run_dir: Path, *, kind: Literal["files", "html", "junit", "github", "comment"] = "files") -> str:
+        """
+        Write the reports of a run again, from its journal.
+
+        Args:
+            run_dir: the directory of the run.
+            kind: files writes report.html and junit.xml into it, html and junit one of them; github prints Markdown
+                for $GITHUB_STEP_SUMMARY, comment for a comment on a pull request.
+        """
+        from toolbox.reports import github, html, junit
+
+        found = summary.write(run_dir)
+        match kind:
+            case "github":
+                return github.step_summary(found)
+            case "comment":
+                return github.comment(found)
+        writers = {"html": html.write, "junit": junit.write}
+        return "\n".join(str(write(found)) for name, write in writers.items() if kind in ("files", name))
+
+    def dashboard(
+        self,
+        output: Path = _SITE,
+        *,
+        since: str | None = None,
+        database: str | None = None,
+    ) -> str:
+        """
+        Write a static site of all projects: health, history, bounds, changes, flaky cells, cost.
+
+        Args:
+            output: the directory of the site; one that was written before is replaced.
+            since: from runs since then: 2026-11-01, '90 days ago'; all when left out.
+            database: the store: a file or a URL; that of this user, when left out.
+        """
+        from toolbox.reports import dashboard
+
+        begin = _results.wanted(since=since).since
+        known = {name: bounds_file.read(projects.find(name).bounds) for name in places.projects()}
+        with _results.opened(database, None) as (_, connection):
+            index = dashboard.write(connection, output, since=begin, bounds=known)
+        return str(index)
+
+    def import_(self, *run_dirs: Path, database: str | None = None) -> int:
+        """
+        Record runs in the store, from their journals. One that is there already is recorded anew, and counts once.
+
+        Args:
+            run_dirs: the directories of runs.
+            database: the store: a file or a URL; that of this user, when left out.
+        """
+        faults = 0
+        with Store(_results.location(database, None)) as store:
+            for directory in run_dirs:
+                try:
+                    done = recording.record(store, directory)
+                except UsageError as error:
+                    faults += 1
+                    log.error("%s", error)  # noqa: TRY400  # the others are recorded all the same
+                    continue
+                word = "recorded" if done.is_new else "recorded anew"
+                print(f"{done.run} of {done.project}: {word}, {done.cells} cells, {done.samples} values")
+        return 2 if faults else 0
+
+
+def _rehearsed(file: Path, project: str, entries: Sequence[Entry]) -> Sequence[Difference]:
+    """Return what an update of bounds would change: it is done on a copy."""
+    with tempfile.TemporaryDirectory(prefix="topgallant-") as scratch:
+        copy = Path(scratch) / file.name
+        if file.exists():
+            shutil.copyfile(file, copy)
+        return bounds_file.update(copy, project, entries)
+
+
+def _changes_of_csv(path: Path, column: str, format_: Format) -> str | None:
+    series = {name: changes.detect(values) for name, values in csv_series.read(path, column).items()}
+    found = {name: result_rows.of_numbers(detected) for name, detected in series.items()}
+    if format_ == "json":
+        every = {name: {"changes": rows} for name, rows in found.items()}
+        return json.dumps({"series": every} if path.is_dir() else next(iter(every.values())), indent=2)
+    flat = [{"series": name, **row} for name, rows in found.items() for row in rows]
+    if format_ == "text" and not flat:
+        return f"no level has shifted in {len(series)} series"
+    return _results.printed(flat, result_rows.NUMBERS, format_, store=str(path))

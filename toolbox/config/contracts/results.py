@@ -1,0 +1,29 @@
+"""The contract of the block `results`: where runs are recorded that have ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from toolbox.model.secrets import Secret
+
+
+class Contract(BaseModel):
+    """What becomes of the results of a run. A project without this block has its runs recorded, by these defaults."""
+
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+    record: bool = Field(default=True, description="whether runs are recorded in the store")
+    database: Any = Field(
+        default=None,
+        description="the store: a file, or the URL of a PostgreSQL, which may be a secret; null for that of this user",
+    )
+    currency: str = Field(default="USD", min_length=1, description="of the `cost_per_hour` of targets")
+
+    @field_validator("database")
+    @classmethod
+    def _is_text(cls, value: Any) -> Any:
+        if value is not None and not (isinstance(value, str | Secret) and value):
+            raise ValueError("a file, or a URL such as postgresql://user@host/name, was expected")
+        return value

@@ -1,0 +1,94 @@
+"""Bounds of a metric: the range that its values are expected in, and which side of it is the better one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+REPORTED_FROM: Final = 5
+"""From how many samples on a value out of its bounds is reported."""
+GATED_FROM: Final = 10
+"""From how many samples on a value out of its bounds fails its cell."""
+
+
+class Direction(StrEnum):
+    """Which values of a metric are better."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+
+
+class Side(StrEnum):
+    """On which side of its bounds a value is."""
+
+    BELOW = "below"
+    ABOVE = "above"
+
+    def is_good(self, direction: Direction | None) -> bool:
+        """Tell whether a metric of this direction is better there. None is better of one without direction."""
+        return direction is not None and (self is Side.BELOW) is (direction is Direction.LOWER)
+
+
+class Method(StrEnum):
+    """Where bounds come from. `toolbox.results.bounds` has the formulas; `manual` is what a person wrote."""
+
+    TORCHPRIME = "torchprime"
+    PREDICTION = "prediction"
+    RATIO = "ratio"
+    MANUAL = "manual"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The bounds of a metric of a cell, in the unit of the metric, and what they were computed from.
+
+    Args:
+        lower: None where there is no lower bound; likewise `upper`.
+        mean: of the samples; None where a person wrote the bounds without it.
+        samples: how many values there were; None where a person wrote the bounds.
+        confidence: two-sided; None for a method that has none.
+        since: when the first of the samples was measured, and `until` the last.
+    """
+
+    lower: float | None
+    upper: float | None
+    mean: float | None
+    samples: int | None
+    method: Method
+    unit: str = ""
+    confidence: float | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def range(self) -> str:
+        """The range as text, without the unit: `[0.5, 1.5]`."""
+        lower, upper = ("-" if bound is None else f"{bound:.6g}" for bound in (self.lower, self.upper))
+        return f"[{lower}, {upper}]"
+
+    @property
+    def origin(self) -> str:
+        """Where they come from, as text."""
+        if self.samples is None:
+            return "as somebody wrote"
+        return f"from {self.samples} values by {self.method}"
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether a value out of these bounds is reported: they are a person's, or there were enough samples."""
+        return self.samples is None or self.samples >= REPORTED_FROM
+
+    @property
+    def is_gating(self) -> bool:
+        """Whether a value out of these bounds fails its cell: they are a person's, or there were enough samples."""
+        return self.samples is None or self.samples >= GATED_FROM
+
+    def side(self, value: float) -> Side | None:
+        """Return on which side a value is out of bounds; None for one within, the bounds included."""
+        if self.lower is not None and value < self.lower:
+            return Side.BELOW
+        if self.upper is not None and value > self.upper:
+            return Side.ABOVE
+        return None

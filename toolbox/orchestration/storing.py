@@ -1,0 +1,48 @@
+"""Records a run in the store when it has ended. Whatever is wrong with the store, the run is not lost by it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from toolbox.config.configuration import Configuration
+from toolbox.config.contracts.results import Contract
+from toolbox.model.errors import describe
+from toolbox.model.secrets import Secret
+from toolbox.system import environ
+
+BLOCK: Final = "results"
+
+log = logging.getLogger(__name__)
+
+
+def settings(configuration: Configuration) -> Contract:
+    """Return what a project says about the store."""
+    return Contract.model_validate(configuration.get(BLOCK, default=None) or {})
+
+
+def location(configuration: Configuration) -> str:
+    """Return where the store of a project is."""
+    from toolbox.results import store
+
+    named = settings(configuration).database
+    if named is None:
+        return store.default_location()
+    return named.reveal() if isinstance(named, Secret) else str(named)
+
+
+def record(configuration: Configuration, directory: Path) -> None:
+    """Record a run that has ended, if its project wants that."""
+    if not settings(configuration).record:
+        return
+    try:
+        # They are slow to import, and most commands have no use for them.
+        from toolbox.results import recording
+        from toolbox.results.store import Store
+
+        with Store(location(configuration)) as store:
+            recording.record(store, directory)
+    except Exception as error:  # noqa: BLE001  # a run that has ended is not undone by its record
+        again = f"`{environ.program()} results import {directory}` records it later"
+        log.warning("the run is not in the store: %s; %s", describe(error), again)

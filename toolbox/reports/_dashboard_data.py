@@ -1,0 +1,260 @@
+"""What the dashboard shows, project by project, from the store."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Final, TypeVar
+
+from sqlalchemy import Connection
+
+from toolbox.model.verdicts import Verdict
+from toolbox.reports import _histories, _page, _site
+from toolbox.reports._histories import History, Known, Shift
+from toolbox.reports._page import Mark
+from toolbox.results import cost, flakiness, observations, queries
+from toolbox.results.cost import Cost, Period
+from toolbox.results.flakiness import Flakiness
+from toolbox.results.queries import Filter, ResultRow, RunRow
+from toolbox.runs.summary import State
+
+Item = TypeVar("Item")
+RECENT: Final = 30  # runs that are shown one by one
+RECENT_DAYS: Final = 30  # in which a change for the worse counts as a regression
+SPEED_RUNS: Final = 10  # latest runs of a cell that tell how slow it is
+_MOST_RESULTS: Final = 30_000  # that are read of a project, for a store of years to be shown in seconds
+WORDS: Final = {
+    "failing": "failing",
+    "broken": "broken",
+    "flaky": "flaky",
+    "regression": "regression",
+    "outside": "out of bounds",
+    "suspect": "suspect",
+    "changed": "level changed",
+}
+"""What there can be to see in a cell, the most urgent first."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a project.
+
+    Args:
+        page: the name of the file about it.
+        results: the latest, the newest first.
+        recent: how it ended in the recent runs of the project, the newest first; None where it was not part of one.
+        flaky: None where nothing was seen of it lately.
+        regressions: recent changes for the worse.
+    """
+
+    project: str
+    id: str
+    name: str
+    page: str
+    results: Sequence[ResultRow]
+    recent: Sequence[ResultRow | None]
+    histories: Sequence[History]
+    flaky: Flakiness | None
+    regressions: Sequence[tuple[History, Shift]]
+
+    @property
+    def mark(self) -> Mark | None:
+        """How it ended in the latest recent run that it was part of; None where it was part of none."""
+        latest = next((result for result in self.recent if result is not None), None)
+        return mark(latest.verdict, latest.run.state) if latest is not None else None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it takes: the median of its latest runs."""
+        known = [result.seconds for result in self.results[:SPEED_RUNS] if result.seconds is not None]
+        return statistics.median(known) if known else None
+
+    @cached_property
+    def states(self) -> list[str]:
+        """What there is to see in it, as keys of `WORDS`, in their order."""
+        flaky = self.flaky.state if self.flaky is not None else flakiness.State.HEALTHY
+        shifts = [shift for history in self.histories for shift in history.shifts]
+        found = {
+            "failing": self.mark is not None and self.mark.is_bad,
+            "broken": flaky is flakiness.State.BROKEN,
+            "flaky": flaky is flakiness.State.FLAKY,
+            "regression": bool(self.regressions),
+            "outside": any(history.is_in_force and history.is_outside for history in self.histories),
+            "suspect": flaky is flakiness.State.SUSPECT or any(not shift.is_confirmed for shift in shifts),
+            "changed": any(shift.is_confirmed for shift in shifts),
+        }
+        return [key for key in WORDS if found[key]]
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project.
+
+    Args:
+        page: the name of the file about it.
+        runs: the recent ones, the newest first; `count` is how many there are in all.
+        cells: those with something to see first.
+        looked_at: how many runs tell about flakiness.
+        days: what each day cost, the latest first; `months` likewise.
+    """
+
+    name: str
+    page: str
+    runs: Sequence[RunRow]
+    count: int
+    cells: Sequence[Cell]
+    looked_at: int
+    days: Sequence[Cost]
+    months: Sequence[Cost]
+
+    @property
+    def mark(self) -> Mark:
+        """How the latest run ended."""
+        return mark(self.runs[0].verdict, self.runs[0].state)
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Which share of the cells of the recent runs passed, of those that were not skipped; None without any."""
+        counts: dict[str, int] = {}
+        for run in self.runs:
+            for verdict, number in run.cells.items():
+                counts[verdict] = counts.get(verdict, 0) + number
+        counts.pop(Verdict.SKIPPED, None)
+        passed = counts.get(Verdict.PASSED, 0) + counts.get(Verdict.XFAILED, 0)
+        return passed / sum(counts.values()) if counts else None
+
+    @property
+    def regressions(self) -> list[tuple[Cell, History, Shift]]:
+        """See `regressions`."""
+        return regressions(self.cells)
+
+    @property
+    def flaky(self) -> list[Cell]:
+        """See `flaky`."""
+        return flaky(self.cells)
+
+    @property
+    def slowest(self) -> list[tuple[Cell, float]]:
+        """See `slowest`."""
+        return slowest(self.cells)
+
+
+def regressions(cells: Iterable[Cell]) -> list[tuple[Cell, History, Shift]]:
+    """Return the recent changes for the worse, the latest first."""
+    found = [(cell, *regression) for cell in cells for regression in cell.regressions]
+    return sorted(found, key=lambda regression: regression[2].run.started, reverse=True)
+
+
+def flaky(cells: Iterable[Cell]) -> list[Cell]:
+    """Return the cells that are not healthy, as `flakiness` orders them."""
+    order = list(flakiness.State)
+    found = [(cell, cell.flaky) for cell in cells if cell.flaky is not None]
+    bad = [(cell, flaky) for cell, flaky in found if flaky.state is not flakiness.State.HEALTHY]
+    return [cell for cell, _ in sorted(bad, key=lambda pair: (order.index(pair[1].state), -pair[1].lower))]
+
+
+def slowest(cells: Iterable[Cell]) -> list[tuple[Cell, float]]:
+    """Return the cells whose time is known, the slowest first."""
+    timed = [(cell, cell.seconds) for cell in cells]
+    known = [(cell, seconds) for cell, seconds in timed if seconds is not None]
+    return sorted(known, key=lambda pair: pair[1], reverse=True)
+
+
+def mark(verdict: str | None, state: str) -> Mark:
+    """Return how a verdict of the store is shown; without one, as it is in a run of this state."""
+    return _page.mark(Verdict(verdict) if verdict else None, State(state))
+
+
+def collect(
+    connection: Connection, bounds: Mapping[str, Known], *, since: datetime | None, now: datetime
+) -> list[Project]:
+    """Return all projects, by their names.
+
+    Args:
+        bounds: those in force, by project.
+        since: look only at runs since then; at all when None.
+    """
+    runs: dict[str, list[RunRow]] = {}
+    for row in queries.runs(connection, Filter(since=since)):
+        runs.setdefault(row.project, []).append(row)
+    return [
+        _project(connection, Filter(project=name, since=since), runs[name], bounds.get(name, {}), now)
+        for name in sorted(runs)
+    ]
+
+
+def _project(connection: Connection, wanted: Filter, rows: Sequence[RunRow], known: Known, now: datetime) -> Project:
+    name = str(wanted.project)
+    read = _readable(rows)
+    results = queries.results(connection, wanted, among=read, with_metrics=False)
+    histories = _histories.of(queries.series(connection, wanted), known)
+    return Project(
+        name,
+        _site.file_name(name),
+        rows[:RECENT],
+        len(rows),
+        sorted(_cells(name, rows[:RECENT], results, histories, now), key=_urgency),
+        len(read),
+        cost.summed(rows, Period.DAY),
+        cost.summed(rows, Period.MONTH),
+    )
+
+
+def _readable(rows: Sequence[RunRow]) -> list[RunRow]:
+    """Return the latest runs whose results are read: the recent ones, and more while they are not too many."""
+    count, total = 0, 0
+    for row in rows:
+        total += sum(row.cells.values())
+        if count >= RECENT and total > _MOST_RESULTS:
+            break
+        count += 1
+    return list(rows[:count])
+
+
+def _cells(
+    project: str, runs: Sequence[RunRow], results: Sequence[ResultRow], histories: Sequence[History], now: datetime
+) -> list[Cell]:
+    names = {history.series.cell: history.series.name for history in histories}
+    names |= {result.cell: result.name for result in results}
+    of_cells = _grouped(results, lambda result: result.cell)
+    measured = _grouped(histories, lambda history: history.series.cell)
+    assessed = {found.cell: found for found in flakiness.assess(observations.of(results))}
+    begin = now - timedelta(days=RECENT_DAYS)
+    return [
+        Cell(
+            project,
+            identity,
+            name,
+            _site.file_name(project, identity),
+            of_cells.get(identity, []),
+            _by_run(of_cells.get(identity, []), runs),
+            measured.get(identity, []),
+            assessed.get(identity),
+            _since(measured.get(identity, []), begin),
+        )
+        for identity, name in names.items()
+    ]
+
+
+def _grouped(items: Iterable[Item], key: Callable[[Item], str]) -> dict[str, list[Item]]:
+    groups: dict[str, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def _by_run(results: Sequence[ResultRow], runs: Sequence[RunRow]) -> list[ResultRow | None]:
+    found = {result.run.id: result for result in results}
+    return [found.get(run.id) for run in runs]
+
+
+def _since(histories: Sequence[History], begin: datetime) -> list[tuple[History, Shift]]:
+    return [(history, shift) for history in histories for shift in history.regressions if shift.run.started >= begin]
+
+
+def _urgency(cell: Cell) -> tuple[int, str, str]:
+    states = cell.states
+    return (list(WORDS).index(states[0]) if states else len(WORDS), cell.name, cell.id)

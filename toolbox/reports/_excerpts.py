@@ -1,0 +1,146 @@
+"""The lines of logs that show why a step ended as it did.
+
+A log may be of any size: what is read of it, and what a page takes from all of them, is limited.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from toolbox.model.events import CheckJudged
+from toolbox.reports import _links
+from toolbox.reports.text import clean
+from toolbox.runs.summary import StepSummary
+from toolbox.system import redaction
+from toolbox.system.evidence_files import PIECE
+
+_AROUND: Final = 6  # lines before and after the evidence
+_AROUND_PASSED: Final = 1
+_LAST: Final = 15  # lines, where no line is the evidence
+_LONGEST: Final = 300  # characters of a line
+_MOST_EVIDENCE: Final = 5
+_TAIL_BYTES: Final = 1 << 16
+_LOGS: Final = ("stdout.log", "stderr.log", "run.log", "_ansible.log")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a log. `number`: from 1 on; None where nobody has counted."""
+
+    number: int | None
+    text: str
+    is_evidence: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Lines of a file that follow one another."""
+
+    what: str
+    href: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(slots=True)
+class Excerpts:
+    """Takes excerpts for one page.
+
+    Args:
+        root: the run directory.
+        characters: how many the page has room for, in all.
+        scanned: how many may be read in search of lines, in all.
+        is_cut: whether something was left out for want of room.
+    """
+
+    root: Path
+    characters: int = 400_000
+    scanned: int = 1 << 26
+    is_cut: bool = field(default=False, init=False)
+
+    def of(self, step: StepSummary, *, is_bad: bool) -> list[Excerpt]:
+        """Return the excerpts of a step: of one that passed, only the lines that its checks name."""
+        if self.characters <= 0:
+            self.is_cut = self.is_cut or is_bad
+            return []
+        parts = (step.step, f"attempt-{step.attempts[-1].attempt}") if step.attempts else (step.step,)
+        judged = [check for check in step.checks if check.passed is False] if is_bad else step.checks
+        evidence = [check for check in judged if check.file and check.line]
+        found = list(self._evidence(parts, evidence, _AROUND if is_bad else _AROUND_PASSED))
+        if is_bad and (not found or len(evidence) < len(judged)):
+            found += self._ends(parts, {excerpt.href for excerpt in found})
+        self.characters -= sum(len(line.text) + 40 for excerpt in found for line in excerpt.lines)
+        return found
+
+    def _evidence(self, parts: tuple[str, ...], checks: list[CheckJudged], around: int) -> Iterator[Excerpt]:
+        lines: dict[str, set[int]] = {}
+        for check in checks[:_MOST_EVIDENCE]:
+            lines.setdefault(check.file, set()).add(check.line or 0)
+        for file, wanted in lines.items():
+            path = _links.inside(self.root, *parts, file)
+            if path is None or not path.is_file():
+                continue
+            for window in _windows(self._read(path, wanted, around)):
+                yield Excerpt(file, _links.href(self.root, path), tuple(window))
+
+    def _read(self, path: Path, wanted: Collection[int], around: int) -> list[Line]:
+        """Return the lines around others, counted as checks count them."""
+        shown = {line for number in wanted for line in range(number - around, number + around + 1)}
+        last, number, found = max(shown), 1, []
+        begins = True
+        try:
+            with path.open(encoding="utf-8", errors="replace") as log:
+                while number <= last and self.scanned > 0 and (piece := log.readline(PIECE)):
+                    self.scanned -= len(piece)
+                    if begins and number in shown:
+                        found.append(Line(number, _shown(piece), number in wanted))
+                    begins = piece.endswith("\n")
+                    number += begins
+        except OSError:
+            return []
+        return found if any(line.is_evidence for line in found) else []
+
+    def _ends(self, parts: tuple[str, ...], known: Collection[str]) -> Iterator[Excerpt]:
+        """Yield the ends of the logs that have no evidence in them."""
+        for name in _LOGS:
+            path = _links.inside(self.root, *parts, name)
+            if path is not None and path.is_file() and (address := _links.href(self.root, path)) not in known:
+                lines = _end(path)
+                if lines:
+                    yield Excerpt(f"the end of {name}", address, tuple(lines))
+
+
+def _windows(lines: list[Line]) -> Iterator[list[Line]]:
+    """Yield the lines in parts, where some are left out between them."""
+    part: list[Line] = []
+    for line in lines:
+        if part and part[-1].number != (line.number or 0) - 1:
+            yield part
+            part = []
+        part.append(line)
+    if part:
+        yield part
+
+
+def _end(path: Path) -> list[Line]:
+    """Return the last lines of a log, with their numbers where it is short."""
+    try:
+        with path.open("rb") as log:
+            begin = max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES)
+            log.seek(begin)
+            text = log.read(_TAIL_BYTES).decode("utf-8", errors="replace")
+    except OSError:
+        return []
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
+    first = max(0, len(lines) - _LAST)
+    shown = [Line(None if begin else first + index + 1, _shown(line)) for index, line in enumerate(lines[first:])]
+    return shown if any(line.text.strip() for line in shown) else []
+
+
+def _shown(line: str) -> str:
+    """Return a line as a page shows it: without secrets and control characters, and cut where it is long."""
+    text = redaction.current()(clean(line.rstrip("\n")))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

@@ -1,0 +1,169 @@
+"use strict";
+// The grid by any two axes, the filter of the cells, and the state of both in the address. Text is only ever set as
+// text. Without this script the page shows the same by its first two axes, unfiltered.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const byId = (id) => document.getElementById(id);
+  const make = (tag, attributes, ...children) => {
+    const node = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    node.append(...children);
+    return node;
+  };
+  const cells = data.cells;
+  const details = new Map();
+  for (const body of document.querySelectorAll(".step > .body")) details.set(body.id, body.parentElement);
+  const boxes = [...document.querySelectorAll("input[name=verdict]")];
+  const fresh = () => ({ rows: data.chosen[0], columns: data.chosen[1], hidden: new Set(), text: "", at: "" });
+  let state = fresh();
+  let laidOut = String(data.chosen);
+
+  // The address: #STEP&down=AXIS&across=AXIS&without=VERDICT,VERDICT&text=TEXT, each part where it is needed.
+  const written = () => {
+    const parts = new URLSearchParams();
+    if (String([state.rows, state.columns]) !== String(data.chosen)) {
+      parts.set("down", data.axes[state.rows].name);
+      parts.set("across", state.columns === null ? "" : data.axes[state.columns].name);
+    }
+    if (state.hidden.size) parts.set("without", [...state.hidden].join(","));
+    if (state.text) parts.set("text", state.text);
+    return "#" + [state.at, parts.toString()].filter(Boolean).join("&");
+  };
+  const read = () => {
+    state = fresh();
+    const [first, ...rest] = location.hash.slice(1).split("&");
+    const isStep = first && !first.includes("=");
+    if (isStep) state.at = first;
+    const parts = new URLSearchParams((isStep ? rest : [first, ...rest]).join("&"));
+    const axis = (name) => data.axes.findIndex((each) => each.name === name);
+    if (parts.has("down") && axis(parts.get("down")) >= 0) {
+      state.rows = axis(parts.get("down"));
+      const across = axis(parts.get("across"));
+      state.columns = across < 0 ? null : across;
+    }
+    const known = new Set(boxes.map((box) => box.value));
+    state.hidden = new Set((parts.get("without") || "").split(",").filter((key) => known.has(key)));
+    state.text = parts.get("text") || "";
+  };
+  const remember = () => history.replaceState(null, "", written());
+
+  const matches = ([, name, verdict]) =>
+    !state.hidden.has(verdict) && name.toLowerCase().includes(state.text.toLowerCase());
+
+  const chip = ([anchor, name, verdict, place], rest, isLabelled) => {
+    const [symbol, word] = data.marks[verdict];
+    const labels = rest.filter((axis) => place[axis] >= 0).map((axis) => data.axes[axis].values[place[axis]]);
+    const text = isLabelled ? labels.join(", ") || word : "";
+    const node = make("a", { class: `chip v-${verdict}`, href: `#${anchor}`, "data-step": anchor, title: `${name}: ${word}` });
+    node.append(make("span", { "aria-hidden": "true" }, symbol), ` ${text}`);
+    if (text !== word) node.append(make("span", { class: "hidden" }, text ? ` ${word}` : ` ${name}: ${word}`));
+    return node;
+  };
+  const layOut = () => {
+    const [down, across] = [data.axes[state.rows], state.columns === null ? null : data.axes[state.columns]];
+    const width = across ? across.values.length : 1;
+    const isTooLarge = down.values.length * width > data.boxes;
+    byId("grid-note").textContent = isTooLarge ? "By these two axes the table would be too large: choose others." : "";
+    if (isTooLarge) return;
+    laidOut = String([state.rows, state.columns]);
+    const rest = data.axes.map((_, axis) => axis)
+      .filter((axis) => axis !== state.rows && axis !== state.columns && data.axes[axis].values.length > 1);
+    const table = down.values.map(() => Array.from({ length: width }, () => []));
+    for (const cell of cells) {
+      const row = table[cell[3][state.rows]];
+      const box = row && row[across ? cell[3][state.columns] : 0];
+      if (box) box.push(cell);
+    }
+    const head = make("tr", {}, make("th", { scope: "col" },
+      make("span", { class: "axis" }, across ? `${down.name} ↓ ${across.name} →` : `${down.name} ↓`)));
+    for (const value of across ? across.values : ["cells"]) head.append(make("th", { scope: "col" }, value));
+    const body = make("tbody", {});
+    table.forEach((row, index) => {
+      const line = make("tr", {}, make("th", { scope: "row" }, down.values[index]));
+      for (const box of row) {
+        const found = box.flatMap((cell) => [chip(cell, rest, box.length <= data.labelled), " "]);
+        line.append(make("td", {}, ...found));
+      }
+      body.append(line);
+    });
+    byId("grid").replaceChildren(make("thead", {}, head), body);
+  };
+  const filter = () => {
+    const shown = new Set(cells.filter(matches).map((cell) => cell[0]));
+    for (const [anchor] of cells) details.get(anchor).hidden = !shown.has(anchor);
+    for (const link of document.querySelectorAll("#grid .chip")) link.hidden = !shown.has(link.dataset.step);
+    byId("shown").textContent = shown.size === cells.length ? "" : `${shown.size} of ${cells.length} cells`;
+  };
+  const show = () => {
+    if (data.axes.length) {
+      byId("rows").value = state.rows;
+      byId("columns").value = state.columns === null ? "" : state.columns;
+      if (laidOut !== String([state.rows, state.columns])) layOut();
+    }
+    for (const box of boxes) box.checked = !state.hidden.has(box.value);
+    if (byId("text")) byId("text").value = state.text;
+    if (cells.length) filter();
+  };
+  // To a step, which is opened and shown whatever the filter says, or to another part of the page.
+  const go = (anchor) => {
+    const found = details.get(anchor);
+    if (found) [found.hidden, found.open] = [false, true];
+    const target = found ? found.querySelector("summary") : byId(anchor);
+    if (!target) return;
+    if (!found) target.tabIndex = -1;
+    target.focus({ preventScroll: true });
+    target.scrollIntoView({ block: "start" });
+  };
+
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("[data-step], a[href^='#']");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    state.at = link.dataset.step || link.getAttribute("href").slice(1);
+    history.pushState(null, "", written());
+    go(state.at);
+  });
+  for (const form of document.querySelectorAll("form")) {
+    form.hidden = false;
+    form.addEventListener("submit", (event) => event.preventDefault());
+  }
+  if (data.axes.length) {
+    const choose = () => {
+      state.rows = Number(byId("rows").value);
+      state.columns = byId("columns").value === "" ? null : Number(byId("columns").value);
+      if (state.columns === state.rows) state.columns = null;
+      show();
+      remember();
+    };
+    byId("rows").addEventListener("change", choose);
+    byId("columns").addEventListener("change", choose);
+  }
+  for (const box of boxes) box.addEventListener("change", () => {
+    state.hidden = new Set(boxes.filter((each) => !each.checked).map((each) => each.value));
+    filter();
+    remember();
+  });
+  if (byId("text")) byId("text").addEventListener("input", (event) => {
+    state.text = event.target.value;
+    filter();
+    remember();
+  });
+  if (byId("open")) {
+    byId("open").addEventListener("click", () => {
+      for (const found of document.querySelectorAll(".step.bad")) found.open = true;
+    });
+    byId("close").addEventListener("click", () => {
+      for (const found of document.querySelectorAll(".step[open]")) found.open = false;
+    });
+  }
+  if (byId("changed-only")) byId("changed-only").addEventListener("change", (event) => {
+    byId("code").classList.toggle("changed-only", event.target.checked);
+  });
+  const follow = () => {
+    read();
+    show();
+    if (state.at) go(state.at);
+  };
+  window.addEventListener("popstate", follow);
+  follow();
+})();

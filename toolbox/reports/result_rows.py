@@ -1,0 +1,216 @@
+"""What the store says, as rows for `rows.py`: one function a command of `results`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from toolbox.results.bounds_file import Difference
+from toolbox.results.changes import Change
+from toolbox.results.comparison import Comparison
+from toolbox.results.cost import Cost
+from toolbox.results.flakiness import Flakiness
+from toolbox.results.queries import ResultRow, RunRow
+from toolbox.results.series import Series
+
+Row = dict[str, Any]
+
+RUNS: Final = (
+    "run",
+    "project",
+    "started",
+    "verdict",
+    "cause",
+    "cells",
+    "seconds",
+    "cost",
+    "presets",
+    "revision",
+    "host",
+)
+VALUES: Final = ("run", "started", "revision", "cell", "metric", "value", "unit", "verdict")
+CELLS: Final = (
+    "cell",
+    "verdict",
+    "cause",
+    "counts",
+    "seconds",
+    "attempts",
+    "target",
+    "accelerator",
+    "metrics",
+    "message",
+)
+COMPARISONS: Final = (
+    *("cell", "metric", "before", "after", "unit", "samples_before", "samples_after"),
+    *("percent", "p_value", "change"),
+)
+BOUNDS: Final = ("cell", "metric", "lower", "upper", "mean", "unit", "samples", "method", "before", "mean_percent")
+CHANGES: Final = (
+    *("project", "cell", "metric", "state", "started", "run", "before", "after", "unit", "percent", "change"),
+    *("p_value", "revision_before", "revision_after"),
+)
+NUMBERS: Final = ("series", "index", "state", "before", "after", "ratio", "p_value")
+FLAKY: Final = ("cell", "state", "events", "keys", "mean", "lower", "clean", "latest_event", "advice")
+COSTS: Final = ("period", "project", "cost", "currency", "runs", "unpriced", "seconds")
+
+
+def of_runs(runs: Iterable[RunRow]) -> list[Row]:
+    """Return one row a run."""
+    return [
+        {
+            **{name: getattr(run, name) for name in RUNS},
+            "verdict": run.verdict or run.state,
+            "presets": list(run.presets),
+            "directory": run.directory,
+            "message": run.message,
+            "currency": run.currency,
+        }
+        for run in runs
+    ]
+
+
+def of_values(results: Iterable[ResultRow]) -> list[Row]:
+    """Return one row a value of a metric."""
+    return [
+        {
+            "run": result.run.run,
+            "project": result.run.project,
+            "started": result.run.started,
+            "revision": result.run.revision,
+            "cell": result.name,
+            "metric": metric,
+            "value": value,
+            "unit": unit,
+            "verdict": result.verdict,
+        }
+        for result in results
+        for metric, (value, unit) in result.metrics.items()
+    ]
+
+
+def of_cells(results: Iterable[ResultRow]) -> list[Row]:
+    """Return one row a cell of a run."""
+    return [
+        {
+            "cell": result.name,
+            "id": result.cell,
+            "verdict": result.verdict or "not ended",
+            "cause": result.cause,
+            "counts": None if result.counts else False,
+            "seconds": result.seconds,
+            "attempts": len(result.attempts),
+            "target": result.target,
+            "accelerator": result.accelerator,
+            "cost": result.cost,
+            "labels": dict(result.labels),
+            "metrics": {f"{unit} ({name})" if unit else name: value for name, (value, unit) in result.metrics.items()},
+            "message": result.message,
+            "step": result.step,
+        }
+        for result in results
+    ]
+
+
+def of_comparisons(comparisons: Iterable[Comparison]) -> list[Row]:
+    """Return one row a metric of a cell."""
+    return [
+        {
+            "cell": one.name,
+            "id": one.cell,
+            "project": one.project,
+            **{name: getattr(one, name) for name in COMPARISONS[1:-3]},
+            "percent": _percent(one.ratio),
+            "ratio": one.ratio,
+            "p_value": one.p_value,
+            "change": str(one.change),
+        }
+        for one in comparisons
+    ]
+
+
+def of_differences(differences: Iterable[Difference]) -> list[Row]:
+    """Return one row a bound that was changed."""
+    return [
+        {
+            "cell": one.name,
+            "id": one.cell,
+            "metric": one.metric,
+            **{name: getattr(one.after, name) for name in ("lower", "upper", "mean", "unit", "samples")},
+            "method": str(one.after.method),
+            "before": one.before.range if one.before is not None else None,
+            "mean_percent": None if (share := one.relative("mean")) is None else round(100 * share, 2),
+        }
+        for one in differences
+    ]
+
+
+def of_changes(found: Iterable[tuple[Series, Sequence[Change]]]) -> list[Row]:
+    """Return one row a change of a level."""
+    return [_change(series, change) for series, changes in found for change in changes]
+
+
+def _change(series: Series, change: Change) -> Row:
+    run, before = series.runs[change.index], series.runs[change.index - 1]
+    return {
+        "project": series.project,
+        "cell": series.name,
+        "id": series.cell,
+        "metric": series.metric,
+        "state": str(change.state),
+        "started": run.started,
+        "run": run.run,
+        "before": change.before,
+        "after": change.after,
+        "unit": series.unit,
+        "ratio": change.ratio,
+        "percent": _percent(change.ratio),
+        "change": _word(series, change),
+        "p_value": change.p_value,
+        "revision_before": before.revision,
+        "revision_after": run.revision,
+    }
+
+
+def _word(series: Series, change: Change) -> str:
+    if series.direction is None:
+        return "changed"
+    return "better" if (change.after < change.before) is (series.direction == "lower") else "worse"
+
+
+def of_numbers(changes: Iterable[Change]) -> list[Row]:
+    """Return one row a change in a series of bare numbers."""
+    return [{name: getattr(change, name) for name in NUMBERS[1:]} | {"state": str(change.state)} for change in changes]
+
+
+def of_flakiness(found: Iterable[Flakiness]) -> list[Row]:
+    """Return one row a cell."""
+    return [
+        {
+            "cell": one.name,
+            "id": one.cell,
+            "state": str(one.state),
+            "events": len(one.events),
+            "keys": one.keys,
+            "mean": one.mean,
+            "lower": one.lower,
+            "clean": one.clean,
+            "latest_event": one.events[-1].revision if one.events else None,
+            "advice": "may leave the quarantine" if one.may_be_released else None,
+        }
+        for one in found
+    ]
+
+
+def of_costs(costs: Iterable[Cost]) -> list[Row]:
+    """Return one row a period, a project and a currency."""
+    return [{name: getattr(one, name) for name in COSTS} for one in costs]
+
+
+def _percent(ratio: float | None) -> float | None:
+    return None if ratio is None else round(100 * (ratio - 1), 2)
+
+
+def revisions(row: Row) -> Iterator[str]:
+    """Yield the revisions between which a level changed, as git takes them."""
+    yield from (revision for revision in (row["revision_before"], row["revision_after"]) if revision)

@@ -1,0 +1,52 @@
+"""Series from CSV files, for who wants to know of changes in numbers that are not of our runs."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolbox.model.errors import UsageError
+from toolbox.model.nearest import did_you_mean
+
+
+def read(path: Path, column: str) -> dict[str, NDArray[np.float64]]:
+    """Return the values of a column: of a file, or of each `*.csv` of a directory, by its name without `.csv`.
+
+    Raises:
+        UsageError: there is no such file or column, or a value is no finite number.
+    """
+    if path.is_dir():
+        files = sorted(path.glob("*.csv"))
+        if not files:
+            raise UsageError(f"--csv={path}: the directory has no *.csv")
+        return {file.stem: _column(file, column) for file in files}
+    return {path.stem: _column(path, column)}
+
+
+def _column(file: Path, column: str) -> NDArray[np.float64]:
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            rows = csv.DictReader(stream)
+            if column not in (rows.fieldnames or ()):
+                hint = did_you_mean(column, rows.fieldnames or (), what="columns")
+                raise UsageError(f"--column={column}: {file} has no such column: {hint}")
+            values = [_number(row[column], f"{file}:{rows.line_num}") for row in rows]
+    except OSError as error:
+        raise UsageError(f"--csv={file}: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"--csv={file}: {error}") from None
+    return np.array(values, dtype=np.float64)
+
+
+def _number(text: str | None, where: str) -> float:
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UsageError(f"{where}: {text!r} is no finite number")
+    return value

@@ -1,0 +1,133 @@
+"""The tables as they were at first."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+_MOMENT = sa.DateTime(timezone=True)
+
+
+def upgrade() -> None:
+    """Make the tables."""
+    _make_what_lasts()
+    _make_what_a_run_has()
+
+
+def _make_what_lasts() -> None:
+    op.create_table(
+        "cells",
+        sa.Column("id", sa.Integer, nullable=False),
+        sa.Column("project", sa.String, nullable=False),
+        sa.Column("cell", sa.String, nullable=False),
+        sa.Column("name", sa.String, nullable=False),
+        sa.Column("settings", sa.JSON, nullable=False),
+        sa.Column("labels", sa.JSON, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_cells"),
+        sa.UniqueConstraint("project", "cell", name="uq_cells_project"),
+    )
+    op.create_table(
+        "series",
+        sa.Column("id", sa.Integer, nullable=False),
+        sa.Column("cell_id", sa.Integer, nullable=False),
+        sa.Column("metric", sa.String, nullable=False),
+        sa.Column("unit", sa.String, nullable=False),
+        sa.Column("direction", sa.String),
+        sa.PrimaryKeyConstraint("id", name="pk_series"),
+        sa.ForeignKeyConstraint(["cell_id"], ["cells.id"], name="fk_series_cell_id_cells"),
+        sa.UniqueConstraint("cell_id", "metric", "unit", name="uq_series_cell_id"),
+    )
+
+
+def _make_what_a_run_has() -> None:
+    op.create_table(
+        "runs",
+        sa.Column("id", sa.Integer, nullable=False),
+        sa.Column("project", sa.String, nullable=False),
+        sa.Column("run", sa.String, nullable=False),
+        sa.Column("started", _MOMENT, nullable=False),
+        sa.Column("state", sa.String, nullable=False),
+        sa.Column("verdict", sa.String),
+        sa.Column("cause", sa.String),
+        sa.Column("message", sa.String, nullable=False),
+        sa.Column("exit_code", sa.Integer),
+        sa.Column("seconds", sa.Double),
+        sa.Column("presets", sa.JSON, nullable=False),
+        sa.Column("revision", sa.String),
+        sa.Column("host", sa.String),
+        sa.Column("user", sa.String),
+        sa.Column("versions", sa.JSON, nullable=False),
+        sa.Column("directory", sa.String, nullable=False),
+        sa.Column("currency", sa.String, nullable=False),
+        sa.Column("recorded", _MOMENT, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_runs"),
+        sa.UniqueConstraint("project", "run", "started", name="uq_runs_project"),
+    )
+    op.create_index("ix_runs_started", "runs", ["started"])
+    op.create_table(
+        "results",
+        sa.Column("id", sa.Integer, nullable=False),
+        sa.Column("run_id", sa.Integer, nullable=False),
+        sa.Column("cell_id", sa.Integer, nullable=False),
+        sa.Column("step", sa.String, nullable=False),
+        sa.Column("kind", sa.String, nullable=False),
+        sa.Column("verdict", sa.String),
+        sa.Column("cause", sa.String),
+        sa.Column("message", sa.String, nullable=False),
+        sa.Column("counts", sa.Boolean, nullable=False),
+        sa.Column("seconds", sa.Double),
+        sa.Column("fingerprint", sa.String, nullable=False),
+        sa.Column("target", sa.String, nullable=False),
+        sa.Column("host", sa.String, nullable=False),
+        sa.Column("accelerator", sa.String, nullable=False),
+        sa.Column("cost", sa.Double),
+        sa.PrimaryKeyConstraint("id", name="pk_results"),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_results_run_id_runs", ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["cell_id"], ["cells.id"], name="fk_results_cell_id_cells"),
+        sa.UniqueConstraint("run_id", "cell_id", name="uq_results_run_id"),
+    )
+    op.create_index("ix_results_cell_id", "results", ["cell_id"])
+    op.create_table(
+        "attempts",
+        sa.Column("result_id", sa.Integer, nullable=False),
+        sa.Column("attempt", sa.Integer, nullable=False, autoincrement=False),
+        sa.Column("target", sa.String, nullable=False),
+        sa.Column("submitted", _MOMENT, nullable=False),
+        sa.Column("verdict", sa.String),
+        sa.Column("cause", sa.String),
+        sa.Column("message", sa.String, nullable=False),
+        sa.Column("seconds", sa.Double),
+        sa.PrimaryKeyConstraint("result_id", "attempt", name="pk_attempts"),
+        sa.ForeignKeyConstraint(
+            ["result_id"], ["results.id"], name="fk_attempts_result_id_results", ondelete="CASCADE"
+        ),
+    )
+    op.create_table(
+        "checks",
+        sa.Column("result_id", sa.Integer, nullable=False),
+        sa.Column("position", sa.Integer, nullable=False, autoincrement=False),
+        sa.Column("check", sa.String, nullable=False),
+        sa.Column("passed", sa.Boolean),
+        sa.Column("message", sa.String, nullable=False),
+        sa.Column("file", sa.String, nullable=False),
+        sa.Column("line", sa.Integer),
+        sa.PrimaryKeyConstraint("result_id", "position", name="pk_checks"),
+        sa.ForeignKeyConstraint(["result_id"], ["results.id"], name="fk_checks_result_id_results", ondelete="CASCADE"),
+    )
+    op.create_table(
+        "samples",
+        sa.Column("series_id", sa.Integer, nullable=False),
+        sa.Column("run_id", sa.Integer, nullable=False),
+        sa.Column("value", sa.Double),
+        sa.Column("fault", sa.String, nullable=False),
+        sa.Column("accepted", sa.Boolean, nullable=False),
+        sa.Column("noisy", sa.Boolean, nullable=False),
+        sa.PrimaryKeyConstraint("series_id", "run_id", name="pk_samples"),
+        sa.ForeignKeyConstraint(["series_id"], ["series.id"], name="fk_samples_series_id_series", ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_samples_run_id_runs", ondelete="CASCADE"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_samples_run_id", "samples", ["run_id"])

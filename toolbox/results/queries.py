@@ -1,0 +1,335 @@
+"""What is asked of the store: runs, results, series, by project, cell, settings, metric, revision and time."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from sqlalchemy import ColumnElement, Connection, Select, func, select
+
+from toolbox.model.bounds import Direction
+from toolbox.model.errors import UsageError
+from toolbox.model.nearest import did_you_mean
+from toolbox.results.series import RunReference, Series
+from toolbox.results.tables import Attempt, Cell, Result, Run, Sample
+from toolbox.results.tables import Series as SeriesRow
+
+Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
+_FEW: Final = 500  # more numbers than that in one query are not asked for by name
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What to look at. What is left out filters nothing.
+
+    Args:
+        cells: a pattern for the names or ids of cells.
+        settings: values, or how they are shown, by axis.
+        metric: a pattern for the names of metrics.
+        revision: a pattern, or how revisions begin.
+        since: the first moment at which a run may have started, and `until` the last.
+        presets: runs that had all of them.
+        run: the row of one run.
+    """
+
+    project: str | None = None
+    cells: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    metric: str | None = None
+    revision: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    presets: Sequence[str] = ()
+    run: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run.
+
+    Args:
+        cells: how many of its cells ended with each verdict.
+        cost: of all its cells; None where none has a price.
+    """
+
+    id: int
+    project: str
+    run: str
+    started: datetime
+    state: str
+    verdict: str | None
+    cause: str | None
+    message: str
+    seconds: float | None
+    presets: Sequence[str]
+    revision: str | None
+    host: str | None
+    directory: str
+    currency: str
+    cells: Mapping[str, int] = field(default_factory=dict)
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """How a cell ended in a run.
+
+    Args:
+        metrics: value and unit by name; the value is None where it could not be read.
+        attempts: the verdict and the cause of each, in their order.
+    """
+
+    run: RunRow
+    cell: str
+    name: str
+    labels: Mapping[str, str]
+    verdict: str | None
+    cause: str | None
+    message: str
+    counts: bool
+    seconds: float | None
+    fingerprint: str
+    target: str
+    accelerator: str
+    cost: float | None
+    step: str
+    attempts: Sequence[tuple[str | None, str | None]]
+    metrics: Mapping[str, tuple[float | None, str]]
+
+
+def runs(connection: Connection, wanted: Filter, *, limit: int | None = None) -> list[RunRow]:
+    """Return the runs, the newest first."""
+    query = select(Run).where(*_of_runs(wanted)).order_by(Run.started.desc(), Run.id.desc())
+    if limit is not None and not (wanted.revision or wanted.presets):
+        query = query.limit(limit)
+    rows = [row for row in connection.execute(query) if _is_wanted(row, wanted)][:limit]
+    counts: dict[int, dict[str, int]] = defaultdict(dict)
+    costs: dict[int, float] = {}
+    ended = select(Result.run_id, Result.verdict, func.count().label("number"), func.sum(Result.cost).label("cost"))
+    ended = ended.where(Result.kind == "cell").group_by(Result.run_id, Result.verdict)
+    for found in connection.execute(_of(ended, Result.run_id, [row.id for row in rows], wanted)):
+        counts[found.run_id][found.verdict or "not ended"] = found.number
+        if found.cost is not None:
+            costs[found.run_id] = costs.get(found.run_id, 0.0) + found.cost
+    return [_run_row(row, counts.get(row.id, {}), costs.get(row.id)) for row in rows]
+
+
+def run(connection: Connection, name: str, project: str | None = None) -> RunRow:
+    """Return the one run whose name is this, or begins with it; the newest for `latest`.
+
+    Raises:
+        UsageError: there is none, or there are several.
+    """
+    every = runs(connection, Filter(project=project))
+    if name == "latest" and every:
+        return every[0]
+    found = [row for row in every if row.run == name] or [row for row in every if row.run.startswith(name)]
+    if not found:
+        hint = did_you_mean(name, [row.run for row in every[:1000]], what="runs", most=3)
+        raise UsageError(f"the store has no run `{name}`: {hint}")
+    if len(found) > 1:
+        some = ", ".join(f"{row.run} of {row.project}" for row in found[:3])
+        raise UsageError(f"`{name}` are {len(found)} runs: {some}...: name more of it, or the project")
+    return found[0]
+
+
+def results(
+    connection: Connection, wanted: Filter, among: Sequence[RunRow] | None = None, *, with_metrics: bool = True
+) -> list[ResultRow]:
+    """Return how cells ended, run by run, the newest run first.
+
+    Args:
+        among: the runs, if they are known already.
+        with_metrics: also read what was measured.
+    """
+    rows = runs(connection, wanted) if among is None else among
+    by_id = {row.id: row for row in rows}
+    cells = _cells(connection, wanted)
+    query = _of(select(Result), Result.run_id, by_id, wanted)
+    found = [row for row in connection.execute(query) if row.cell_id in cells and row.run_id in by_id]
+    attempts = _attempts(connection, wanted, by_id)
+    metrics = _metrics(connection, wanted, by_id) if with_metrics else {}
+    order = {row.id: place for place, row in enumerate(rows)}
+    return [
+        ResultRow(
+            by_id[row.run_id],
+            cells[row.cell_id].cell,
+            cells[row.cell_id].name,
+            cells[row.cell_id].labels,
+            row.verdict,
+            row.cause,
+            row.message,
+            row.counts,
+            row.seconds,
+            row.fingerprint,
+            row.target,
+            row.accelerator,
+            row.cost,
+            row.step,
+            attempts.get(row.id, ()),
+            metrics.get((row.run_id, row.cell_id), {}),
+        )
+        for row in sorted(found, key=lambda row: (order[row.run_id], row.id))
+    ]
+
+
+def series(connection: Connection, wanted: Filter, *, accepted: bool = True) -> list[Series]:
+    """Return the series, sorted by project, cell and metric, those without values left out.
+
+    Args:
+        accepted: take only values that tell how fast things are, not those of cells that failed.
+    """
+    runs_by_id = {
+        row.id: RunReference(row.run, row.started, row.revision, row.directory)
+        for row in connection.execute(
+            select(Run.id, Run.run, Run.started, Run.revision, Run.directory, Run.presets).where(*_of_runs(wanted))
+        )
+        if _is_wanted(row, wanted)
+    }
+    cells = _cells(connection, wanted)
+    named = {
+        row.id: row
+        for row in connection.execute(select(SeriesRow))
+        if row.cell_id in cells and (wanted.metric is None or fnmatch.fnmatchcase(row.metric, wanted.metric))
+    }
+    place = {
+        identity: index for index, identity in enumerate(sorted(runs_by_id, key=lambda i: (runs_by_id[i].started, i)))
+    }
+    in_order = sorted(place, key=place.__getitem__)
+    found = []
+    for identity, values, at in _values(connection, named, place, accepted=accepted):
+        row, cell = named[identity], cells[named[identity].cell_id]
+        references = tuple(runs_by_id[in_order[index]] for index in at)
+        direction = Direction(row.direction) if row.direction else None
+        found.append(
+            Series(
+                cell.project, cell.cell, cell.name, cell.settings, row.metric, row.unit, direction, references, values
+            )
+        )
+    return sorted(found, key=lambda one: (one.project, one.name, one.cell, one.metric, one.unit))
+
+
+def _values(
+    connection: Connection, named: Mapping[int, Any], place: Mapping[int, int], *, accepted: bool
+) -> Iterable[tuple[int, Any, Any]]:
+    """Yield the values of each series in the order of their runs, with the places of these."""
+    query = select(Sample.series_id, Sample.run_id, Sample.value).where(Sample.value.is_not(None))
+    if accepted:
+        query = query.where(Sample.accepted)
+    rows = connection.execute(_among(query, Sample.series_id, list(named))).fetchall()
+    if not rows:
+        return
+    identities, run_ids, values = (np.array(column) for column in zip(*rows, strict=True))
+    places = np.full(int(run_ids.max()) + 1, -1, dtype=np.int64)
+    for run_id, index in place.items():
+        if run_id < len(places):
+            places[run_id] = index
+    at = places[run_ids]
+    order = np.lexsort((at, identities))
+    order = order[at[order] >= 0]
+    identities, at, values = identities[order], at[order], values[order]
+    found, starts = np.unique(identities, return_index=True)
+    for identity, begin, end in zip(found.tolist(), starts, [*starts[1:], len(identities)], strict=True):
+        if identity in named:
+            yield identity, values[begin:end].copy(), at[begin:end].tolist()
+
+
+def _of_runs(wanted: Filter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if wanted.run is not None:
+        conditions.append(Run.id == wanted.run)
+    if wanted.project is not None:
+        conditions.append(Run.project == wanted.project)
+    if wanted.since is not None:
+        conditions.append(Run.started >= wanted.since)
+    if wanted.until is not None:
+        conditions.append(Run.started <= wanted.until)
+    return conditions
+
+
+def _is_wanted(row: Any, wanted: Filter) -> bool:
+    revision, pattern = row.revision or "", wanted.revision
+    if pattern is not None and not (
+        fnmatch.fnmatchcase(revision, pattern) or (revision and revision.startswith(pattern))
+    ):
+        return False
+    return set(wanted.presets) <= set(row.presets)
+
+
+def _of(query: Query, column: Any, runs_: Collection[int], wanted: Filter) -> Query:
+    """Ask for what these runs have: by their numbers where they are few, else by what is known of them."""
+    if len(runs_) <= _FEW:
+        return query.where(column.in_(runs_))
+    return query.join(Run, Run.id == column).where(*_of_runs(wanted))
+
+
+def _among(query: Query, column: Any, identities: Sequence[int]) -> Query:
+    """Ask for these rows by name where they are few; else for all, which the caller looks through."""
+    return query.where(column.in_(identities)) if len(identities) <= _FEW else query
+
+
+def _cells(connection: Connection, wanted: Filter) -> dict[int, Any]:
+    query = select(Cell)
+    if wanted.project is not None:
+        query = query.where(Cell.project == wanted.project)
+    return {row.id: row for row in connection.execute(query) if _has(row, wanted)}
+
+
+def _has(cell: Any, wanted: Filter) -> bool:
+    pattern = wanted.cells
+    if pattern is not None and not (fnmatch.fnmatchcase(cell.name, pattern) or fnmatch.fnmatchcase(cell.cell, pattern)):
+        return False
+    return all(
+        axis in cell.settings and (cell.settings[axis] == value or cell.labels.get(axis) == str(value))
+        for axis, value in wanted.settings.items()
+    )
+
+
+def _attempts(
+    connection: Connection, wanted: Filter, runs_: Collection[int]
+) -> dict[int, list[tuple[str | None, str | None]]]:
+    query = select(Attempt.result_id, Attempt.verdict, Attempt.cause).join(Result, Result.id == Attempt.result_id)
+    query = query.order_by(Attempt.result_id, Attempt.attempt)
+    found: dict[int, list[tuple[str | None, str | None]]] = defaultdict(list)
+    for row in connection.execute(_of(query, Result.run_id, runs_, wanted)):
+        found[row.result_id].append((row.verdict, row.cause))
+    return found
+
+
+def _metrics(
+    connection: Connection, wanted: Filter, runs_: Collection[int]
+) -> dict[tuple[int, int], dict[str, tuple[float | None, str]]]:
+    """Return the metrics of each result, by its run and its cell."""
+    query = select(Sample.run_id, SeriesRow.cell_id, SeriesRow.metric, SeriesRow.unit, Sample.value)
+    query = query.join(SeriesRow, SeriesRow.id == Sample.series_id).order_by(SeriesRow.id)
+    found: dict[tuple[int, int], dict[str, tuple[float | None, str]]] = defaultdict(dict)
+    for row in connection.execute(_of(query, Sample.run_id, runs_, wanted)):
+        if wanted.metric is None or fnmatch.fnmatchcase(row.metric, wanted.metric):
+            found[row.run_id, row.cell_id][row.metric] = (row.value, row.unit)
+    return found
+
+
+def _run_row(row: Any, cells: Mapping[str, int], cost: float | None) -> RunRow:
+    return RunRow(
+        row.id,
+        row.project,
+        row.run,
+        row.started,
+        row.state,
+        row.verdict,
+        row.cause,
+        row.message,
+        row.seconds,
+        row.presets,
+        row.revision,
+        row.host,
+        row.directory,
+        row.currency,
+        cells,
+        cost,
+    )

@@ -1,0 +1,269 @@
+"""Writes a run into the store, from its journal, its plan and `run.json`: at its end, and whenever it is asked for.
+
+A run that is there already is replaced: recording it twice, or after it was resumed, counts it once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from toolbox.model.events import MetricMeasured, StepKind
+from toolbox.model.verdicts import Verdict
+from toolbox.results import tables
+from toolbox.results.store import Store
+from toolbox.runs import summary
+from toolbox.runs.summary import AttemptSummary, RunSummary, StepSummary
+from toolbox.system import files
+
+CURRENCY: Final = "USD"
+_SECONDS: Final = 3600.0
+_UNFIT = re.compile("[\x00\ud800-\udfff]")  # what no database takes in a text
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What was written of a run.
+
+    Args:
+        is_new: whether the store had nothing of it.
+    """
+
+    run: str
+    project: str
+    cells: int
+    samples: int
+    is_new: bool
+
+
+def record(store: Store, directory: Path) -> Recorded:
+    """Record a run, or record it again.
+
+    Raises:
+        UsageError: the directory is not that of a run.
+        StoreError: the store does not take it. It has all of the run or nothing new of it.
+    """
+    found = summary.derive(directory)
+    asked = _read(directory / "run.json")
+    targets = _read(directory / summary.PLAN_FILE).get("targets", {})
+    judged = [step for step in found.steps.values() if step.kind is StepKind.CELL or step.checks or step.metrics]
+    with store.writing() as connection:
+        run_id, is_new = _put_run(connection, found, asked)
+        is_newest = found.started == connection.scalar(
+            select(func.max(tables.Run.started)).where(tables.Run.project == found.project)
+        )
+        writer = _Writer(connection, found.project, run_id, is_newest=is_newest)
+        return Recorded(found.run, found.project, len(judged), writer.write(judged, targets), is_new)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        return files.read_json(file)
+    return {}
+
+
+def _put_run(connection: Connection, found: RunSummary, asked: Mapping[str, Any]) -> tuple[int, bool]:
+    """Write the row of a run, without anything that an earlier recording wrote below it; tell whether it is new."""
+    key = {"project": found.project, "run": found.run, "started": found.started or datetime.fromtimestamp(0, UTC)}
+    end = found.finished
+    row = {
+        "state": found.state,
+        "verdict": end.verdict if end else None,
+        "cause": end.cause if end else None,
+        "message": end.message if end else "",
+        "exit_code": end.exit_code if end else None,
+        "seconds": end.seconds if end else None,
+        "presets": list(found.presets),
+        "revision": asked.get("revision"),
+        "host": asked.get("host"),
+        "user": asked.get("user"),
+        "versions": asked.get("versions") or {},
+        "directory": str(found.directory),
+        "currency": asked.get("currency") or CURRENCY,
+        "recorded": datetime.now(UTC),
+    }
+    run = tables.Run
+    known = connection.scalar(select(run.id).where(*(getattr(run, name) == value for name, value in key.items())))
+    if known is None:
+        return connection.execute(insert(run).values(**key, **_fit(row)).returning(run.id)).scalar_one(), True
+    connection.execute(delete(tables.Sample).where(tables.Sample.run_id == known))
+    connection.execute(delete(tables.Result).where(tables.Result.run_id == known))
+    connection.execute(update(run).where(run.id == known).values(**_fit(row)))
+    return known, False
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes what a run came to.
+
+    Args:
+        is_newest: whether no later run of the project is known: names change with the newest one.
+    """
+
+    connection: Connection
+    project: str
+    run_id: int
+    is_newest: bool
+
+    def write(self, steps: Sequence[StepSummary], targets: Mapping[str, Any]) -> int:
+        """Write the results of a run, and return how many samples they have."""
+        if not steps:
+            return 0
+        by_identity = self._cells(steps)
+        cells = {step.step: by_identity[_fit_text(step.identity)] for step in steps}
+        result = tables.Result
+        self._insert(
+            result, [_result(step, targets) | {"run_id": self.run_id, "cell_id": cells[step.step]} for step in steps]
+        )
+        found = self.connection.execute(select(result.cell_id, result.id).where(result.run_id == self.run_id))
+        by_cell = {row.cell_id: row.id for row in found}
+        results = {step: by_cell[cell] for step, cell in cells.items()}
+        attempts = [(results[step.step], attempt) for step in steps for attempt in step.attempts]
+        self._insert(tables.Attempt, [{"result_id": key, **_attempt(attempt)} for key, attempt in attempts])
+        checks = [(results[step.step], place, check) for step in steps for place, check in enumerate(step.checks)]
+        self._insert(
+            tables.Check,
+            [
+                {"result_id": key, "position": place, **_fields(check, "check", "passed", "message", "file", "line")}
+                for key, place, check in checks
+            ],
+        )
+        return self._samples(steps, cells)
+
+    def _samples(self, steps: Sequence[StepSummary], cells: Mapping[str, int]) -> int:
+        keyed = {
+            (cells[step.step], _fit_text(metric.metric), _fit_text(metric.unit)): (step, metric)
+            for step in steps
+            for metric in step.metrics  # the latest of each counts
+        }
+        series = self._series({key: metric for key, (_, metric) in keyed.items()})
+        samples = [
+            {
+                "series_id": series[key],
+                "run_id": self.run_id,
+                **_value(metric),
+                "accepted": is_accepted(step),
+                "noisy": step.verdict is Verdict.PASSED and any(metric.metric in one.sides for one in step.attempts),
+            }
+            for key, (step, metric) in keyed.items()
+        ]
+        self._insert(tables.Sample, samples)
+        return len(samples)
+
+    def _cells(self, steps: Iterable[StepSummary]) -> dict[str, int]:
+        """Return the row of the cell of each step, by its identity; make those that are missing."""
+        cell = tables.Cell
+        wanted = {
+            _fit_text(step.identity): {
+                "project": self.project,
+                "cell": step.identity,
+                "name": step.name,
+                "settings": dict(step.settings),
+                "labels": dict(step.labels),
+            }
+            for step in steps
+        }
+        query = select(cell.cell, cell.id, cell.name).where(cell.project == self.project)
+        rows = {row.cell: row for row in self.connection.execute(query)}
+        self._insert(cell, [row for identity, row in sorted(wanted.items()) if identity not in rows])
+        for identity, row in wanted.items():
+            if self.is_newest and identity in rows and rows[identity].name != _fit_text(str(row["name"])):
+                changed = {"name": row["name"], "labels": row["labels"]}
+                self.connection.execute(update(cell).where(cell.id == rows[identity].id).values(**_fit(changed)))
+        return {row.cell: row.id for row in self.connection.execute(query)}
+
+    def _series(self, wanted: Mapping[tuple[int, str, str], MetricMeasured]) -> dict[tuple[int, str, str], int]:
+        """Return the row of each series, by its cell, metric and unit; make those that are missing."""
+        series, cell = tables.Series, tables.Cell
+        query = (
+            select(series.cell_id, series.metric, series.unit, series.id, series.direction)
+            .join(cell, cell.id == series.cell_id)
+            .where(cell.project == self.project)
+        )
+        rows = {(row.cell_id, row.metric, row.unit): row for row in self.connection.execute(query)}
+        self._insert(
+            series,
+            [
+                {"cell_id": key[0], "metric": key[1], "unit": key[2], "direction": metric.direction}
+                for key, metric in sorted(wanted.items(), key=lambda item: item[0])
+                if key not in rows
+            ],
+        )
+        for key, metric in wanted.items():
+            if self.is_newest and key in rows and rows[key].direction != metric.direction:
+                changed = update(series).where(series.id == rows[key].id).values(direction=metric.direction)
+                self.connection.execute(changed)
+        return {(row.cell_id, row.metric, row.unit): row.id for row in self.connection.execute(query)}
+
+    def _insert(self, table: type[tables.Base], rows: Sequence[Mapping[str, Any]]) -> None:
+        if rows:
+            self.connection.execute(insert(table), [_fit(row) for row in rows])
+
+
+def is_accepted(step: StepSummary) -> bool:
+    """Tell whether the numbers of a step count: it passed, or nothing but its numbers was out of range."""
+    if step.verdict in {Verdict.PASSED, Verdict.XPASSED}:
+        return True
+    failed = [check for check in step.checks if check.passed is False]
+    return step.verdict is Verdict.FAILED and bool(failed) and all(check.side is not None for check in failed)
+
+
+def _result(step: StepSummary, targets: Mapping[str, Any]) -> dict[str, Any]:
+    last = targets.get(step.attempts[-1].target, {}) if step.attempts else {}
+    return {
+        **_fields(step, "step", "kind", "verdict", "cause", "message", "counts", "seconds", "fingerprint"),
+        "target": step.attempts[-1].target if step.attempts else "",
+        "host": last.get("address") or "",
+        "accelerator": last.get("accelerator") or "",
+        "cost": _cost(step.attempts, targets),
+    }
+
+
+def _cost(attempts: Iterable[AttemptSummary], targets: Mapping[str, Any]) -> float | None:
+    costs = [
+        (attempt.seconds or 0.0) * price / _SECONDS
+        for attempt in attempts
+        if (price := targets.get(attempt.target, {}).get("cost_per_hour")) is not None
+    ]
+    return math.fsum(costs) if costs else None
+
+
+def _attempt(attempt: AttemptSummary) -> dict[str, Any]:
+    return _fields(attempt, "attempt", "target", "submitted", "verdict", "cause", "message", "seconds")
+
+
+def _value(metric: MetricMeasured) -> dict[str, Any]:
+    if metric.value is None or math.isfinite(metric.value):
+        return {"value": metric.value, "fault": metric.fault}
+    return {"value": None, "fault": metric.fault or f"it is {metric.value}"}
+
+
+def _fields(source: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in names}
+
+
+def _fit(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as any database takes it."""
+    return {name: _fit_value(value) for name, value in row.items()}
+
+
+def _fit_text(text: str) -> str:
+    return _UNFIT.sub("\ufffd", text)
+
+
+def _fit_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return _fit_text(value)
+    if isinstance(value, dict | list):
+        text = json.dumps(value, ensure_ascii=False, default=str)
+        return json.loads(_fit_text(text.replace("\\u0000", "\ufffd")))
+    return value

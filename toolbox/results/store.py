@@ -1,0 +1,215 @@
+"""The store: one database of all runs, SQLite in a file or PostgreSQL behind a URL. The only module that opens it.
+
+It can be lost: `results import` makes it again from the journals of the runs. There is one writer at a time, so that
+two runs that end together neither meet nor wait for a lock in vain. Who opens a store brings its tables up to date.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Final, Self
+
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, exc, inspect, make_url, text
+
+from toolbox.model.errors import InfrastructureError, UsageError
+from toolbox.results import migrations
+from toolbox.system import environ, files
+
+NAME: Final = "results.sqlite"
+_VERSIONS: Final = Path(migrations.__file__).parent / "versions"
+_WAIT_SECONDS: Final = 120
+_CONNECT_SECONDS: Final = 10
+_LOCK: Final = 0x7097A11A  # of PostgreSQL, held by who writes: any number that nobody else takes
+
+
+class StoreError(InfrastructureError):
+    """The store cannot be opened, read or written."""
+
+
+def default_location() -> str:
+    """Return where the store is when nobody says: what the environment names, or a file of this user's."""
+    named = environ.get(environ.RESULTS_DATABASE)
+    return named or str(environ.state_directory() / NAME)
+
+
+class Store:
+    """An open store.
+
+    Args:
+        location: the path of a file, or a URL of PostgreSQL.
+
+    Raises:
+        StoreError: it cannot be opened, or is of a newer version than this program.
+        UsageError: the location is none.
+    """
+
+    def __init__(self, location: str) -> None:
+        url = _url(location)
+        self.location = url.render_as_string(hide_password=True) if url.host or "://" in location else location
+        self._engine = _engine(url)
+        self._file = Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+        with self._explained():
+            self._bring_up_to_date()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Yield a connection that sees the store as it is now."""
+        with self._explained(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Yield a connection that alone may write. What it wrote counts when the block ends, all of it or nothing."""
+        writers = self._engine.execution_options(writes=True)
+        with self._explained(), writers.begin() as connection:
+            if self._file is None:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            yield connection
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _bring_up_to_date(self) -> None:
+        if self._file is not None:
+            files.make_directory(self._file.parent)
+        if self._version() == _newest():
+            return
+        with self._alone(), self.writing() as connection:
+            version = _version_of(connection)
+            if version is not None and version > _newest():
+                raise StoreError(
+                    f"the store {self.location} is of a newer version of this program ({version}, this one knows "
+                    f"{_newest()}): use that version, or another store (--database)"
+                )
+            if version != _newest():
+                _migrate(connection)
+
+    def _version(self) -> str | None:
+        if self._file is not None and not self._file.exists():
+            return None
+        with self.reading() as connection:
+            return _version_of(connection)
+
+    def _alone(self) -> AbstractContextManager[None]:
+        """Keep others from setting up the same file: SQLite cannot have its mode changed by two at once."""
+        return _locked(self._file) if self._file is not None else _nothing()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except exc.DBAPIError as error:
+            raise StoreError(f"the store {self.location}: {_reason(error)}") from error
+        except OSError as error:
+            raise StoreError(f"the store {self.location}: {error.strerror or error}") from error
+
+
+def _url(location: str) -> URL:
+    if "://" not in location:
+        return URL.create("sqlite", database=str(Path(location).expanduser().absolute()))
+    try:
+        url = make_url(location)
+    except exc.ArgumentError:
+        raise UsageError("the store: the URL of a database was expected, postgresql://user@host/name") from None
+    match url.drivername.partition("+")[0]:
+        case "postgresql" | "postgres":
+            try:
+                import psycopg  # noqa: F401  # the extra that it needs
+            except ImportError:
+                raise UsageError("a store in PostgreSQL needs psycopg: pip install 'topgallant[postgres]'") from None
+            return url.set(drivername="postgresql+psycopg")
+        case "sqlite" if url.database:
+            return url.set(drivername="sqlite", database=str(Path(url.database).expanduser().absolute()))
+        case other:
+            raise UsageError(f"the store: {other} is no database for it: a file, or postgresql://user@host/name")
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, connect_args={"connect_timeout": _CONNECT_SECONDS}, poolclass=NullPool)
+    engine = create_engine(_sqlite_url(Path(url.database or "")), poolclass=NullPool)
+
+    @event.listens_for(engine, "connect")
+    def set_up(connection: sqlite3.Connection, _record: object) -> None:
+        # SQLAlchemy begins transactions here, not the driver: a writer has to say so when it begins.
+        connection.isolation_level = None
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA synchronous = NORMAL")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _sqlite_url(file: Path) -> URL:
+    """Return how a file is opened. Where nobody may write beside it, it is read as it stands: nothing can change it."""
+    query = {"timeout": str(_WAIT_SECONDS)}
+    if file.exists() and not os.access(file.parent, os.W_OK):
+        return URL.create(
+            "sqlite", database=file.as_uri(), query={**query, "mode": "ro", "immutable": "1", "uri": "true"}
+        )
+    return URL.create("sqlite", database=str(file), query=query)
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """Hold the lock beside a file of SQLite, and have it in the mode in which readers do not wait for a writer."""
+    with open(f"{file}.lock", "a", opener=files.private_opener) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        connection = sqlite3.connect(file, timeout=_WAIT_SECONDS)
+        try:
+            file.chmod(files.PRIVATE_FILE)
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.Error as error:
+            raise StoreError(f"the store {file}: {error}") from error
+        finally:
+            connection.close()
+        yield
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+def _newest() -> str:
+    return max(file.name.partition("_")[0] for file in _VERSIONS.glob("[0-9]*.py"))
+
+
+def _version_of(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def _migrate(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(_VERSIONS.parent).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    command.upgrade(config, "head")
+
+
+def _reason(error: exc.DBAPIError) -> str:
+    """Return what a database says, on one line, and what to do about it."""
+    said = " ".join(str(error.orig).split())
+    if isinstance(error.orig, sqlite3.DatabaseError) and ("not a database" in said or "malformed" in said):
+        return f"{said}: move it away, and `{environ.program()} results import RUN_DIR...` makes it again"
+    return said
