@@ -1,11 +1,15 @@
 """A metric within its bounds."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from toolbox.checks.metric import Check
-from toolbox.model.evidence import Metric
+from toolbox.model.bounds import Bound, Direction, Method, Side
+from toolbox.model.evidence import Deviation, Evidence, Judgement, Metric
 
 from .conftest import Judge
 
@@ -103,3 +107,59 @@ def test_a_sample_that_is_no_number_is_the_worst(judge: Judge, sample: float) ->
 def test_bounds_that_could_never_fail_or_never_pass_are_refused(spec: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Check.model_validate({"metric": "loss", **spec})
+
+
+BOUND = Bound(0.9, 1.1, 1.0, 30, Method.PREDICTION, "s")
+AUTO = {"check": "metric", "metric": "time", "bounds": "auto"}
+
+
+def by_history(value: float, bound: Bound | None = BOUND, direction: Direction | None = Direction.LOWER) -> Judgement:
+    """Hold a value against the bounds of earlier runs."""
+    metric = Metric("time", value, "s", direction=direction)
+    bounds = {"time": bound} if bound is not None else {}
+    check = Check.model_validate({key: text for key, text in AUTO.items() if key != "check"})
+    return check.judge(Evidence(Path(), {"time": metric}, bounds=bounds))
+
+
+def test_a_metric_within_the_bounds_of_earlier_runs_passes() -> None:
+    found = by_history(1.1)
+    assert (found.passed, found.message, found.deviation) == (True, "time is 1.1 s, within [0.9, 1.1] s", None)
+
+
+@pytest.mark.parametrize(
+    ("value", "direction", "deviation"),
+    [
+        (1.2, Direction.LOWER, Deviation("time", Side.ABOVE, improves=False)),
+        (0.8, Direction.LOWER, Deviation("time", Side.BELOW, improves=True)),
+        (1.2, Direction.HIGHER, Deviation("time", Side.ABOVE, improves=True)),
+        (0.8, None, Deviation("time", Side.BELOW, improves=False)),
+    ],
+)
+def test_a_metric_out_of_them_says_on_which_side(
+    value: float, direction: Direction | None, deviation: Deviation
+) -> None:
+    found = by_history(value, direction=direction)
+    assert (found.passed, found.deviation) == (False, deviation)
+    assert found.message.startswith(f"time is {value} s, {deviation.side} [0.9, 1.1] s, from 30 values by prediction")
+    assert ("better than it should be able to be" in found.message) is deviation.improves
+
+
+@pytest.mark.parametrize(("samples", "passed"), [(5, None), (9, None), (10, False), (None, False)])
+def test_bounds_of_few_runs_do_not_fail_anything(samples: int | None, passed: bool | None) -> None:
+    found = by_history(2.0, replace(BOUND, samples=samples))
+    assert found.passed is passed
+    assert found.deviation is not None
+
+
+def test_without_bounds_nothing_is_judged() -> None:
+    assert by_history(2.0, None).passed is None
+
+
+def test_bounds_in_another_unit_hold_nothing_and_say_so() -> None:
+    found = by_history(1.0, replace(BOUND, unit="ms"))
+    assert (found.passed, found.message) == (False, "time is 1 s, and its bounds are in ms")
+
+
+def test_bounds_are_given_or_those_of_earlier_runs() -> None:
+    with pytest.raises(ValidationError, match="bounds are given or `auto`, not both"):
+        Check.model_validate({"metric": "time", "bounds": "auto", "lower": 1})

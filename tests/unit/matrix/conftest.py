@@ -14,6 +14,7 @@ from toolbox.matrix import plan, targets
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.specification import MatrixBlock
 from toolbox.matrix.targets import Target
+from toolbox.model.bounds import Bound
 
 TODAY = dt.date(2026, 6, 15)
 
@@ -39,6 +40,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planned:
         *machines: Target,
         selection: Selection = ALL,
         today: dt.date = TODAY,
+        bounds: Mapping[tuple[str, str], Bound] | None = None,
         **blocks: Any,
     ) -> Plan:
         file = tmp_path / "config.yaml"
@@ -49,7 +51,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planned:
         configuration = Configuration.load(Request(file, contracts=(plan.CONTRACTS,)))
         configuration.check()
         found = {target.name: target for target in machines} or targets.read(configuration)
-        return plan.make(configuration, found, selection, root=tmp_path, today=today)
+        return plan.make(configuration, found, selection, root=tmp_path, today=today, bounds=bounds)
 
     return call
 

@@ -9,6 +9,7 @@ import yaml
 from tests.fakes.backend import Machines
 from tests.unit.matrix.conftest import TODAY, Planned
 from toolbox.matrix.attempts import CellRun, Conclusion, Ended
+from toolbox.model.bounds import Side
 from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
@@ -18,7 +19,7 @@ from toolbox.model.events import (
     StepFinished,
     StepKind,
 )
-from toolbox.model.evidence import Judgement, Metric
+from toolbox.model.evidence import Deviation, Judgement, Metric
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs.past import Past
 from toolbox.runs.recorder import Recorder
@@ -202,3 +203,71 @@ def test_the_attempts_of_a_cell_that_had_ended_do_not_count_against_it(bench: Be
     finished = StepFinished("000__x=a", "x=a", StepKind.CELL, Verdict.ERROR, Cause.INFRASTRUCTURE, "no route", 1.0)
     run = remembered(bench, SUBMITTED[0], ENDED, finished)
     assert (run.attempt, run.history) == (1, [])
+
+
+# Values out of the range that earlier runs give
+
+ABOVE, BELOW = (
+    (("metric", Judgement(False, "out", deviation=Deviation("time", side, improves=False))),)
+    for side in (Side.ABOVE, Side.BELOW)
+)
+WITHIN = (("metric", Judgement(True, "within")),)
+WRONG = (*ABOVE, ("files", Judgement(False, "no files")))
+Judged = tuple[tuple[str, Judgement], ...]
+
+
+def measured(run: CellRun, *attempts: Judged) -> Outcome:
+    """Have a cell make attempts that are judged so, and return what it comes to by the last of them."""
+    for judgements in attempts:
+        run.submit("one")
+        conclusion = Conclusion(None, judgements=judgements)
+        outcome = run.weighed(conclusion)
+        run.end(conclusion.so_far(), conclusion, sync=False)
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("attempts", "verdict"),
+    [
+        ([ABOVE], Verdict.FAILED),
+        ([ABOVE, ABOVE], Verdict.FAILED),
+        ([ABOVE, BELOW], Verdict.PASSED),
+        ([ABOVE, WITHIN], Verdict.PASSED),
+        ([ABOVE, WRONG], Verdict.FAILED),
+        ([WITHIN], Verdict.PASSED),
+    ],
+)
+def test_a_value_out_of_its_range_counts_when_another_attempt_confirms_it(
+    bench: Bench, attempts: list[Judged], verdict: Verdict
+) -> None:
+    assert measured(bench.cell(), *attempts).verdict is verdict
+
+
+def test_there_is_one_attempt_more_to_confirm_it_and_at_once(bench: Bench) -> None:
+    run = bench.cell(retries={"check": 5})
+    measured(run, ABOVE)
+    assert run.pause() == 0
+    measured(run, ABOVE)
+    assert run.pause() is None
+
+
+def test_what_else_is_wrong_is_tried_again_as_anything_that_is(bench: Bench) -> None:
+    run = bench.cell()
+    measured(run, WRONG)
+    assert run.pause() is None
+
+
+def test_the_sides_of_earlier_attempts_are_known_after_a_resume(bench: Bench) -> None:
+    judged = CheckJudged("000__x=a", "metric", passed=False, message="", metric="time", side=Side.ABOVE)
+    ended = AttemptEnded("000__x=a", 1, "one", Verdict.FAILED, Cause.REGRESSION, "out", 1.0)
+    run = remembered(bench, SUBMITTED[0], judged, ended)
+    assert run.history == [Ended(1, Outcome(Verdict.FAILED, Cause.REGRESSION, "out"), {"time": Side.ABOVE})]
+
+
+def test_a_cell_in_quarantine_keeps_its_verdict_and_does_not_count(bench: Bench) -> None:
+    kept = {"when": {}, "reason": "#9", "owner": "me", "expires": TODAY}
+    run = attempted(bench.cell(quarantine=[kept]), FAILED)
+    outcome = run.finish(FAILED, NOTHING)
+    assert outcome.verdict is Verdict.FAILED
+    assert "in quarantine until 2026-06-15 (me), so it does not count: #9" in outcome.message
+    assert (bench.parent.outcome(), run.step.counts) == (None, False)

@@ -8,7 +8,8 @@ import pytest
 
 from toolbox.matrix import judgement
 from toolbox.matrix.judgement import Expectations, NamedCheck
-from toolbox.model.evidence import Judgement, Metric, Reference
+from toolbox.model.bounds import Direction, Side
+from toolbox.model.evidence import Deviation, Judgement, Metric, Reference
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
 from toolbox.runs.steps import Outcome
@@ -120,3 +121,48 @@ def test_a_workload_that_failed_is_the_fault_of_the_product_whatever_else_is_wro
     judged: list[tuple[str, Judgement]], expected: Outcome
 ) -> None:
     assert judgement.verdict(judged) == expected
+
+
+SLOW = Judgement(False, "slow", deviation=Deviation("time", Side.ABOVE, improves=False))
+FAST = Judgement(False, "fast", deviation=Deviation("time", Side.BELOW, improves=True))
+WRONG = Judgement(False, "wrong")
+
+
+@pytest.mark.parametrize(
+    ("found", "cause", "sides"),
+    [
+        ([SLOW], Cause.REGRESSION, {"time": Side.ABOVE}),
+        ([FAST], Cause.CHECK, {"time": Side.BELOW}),
+        ([SLOW, WRONG], Cause.CHECK, {}),
+        ([WRONG], Cause.CHECK, {}),
+        ([Judgement(None, "few", deviation=SLOW.deviation), Judgement(True, "fine")], None, {}),
+    ],
+)
+def test_a_metric_out_of_its_range_is_a_regression_where_nothing_else_is_wrong(
+    found: list[Judgement], cause: Cause | None, sides: dict[str, Side]
+) -> None:
+    judgements = [("metric", judged) for judged in found]
+    assert judgement.verdict(judgements).cause is cause
+    assert judgement.deviations(judgements) == sides
+
+
+def test_a_failed_workload_is_no_regression() -> None:
+    judgements = [("exit_status", WRONG), ("metric", SLOW)]
+    assert judgement.verdict(judgements).cause is Cause.PRODUCT
+    assert judgement.deviations(judgements) == {}
+
+
+def test_a_metric_has_the_direction_that_the_configuration_says(tmp_path: Path) -> None:
+    files.write_json(tmp_path / "m.json", {"t": 1.5})
+    (metric,) = Expectations.parse((), {"time": {**TIME, "direction": "higher"}}).measure(tmp_path).values()
+    assert metric.direction is Direction.HIGHER
+    with pytest.raises(ValueError, match="direction: up: `lower` or `higher` was expected"):
+        Expectations.parse((), {"time": {**TIME, "direction": "up"}})
+
+
+def test_the_metrics_that_are_held_against_earlier_runs_are_known() -> None:
+    checks: list[dict[str, Any]] = [
+        {"check": "metric", "metric": "a", "bounds": "auto"},
+        {"check": "metric", "metric": "b", "upper": 1},
+    ]
+    assert Expectations.parse(checks, {}).by_history == ["a"]

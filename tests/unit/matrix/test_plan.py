@@ -16,6 +16,7 @@ from toolbox.config.configuration import Configuration, Request
 from toolbox.matrix import plan as planning
 from toolbox.matrix import targets
 from toolbox.matrix.plan import Cell, Plan, Selection
+from toolbox.model.bounds import Bound, Method
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.secrets import Secret
 
@@ -368,3 +369,37 @@ def test_a_matrix_that_is_wrong_is_told_by_the_plan_too(tmp_path: Path) -> None:
     digits = list(range(10))
     with pytest.raises(ConfigurationError, match=r"c\.yaml:1: the axes of the matrix have 1,000,000 combinations"):
         make(f"{{axes: {dict.fromkeys('abcdef', digits)}, workload: {{command: x}}}}")
+
+
+KEPT = {"when": {"x": "a"}, "reason": "#9", "owner": "me"}
+
+
+def test_a_quarantine_holds_up_to_its_last_day(planned: Planned) -> None:
+    block = {"axes": {"x": ["a", "b"]}, "quarantine": [{**KEPT, "expires": TODAY}]}
+    assert [cell.quarantine is not None for cell in planned(block).cells] == [True, False]
+    over = planned(block, today=TODAY + dt.timedelta(days=1)).cells[0]
+    assert over.quarantine is None
+    assert over.note == "in quarantine until 2026-06-15 (me: #9): that is over"
+
+
+@pytest.mark.parametrize("missing", ["reason", "owner", "expires"])
+def test_a_quarantine_has_a_reason_an_owner_and_an_end(planned: Planned, missing: str) -> None:
+    entry = {key: value for key, value in {**KEPT, "expires": TODAY}.items() if key != missing}
+    with pytest.raises(ConfigurationError, match=missing):
+        planned({"axes": {"x": ["a"]}, "quarantine": [entry]})
+
+
+AUTO = {
+    "axes": {"x": ["a", "b"]},
+    "metrics": {"t": {"source": "log", "pattern": "(.*)"}, "u": {"source": "log", "pattern": "(.*)"}},
+    "checks": [{"check": "metric", "metric": "t", "bounds": "auto"}],
+}
+
+
+def test_a_cell_has_the_bounds_of_its_metrics_that_are_asked_for(planned: Planned) -> None:
+    first, second = planned(AUTO).cells
+    bound = Bound(1, 2, 1.5, 30, Method.PREDICTION)
+    cells = planned(AUTO, bounds={(first.id, "t"): bound, (first.id, "u"): bound}).cells
+    assert [dict(cell.bounds) for cell in cells] == [{"t": bound}, {}]
+    assert cells[0].as_json()["bounds"] == {"t": [1, 2]}
+    assert [cell.id for cell in cells] == [first.id, second.id]

@@ -24,6 +24,19 @@ def test_a_described_target_has_its_backend_its_labels_and_its_capacity(load: Lo
     assert "far.example" in str(far.description.address("far"))
 
 
+def test_a_target_may_say_what_it_computes_with_and_what_it_costs(load: Load) -> None:
+    text = "targets: {tpu: {backend: ssh, host: tpu.example, accelerator: v6e-1, cost_per_hour: 1.35}}\n"
+    kept = targets.read(load(text))["tpu"].as_json()
+    assert (kept["backend"], kept["accelerator"], kept["cost_per_hour"]) == ("ssh", "v6e-1", 1.35)
+    assert kept["address"] == targets.read(load(text))["tpu"].description.address("tpu")
+
+
+@pytest.mark.parametrize("cost", ["-1", "free", ".inf", ".nan"])
+def test_a_price_is_a_number_from_0_on(load: Load, cost: str) -> None:
+    with pytest.raises(ConfigurationError, match="cost_per_hour"):
+        targets.read(load(f"targets: {{here: {{cost_per_hour: {cost}}}}}\n"))
+
+
 def test_this_machine_may_be_described_as_another_target_is(load: Load) -> None:
     found = targets.read(load("targets: {local: {capacity: {jobs: 4}}, here: {labels: [x]}}\n"))
     assert [(target.name, target.backend) for target in found.values()] == [("local", "local"), ("here", "local")]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.history import Past, Tried
 from toolbox.model.errors import UsageError
 from toolbox.model.events import (
     CheckJudged,
@@ -155,3 +156,26 @@ def test_what_was_cancelled_is_the_failure_where_nothing_else_went_wrong(tmp_pat
     derived = summary.derive(tmp_path)
     assert [step.step for step in derived.failures] == ["0__t/0__a"]
     assert derived.cancelled == 1
+
+
+def test_the_plan_says_what_the_cells_are_and_what_failed_has_in_common(tmp_path: Path) -> None:
+    cells = {f"model={model},batch={batch}": [Tried()] for model in ("small", "large") for batch in (1, 2, 4)}
+    cells |= {cell: [Tried(Verdict.FAILED, Cause.PRODUCT)] for cell in cells if "large" in cell}
+    found = summary.derive(Past(cells).write(tmp_path))
+    assert found.cells[0].labels == {"model": "small", "batch": "1"}
+    assert list(map(str, found.attribution)) == ["model=large: 3 of 3 failed; elsewhere 0 of 3"]
+    assert found.as_json()["attribution"] == ["model=large: 3 of 3 failed; elsewhere 0 of 3"]
+
+
+def test_what_is_in_quarantine_is_not_looked_at_for_what_failed(tmp_path: Path) -> None:
+    cells = {f"x={x},y={y}": [Tried(Verdict.FAILED if x == "a" else Verdict.PASSED)] for x in "ab" for y in "abc"}
+    past = Past(cells, quarantined=[cell for cell in cells if "x=a" in cell])
+    assert summary.derive(past.write(tmp_path)).attribution == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"cells": [{"id": 1}]}', '{"cells": 3}'])
+def test_a_plan_that_is_broken_costs_only_what_it_would_say(tmp_path: Path, text: str) -> None:
+    directory = Past({"x=a": [Tried()]}).write(tmp_path)
+    (directory / "plan.json").write_text(text)
+    (cell,) = summary.derive(directory).cells
+    assert (cell.verdict, cell.labels) == (Verdict.PASSED, {})

@@ -1,0 +1,52 @@
+"""Which attempts say something of the product, and what."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.results import observations
+from toolbox.results.queries import ResultRow, RunRow
+
+RUN = RunRow(
+    1, "p", "r", datetime(2026, 3, 1, tzinfo=UTC), "finished", "passed", None, "", 1.0, [], "abc", "ci", "", "USD"
+)
+
+
+def result(*attempts: tuple[str | None, str | None], verdict: str = "passed", counts: bool = True) -> ResultRow:
+    return ResultRow(
+        RUN, "0" * 12, "x=a", {}, verdict, None, "", counts, 1.0, "f", "t", "H200", None, "s", attempts, {}
+    )
+
+
+SAYS = [
+    (Verdict.PASSED, None, True),
+    (Verdict.FAILED, Cause.PRODUCT, False),
+    (Verdict.FAILED, Cause.CHECK, False),
+    (Verdict.FAILED, Cause.TIMEOUT, False),
+    (Verdict.FAILED, Cause.REGRESSION, None),
+    (Verdict.ERROR, Cause.INFRASTRUCTURE, None),
+    (Verdict.ERROR, Cause.CAPACITY, None),
+    (Verdict.CANCELLED, Cause.INTERRUPTED, None),
+    (None, None, None),
+]
+
+
+@pytest.mark.parametrize(("verdict", "cause", "passed"), SAYS)
+def test_an_attempt_passes_fails_or_says_nothing(verdict: str | None, cause: str | None, passed: bool | None) -> None:
+    (seen,) = observations.of([result((verdict, cause))])
+    assert seen.passed is passed
+
+
+def test_each_attempt_is_an_observation_of_the_same_key() -> None:
+    found = list(observations.of([result(("failed", "product"), ("passed", None), counts=False)]))
+    assert [one.passed for one in found] == [False, True]
+    assert {one.key for one in found} == {"abc/H200/f"}
+    assert all(one.quarantined for one in found)
+
+
+def test_what_has_no_attempts_is_seen_by_its_verdict() -> None:
+    (seen,) = observations.of([result(verdict="passed")])
+    assert seen.passed is True
