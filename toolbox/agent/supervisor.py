@@ -23,7 +23,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, Mapping
 
-from toolbox.agent import tree
+from toolbox.agent import machine, tree
 from toolbox.agent.logs import Log
 from toolbox.agent.sampler import Sampler
 
@@ -300,6 +300,8 @@ class Supervisor:
             "log_bytes": {name: log.bytes for name, log in logs.items()},
             "log_dropped": {name: log.dropped for name, log in logs.items() if log.dropped},
             "log_fault": next((log.fault for log in logs.values() if log.fault), ""),
+            "host": machine.host(),
+            "accelerators": machine.accelerators(),
         }
         self._write_reserved(OUTCOME, json.dumps(outcome))
         self._write_reserved(EXIT_CODE, f"{code}\n")

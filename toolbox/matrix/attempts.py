@@ -43,6 +43,7 @@ class Conclusion:
         outcome: where the workload did not end by itself; None where the judgements say it.
         judgements: of the checks that compare with no other cell, by name.
         seconds: wall time of the workload.
+        host: the machine that it ran on, as that calls itself, and the `accelerators` that could be seen there.
         remark: what else is to be told.
         is_open: whether nobody knows how the attempt ends: it may be running, or what it left is still on its target.
             It is left to a resumed run, and no other one is begun beside it.
@@ -54,6 +55,8 @@ class Conclusion:
     seconds: float = 0.0
     remark: str = ""
     is_open: bool = False
+    host: str = ""
+    accelerators: str = ""
 
     @property
     def remarks(self) -> list[str]:
@@ -168,7 +171,15 @@ class CellRun:
             record(CheckJudged.of(identity, name, found), sync=False)
         message = self.step.recorder.redactor(outcome.message)
         ended = AttemptEnded(
-            identity, self.attempt, self.target, outcome.verdict, outcome.cause, message, conclusion.seconds
+            identity,
+            self.attempt,
+            self.target,
+            outcome.verdict,
+            outcome.cause,
+            message,
+            conclusion.seconds,
+            conclusion.host,
+            conclusion.accelerators,
         )
         record(ended, sync=sync)
         self.history.append(Ended(self.attempt, outcome, deviations(conclusion.judgements)))

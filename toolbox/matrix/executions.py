@@ -164,12 +164,12 @@ class Executions:
     def _judge(self, run: CellRun, outcome: WorkloadOutcome) -> Conclusion:
         own = judgement.without_judgement(outcome)
         if own is not None:
-            return Conclusion(own, seconds=outcome.seconds, remark=_remark(outcome))
+            return _concluded(outcome, Conclusion(own))
         expected = run.cell.expectations
         metrics = expected.measure(run.directory)
         checks = [check for check in expected.checks if check.to is None]
         judged = judgement.judge(checks, run.directory, metrics, lambda _: None, run.cell.bounds)
-        return Conclusion(None, metrics, tuple(judged), outcome.seconds, _remark(outcome))
+        return _concluded(outcome, Conclusion(None, metrics, tuple(judged)))
 
     def _judge_again(self, run: CellRun, outcome: Outcome, seconds: float) -> Conclusion:
         file = run.directory / "outcome.json"
@@ -189,6 +189,17 @@ class Executions:
                 )
                 self._backends[target] = self._targets[target].description.open(context)
             return self._backends[target]
+
+
+def _concluded(outcome: WorkloadOutcome, conclusion: Conclusion) -> Conclusion:
+    """Return a conclusion with what is known of the workload."""
+    return replace(
+        conclusion,
+        seconds=outcome.seconds,
+        remark=_remark(outcome),
+        host=outcome.host,
+        accelerators=outcome.accelerators,
+    )
 
 
 def _remark(outcome: WorkloadOutcome) -> str:

@@ -116,6 +116,7 @@ class AttemptEnded:
     Args:
         seconds: wall time of the workload.
         message: why it did not pass.
+        host: the machine that it ran on, as that calls itself, and the `accelerators` that could be seen there.
     """
 
     step: str
@@ -125,6 +126,8 @@ class AttemptEnded:
     cause: Cause | None
     message: str
     seconds: float
+    host: str = ""
+    accelerators: str = ""
 
 
 @dataclass(frozen=True, slots=True)

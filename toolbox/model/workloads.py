@@ -77,6 +77,7 @@ class WorkloadOutcome:
         leftovers: how many processes it left running, which were ended.
         log_dropped: bytes that its logs had no room for.
         log_fault: why its logs are not whole, where they are not.
+        host: the machine that it ran on, as that calls itself, and the `accelerators` that could be seen there.
     """
 
     ended_by: EndedBy
@@ -87,6 +88,8 @@ class WorkloadOutcome:
     leftovers: int = 0
     log_dropped: int = 0
     log_fault: str = ""
+    host: str = ""
+    accelerators: str = ""
 
     @classmethod
     def parse(cls, record: Mapping[str, Any] | None) -> Self:
@@ -103,6 +106,8 @@ class WorkloadOutcome:
                 record["leftovers"],
                 sum(record["log_dropped"].values()),
                 record["log_fault"],
+                record["host"],
+                record["accelerators"],
             )
         except (KeyError, TypeError, ValueError, AttributeError):  # the workload can write there too
             return cls(EndedBy.LOST, message="its outcome.json is not what a supervisor writes")

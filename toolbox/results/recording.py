@@ -218,12 +218,13 @@ def is_accepted(step: StepSummary) -> bool:
 
 
 def _result(step: StepSummary, targets: Mapping[str, Any]) -> dict[str, Any]:
-    last = targets.get(step.attempts[-1].target, {}) if step.attempts else {}
+    attempt = step.attempts[-1] if step.attempts else None
+    target = targets.get(attempt.target, {}) if attempt is not None else {}
     return {
         **_fields(step, "step", "kind", "verdict", "cause", "message", "counts", "seconds", "fingerprint"),
-        "target": step.attempts[-1].target if step.attempts else "",
-        "host": last.get("address") or "",
-        "accelerator": last.get("accelerator") or "",
+        "target": attempt.target if attempt is not None else "",
+        "host": (attempt.host if attempt is not None else "") or target.get("address") or "",
+        "accelerator": target.get("accelerator") or (attempt.accelerators if attempt is not None else ""),
         "cost": _cost(step.attempts, targets),
     }
 

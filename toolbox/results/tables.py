@@ -108,7 +108,7 @@ class Result(Base):
     Args:
         step: its directory in that of the run.
         fingerprint: of what it executed, its image included, and how that was judged.
-        target: of its last attempt; likewise `host` and `accelerator`.
+        target: of its last attempt; likewise `host`, and `accelerator` as its target is described, or as it was seen.
         counts: whether its verdict counted: not in quarantine.
         cost: of all its attempts; None where the target has no price.
     """

@@ -50,6 +50,7 @@ class AttemptSummary:
     Args:
         verdict: None where nobody has seen its end.
         sides: on which side of the range of earlier runs metrics were, by name.
+        host: the machine that it ran on, as that calls itself, and the `accelerators` that could be seen there.
     """
 
     attempt: int
@@ -60,6 +61,8 @@ class AttemptSummary:
     message: str = ""
     seconds: float | None = None
     sides: dict[str, Side] = field(default_factory=dict)
+    host: str = ""
+    accelerators: str = ""
 
 
 @dataclass(slots=True)
@@ -282,6 +285,7 @@ def _add(
                 if attempt.attempt == event.attempt:
                     attempt.verdict, attempt.cause = event.verdict, event.cause
                     attempt.message, attempt.seconds = event.message, event.seconds
+                    attempt.host, attempt.accelerators = event.host, event.accelerators
 
 
 def _step_json(step: StepSummary) -> dict[str, Any]:
@@ -300,6 +304,8 @@ def _step_json(step: StepSummary) -> dict[str, Any]:
             {
                 "attempt": attempt.attempt,
                 "target": attempt.target,
+                "host": attempt.host,
+                "accelerators": attempt.accelerators,
                 "verdict": attempt.verdict,
                 "cause": attempt.cause,
                 "message": attempt.message,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import platform
 import time
 from pathlib import Path
 from typing import Any
 
 from tests.unit.agent.conftest import Script
+from toolbox.agent import machine
 
 RUN = """
 import json, os, sys
@@ -52,6 +54,8 @@ def test_an_outcome_says_all_there_is_to_say(script: Script, tmp_path: Path) -> 
         "log_bytes": {"stdout": 4, "stderr": 4},
         "log_dropped": {},
         "log_fault": "",
+        "host": platform.node(),
+        "accelerators": machine.accelerators(),
     }
 
 

@@ -18,13 +18,24 @@ RECORD: dict[str, Any] = {
     "log_bytes": {"stdout": 100, "stderr": 10},
     "log_dropped": {"stdout": 30, "stderr": 4},
     "log_fault": "No space left on device",
+    "host": "gpu-1",
+    "accelerators": "8x NVIDIA H200",
 }
 
 
 def test_an_outcome_is_what_was_written_down() -> None:
     outcome = WorkloadOutcome.parse(RECORD)
     assert outcome == WorkloadOutcome(
-        EndedBy.TIMEOUT, 143, "it ran longer than 5 s", 5.1, 2.5, 2, 34, "No space left on device"
+        EndedBy.TIMEOUT,
+        143,
+        "it ran longer than 5 s",
+        5.1,
+        2.5,
+        2,
+        34,
+        "No space left on device",
+        "gpu-1",
+        "8x NVIDIA H200",
     )
 
 
