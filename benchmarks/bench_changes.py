@@ -16,6 +16,7 @@ import statistics
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -42,54 +43,65 @@ def ours(values: Values) -> list[int]:
     return [change.index for change in detect(values)]
 
 
-def _welch(left: Values, right: Values) -> tuple[float, float]:
-    """Return the t of two samples, without a sign, and its two-sided p-value."""
-    if min(len(left), len(right)) < 2:  # noqa: PLR2004  # a variance takes two
+def _student(left: Values, right: Values) -> tuple[float, float]:
+    """Return the t of two samples, without a sign, and its two-sided p-value; of spreads as Otava takes them."""
+    count = len(left) + len(right)
+    if count <= 2:  # noqa: PLR2004  # no freedom
         return 0.0, 1.0
-    first, second = left.var(ddof=1) / len(left), right.var(ddof=1) / len(right)
+    squares = sum((len(part) - 1) * float(part.var()) for part in (left, right))
     apart = abs(float(left.mean() - right.mean()))
-    if first + second == 0:
+    if squares == 0:
         return (math.inf, 0.0) if apart else (0.0, 1.0)
-    t = apart / math.sqrt(first + second)
-    freedom = (first + second) ** 2 / (first**2 / (len(left) - 1) + second**2 / (len(right) - 1))
-    return t, float(2 * stdtr(freedom, -t))
+    t = apart / math.sqrt(squares / (count - 2) * (1 / len(left) + 1 / len(right)))
+    return t, float(2 * stdtr(count - 2, -t))
 
 
-def _split(values: Values) -> int | None:
-    """Return where the energy distance of the two parts is the largest: the split of E-divisive."""
+def _split(values: Values) -> tuple[float, int]:
+    """Return the largest energy distance of any two adjacent parts, the first from the start on, and the first's size.
+
+    The second may end before the values do, as in E-divisive.
+    """
     count = len(values)
-    sizes = np.arange(2, count - 1)
-    if len(sizes) == 0:
-        return None
-    sums = np.abs(values[:, None] - values[None, :]).cumsum(axis=0).cumsum(axis=1)
-    left, others = sums[sizes - 1, sizes - 1], count - sizes
-    between = sums[sizes - 1, -1] - left
-    right = sums[-1, -1] - left - 2 * between
-    energy = 2 * between / (sizes * others) - left / (sizes * (sizes - 1)) - right / (others * (others - 1))
-    return int(sizes[(energy * sizes * others / count).argmax()])
+    if count < 3:  # noqa: PLR2004  # Otava splits no two
+        return 0.0, 0
+    sums = np.zeros((count + 1, count + 1))
+    sums[1:, 1:] = np.abs(values[:, None] - values[None, :]).cumsum(axis=0).cumsum(axis=1)
+    blocks, first, end = np.diag(sums), np.arange(1, count)[:, None], np.arange(2, count + 1)[None, :]
+    second = end - first
+    left, between = blocks[1:count, None], sums[1:count, 2:] - blocks[1:count, None]
+    right = blocks[None, 2:] - left - 2 * between
+    energy = 2 * between - second * left / np.maximum(first - 1, 1) - first * right / np.maximum(second - 1, 1)
+    energy = np.where(second > 0, energy / end, -1.0)
+    best = int(energy.argmax())
+    return float(energy.flat[best]), best // energy.shape[1] + 1
 
 
-def _weak(values: Values, begin: int, end: int, largest_p: float) -> set[int]:
-    """Return the splits of a window, and of its parts, that a t-test does not reject."""
-    at = _split(values[begin:end])
-    if at is None or _welch(values[begin : begin + at], values[begin + at : end])[1] > largest_p:
-        return set()
-    middle = begin + at
-    return {middle} | _weak(values, begin, middle, largest_p) | _weak(values, middle, end, largest_p)
+def _weak(values: Values, largest_p: float) -> list[int]:
+    """Return the splits of a window, the one of the largest distance first, until a t-test rejects one."""
+    edges = [0, len(values)]
+    while True:
+        splits = [(*_split(values[a:b]), a, b) for a, b in pairwise(edges)]
+        _, size, begin, end = max(splits)
+        at = begin + size
+        if size == 0 or _student(values[begin:at], values[at:end])[1] > largest_p:
+            return edges[1:-1]
+        edges = sorted([*edges, at])
 
 
-def e_divisive(window: int, largest_p: float, weak_p: float, local_t: float = 0) -> Detector:
+def e_divisive(window: int, largest_p: float, local_t: float = 0) -> Detector:
     """Return the method of Otava: splits of overlapping windows, of which the weakest go until all pass a t-test."""
 
     def found(values: Values) -> list[int]:
         places, start, count = set[int](), 0, len(values)
         while start < count:
-            new = _weak(values, start, min(start + window, count), weak_p)
-            places |= new
+            new = [start + place for place in _weak(values[start : start + window], 10 * largest_p)]
+            places |= set(new)
             start = max([start + window // 2, *new])
         edges = [0, *sorted(places), count]
         while len(edges) > 2:  # noqa: PLR2004  # the ends of the series
-            tests = [_welch(values[a:b], values[b:c])[1] for a, b, c in zip(edges, edges[1:], edges[2:], strict=False)]
+            tests = [
+                _student(values[a:b], values[b:c])[1] for a, b, c in zip(edges, edges[1:], edges[2:], strict=False)
+            ]
             weakest = int(np.argmax(tests))
             if tests[weakest] <= largest_p:
                 break
@@ -97,7 +109,7 @@ def e_divisive(window: int, largest_p: float, weak_p: float, local_t: float = 0)
         return [
             at
             for before, at, after in zip(edges, edges[1:], edges[2:], strict=False)
-            if _welch(values[max(before, at - _LOCAL) : at], values[at : min(after, at + _LOCAL)])[0] >= local_t
+            if _student(values[max(before, at - _LOCAL) : at], values[at : min(after, at + _LOCAL)])[0] >= local_t
         ]
 
     return found
@@ -146,8 +158,8 @@ def main(count: int = 40, seed: int = 1) -> int:
     """Measure, and return 1 where one of our limits is passed."""
     detectors: dict[str, Detector] = {
         "ours": ours,
-        "Otava's defaults: windows of 50, p < 0.001": e_divisive(50, 1e-3, 1e-2),
-        "windows of 40, p < 1e-6, local t > 4": e_divisive(40, 1e-6, 1e-3, local_t=4),
+        "Otava's defaults: windows of 50, p < 0.001": e_divisive(50, 1e-3),
+        "windows of 40, p < 1e-6, local t > 4": e_divisive(40, 1e-6, local_t=4),
     }
     if importlib.util.find_spec("ruptures"):
         detectors |= {f"PELT, penalty {penalty}": pelt(penalty) for penalty in (20, 40, 80)}

@@ -102,6 +102,7 @@ def _run(project: str, identity: int, number: int) -> dict[str, Any]:
         "versions": {},
         "directory": f"/runs/{project}/{number}",
         "currency": "USD",
+        "updated": started,
         "recorded": started,
     }
 

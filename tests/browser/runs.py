@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ class Run:
         message: str = "",
         log: bytes | str | None = "begin\nend\n",
         checks: list[tuple[bool | None, str, str, int | None]] | None = None,
+        metrics: Sequence[tuple[str, float | None, str, str]] = (("step_time", 0.25, "s", ""),),
+        is_quarantined: bool = False,
         **labels: object,
     ) -> Path:
         """Add a cell that has begun, and return the directory of its attempt.
@@ -66,6 +69,8 @@ class Run:
         Args:
             verdict: None where it has not ended.
             checks: of each whether it passed, its message, and the file and line that show it.
+            metrics: of each its name, value, unit, and why it has no value.
+            is_quarantined: whether its verdict does not count.
         """
         cell = self.planned(name=name, **labels)
         step = f"{PHASE}/{len(self.plan):03d}__{directories.safe_name(cell['name'])}"
@@ -79,11 +84,13 @@ class Run:
             AttemptSubmitted(step, 1, "workload", "local"),
         ]
         if verdict is not None:
-            self.events += [MetricMeasured(step, "step_time", 0.25, "s")]
+            self.events += [MetricMeasured(step, *metric) for metric in metrics]
             self.events += [CheckJudged(step, "log", *check) for check in checks or []]
             self.events += [
                 AttemptEnded(step, 1, "local", verdict, cause, message, 1.0),
-                StepFinished(step, cell["name"], StepKind.CELL, verdict, cause, message, 1.0),
+                StepFinished(
+                    step, cell["name"], StepKind.CELL, verdict, cause, message, 1.0, counts=not is_quarantined
+                ),
             ]
         return attempt
 
@@ -140,6 +147,30 @@ def hostile(directory: Path) -> RunSummary:
 def change(path: str, value: str, by: str, where: str = "") -> dict[str, str]:
     """Return a change of the configuration as `run.json` holds it."""
     return {"path": path, "value": value, "by": by, "where": where, "replaced": "9", "replaced_where": "base.yaml:1"}
+
+
+QUARANTINE = "in quarantine until 2999-12-31 (ops), so it does not count: issue 9"
+REMARK = "speed is 69 tokens/s, below [70, 80], from 7 values by prediction; they are too few to fail for it"
+_BOUND = {"lower": 70.0, "upper": 80.0, "mean": 75.0, "samples": 7, "unit": "tokens/s"}
+
+
+def remarkable(directory: Path) -> RunSummary:
+    """Return a run of four cells that passed: one failed in quarantine, one has a remark, and all have two metrics."""
+    run = Run(directory)
+    for x in range(4):
+        is_kept, speed = x == 1, 69.0 if x == 2 else 75.012345
+        run.cell(
+            Verdict.FAILED if is_kept else Verdict.PASSED,
+            message=f"it is too slow\n{QUARANTINE}" if is_kept else REMARK if x == 2 else "",
+            metrics=[
+                ("speed", speed, "tokens/s", ""),
+                ("memory", None, "", "stdout.log has no 'memory'") if is_kept else ("memory", 8e9, "bytes", ""),
+            ],
+            is_quarantined=is_kept,
+            x=x,
+        )
+        run.plan[-1]["bounds"] = {"speed": _BOUND if x else [70, None]}
+    return run.write()
 
 
 def failing(directory: Path) -> RunSummary:

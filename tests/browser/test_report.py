@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 
 from tests.browser.conftest import Visit
-from tests.browser.runs import HOSTILE, Run, failing, hostile
+from tests.browser.runs import HOSTILE, Run, failing, hostile, remarkable
 from tests.functional.grid import ORCHESTRATION
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import html
@@ -19,7 +19,7 @@ from toolbox.runs.summary import RunSummary
 from toolbox.testing import Workspace
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, Page
+    from playwright.sync_api import Browser, FloatRect, Locator, Page
 
 pytestmark = pytest.mark.live
 
@@ -64,7 +64,7 @@ def chips(page: Page) -> list[str]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("make", [failing, hostile, many])
+@pytest.mark.parametrize("make", [failing, hostile, many, remarkable])
 def test_it_opens_clean_and_fits_the_screen(
     visit: Visit, tmp_path: Path, make: Callable[[Path], RunSummary], size: str, scheme: str
 ) -> None:
@@ -146,6 +146,50 @@ def test_the_filter_takes_verdicts_and_texts(visit: Visit, failed: Path) -> None
     assert page.locator("#shown").inner_text() == "4 of 8 cells"
     page.get_by_label("Text").fill("")
     assert page.locator("#shown").inner_text() == ""
+
+
+def test_the_filter_is_that_of_the_metrics_too(visit: Visit, tmp_path: Path) -> None:
+    page = visit(html.write(remarkable(tmp_path / "r-1")))
+    page.get_by_label("passed").uncheck()
+    assert page.locator(".numbers tbody tr:visible .name").all_inner_texts() == ["x=1"]
+    page.get_by_label("failed, in quarantine").uncheck()
+    assert page.locator(".numbers tbody tr:visible").count() == 0
+
+
+def test_a_row_of_the_metrics_and_a_remark_open_the_details_of_their_cell(visit: Visit, tmp_path: Path) -> None:
+    page = visit(html.write(remarkable(tmp_path / "r-1")))
+    for links in (".numbers tbody a", ".remarks a"):
+        page.get_by_role("button", name="Close all").click()
+        page.locator(links).get_by_text("x=2").click()
+        assert details(page, "x=2").get_attribute("open") is not None
+
+
+def test_lines_of_a_message_stay_apart(visit: Visit, tmp_path: Path) -> None:
+    page = visit(html.write(remarkable(tmp_path / "r-1")))
+    assert page.locator(".remarks p").first.inner_text().splitlines()[0] == "it is too slow"
+
+
+def test_a_table_that_scrolls_shows_on_which_side_there_is_more(visit: Visit, tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    run.cell(x=1, metrics=[(f"metric_{number}", 1.0, "tokens/s", "") for number in range(9)])
+    page = visit(html.write(run.write()), viewport=SIZES["phone"])
+    region = page.get_by_role("region", name="Metrics by cell")
+    assert region.evaluate("node => node.scrollWidth > node.clientWidth")
+    assert has_shadow(page, region)
+    region.evaluate("node => { node.scrollLeft = node.scrollWidth; }")
+    assert not has_shadow(page, region)
+
+
+def has_shadow(page: Page, region: Locator) -> bool:
+    """Tell whether the right edge of a region would look otherwise without the background of the region."""
+    box = region.bounding_box()
+    assert box is not None
+    edge: FloatRect = {"x": box["x"] + box["width"] - 5, "y": box["y"], "width": 5, "height": box["height"]}
+    shown = page.screenshot(full_page=True, clip=edge)
+    region.evaluate("node => { node.style.background = 'none'; }")
+    without = page.screenshot(full_page=True, clip=edge)
+    region.evaluate("node => { node.style.background = ''; }")
+    return shown != without
 
 
 def test_the_address_keeps_the_state(visit: Visit, failed: Path) -> None:

@@ -21,7 +21,7 @@ from toolbox.model.errors import UsageError
 from toolbox.model.events import CheckJudged
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.results import queries, recording, tables
-from toolbox.results.queries import Filter
+from toolbox.results.queries import AttemptRow, Filter
 from toolbox.results.store import Store, StoreError
 
 KINDS: Final = ("sqlite", "postgresql")
@@ -85,7 +85,8 @@ def test_a_run_is_kept_with_all_that_is_known_of_it(store: Store, tmp_path: Path
     assert (row.cell, row.name, row.labels) == (identity(SMALL), SMALL, {"model": "small", "batch": "8"})
     assert (row.accelerator, row.metrics) == ("H200", {"time": (1.25, "s")})
     assert row.cost == pytest.approx(0.2)
-    assert (row.attempts, row.seconds, row.counts) == ([("passed", None)], 120, True)
+    assert row.attempts == [AttemptRow("passed", None, "local", "H200")]
+    assert (row.seconds, row.counts, row.run.unpriced) == (120, True, 0)
 
 
 def test_a_run_that_is_recorded_again_counts_once(store: Store, tmp_path: Path) -> None:
@@ -230,4 +231,103 @@ def test_a_store_of_a_newer_version_is_refused(store: Store, location: str) -> N
     with store.writing() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(StoreError, match="of a newer version of this program"):
+        Store(location)
+
+
+def test_series_without_a_value_in_the_wanted_runs_are_left_out(store: Store, tmp_path: Path) -> None:
+    recording.record(store, past().write(tmp_path))
+    recording.record(store, past(days=9, cells={SMALL: [FAILED]}).write(tmp_path))
+    with store.reading() as connection:
+        assert queries.series(connection, Filter(since=START + timedelta(days=5))) == []
+
+
+def test_an_older_copy_of_a_run_replaces_nothing(store: Store, tmp_path: Path) -> None:
+    recording.record(store, past().write(tmp_path / "whole"))
+    torn = past().write(tmp_path / "copy")
+    lines = (torn / "journal.jsonl").read_text().splitlines(keepends=True)
+    (torn / "journal.jsonl").write_text("".join(lines[:6]))
+    assert recording.record(store, torn).is_outdated
+    with store.reading() as connection:
+        (run,) = queries.runs(connection, Filter())
+    assert (run.state, run.verdict, run.cells) == ("finished", "passed", {"passed": 2})
+
+
+def test_a_cell_whose_settings_were_not_known_gets_them_later(store: Store, tmp_path: Path) -> None:
+    first = past().write(tmp_path)
+    (first / "plan.json").unlink()
+    recording.record(store, first)
+    recording.record(store, past(days=1).write(tmp_path))
+    with store.reading() as connection:
+        assert len(queries.series(connection, Filter(settings={"model": "small"}))) == 1
+
+
+def test_attempts_that_share_a_target_share_its_price(store: Store, tmp_path: Path) -> None:
+    targets = {"tpu": {"cost_per_hour": 36.0}, "free": {"cost_per_hour": None}}
+    cells = {"x=a": [Tried(target="tpu", seconds=100)], "x=b": [Tried(target="free", seconds=100)]}
+    recording.record(store, past(cells=cells, targets=targets).write(tmp_path))
+    with store.reading() as connection:
+        (run,) = queries.runs(connection, Filter())
+    assert run.cost == pytest.approx(1.0)
+    assert run.unpriced == 1
+
+
+def test_an_attempt_has_the_revision_of_its_session_and_the_accelerator_of_its_target(
+    store: Store, tmp_path: Path
+) -> None:
+    targets = {"a": {"accelerator": "A100"}, "b": {"accelerator": "H100"}}
+    directory = past(cells={SMALL: [replace(FAILED, target="a"), Tried(target="b")]}, targets=targets).write(tmp_path)
+    journal = directory / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    second = next(index for index, line in enumerate(lines) if '"attempt": 2' in line)
+    again = lines[0].replace('"revision": ""', '"revision": "fixed"')
+    journal.write_text("".join([*lines[:second], again, *lines[second:]]))
+    recording.record(store, directory)
+    with store.reading() as connection:
+        (row,) = queries.results(connection, Filter())
+    assert [(one.accelerator, one.revision) for one in row.attempts] == [("A100", ""), ("H100", "fixed")]
+
+
+def test_where_an_attempt_had_to_be_confirmed_the_first_value_is_kept(store: Store, tmp_path: Path) -> None:
+    out = replace(FAILED, cause=Cause.REGRESSION, checks=[SLOW], metrics={"time": 9.0})
+    recording.record(store, past(cells={SMALL: [out, Tried(metrics={"time": 1.0})]}).write(tmp_path))
+    with store.reading() as connection:
+        (series,) = queries.series(connection, Filter())
+        assert series.values.tolist() == [9.0]
+        assert queries.noise(connection, Filter()) == {(identity(SMALL), "time"): (1, 1)}
+        (row,) = queries.results(connection, Filter())
+    assert [one.deviates for one in row.attempts] == [True, False]
+
+
+def test_what_the_checks_said_is_asked_for_by_the_run_and_the_cell(store: Store, tmp_path: Path) -> None:
+    checks = [CheckJudged("", "metric", passed=True, message="fine")]
+    recording.record(store, past(cells={SMALL: [Tried(checks=checks)]}).write(tmp_path))
+    with store.reading() as connection:
+        found = queries.checks(connection, queries.results(connection, Filter()))
+    assert [check["message"] for said in found.values() for check in said] == ["fine"]
+
+
+def test_a_value_of_an_axis_that_json_has_not_is_kept_as_text(store: Store, tmp_path: Path) -> None:
+    directory = past().write(tmp_path)
+    plan = directory / "plan.json"
+    plan.write_text(plan.read_text().replace('"settings": {"model": "small"', '"settings": {"model": Infinity'))
+    recording.record(store, directory)
+    with store.reading() as connection:
+        assert "Infinity" in str([series.settings for series in queries.series(connection, Filter())])
+
+
+def test_a_reader_sees_the_store_as_it_was_at_its_first_question(store: Store, tmp_path: Path) -> None:
+    directory = past().write(tmp_path)
+    recording.record(store, directory)
+    with store.reading() as connection:
+        (run,) = queries.runs(connection, Filter())
+        recording.record(store, directory)
+        recording.record(store, past(days=1).write(tmp_path))
+        assert all(row.attempts for row in queries.results(connection, Filter(), [run]))
+        assert len(queries.runs(connection, Filter())) == 1
+
+
+def test_the_database_of_another_program_is_left_alone(location: str) -> None:
+    with Store(location) as store, store.writing() as connection:
+        connection.execute(text("DROP TABLE alembic_version"))
+    with pytest.raises(StoreError, match="is the database of another program: it has"):
         Store(location)

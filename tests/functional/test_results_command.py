@@ -82,8 +82,19 @@ def test_two_periods_are_compared(results: Results) -> None:
 
 
 def test_two_runs_are_compared(results: Results) -> None:
-    found = loaded(results("compare", "20260301", "latest", "--format=json"))
-    assert {row["cell"]: row["change"] for row in found} == {SMALL: "same", LARGE: "unsure"}
+    found = loaded(results("compare", "20260315", "latest", "--format=json"))
+    assert {row["cell"]: row["change"] for row in found} == {SMALL: "same", LARGE: "worse"}
+    assert {row["change"] for row in loaded(results("compare", "20260301", "latest", "--format=json"))} == {"unsure"}
+
+
+def test_revisions_are_compared(results: Results) -> None:
+    found = loaded(results("compare", f"{14:040x}", "previous", "--format=json"))
+    assert {row["cell"]: row["change"] for row in found} == {SMALL: "same", LARGE: "worse"}
+
+
+def test_what_is_not_there_yet_is_new(results: Results) -> None:
+    found = loaded(results("compare", "2025-01-01..2025-01-31", "latest", "--format=json"))
+    assert {row["change"] for row in found} == {"new"}
 
 
 def test_a_shift_is_told_with_the_revisions_around_it(results: Results) -> None:
@@ -117,7 +128,7 @@ def test_series_with_few_values_have_no_bounds(results: Results) -> None:
 def test_flaky_cells_are_told_from_healthy_ones(results: Results) -> None:
     found = {row["cell"]: row for row in loaded(results("flaky", "--format=json"))}
     assert (found[SMALL]["state"], found[SMALL]["events"], found[LARGE]["state"]) == ("flaky", 10, "healthy")
-    assert "1 other cells are healthy" in results("flaky").stdout
+    assert "1 more are healthy" in results("flaky").stdout
 
 
 def test_costs_are_summed_by_month(results: Results) -> None:
@@ -136,6 +147,39 @@ def test_a_csv_is_looked_at_for_changes(workspace: Workspace) -> None:
     assert (change["index"], change["state"]) == (32, "confirmed")
     found = loaded(workspace.run("results", "changes", "--csv=many", "--column=value", "--format=json"))
     assert {name: len(one["changes"]) for name, one in found["series"].items()} == {"b": 1, "c": 0}
+
+
+def test_bounds_that_follow_a_change_for_the_worse_make_somebody_think(results: Results) -> None:
+    assert "worse" not in results("update_bounds", "training", "--until=2026-03-20").stdout
+    outcome = results("update_bounds", "training")
+    assert "1 of these follow a change for the worse: is it a deliberate one?" in outcome.stdout
+
+
+def test_a_project_a_metric_or_a_store_that_there_is_none_of_is_named(results: Results) -> None:
+    mistakes = {
+        ("list", "--project=trainin"): "has no run of a project `trainin`: did you mean training?",
+        ("changes", "--metric=tim"): "--metric=tim: did you mean time?",
+        ("list", "--database=no/such.sqlite"): "there is no store no/such.sqlite",
+        ("list", "--limit=-1"): "--limit=-1: a number above 0 was expected",
+        ("changes", "--csv=x", "--project=training"): "with --csv there is only --column and --format",
+        ("cost", "--by=week"): "one of day, month was expected",
+    }
+    for argv, said in mistakes.items():
+        outcome = results(*argv)
+        assert (outcome.exit_code, said in outcome.stderr) == (2, True), str(outcome)
+
+
+def test_an_imported_run_goes_into_the_store_of_its_project(workspace: Workspace) -> None:
+    workspace.write(
+        {
+            "projects/training/orchestration.py": '"""Trains."""\n',
+            "config/training.yaml": "results: {database: team.sqlite}\n",
+        }
+    )
+    directory = Past({SMALL: [Tried()]}).write(workspace.directory / "runs")
+    assert "team.sqlite" in workspace.run("results", "import", str(directory)).stdout
+    assert (workspace.directory / "team.sqlite").exists()
+    assert len(loaded(workspace.run("results", "list", "--project=training", "--format=json"))) == 1
 
 
 MISTAKES = [

@@ -63,16 +63,18 @@ class Check(BaseModel):
     def _judge_by_history(self, metric: Metric, value: float, bound: Bound | None) -> Judgement:
         if bound is None:
             return Judgement(None, f"{self.metric} is {metric}; too few runs so far give it no bounds")
-        if bound.unit != metric.unit:
-            return Judgement(False, f"{self.metric} is {metric}, and its bounds are in {bound.unit or 'bare numbers'}")
+        if not bound.is_in(metric.unit):
+            theirs = bound.unit or "bare numbers"
+            said = f"{self.metric} is {metric}, and its bounds are in {theirs}: `results update_bounds` makes new ones"
+            return Judgement(None, said)  # a failure would be no accepted value, and there would never be new ones
         side = bound.side(value)
         unit = f" {metric.unit}" if metric.unit else ""
         if side is None:
             return Judgement(True, f"{self.metric} is {metric}, within {bound.range}{unit}")
         improves = side.is_good(metric.direction)
-        said = f"{self.metric} is {metric}, {side} {bound.range}{unit}, {bound.origin}"
+        said = f"{self.metric} is {metric}, {bound.compared(value)}{side} {bound.range}{unit}, {bound.origin}"
         if improves:
-            said += ": better than it should be able to be"
+            said += ": that is the better side, and may mean that less was done"
         deviation = Deviation(self.metric, side, improves)
         if not bound.is_gating:
             return Judgement(None, f"{said}; they are too few to fail for it", deviation=deviation)

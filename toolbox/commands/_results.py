@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,12 +13,14 @@ from sqlalchemy import Connection
 
 from toolbox.interface import moments
 from toolbox.model.errors import UsageError
+from toolbox.model.nearest import did_you_mean
 from toolbox.orchestration import request, storing
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports import rows, terminal
 from toolbox.reports.rows import Format, Row
 from toolbox.results import queries
 from toolbox.results.queries import Filter
+from toolbox.results.series import Series
 from toolbox.results.store import Store, default_location
 from toolbox.system import places
 
@@ -35,8 +38,15 @@ def location(database: str | None, project: str | None) -> str:
 
 @contextmanager
 def opened(database: str | None, project: str | None) -> Iterator[tuple[Store, Connection]]:
-    """Yield the store, and a connection that reads it."""
-    with Store(location(database, project)) as store, store.reading() as connection:
+    """Yield the store, and a connection that reads it.
+
+    Raises:
+        UsageError: there is no store where somebody says that there is, or it knows no such project.
+    """
+    with Store(location(database, project), is_new=database is None) as store, store.reading() as connection:
+        if project is not None and project not in (known := queries.projects(connection)):
+            hint = did_you_mean(project, known, what="projects")
+            raise UsageError(f"the store {store.location} has no run of a project `{project}`: {hint}")
         yield store, connection
 
 
@@ -64,16 +74,43 @@ def wanted(
 
 
 def side(connection: Connection, text: str, flag: str, wanted: Filter) -> Filter:
-    """Return what one side of a comparison is: a run by its name, or a period.
+    """Return what one side of a comparison is: a period, a run by its name, or all runs of a revision.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: it is none of them.
     """
     if ".." in text:
         since, until = moments.parse_period(text, flag=flag)
         return replace(wanted, since=since, until=until)
-    found = queries.run(connection, text, wanted.project)
+    try:
+        found = queries.run(connection, text, wanted.project)
+    except UsageError:
+        of_revision = replace(wanted, revision=text)
+        if text and queries.runs(connection, of_revision, limit=1):
+            return of_revision
+        raise
     return replace(wanted, project=found.project, run=found.id)
+
+
+def known_metric(connection: Connection, wanted: Filter) -> None:
+    """Refuse a metric that nobody has measured.
+
+    Raises:
+        UsageError: the pattern matches none.
+    """
+    names = queries.metrics(connection, wanted.project)
+    if wanted.metric is not None and not fnmatch.filter(names, wanted.metric):
+        raise UsageError(f"--metric={wanted.metric}: {did_you_mean(wanted.metric, names, what='metrics')}")
+
+
+def newest_units(series: Sequence[Series]) -> list[Series]:
+    """Return the series without those whose metric has another unit by now."""
+    newest: dict[tuple[str, str, str], Series] = {}
+    for one in series:
+        key = one.project, one.cell, one.metric
+        if key not in newest or newest[key].runs[-1].started < one.runs[-1].started:
+            newest[key] = one
+    return list(newest.values())
 
 
 def printed(

@@ -7,12 +7,14 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from toolbox.commands import _results
 from toolbox.model.bounds import Method
 from toolbox.model.errors import UsageError
+from toolbox.model.verdicts import ExitCode
 from toolbox.orchestration import projects
 from toolbox.reports import result_rows
 from toolbox.reports.rows import Format
@@ -31,6 +33,7 @@ from toolbox.results import (
 from toolbox.results.bounds_file import Difference, Entry
 from toolbox.results.cost import Period
 from toolbox.results.flakiness import State
+from toolbox.results.recording import Recorded
 from toolbox.results.store import Store
 from toolbox.runs import summary
 from toolbox.system import places
@@ -87,12 +90,18 @@ class Results:
             since=since,
             until=until,
         )
+        if limit < 1:
+            raise UsageError(f"--limit={limit}: a number above 0 was expected")
         with _results.opened(database, project) as (store, connection):
-            found = queries.runs(connection, wanted, limit=limit)
-            if metric is None and cells is None and not settings:
-                return _results.printed(result_rows.of_runs(found), result_rows.RUNS, format, store=store.location)
-            values = result_rows.of_values(queries.results(connection, wanted, found))
-            return _results.printed(values, result_rows.VALUES, format, store=store.location)
+            _results.known_metric(connection, wanted)
+            found = queries.runs(connection, wanted, limit=limit + 1)
+            remarks = [f"these are the newest {limit} (--limit)"] if len(found) > limit else []
+            rows: Sequence[dict[str, Any]] = result_rows.of_runs(found[:limit])
+            columns: Sequence[str] = result_rows.RUNS
+            if metric is not None or cells is not None or settings:
+                rows = result_rows.of_values(queries.results(connection, wanted, found[:limit]))
+                columns = result_rows.VALUES
+            return _results.printed(rows, columns, format, store=store.location, remarks=remarks)
 
     def show(
         self,
@@ -120,7 +129,8 @@ class Results:
         wanted = _results.wanted(project=project, cells=cells, settings=settings, metric=metric)
         with _results.opened(database, project) as (store, connection):
             found = queries.run(connection, run, project)
-            results = result_rows.of_cells(queries.results(connection, wanted, [found]))
+            of_run = queries.results(connection, wanted, [found])
+            results = result_rows.of_cells(of_run, queries.checks(connection, of_run))
             ended = f"{found.project} {found.run}: {found.verdict or found.state}"
             remarks = [f"{ended}, at {found.revision or 'an unknown revision'}, in {found.directory}"]
             return _results.printed(results, result_rows.CELLS, format, store=store.location, remarks=remarks)
@@ -135,30 +145,36 @@ class Results:
         settings: Settings | None = None,
         metric: str | None = None,
         revision: str | None = None,
+        presets: Names | None = None,
         database: str | None = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
-        Compare two runs, or two periods: each metric of each cell, before and after.
+        Compare two runs, revisions or periods: each metric of each cell, before and after.
 
         Args:
-            before: a run, or a period such as 2026-11-01..2026-11-07 or '20 days ago..10 days ago'.
-            after: likewise.
+            before: a run, `latest` or `previous`, a revision, or a period: 2026-11-01..2026-11-07, '20 days ago..now'.
+            after: what it is compared with, in the same way.
             project: of the runs.
             cells: a pattern for the names or ids of cells, such as 'model=small,*'.
             settings: values of axes, such as '{model: small}'.
             metric: a pattern for the names of metrics.
             revision: in periods, a revision, its beginning, or a pattern.
+            presets: of runs with all of these presets.
             database: the store: a file or a URL; the project's, or that of this user, when left out.
             format: how to print it.
         """
-        wanted = _results.wanted(project=project, cells=cells, settings=settings, metric=metric, revision=revision)
+        wanted = _results.wanted(
+            project=project, cells=cells, settings=settings, metric=metric, revision=revision, presets=presets
+        )
         with _results.opened(database, project) as (store, connection):
+            _results.known_metric(connection, wanted)
             sides = [
-                queries.series(connection, _results.side(connection, text, flag, wanted))
-                for text, flag in ((before, "before"), (after, "after"))
+                _results.side(connection, text, flag, wanted) for text, flag in ((before, "before"), (after, "after"))
             ]
-            found = result_rows.of_comparisons(comparison.compare(*sides))
+            first, second = (queries.series(connection, one) for one in sides)
+            history = queries.series(connection, wanted)
+            found = result_rows.of_comparisons(comparison.compare(first, second, history))
             return _results.printed(found, result_rows.COMPARISONS, format, store=store.location)
 
     def update_bounds(
@@ -203,19 +219,30 @@ class Results:
             project=project, cells=cells, metric=metric, revision=revision, presets=presets, since=since, until=until
         )
         with _results.opened(database, project) as (store, connection):
-            series = queries.series(connection, wanted)
-        computed = [(one, bounds.bound_of(one, method=method, confidence=confidence)) for one in series]
-        entries = [Entry(one.cell, one.name, one.metric, bound) for one, bound in computed if bound is not None]
+            _results.known_metric(connection, wanted)
+            series = _results.newest_units(queries.series(connection, wanted))
+        entries, faults = [], []
+        for one in series:
+            try:
+                bound = bounds.bound_of(one, method=method, confidence=confidence)
+            except ValueError as error:
+                faults.append(f"{one.name}, {one.metric}: {error}")
+                continue
+            if bound is not None:
+                entries.append(Entry(one.cell, one.name, one.metric, bound))
         differences = _rehearsed(file, project, entries) if dry_run else bounds_file.update(file, project, entries)
-        few = len(series) - len(entries)
+        directions = {(one.cell, one.metric): one.direction for one in series}
+        rows = result_rows.of_differences(differences, directions)
+        few = len(series) - len(entries) - len(faults)
         remarks = [
-            f"{len(differences)} of {len(entries)} bounds {'would change' if dry_run else 'changed'} in {file}",
+            *_warnings(rows),
+            *faults,
             *([f"{few} series have too few accepted values for bounds"] if few else []),
+            f"{len(differences)} of {len(entries)} bounds {'would change' if dry_run else 'changed'} in {file}",
         ]
-        found = result_rows.of_differences(differences)
-        if format == "text" and not found and series:
+        if format == "text" and not rows and series:
             return "\n".join(remarks)
-        return _results.printed(found, result_rows.BOUNDS, format, store=store.location, remarks=remarks)
+        return _results.printed(rows, result_rows.BOUNDS, format, store=store.location, remarks=remarks)
 
     def changes(
         self,
@@ -228,6 +255,7 @@ class Results:
         until: str | None = None,
         csv: Path | None = None,
         column: str = "value",
+        presets: Names | None = None,
         database: str | None = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
@@ -243,16 +271,19 @@ class Results:
             until: up to then; a day counts whole.
             csv: look at numbers of a CSV file, or of each in a directory, instead of at the store.
             column: of the CSV.
+            presets: of runs with all of these presets.
             database: the store: a file or a URL; the project's, or that of this user, when left out.
             format: how to print it.
         """
         if csv is not None:
+            if any(flag is not None for flag in (project, cells, settings, metric, since, until, presets, database)):
+                raise UsageError("results changes: with --csv there is only --column and --format: a file has no more")
             return _changes_of_csv(csv, column, format)
         wanted = _results.wanted(since=since, until=until)
         with _results.opened(database, project) as (store, connection):
-            series = queries.series(
-                connection, _results.wanted(project=project, cells=cells, settings=settings, metric=metric)
-            )
+            every = _results.wanted(project=project, cells=cells, settings=settings, metric=metric, presets=presets)
+            _results.known_metric(connection, every)
+            series = queries.series(connection, every)
         found = [
             row
             for row in result_rows.of_changes((one, changes.detect(one.values)) for one in series)
@@ -271,6 +302,7 @@ class Results:
         settings: Settings | None = None,
         since: str | None = None,
         until: str | None = None,
+        presets: Names | None = None,
         database: str | None = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
@@ -283,25 +315,33 @@ class Results:
             settings: values of axes, such as '{model: small}'.
             since: by runs since then: 2026-11-01, '10 days ago'.
             until: up to then; a day counts whole.
+            presets: of runs with all of these presets.
             database: the store: a file or a URL; the project's, or that of this user, when left out.
             format: how to print it; text leaves healthy cells out.
         """
-        wanted = _results.wanted(project=project, cells=cells, settings=settings, since=since, until=until)
+        wanted = _results.wanted(
+            project=project, cells=cells, settings=settings, since=since, until=until, presets=presets
+        )
         with _results.opened(database, project) as (store, connection):
             results = queries.results(connection, wanted, with_metrics=False)
+            noise = queries.noise(connection, wanted)
         found = [
-            row | {"project": name}
+            row
             for name in sorted({result.run.project for result in results})
             for row in result_rows.of_flakiness(
-                flakiness.assess(observations.of(result for result in results if result.run.project == name))
+                name, flakiness.assess(observations.of(one for one in results if one.run.project == name)), noise
             )
         ]
-        bad = [row for row in found if row["state"] != State.HEALTHY or row["advice"]]
         if format != "text":
             return _results.printed(found, result_rows.FLAKY, format, store=store.location)
-        if found and not bad:
-            return f"all {len(found)} cells are healthy"
-        remarks = [f"{len(found) - len(bad)} other cells are healthy"]
+        bad = [row for row in found if row["state"] != State.HEALTHY or row["advice"] or row["noisy"]]
+        unknown = len({(result.run.project, result.cell) for result in results}) - len(found)
+        remarks = [
+            *([f"{len(found) - len(bad)} more are healthy"] if len(bad) < len(found) else []),
+            *([f"of {unknown} nothing is known: none of their runs has passed or failed"] if unknown else []),
+        ]
+        if results and not bad:
+            return "\n".join(remarks)
         return _results.printed(bad, result_rows.FLAKY, format, store=store.location, remarks=remarks)
 
     def cost(
@@ -311,6 +351,7 @@ class Results:
         by: Period = Period.DAY,
         since: str | None = None,
         until: str | None = None,
+        presets: Names | None = None,
         database: str | None = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
@@ -322,10 +363,11 @@ class Results:
             by: what to sum over, in UTC.
             since: by runs since then: 2026-11-01, '10 days ago'.
             until: up to then; a day counts whole.
+            presets: of runs with all of these presets.
             database: the store: a file or a URL; the project's, or that of this user, when left out.
             format: how to print it.
         """
-        wanted = _results.wanted(project=project, since=since, until=until)
+        wanted = _results.wanted(project=project, since=since, until=until, presets=presets)
         with _results.opened(database, project) as (store, connection):
             found = cost.summed(queries.runs(connection, wanted), by)
         return _results.printed(result_rows.of_costs(found), result_rows.COSTS, format, store=store.location)
@@ -354,6 +396,8 @@ class Results:
         self,
         output: Path = _SITE,
         *,
+        project: str | None = None,
+        presets: Names | None = None,
         since: str | None = None,
         database: str | None = None,
     ) -> str:
@@ -362,15 +406,19 @@ class Results:
 
         Args:
             output: the directory of the site; one that was written before is replaced.
+            project: of one project.
+            presets: of runs with all of these presets.
             since: from runs since then: 2026-11-01, '90 days ago'; all when left out.
-            database: the store: a file or a URL; that of this user, when left out.
+            database: the store: a file or a URL; the project's, or that of this user, when left out.
         """
         from toolbox.reports import dashboard
 
         begin = _results.wanted(since=since).since
         known = {name: bounds_file.read(projects.find(name).bounds) for name in places.projects()}
-        with _results.opened(database, None) as (_, connection):
-            index = dashboard.write(connection, output, since=begin, bounds=known)
+        with _results.opened(database, project) as (_, connection):
+            index = dashboard.write(
+                connection, output, since=begin, bounds=known, project=project, presets=presets or ()
+            )
         return str(index)
 
     def import_(self, *run_dirs: Path, database: str | None = None) -> int:
@@ -379,20 +427,38 @@ class Results:
 
         Args:
             run_dirs: the directories of runs.
-            database: the store: a file or a URL; that of this user, when left out.
+            database: the store: a file or a URL; that of each run's project, or of this user, when left out.
         """
         faults = 0
-        with Store(_results.location(database, None)) as store:
+        with ExitStack() as stack:
+            stores: dict[str, Store] = {}
             for directory in run_dirs:
                 try:
-                    done = recording.record(store, directory)
+                    where = _results.location(database, summary.derive(directory).project)
+                    if where not in stores:
+                        stores[where] = stack.enter_context(Store(where))
+                    print(_said(recording.record(stores[where], directory), stores[where]))
                 except UsageError as error:
                     faults += 1
                     log.error("%s", error)  # noqa: TRY400  # the others are recorded all the same
-                    continue
-                word = "recorded" if done.is_new else "recorded anew"
-                print(f"{done.run} of {done.project}: {word}, {done.cells} cells, {done.samples} values")
-        return 2 if faults else 0
+        return ExitCode.USAGE if faults else ExitCode.PASSED
+
+
+def _said(done: Recorded, store: Store) -> str:
+    if done.is_outdated:
+        return f"{done.run} of {done.project}: left as it is, {store.location} knows a later state of it"
+    word = "recorded" if done.is_new else "recorded anew"
+    return f"{done.run} of {done.project}: {word}, {done.cells} cells, {done.samples} values, in {store.location}"
+
+
+def _warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return what should make somebody think before new bounds are committed."""
+    worse = sum(row["change"] == "worse" for row in rows)
+    wide = sum(row["is_wide"] for row in rows)
+    return [
+        *([f"{worse} of these follow a change for the worse: is it a deliberate one?"] if worse else []),
+        *([f"{wide} are wider than half their mean: a few values are far from the others"] if wide else []),
+    ]
 
 
 def _rehearsed(file: Path, project: str, entries: Sequence[Entry]) -> Sequence[Difference]:

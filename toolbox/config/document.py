@@ -187,6 +187,15 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         data.extend(self.construct_sequence(node))
         self.marks[id(data)] = _Marks(data, {index: self._location(item) for index, item in enumerate(node.value)})
 
+    def moment(self, node: yaml.ScalarNode) -> object:
+        """Construct a date or a time; PyYAML takes `2026-13-40` for one, and fails on it."""
+        try:
+            return self.construct_yaml_timestamp(node)
+        except ValueError as error:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{node.value} is no date: {error}", node.start_mark
+            ) from None
+
     def _location(self, node: yaml.Node) -> Location:
         return Location(self.file, node.start_mark.line + 1)
 
@@ -205,6 +214,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _Loader.mapping)
 _Loader.add_constructor("tag:yaml.org,2002:seq", _Loader.sequence)
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.moment)
 
 
 def read_text(file: FilePath, *, what: str) -> str:

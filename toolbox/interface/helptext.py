@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
+from enum import Enum
+from pathlib import Path
 
 from toolbox.interface import signature
 from toolbox.interface.registry import Command, Group, GroupSummary
@@ -87,4 +89,6 @@ def _explained(parameter: Parameter) -> Iterator[str]:
 def _default(value: object) -> str:
     if value is None:
         return "null"
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, Enum | Path) else repr(value)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -12,36 +13,32 @@ from toolbox.model.errors import UsageError
 _ZONE = re.compile(r"(?P<text>.*\d)\s+(?P<zone>[A-Za-z_]+(?:/[A-Za-z0-9_+-]+)+)", re.DOTALL)
 _DAY = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
 _SLASHES = re.compile(r"\d+[/.]\d+[/.]\d+")  # nobody knows which of them is the month
+_NAMED_DAY = re.compile(r"today|yesterday|tomorrow", re.IGNORECASE)
+_FROM_NOW = re.compile(r".*\b(?:now|ago|hours?|minutes?|seconds?)|in\b.*", re.IGNORECASE | re.DOTALL)
 _A_DAY: Final = timedelta(days=1) - timedelta(microseconds=1)
 
 
 def parse(text: str, *, flag: str, now: datetime | None = None, is_end: bool = False) -> datetime:
-    """Return the moment that a text means, with its time zone: that of this machine where it names none.
+    """Return the moment that a text means, with its time zone.
+
+    Where it names none it is in that of this machine, by the rules of its own date: in November too, a time in July is
+    one in summer time. `2 hours ago` is counted from now, whatever the clocks did since.
 
     Args:
         flag: what the text was given for, for the message.
-        is_end: whether a day without a time means its end, not its beginning.
+        is_end: whether a day without a time (`2026-11-01`, `yesterday`) means its end, not its beginning.
 
     Raises:
         UsageError: it means none.
     """
-    import dateparser  # slow to import
-
     now = now or datetime.now().astimezone()
-    words, zone = _zone(text.strip(), now.tzinfo or UTC, flag)
-    settings = {
-        "RELATIVE_BASE": now.astimezone(zone).replace(tzinfo=None),
-        "STRICT_PARSING": True,
-        "PREFER_DATES_FROM": "past",
-        "DATE_ORDER": "YMD",
-    }
-    found = None
-    if words and not _SLASHES.search(words):
-        found = dateparser.parse(words, languages=["en"], settings=settings)
-    if found is None:
+    words, zone = _zone(text.strip(), flag)
+    moment = None
+    with contextlib.suppress(ValueError, OverflowError):  # the year 1 or 9999 need not be there in another zone
+        moment = _moment(words, now.tzinfo if _FROM_NOW.fullmatch(words) else zone, now, is_end=is_end)
+    if moment is None:
         raise UsageError(f"--{flag}={text}: a time was expected: 2026-11-01, '2026-11-01 02:00 +01:00', '10 days ago'")
-    moment = found if found.tzinfo is not None else found.replace(tzinfo=zone)
-    return moment + _A_DAY if is_end and _DAY.fullmatch(words) else moment
+    return moment
 
 
 def parse_period(text: str, *, flag: str, now: datetime | None = None) -> tuple[datetime, datetime]:
@@ -61,11 +58,33 @@ def parse_period(text: str, *, flag: str, now: datetime | None = None) -> tuple[
     return since, until
 
 
-def _zone(text: str, here: tzinfo, flag: str) -> tuple[str, tzinfo]:
-    """Take the name of a time zone from the end of a text."""
+def _moment(words: str, zone: tzinfo | None, now: datetime, *, is_end: bool) -> datetime | None:
+    """Return what words mean in a time zone, or by the clock of this machine; None where they mean no moment."""
+    import dateparser  # slow to import
+
+    if not words or _SLASHES.search(words):
+        return None
+    settings = {
+        "RELATIVE_BASE": now.astimezone(zone).replace(tzinfo=None),
+        "STRICT_PARSING": True,
+        "PREFER_DATES_FROM": "past",
+        "DATE_ORDER": "YMD",
+    }
+    found = dateparser.parse(words, languages=["en"], settings=settings)
+    if found is None or found.tzinfo is not None:
+        return found
+    if _NAMED_DAY.fullmatch(words):
+        found = datetime.combine(found, time())
+    if is_end and (_DAY.fullmatch(words) or _NAMED_DAY.fullmatch(words)):
+        found += _A_DAY
+    return found.astimezone() if zone is None else found.replace(tzinfo=zone)
+
+
+def _zone(text: str, flag: str) -> tuple[str, tzinfo | None]:
+    """Take the name of a time zone from the end of a text; None where it has none."""
     match = _ZONE.fullmatch(text)
     if match is None:
-        return text, here
+        return text, None
     try:
         return match["text"], ZoneInfo(match["zone"])
     except (ZoneInfoNotFoundError, ValueError):

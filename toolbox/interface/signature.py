@@ -11,6 +11,7 @@ import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin
 
@@ -122,8 +123,9 @@ def expected(annotation: Any) -> str:
         return "null"
     if origin in {Union, types.UnionType}:
         return " or ".join(expected(member) for member in arguments)
-    if origin is Literal:
-        return "one of " + ", ".join(map(str, arguments))
+    is_enum = isinstance(annotation, type) and issubclass(annotation, Enum)
+    if origin is Literal or is_enum:
+        return "one of " + ", ".join(map(str, arguments or [member.value for member in annotation]))
     if origin is list:
         return f"list of {expected(arguments[0])}"
     if origin is dict:

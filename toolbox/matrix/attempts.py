@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.matrix.judgement import deviations, verdict
+from toolbox.matrix.judgement import deviations, verdict, without
 from toolbox.matrix.plan import Cell
-from toolbox.model.bounds import Side
 from toolbox.model.events import (
     AttemptEnded,
     AttemptReleased,
@@ -22,7 +21,7 @@ from toolbox.model.events import (
     StepKind,
     StepStarted,
 )
-from toolbox.model.evidence import Judgement, Metric
+from toolbox.model.evidence import Deviation, Judgement, Metric
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Handle
 from toolbox.runs import steps
@@ -71,11 +70,11 @@ class Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How an attempt ended. `sides`: see `judgement.deviations`."""
+    """How an attempt ended. `deviations`: see `judgement.deviations`."""
 
     number: int
     outcome: Outcome
-    sides: Mapping[str, Side] = field(default_factory=dict)
+    deviations: Mapping[str, Deviation] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ class CellRun:
             self.attempt, self.target = attempt.submitted.attempt, attempt.submitted.target
             if attempt.ended is not None and before.is_open:
                 outcome = Outcome(attempt.ended.verdict, attempt.ended.cause, attempt.ended.message)
-                self.history.append(Ended(self.attempt, outcome, attempt.sides))
+                self.history.append(Ended(self.attempt, outcome, attempt.deviations))
 
     def begin(self) -> None:
         """Write down that the cell is being run, and with which settings."""
@@ -193,23 +192,31 @@ class CellRun:
 
         A value out of the range of earlier runs is confirmed by another one on the same side of it. Else it is noise.
         """
-        outcome, sides = conclusion.so_far(), deviations(conclusion.judgements)
-        before = next((ended.sides for ended in self.history if ended.sides and ended.number != self.attempt), {})
-        if not before or not (sides or outcome.verdict is Verdict.PASSED):
+        outcome, now = conclusion.so_far(), deviations(conclusion.judgements)
+        before = next((one.deviations for one in self.history if one.deviations and one.number != self.attempt), {})
+        if not before or not (now or outcome.verdict is Verdict.PASSED):
             return outcome
-        if confirmed := [metric for metric, side in sides.items() if before.get(metric) is side]:
-            return replace(outcome, message=f"{outcome.message}\n{_list(confirmed)} twice in a row")
-        noisy = _list(sorted({*before, *sides}))
-        return Outcome(Verdict.PASSED, None, f"{noisy} is noisy: out of its range in one attempt, not in the other")
+        confirmed = {metric for metric, found in now.items() if found == before.get(metric)}
+        noisy = sorted({*before, *now} - confirmed)
+        noise = [f"{', '.join(noisy)}: noisy, out of range in one attempt and not in the other"] if noisy else []
+        left = verdict(without(conclusion.judgements, noisy))
+        again = ["another attempt has confirmed it"] if confirmed else []
+        return replace(left, message="\n".join(filter(None, [left.message, *again, *noise])))
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether the latest attempt is the first one with a value out of its range: another one says what it means."""
+        latest = self.history[-1].deviations if self.history else {}
+        return bool(latest) and sum(bool(ended.deviations) for ended in self.history) == 1
 
     def pause(self) -> float | None:
         """Return how long to wait before another attempt, in seconds; None where there is none any more."""
         latest = self.history[-1]
         if self.is_adopted and latest.outcome.verdict is Verdict.CANCELLED:
             return 0.0  # by who resumed the run, or before that
-        if latest.sides:  # one more attempt tells a change from noise
-            return 0.0 if sum(bool(ended.sides) for ended in self.history) == 1 else None
-        causes = Counter(ended.outcome.cause for ended in self.history)
+        if latest.deviations:
+            return 0.0 if self.is_unconfirmed else None
+        causes = Counter(ended.outcome.cause for ended in self.history if not ended.deviations)
         cause = latest.outcome.cause
         backoff = self.cell.retries.backoff
         if cause not in _RETRIED or causes[cause] > getattr(self.cell.retries, cause):
@@ -249,9 +256,5 @@ class CellRun:
         if outcome.verdict is Verdict.FAILED:
             return Outcome(Verdict.XFAILED, outcome.cause, f"{expected}\n{outcome.message}")
         if outcome.verdict is Verdict.PASSED:
-            return Outcome(Verdict.XPASSED, Cause.CHECK, f"it passed, and was {expected}")
+            return Outcome(Verdict.XPASSED, Cause.CHECK, f"it passed, and was {expected}\n{outcome.message}".strip())
         return outcome
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names)

@@ -68,7 +68,7 @@ def matches(when: Mapping[str, Any], combination: Combination) -> bool:
 
 
 def unmatched(block: MatrixBlock) -> list[str]:
-    """Return a note on each entry of `exclude`, `skip`, `xfail`, `settings` and `checks` that matches no combination.
+    """Return a note on each entry of `exclude`, `skip`, `xfail` and so on that matches no combination.
 
     That is no error: a preset may have made an axis shorter.
 
@@ -78,7 +78,12 @@ def unmatched(block: MatrixBlock) -> list[str]:
     space = _Space(block)
     product, rows = list(space.product()), space.rows()
     whens = [(f"exclude[{index}]", when, product) for index, when in enumerate(block.exclude)]
-    for name, entries in (("skip", block.skip), ("xfail", block.xfail), ("settings", block.settings)):
+    for name, entries in (
+        ("skip", block.skip),
+        ("xfail", block.xfail),
+        ("quarantine", block.quarantine),
+        ("settings", block.settings),
+    ):
         whens += [(f"{name}[{index}]", entry.when, rows) for index, entry in enumerate(entries)]
     whens += [(f"checks[{index}]", check.get("when", {}), rows) for index, check in enumerate(block.checks)]
     return [

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 from toolbox.config import plugins
-from toolbox.model.bounds import Bound, Direction, Side
-from toolbox.model.evidence import Evidence, Judgement, Metric, Reference
+from toolbox.model.bounds import Bound, Direction
+from toolbox.model.evidence import Deviation, Evidence, Judgement, Metric, Reference
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
 from toolbox.runs.steps import Outcome
@@ -68,7 +68,7 @@ class NamedSource:
             ValueError: it is not described well.
         """
         direction = spec.get("direction")
-        if direction is not None and direction not in set(Direction):
+        if direction is not None and (not isinstance(direction, str) or direction not in set(Direction)):
             raise ValueError(f"direction: {direction}: `lower` or `higher` was expected, whichever is better")
         found = parse_metric(spec)
         return cls(found, str(spec.get("unit", "")), Direction(direction) if direction is not None else None)
@@ -175,11 +175,19 @@ def verdict(judgements: Sequence[tuple[str, Judgement]]) -> Outcome:
     return Outcome(Verdict.FAILED, cause, "\n".join(f"{name}: {message}" for name, message in bad))
 
 
-def deviations(judgements: Sequence[tuple[str, Judgement]]) -> dict[str, Side]:
-    """Return on which side of their range metrics are, where nothing else is wrong: else there is nothing."""
+def deviations(judgements: Sequence[tuple[str, Judgement]]) -> dict[str, Deviation]:
+    """Return the metrics that are out of their range, where nothing else is wrong: else there is nothing."""
     bad = [found for _, found in judgements if found.passed is False]
-    found = {each.deviation.metric: each.deviation.side for each in bad if each.deviation is not None}
+    found = {each.deviation.metric: each.deviation for each in bad if each.deviation is not None}
     return found if all(each.deviation is not None for each in bad) else {}
+
+
+def without(judgements: Sequence[tuple[str, Judgement]], metrics: Iterable[str]) -> list[tuple[str, Judgement]]:
+    """Return the judgements but for those that these metrics are out of their range."""
+    left_out = set(metrics)
+    return [
+        (name, found) for name, found in judgements if found.deviation is None or found.deviation.metric not in left_out
+    ]
 
 
 def _read(name: str, named: NamedSource, directory: Path) -> Metric:

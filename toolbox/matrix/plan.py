@@ -10,6 +10,7 @@ import datetime as dt
 import fnmatch
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +35,7 @@ from toolbox.matrix.specification import (
 )
 from toolbox.matrix.targets import Target
 from toolbox.model import workloads
-from toolbox.model.bounds import Bound
+from toolbox.model.bounds import Bound, Method
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import Secret
@@ -111,7 +112,7 @@ class Cell:
             "note": self.note,
             "command": list(self.workload.command),
             "fingerprint": self.fingerprint,
-            "bounds": {metric: [bound.lower, bound.upper] for metric, bound in self.bounds.items()},
+            "bounds": {metric: _bound_json(bound) for metric, bound in self.bounds.items()},
         }
 
 
@@ -148,6 +149,30 @@ class Plan:
     def write(self, directory: Path) -> None:
         """Freeze the plan in `plan.json`."""
         files.write_text(directory / FILE, json.dumps(self.as_json(), indent=1, default=str, ensure_ascii=False) + "\n")
+
+
+def frozen_bounds(directory: Path) -> dict[tuple[str, str], Bound]:
+    """Return the bounds with which a run was planned, by the id of the cell and the metric.
+
+    Raises:
+        UsageError: its plan cannot be read.
+    """
+    file = directory / FILE
+    try:
+        cells = files.read_json(file)["cells"] if file.exists() else []
+        return {
+            (cell["id"], metric): Bound(**{**kept, "method": Method(kept["method"])})
+            for cell in cells
+            for metric, kept in cell.get("bounds", {}).items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{file} is not what a run leaves: {error}") from None
+
+
+def _bound_json(bound: Bound) -> dict[str, Any]:
+    return {
+        name: getattr(bound, name) for name in ("lower", "upper", "mean", "samples", "method", "unit", "confidence")
+    }
 
 
 def has_matrix(configuration: Configuration) -> bool:
@@ -203,6 +228,11 @@ def _without_effect(
     capped = {*pools, *(label for target in targets.values() for label in target.capacity)}
     yield from (f"`{BLOCK}.pools.{label}`: no cell takes any" for label in pools if label not in taken)
     yield from (f"cells take {label}, and nothing says how much there is" for label in sorted(taken - capped))
+    asked = Counter(metric for cell in cells for metric in cell.expectations.by_history if not cell.skip)
+    found = Counter(metric for cell in cells for metric in cell.bounds if not cell.skip)
+    for metric, count in asked.items():
+        if missing := count - found[metric]:
+            yield f"`bounds: auto` of `{metric}`: {missing} of {count} cells have none yet, and only record it"
     seen = set()
     for cell in cells:
         for check in cell.expectations.checks:

@@ -215,7 +215,7 @@ class Scheduler:
             self._waiting.add(run.cell, first=True)
         while not self.stopped and (found := self._waiting.next(self._choose)) is not None:
             cell, target = found
-            if self.outage and cell.id in self._between:
+            if self.outage and cell.id in self._between and not self._between[cell.id].is_unconfirmed:
                 self._give_up(self._between.pop(cell.id))
                 continue
             run = self._between.pop(cell.id) if cell.id in self._between else self._open(cell)
@@ -269,7 +269,6 @@ class Scheduler:
         Args:
             outcome: what the cell comes to, if none does.
         """
-        is_final = outcome.verdict.is_pass or conclusion.is_open or self.stopped or self.outage
         if not conclusion.is_open:
             keeps = self._keeps(run.target)
             attempt = conclusion.so_far()
@@ -277,6 +276,11 @@ class Scheduler:
             if keeps and run.handle is not None:
                 self._executions.release(run.target, run.handle, run.released)
         self._note_outage(run, outcome)
+        if not outcome.verdict.is_pass and run.is_unconfirmed and self.stopped:
+            text = f"{outcome.message}\nno other attempt has confirmed it: {self.stopped}"
+            outcome = Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, text)
+        is_over = self.stopped or (self.outage and not run.is_unconfirmed)
+        is_final = outcome.verdict.is_pass or conclusion.is_open or is_over
         pause = None if is_final else run.pause()
         if pause is None:
             self._own.setdefault(run.cell.id, (outcome, conclusion.metrics))
@@ -369,8 +373,11 @@ class Scheduler:
             self.outage = f"this is an outage: {count} of {total} cells failed for infrastructure; no more retries"
             self._step.recorder.record(Note(self._step.identity, self.outage))
             later, self._later = self._later, []
-            for _, _, other in later:
-                self._give_up(other)
+            for entry in later:
+                if entry[2].is_unconfirmed:
+                    heapq.heappush(self._later, entry)
+                else:
+                    self._give_up(entry[2])
 
     def _give_up(self, run: CellRun) -> None:
         """End a cell that waits for another attempt as the last one ended."""

@@ -42,12 +42,13 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The bounds of a metric of a cell, in the unit of the metric, and what they were computed from.
+    """The bounds of a metric of a cell, and what they were computed from.
 
     Args:
         lower: None where there is no lower bound; likewise `upper`.
         mean: of the samples; None where a person wrote the bounds without it.
         samples: how many values there were; None where a person wrote the bounds.
+        unit: of the numbers; empty for bare ones, None where nobody wrote it: then it is that of the metric.
         confidence: two-sided; None for a method that has none.
         since: when the first of the samples was measured, and `until` the last.
     """
@@ -57,7 +58,7 @@ class Bound:
     mean: float | None
     samples: int | None
     method: Method
-    unit: str = ""
+    unit: str | None = None
     confidence: float | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -68,11 +69,18 @@ class Bound:
         lower, upper = ("-" if bound is None else f"{bound:.6g}" for bound in (self.lower, self.upper))
         return f"[{lower}, {upper}]"
 
+    def compared(self, value: float) -> str:
+        """Return how far a value is from the usual one, as text that something may follow; empty where it has none."""
+        if not self.mean:
+            return ""
+        percent = 100 * (value - self.mean) / abs(self.mean)
+        return f"{abs(percent):.3g} % {'above' if percent > 0 else 'below'} the usual {self.mean:.6g}, and "
+
     @property
     def origin(self) -> str:
         """Where they come from, as text."""
         if self.samples is None:
-            return "as somebody wrote"
+            return "as a person wrote them"
         return f"from {self.samples} values by {self.method}"
 
     @property
@@ -84,6 +92,10 @@ class Bound:
     def is_gating(self) -> bool:
         """Whether a value out of these bounds fails its cell: they are a person's, or there were enough samples."""
         return self.samples is None or self.samples >= GATED_FROM
+
+    def is_in(self, unit: str) -> bool:
+        """Tell whether values in this unit can be held against these bounds."""
+        return self.unit is None or self.unit == unit
 
     def side(self, value: float) -> Side | None:
         """Return on which side a value is out of bounds; None for one within, the bounds included."""

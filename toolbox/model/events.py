@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
 from toolbox.model.bounds import Direction, Side
-from toolbox.model.evidence import Judgement, Metric
+from toolbox.model.evidence import Deviation, Judgement, Metric
 from toolbox.model.verdicts import Cause, Verdict
 
 
@@ -28,6 +28,7 @@ class RunStarted:
     Args:
         directory: the absolute path of the run directory.
         pid: the process that runs it, on `host`.
+        revision: of the checkout with its configuration; empty where it is in none.
     """
 
     run: str
@@ -36,6 +37,7 @@ class RunStarted:
     presets: tuple[str, ...]
     pid: int = 0
     host: str = ""
+    revision: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,16 @@ class CheckJudged:
         if (deviation := found.deviation) is None:
             return kept
         return replace(kept, metric=deviation.metric, side=deviation.side, improves=deviation.improves)
+
+
+def deviations_of(faults: Iterable[CheckJudged]) -> dict[str, Deviation]:
+    """Return the metrics that are out of their range, where nothing else is wrong: else there is nothing."""
+    found = {}
+    for fault in faults:
+        if fault.side is None:
+            return {}
+        found[fault.metric] = Deviation(fault.metric, fault.side, fault.improves)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def resume(
     options = dataclasses.replace(request.options, rerun_failed=failed, jobs=jobs or request.options.jobs)
     request = dataclasses.replace(request, options=options)
     began = before.started.date() if before.started is not None else None
-    loaded = request_module.load(request, today=began)
+    loaded = request_module.load(request, today=began, resumed=directory)
     redactor.add(loaded.configuration.secret_values())
     phases = _phases(loaded)
     with signals.shielded(), Journal(directory, redactor) as journal:
@@ -122,6 +122,7 @@ def _run(loaded: Loaded, phases: Mapping[str, Callable[[], object]], recorder: R
             tuple(request.presets),
             os.getpid(),
             socket.gethostname(),
+            _revision(Path(loaded.configuration.source).parent, directory) or "",
         )
     )
     top = Step(directory, recorder, request.project)
@@ -299,7 +300,9 @@ def _finish(top: Step, errors: Sequence[BaseException], tested: Outcome | None) 
         outcome = top.outcome() or Outcome(Verdict.SKIPPED, None, _NOTHING)
         if outcome.verdict is Verdict.PASSED and tested is not None and tested.verdict is Verdict.SKIPPED:
             outcome = tested  # to prepare and clean up for nothing is no pass
-        return RunFinished(outcome.verdict, outcome.cause, exit_code(outcome.verdict), outcome.message, seconds)
+        # What is to be said of a cell that passed is said of that cell.
+        message = "" if outcome.verdict is Verdict.PASSED else outcome.message
+        return RunFinished(outcome.verdict, outcome.cause, exit_code(outcome.verdict), message, seconds)
     first, *others = sorted(errors, key=lambda error: not isinstance(error, Interrupted))
     message = top.recorder.redactor("\n".join([describe(first), *(f"and then: {describe(error)}" for error in others)]))
     if isinstance(first, Cancelled):

@@ -104,11 +104,12 @@ class Loaded:
     plan: Plan | None
 
 
-def load(request: RunRequest, *, today: dt.date | None = None) -> Loaded:
+def load(request: RunRequest, *, today: dt.date | None = None, resumed: Path | None = None) -> Loaded:
     """Find a project, put its configuration together, and make the plan of its matrix.
 
     Args:
         today: which expectations of failure hold; those of today when left out.
+        resumed: the directory of the run that goes on: it keeps the bounds with which it began.
 
     Raises:
         UsageError: the project, a preset, an override, a field or the selection of cells is wrong.
@@ -124,7 +125,7 @@ def load(request: RunRequest, *, today: dt.date | None = None) -> Loaded:
             request.selection,
             root=found.folder.parent.parent,
             today=today or dt.datetime.now(tz=dt.UTC).date(),
-            bounds=bounds_file.read(found.bounds),
+            bounds=plan.frozen_bounds(resumed) if resumed is not None else bounds_file.read(found.bounds),
         )
     elif request.selection != Selection():
         raise UsageError(f"--cells, --shard: {configuration.source} has no matrix to take cells from")

@@ -29,7 +29,11 @@ def location(configuration: Configuration) -> str:
     named = settings(configuration).database
     if named is None:
         return store.default_location()
-    return named.reveal() if isinstance(named, Secret) else str(named)
+    text = named.reveal() if isinstance(named, Secret) else str(named)
+    if "://" in text:
+        return text
+    # As every local path of a configuration, from the directory that holds `config/`.
+    return str(Path(configuration.source).absolute().parent.parent / Path(text).expanduser())
 
 
 def record(configuration: Configuration, directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,10 +33,15 @@ WORDS: Final = {
     "flaky": "flaky",
     "regression": "regression",
     "outside": "out of bounds",
+    "quarantine": "in quarantine",
+    "release": "may leave quarantine",
     "suspect": "suspect",
     "changed": "level changed",
 }
 """What there can be to see in a cell, the most urgent first."""
+_GOOD: Final = {Verdict.PASSED, Verdict.XFAILED}
+_BAD: Final = {Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED}
+_QUARANTINED: Final = Mark("quarantined", "\u22a0", "failed in quarantine")
 
 
 @dataclass(frozen=True)
@@ -61,10 +67,19 @@ class Cell:
     regressions: Sequence[tuple[History, Shift]]
 
     @property
-    def mark(self) -> Mark | None:
+    def latest(self) -> ResultRow | None:
         """How it ended in the latest recent run that it was part of; None where it was part of none."""
-        latest = next((result for result in self.recent if result is not None), None)
-        return mark(latest.verdict, latest.run.state) if latest is not None else None
+        return next((result for result in self.recent if result is not None), None)
+
+    @property
+    def mark(self) -> Mark | None:
+        """How `latest` is shown."""
+        return result_mark(self.latest) if self.latest is not None else None
+
+    @property
+    def is_quarantined(self) -> bool:
+        """Whether it was in quarantine in the latest recent run."""
+        return self.latest is not None and not self.latest.counts
 
     @property
     def seconds(self) -> float | None:
@@ -78,11 +93,13 @@ class Cell:
         flaky = self.flaky.state if self.flaky is not None else flakiness.State.HEALTHY
         shifts = [shift for history in self.histories for shift in history.shifts]
         found = {
-            "failing": self.mark is not None and self.mark.is_bad,
+            "failing": self.latest is not None and self.latest.counts and self.latest.verdict in _BAD,
             "broken": flaky is flakiness.State.BROKEN,
             "flaky": flaky is flakiness.State.FLAKY,
             "regression": bool(self.regressions),
             "outside": any(history.is_in_force and history.is_outside for history in self.histories),
+            "quarantine": self.is_quarantined,
+            "release": self.is_quarantined and self.flaky is not None and self.flaky.may_be_released,
             "suspect": flaky is flakiness.State.SUSPECT or any(not shift.is_confirmed for shift in shifts),
             "changed": any(shift.is_confirmed for shift in shifts),
         }
@@ -117,14 +134,13 @@ class Project:
 
     @property
     def pass_rate(self) -> float | None:
-        """Which share of the cells of the recent runs passed, of those that were not skipped; None without any."""
-        counts: dict[str, int] = {}
-        for run in self.runs:
-            for verdict, number in run.cells.items():
-                counts[verdict] = counts.get(verdict, 0) + number
-        counts.pop(Verdict.SKIPPED, None)
-        passed = counts.get(Verdict.PASSED, 0) + counts.get(Verdict.XFAILED, 0)
-        return passed / sum(counts.values()) if counts else None
+        """Which share of the cells of the recent runs passed; None without any.
+
+        Those in quarantine do not count, and those that were skipped or cancelled, or did not end, say nothing.
+        """
+        counted = [result.verdict for cell in self.cells for result in cell.recent if result and result.counts]
+        passed, failed = (sum(verdict in verdicts for verdict in counted) for verdicts in (_GOOD, _BAD))
+        return passed / (passed + failed) if passed or failed else None
 
     @property
     def regressions(self) -> list[tuple[Cell, History, Shift]]:
@@ -168,20 +184,23 @@ def mark(verdict: str | None, state: str) -> Mark:
     return _page.mark(Verdict(verdict) if verdict else None, State(state))
 
 
-def collect(
-    connection: Connection, bounds: Mapping[str, Known], *, since: datetime | None, now: datetime
-) -> list[Project]:
-    """Return all projects, by their names.
+def result_mark(result: ResultRow) -> Mark:
+    """Return how the end of a cell is shown: a failure in quarantine is not like others."""
+    if result.verdict in _BAD and not result.counts:
+        return _QUARANTINED
+    return mark(result.verdict, result.run.state)
+
+
+def collect(connection: Connection, wanted: Filter, bounds: Mapping[str, Known], *, now: datetime) -> list[Project]:
+    """Return the projects, by their names.
 
     Args:
+        wanted: which runs to look at.
         bounds: those in force, by project.
-        since: look only at runs since then; at all when None.
     """
-    runs: dict[str, list[RunRow]] = {}
-    for row in queries.runs(connection, Filter(since=since)):
-        runs.setdefault(row.project, []).append(row)
+    runs = _grouped(queries.runs(connection, wanted), lambda row: row.project)
     return [
-        _project(connection, Filter(project=name, since=since), runs[name], bounds.get(name, {}), now)
+        _project(connection, dataclasses.replace(wanted, project=name), runs[name], bounds.get(name, {}), now)
         for name in sorted(runs)
     ]
 
@@ -190,7 +209,7 @@ def _project(connection: Connection, wanted: Filter, rows: Sequence[RunRow], kno
     name = str(wanted.project)
     read = _readable(rows)
     results = queries.results(connection, wanted, among=read, with_metrics=False)
-    histories = _histories.of(queries.series(connection, wanted), known)
+    histories = _histories.of(queries.series(connection, wanted), known, queries.noise(connection, wanted))
     return Project(
         name,
         _site.file_name(name),
@@ -256,5 +275,5 @@ def _since(histories: Sequence[History], begin: datetime) -> list[tuple[History,
 
 
 def _urgency(cell: Cell) -> tuple[int, str, str]:
-    states = cell.states
-    return (list(WORDS).index(states[0]) if states else len(WORDS), cell.name, cell.id)
+    first = "quarantine" if cell.is_quarantined else next(iter(cell.states), None)
+    return (list(WORDS).index(first) if first else len(WORDS), cell.name, cell.id)

@@ -53,6 +53,7 @@ def revision(name: str | None) -> str:
 
 WORDS: Final[dict[str, Any]] = {
     "mark_of": _dashboard_data.mark,
+    "result_mark": _dashboard_data.result_mark,
     "words": _dashboard_data.WORDS,
     "recent_days": _dashboard_data.RECENT_DAYS,
     "speed_runs": _dashboard_data.SPEED_RUNS,

@@ -20,6 +20,7 @@ from toolbox.results.series import RunReference, Series
 LONGEST: Final = 2000  # values in which changes are looked for, and that are drawn
 BEFORE: Final = 10  # values that the latest is held against
 Known = Mapping[tuple[str, str], Bound]  # by the id of the cell and the metric
+Noise = Mapping[tuple[str, str], tuple[int, int]]  # how many of how many values were noisy, likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class History:
         earlier: how many values it has besides.
         bound: those in force, or those that its values would give; None where there are too few.
         is_in_force: whether the bounds are in the project's file of bounds.
+        noisy: how many of how many values were out of their range in one attempt, and not in the other; None where
+            none was.
     """
 
     series: Series
@@ -63,6 +66,7 @@ class History:
     shifts: Sequence[Shift]
     bound: Bound | None
     is_in_force: bool
+    noisy: tuple[int, int] | None
 
     @property
     def latest(self) -> float:
@@ -110,28 +114,29 @@ class History:
         return len(self.series.values)
 
 
-def of(found: Iterable[Series], known: Known) -> list[History]:
+def of(found: Iterable[Series], known: Known, noise: Noise) -> list[History]:
     """Return the histories of series.
 
     Args:
         known: the bounds that are in force.
     """
-    return [_history(series, known.get((series.cell, series.metric))) for series in found]
+    keyed = [(series, (series.cell, series.metric)) for series in found]
+    return [_history(series, known.get(key), noise.get(key)) for series, key in keyed]
 
 
-def _history(whole: Series, bound: Bound | None) -> History:
+def _history(whole: Series, bound: Bound | None, noisy: tuple[int, int] | None) -> History:
     series = _latest(whole, LONGEST)
     found = changes.detect(series.values)
     shifts = [
         Shift(change, series.runs[change.index], series.runs[change.index - 1], _is_worse(change, series.direction))
         for change in found
     ]
-    is_in_force = bound is not None and bound.unit == series.unit
+    is_in_force = bound is not None and bound.is_in(series.unit)
     if not is_in_force:
         confirmed = [shift.change.index for shift in shifts if shift.is_confirmed]
         since = len(series.values) - max([0, *confirmed])
         bound = _would_be(_latest(series, min(since, formulas.WINDOW)))
-    return History(series, len(whole.values) - len(series.values), shifts, bound, is_in_force)
+    return History(series, len(whole.values) - len(series.values), shifts, bound, is_in_force, noisy)
 
 
 def _would_be(series: Series) -> Bound | None:

@@ -52,6 +52,12 @@ _MARKS: Final = {
     Verdict.XPASSED: Mark("xpassed", "\u2260", "passed unexpectedly", is_bad=True),
     Verdict.CANCELLED: Mark("cancelled", "\u2298", "cancelled", is_bad=True),
 }
+# Of what did not pass and does not count, as it is in quarantine: nobody has to look at it now.
+_QUARANTINED: Final = {
+    verdict: Mark(f"{bad.key}-quarantined", "\u22a0", f"{bad.word}, in quarantine")
+    for verdict, bad in _MARKS.items()
+    if bad.is_bad
+}
 _GOING_ON: Final = Mark("running", "\u2026", "going on")
 _NOT_ENDED: Final = Mark("lost", "?", "not ended", is_bad=True)
 WAITING: Final = Mark("waiting", "\u00b7", "not started")
@@ -59,10 +65,10 @@ WAITING: Final = Mark("waiting", "\u00b7", "not started")
 _ICON_COLOURS: Final = {"passed": "#1d7a48", "running": "#1b63b5", "failed": "#c02222", "error": "#8b2a93"}
 
 
-def mark(verdict: Verdict | None, state: State) -> Mark:
+def mark(verdict: Verdict | None, state: State, *, is_quarantined: bool = False) -> Mark:
     """Return how a verdict is shown; without one, as it is in a run of this state."""
     if verdict is not None:
-        return _MARKS[verdict]
+        return (_QUARANTINED if is_quarantined else _MARKS).get(verdict, _MARKS[verdict])
     return _GOING_ON if state is State.RUNNING else _NOT_ENDED
 
 
@@ -82,12 +88,16 @@ def render(template: str, *, styles: Sequence[str], scripts: Sequence[str], icon
     return page.render(style=style, script=script, policy=policy, icon=_icon(icon), **context)
 
 
-def duration(seconds: float | None) -> str:
-    """Return a duration as people write it; nothing where it is not known."""
+def duration(seconds: float | None, digits: int = 1) -> str:
+    """Return a duration as people write it; nothing where it is not known.
+
+    Args:
+        digits: after the point, of less than a minute.
+    """
     if seconds is None:
         return ""
     if seconds < _MINUTE:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.{digits}f} s"
     if seconds < _HOUR:
         return f"{int(seconds // _MINUTE)} min {int(seconds % _MINUTE)} s"
     return f"{int(seconds // _HOUR)} h {int(seconds % _HOUR // _MINUTE)} min"

@@ -8,14 +8,14 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from toolbox.model.events import StepKind
 from toolbox.model.text import cut
 from toolbox.model.verdicts import Verdict
-from toolbox.reports import _links
+from toolbox.reports import _links, _remarks
 from toolbox.reports._excerpts import Excerpt, Excerpts
 from toolbox.reports._links import Link
 from toolbox.reports._page import WAITING, Mark, mark
@@ -30,12 +30,13 @@ _PLAIN_ID = re.compile(r"[0-9a-f]{6,40}")
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A step, or a cell that has not begun.
+    """A step, or a cell that has not started.
 
     Args:
         anchor: the id of its details.
         settings: of a cell: the axis, the label, and the value where that says more.
         remarks: what the plan says of it, such as the reason why it is skipped.
+        bounds: of its metrics, by name, as the plan has them.
         command: what it ran, as one would write it in a shell.
         attempts: with the link to the directory of each.
         is_brief: whether it is told in a few lines, as there are many.
@@ -46,6 +47,7 @@ class Shown:
     step: StepSummary
     settings: Sequence[tuple[str, str, str]] = ()
     remarks: Sequence[str] = ()
+    bounds: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
     excerpts: Sequence[Excerpt] = ()
     links: Sequence[Link] = ()
@@ -71,10 +73,10 @@ class Steps:
 
 
 def collect(summary: RunSummary) -> Steps:
-    """Return the steps of a run, those of its plan that have not begun included."""
+    """Return the steps of a run, those of its plan that have not started included."""
     plan = _plan(summary.directory)
     cells = _in_plan_order(summary, plan)
-    worst_first = [id(cell) for cell in sorted(cells, key=lambda cell: not _mark(cell, summary).is_bad)]
+    worst_first = [id(cell) for cell in sorted(cells, key=lambda cell: _rank(cell, summary))]
     kept, in_full = set(worst_first[:MOST_CELLS]), set(worst_first[:MOST_IN_FULL])
     excerpts = Excerpts(summary.directory)
     others = [step for step in summary.steps.values() if step.kind is not StepKind.CELL]
@@ -102,17 +104,29 @@ def _in_plan_order(summary: RunSummary, plan: Mapping[str, Mapping[str, Any]]) -
     begun: dict[str, list[StepSummary]] = {}
     for step in summary.cells:
         begun.setdefault(step.identity, []).append(step)
-    cells = [step for id_ in plan for step in begun.pop(id_, None) or [_not_begun(id_, plan[id_])]]
+    cells = [step for id_ in plan for step in begun.pop(id_, None) or [_not_started(id_, plan[id_])]]
     return cells + [step for steps in begun.values() for step in steps]
 
 
-def _not_begun(id_: str, cell: Mapping[str, Any]) -> StepSummary:
+def _not_started(id_: str, cell: Mapping[str, Any]) -> StepSummary:
     settings, labels = cell.get("settings", {}), cell["labels"]
     return StepSummary("", str(cell.get("name", id_)), StepKind.CELL, key=id_, settings=settings, labels=labels)
 
 
 def _mark(step: StepSummary, summary: RunSummary) -> Mark:
-    return mark(step.verdict, summary.state) if step.step else WAITING
+    if not step.step:
+        return WAITING
+    return mark(step.verdict, summary.state, is_quarantined=_remarks.is_quarantined_failure(step))
+
+
+def _rank(step: StepSummary, summary: RunSummary) -> tuple[bool, bool]:
+    """Return what sorts steps, the worst first, then what failed and does not count."""
+    return not _mark(step, summary).is_bad, not _remarks.is_quarantined_failure(step)
+
+
+def _bounds(cell: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = cell.get("bounds")
+    return found if isinstance(found, Mapping) else {}
 
 
 def _in_full(step: StepSummary, summary: RunSummary, cell: Mapping[str, Any], excerpts: Excerpts) -> Shown:
@@ -122,9 +136,10 @@ def _in_full(step: StepSummary, summary: RunSummary, cell: Mapping[str, Any], ex
         shown,
         step,
         tuple(_settings(step)),
-        tuple(_remarks(step, cell)),
+        tuple(_told(step, cell)),
+        _bounds(cell),
         _command(step, cell, root),
-        excerpts.of(step, is_bad=shown.is_bad) if _is_leaf(step) else (),
+        excerpts.of(step, is_bad=shown.is_bad or _remarks.is_quarantined_failure(step)) if _is_leaf(step) else (),
         _files(step, root),
         [(attempt, _links.link(root, step.step, _folder(attempt), name="")) for attempt in step.attempts],
     )
@@ -137,7 +152,8 @@ def _in_brief(step: StepSummary, summary: RunSummary, cell: Mapping[str, Any]) -
         _mark(step, summary),
         step,
         tuple(_settings(step)),
-        tuple(_remarks(step, cell)),
+        tuple(_told(step, cell)),
+        _bounds(cell),
         links=[folder] if folder else [],
         is_brief=True,
     )
@@ -162,16 +178,16 @@ def _settings(step: StepSummary) -> Iterator[tuple[str, str, str]]:
         yield str(axis), str(label), cut(written)
 
 
-def _remarks(step: StepSummary, cell: Mapping[str, Any]) -> Iterator[str]:
+def _told(step: StepSummary, cell: Mapping[str, Any]) -> Iterator[str]:
     if cell.get("skip"):
         yield f"skipped: {cell['skip']}"
     for key, words in (("xfail", "expected to fail"), ("quarantine", "in quarantine")):
-        if isinstance(excuse := cell.get(key), Mapping):
+        # The message of a cell that did not pass has it too.
+        if isinstance(excuse := cell.get(key), Mapping) and words not in step.message:
             yield f"{words} until {excuse.get('expires')} ({excuse.get('owner')}): {excuse.get('reason')}"
     if cell.get("note"):
         yield str(cell["note"])
-    if not step.counts:
-        yield "its verdict does not count"
+    yield from _remarks.uncounted(step)
     if step.verdict is Verdict.PASSED and len(step.attempts) > 1:
         yield f"it passed at attempt {step.attempts[-1].attempt}"
 

@@ -12,6 +12,7 @@ from toolbox.reports._page import duration
 from toolbox.reports._steps import Shown
 
 _TICKS: Final = 4
+_MOST_DIGITS: Final = 5
 _LANE: Final = 14  # pixels
 _THINNEST: Final = 3
 _HIGHEST: Final = 140
@@ -92,8 +93,16 @@ def make(steps: Sequence[Shown], cells: Sequence[Shown], now: datetime, *, is_ru
         if found := inside.pop(shown.step.step, []):
             rows.append(_lanes(found, span, shown.step.depth + 1))
     rows += [_lanes(found, span, 0) for found in inside.values()]
-    ticks = [(100 * index / _TICKS, duration(span.seconds * index / _TICKS)) for index in range(_TICKS + 1)]
-    return TimeLine(rows, ticks)
+    return TimeLine(rows, _ticks(span.seconds))
+
+
+def _ticks(seconds: float) -> list[tuple[float, str]]:
+    """Return the marks, with as many digits as tell them apart: nobody sees that they are rounded."""
+    step = seconds / _TICKS
+    digits = next(
+        (digits for digits in range(1, _MOST_DIGITS) if abs(round(step, digits) - step) <= step / 20), _MOST_DIGITS
+    )
+    return [(100 * index / _TICKS, duration(step * index, digits)) for index in range(_TICKS + 1)]
 
 
 def _lanes(cells: Sequence[Shown], span: _Span, depth: int) -> Row:

@@ -16,6 +16,7 @@ from toolbox.reports import _charts, _dashboard_data, _dashboard_words, _page, _
 from toolbox.reports._dashboard_data import Cell, Project
 from toolbox.reports._histories import History, Known
 from toolbox.results.cost import Cost
+from toolbox.results.queries import Filter
 
 _SLOWEST: Final = 10
 _MOST_RESULTS: Final = 50  # of a cell
@@ -30,6 +31,8 @@ def write(
     connection: Connection,
     output: Path,
     *,
+    project: str | None = None,
+    presets: Sequence[str] = (),
     since: datetime | None = None,
     bounds: Mapping[str, Known] | None = None,
     now: datetime | None = None,
@@ -39,6 +42,8 @@ def write(
     Args:
         connection: to the store.
         output: the directory of the site. What is there is replaced if it is a site of ours.
+        project: look only at this one.
+        presets: look only at runs that had all of them.
         since: look only at runs since then.
         bounds: those in force, by project.
         now: as of when; regressions are those of the days before.
@@ -49,27 +54,29 @@ def write(
     """
     target = _site.resolved(output)
     as_of = now or datetime.now(UTC)
-    projects = _dashboard_data.collect(connection, bounds or {}, since=since, now=as_of)
+    wanted = Filter(project=project, presets=presets, since=since)
+    projects = _dashboard_data.collect(connection, wanted, bounds or {}, now=as_of)
     with _site.replacing(target) as directory:
-        pages = _Pages(directory, target, as_of)
-        pages.index(projects, since)
-        for project in projects:
-            pages.project(project)
-            for cell in project.cells:
-                pages.cell(project, cell)
+        pages = _Pages(directory, target, wanted, as_of)
+        pages.index(projects)
+        for found in projects:
+            pages.project(found)
+            for cell in found.cells:
+                pages.cell(found, cell)
     return target / "index.html"
 
 
 class _Pages:
-    """Writes pages into a directory, for the place where they will be."""
+    """Writes pages into a directory, for the place where they will be. `wanted`: which runs they are about."""
 
-    def __init__(self, directory: Path, target: Path, now: datetime) -> None:
+    def __init__(self, directory: Path, target: Path, wanted: Filter, now: datetime) -> None:
         self._directory = directory
         self._target = target
+        self._wanted = wanted
         self._now = now
         self._reports = _site.Reports()
 
-    def index(self, projects: Sequence[Project], since: datetime | None) -> None:
+    def index(self, projects: Sequence[Project]) -> None:
         """Write the page about all projects."""
         cells = [cell for project in projects for cell in project.cells]
         days = _in_all(day for project in projects for day in project.days)
@@ -79,7 +86,6 @@ class _Pages:
             icon=min((project.mark for project in projects), key=lambda mark: not mark.is_bad, default=_page.WAITING),
             data={"charts": _charts.of_costs(days)},
             projects=projects,
-            since=since,
             regressions=_dashboard_data.regressions(cells),
             flaky=_dashboard_data.flaky(cells),
             slowest=_dashboard_data.slowest(cells)[:_SLOWEST],
@@ -102,6 +108,7 @@ class _Pages:
             others=list(self._others(project, len(shown))),
             counts={key: count for key, count in counts.items() if count},
             has_metrics=any(cell.histories for cell in shown),
+            has_noise=any(history.noisy for cell in shown for history in cell.histories),
         )
 
     def _others(self, project: Project, begin: int) -> Iterator[tuple[int, int, str]]:
@@ -163,6 +170,7 @@ class _Pages:
             icon=icon,
             data=data,
             now=self._now,
+            wanted=self._wanted,
             report=lambda directory: self._reports.address(directory, page),
             **_dashboard_words.WORDS,
             **context,

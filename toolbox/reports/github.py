@@ -16,8 +16,9 @@ from urllib.parse import quote
 
 from toolbox.model.events import MetricMeasured, StepKind
 from toolbox.model.evidence import Metric
-from toolbox.model.text import LONGEST_LINE, cut
+from toolbox.model.text import LONGEST_LINE
 from toolbox.model.verdicts import Verdict
+from toolbox.reports import _remarks
 from toolbox.reports._excerpts import Excerpts
 from toolbox.reports.text import clean
 from toolbox.runs.summary import RunSummary, State, StepSummary
@@ -26,6 +27,7 @@ STEP_SUMMARY_BYTES: Final = 1 << 20  # of one step; what is longer is not shown 
 COMMENT_CHARACTERS: Final = 1 << 16  # a longer comment is refused
 FEWEST_BYTES: Final = 1 << 13  # room for what is never left out
 _MOST_LINES: Final = 20  # of a message
+_MOST_REMARKS: Final = 30
 _MOST_METRICS: Final = 6
 _MOST_ROWS: Final = 30  # of a table that is not folded
 _LONGEST_NAME: Final = 80
@@ -66,6 +68,7 @@ def render(summary: RunSummary, *, limit: int, artifacts_url: str = "") -> str:
     # The table takes what the failures leave, and a quarter of the room at least.
     kept = min(page.room // 4, sum(map(_size, rows)))
     page.add_failures(summary, kept)
+    page.add_remarks(summary, kept)
     page.add_cells(rows, summary)
     return page.text()
 
@@ -111,11 +114,25 @@ class _Page:
         if summary.cancelled and failures and failures[0].verdict is not Verdict.CANCELLED:
             self.add(f"<p>{summary.cancelled} others were cancelled</p>", kept)
 
+    def add_remarks(self, summary: RunSummary, kept: int) -> None:
+        """Add what is to be said of steps for which the run did not fail, as long as there is room."""
+        remarks = _remarks.of(summary)
+        for index, step in enumerate(remarks):
+            left = f"<p>and {len(remarks) - index} more remarks</p>"
+            reserve = kept + (_size(left) + 2 if index + 1 < len(remarks) else 0)
+            title = f"<p>{_standing(step, step.cause)}: {self._place(step, step.name)}</p>"
+            lines = _pre(_remarks.text(step).splitlines(), longest=_LONGEST_FINDING)
+            block = "\n".join(["<h3>Remarks</h3>"] * (index == 0) + [title] + [lines] * bool(lines))
+            if index == _MOST_REMARKS or not self.add(block, reserve):
+                self.add(left, kept)
+                break
+
     def rows(self, summary: RunSummary) -> Iterator[str]:
         """Yield a row for each cell, those first that did not pass; without a matrix, for each command."""
         names = _metrics(summary)[:_MOST_METRICS]
         for step in sorted(_cases(summary), key=lambda step: step.verdict is not None and step.verdict.is_pass):
-            verdict = _words(step.verdict, None, summary.state) + ("" if step.counts else ", does not count")
+            uncounted = "" if step.counts else f", {_why_uncounted(step)}"
+            verdict = _words(step.verdict, None, summary.state) + uncounted
             attempt = step.attempts[-1] if step.attempts else None
             metrics = {metric.metric: metric for metric in step.metrics}
             columns = [
@@ -172,19 +189,24 @@ def _head(summary: RunSummary) -> str:
     end = summary.finished
     verdict = _words(end.verdict if end else None, end.cause if end else None, summary.state)
     lines = [f"<h2>{verdict}: {_code(summary.project, _LONGEST_NAME)}</h2>"]
-    counts = Counter(_words(step.verdict, None, summary.state) for step in _cases(summary))
+    counts = Counter(_standing(step, None, summary.state) for step in _cases(summary))
     missing = (summary.planned_cells or 0) - len(summary.cells)
-    counted = ", ".join([*(f"{n} {words}" for words, n in counts.items()), *([f"{missing} not begun"] * (missing > 0))])
+    counted = ", ".join(
+        [*(f"{n} {words}" for words, n in counts.items()), *([f"{missing} not started"] * (missing > 0))]
+    )
     what = "cells" if summary.cells or missing > 0 else "commands"
     presets = f" with {_code(', '.join(summary.presets))}" if summary.presets else ""
     took = f" in {end.seconds:.1f} s" if end else ""
     lines.append(f"<p>{what}: {counted or 'none'}<br>run {_code(summary.run, _LONGEST_NAME)}{presets}{took}</p>")
     if end is not None and end.message and (not summary.failures or end.verdict is Verdict.CANCELLED):
-        lines.append(f"<p>{_code(end.message)}</p>")
+        lines.append(_pre(end.message.splitlines()))
+    lines = [line for line in lines if line]
     return "\n".join(lines)
 
 
 def _attribution(summary: RunSummary) -> str:
+    if _remarks.has_nothing_in_common(summary):
+        return f"<p>{_remarks.NOTHING_IN_COMMON}</p>"
     if not summary.attribution:
         return ""
     found = "".join(f"<li>{_code(str(finding), _LONGEST_FINDING)}</li>" for finding in summary.attribution)
@@ -212,6 +234,17 @@ def _words(verdict: Verdict | None, cause: str | None, state: State) -> str:
     return html.escape(f"{verdict} ({cause})" if cause else verdict)
 
 
+def _standing(step: StepSummary, cause: str | None, state: State = State.DEAD) -> str:
+    """Return how a step ended or stands. What did not pass and does not count is told apart."""
+    is_set_apart = not step.counts and step.verdict is not None and not step.verdict.is_pass
+    apart = f" {_why_uncounted(step)}" if is_set_apart else ""
+    return f"{_words(step.verdict, None, state)}{apart}" + (f" ({html.escape(cause)})" if cause else "")
+
+
+def _why_uncounted(step: StepSummary) -> str:
+    return "in quarantine" if step.kind is StepKind.CELL else "not counted"
+
+
 def _metric(metric: MetricMeasured | None) -> str:
     if metric is None:
         return ""
@@ -225,16 +258,17 @@ def _seconds(seconds: float | None) -> str:
 def _code(text: str, longest: int = LONGEST_LINE) -> str:
     """Return a text of others in one line, cut where it is long."""
     line = " ".join(clean(text).split())
-    line = line if len(line) <= longest else f"{line[: longest - 3]}..."
-    return f"<code>{html.escape(line)}</code>"
+    return f"<code>{html.escape(_short(line, longest))}</code>"
 
 
-def _pre(lines: Sequence[str], most: int = _MOST_LINES) -> str:
+def _short(line: str, longest: int) -> str:
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
+def _pre(lines: Sequence[str], most: int = _MOST_LINES, longest: int = LONGEST_LINE) -> str:
     """Return lines of others. Their ends are written as numbers, so that none of them ends the block."""
-    if len(lines) > most:
-        half = most // 2
-        lines = [*lines[:half], f"... {len(lines) - 2 * half} lines ...", *lines[-half:]]
-    text = "&#10;".join(html.escape(cut(clean(line).replace("\n", " "))) for line in lines)
+    shown = _remarks.without_middle(lines, most)
+    text = "&#10;".join(html.escape(_short(clean(line).replace("\n", " "), longest)) for line in shown)
     return f"<pre>{text}</pre>" if text else ""
 
 

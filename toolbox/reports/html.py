@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolbox.orchestration.request import FILE as REQUEST_FILE
-from toolbox.reports import _grid, _links, _page, _provenance, _steps, _timeline
+from toolbox.reports import _grid, _links, _metrics, _page, _provenance, _remarks, _steps, _timeline
 from toolbox.reports._page import Mark
 from toolbox.reports._steps import Shown
 from toolbox.runs.summary import RunSummary, State
@@ -24,6 +24,7 @@ from toolbox.system import files
 
 FILE: Final = "report.html"
 _MOST_FAILURES: Final = 20
+_MOST_REMARKS: Final = 50
 _OPEN: Final = 3  # so many failures are open from the beginning, without a script too
 _OWN_FILES: Final = ("summary.json", "junit.xml", "plan.json", "config.yaml", "journal.jsonl", "run.json")
 
@@ -51,6 +52,7 @@ def render(summary: RunSummary, *, now: datetime | None = None) -> str:
     everything = [*steps.others, *steps.cells]
     of = {shown.step.step: shown for shown in everything if shown.step.step}
     failures = [of[step.step] for step in summary.failures if step.step in of]
+    remarks = [(of[step.step], _remarks.text(step)) for step in _remarks.of(summary) if step.step in of]
     return _page.render(
         "report.html",
         styles=("report.css",),
@@ -64,10 +66,14 @@ def render(summary: RunSummary, *, now: datetime | None = None) -> str:
         counts=_counts(steps.cells),
         failures=failures[:_MOST_FAILURES],
         more_failures=max(0, len(failures) - _MOST_FAILURES),
+        nothing_in_common=_remarks.NOTHING_IN_COMMON if _remarks.has_nothing_in_common(summary) else "",
+        remarks=remarks[:_MOST_REMARKS],
+        more_remarks=max(0, len(remarks) - _MOST_REMARKS),
         opened={shown.anchor for shown in failures[:_OPEN]},
         steps=steps,
         most_in_full=_steps.MOST_IN_FULL,
         grid=grid,
+        metrics=_metrics.make(steps.cells or [shown for shown in steps.others if shown.step.metrics]),
         time_line=_timeline.make(steps.others, steps.cells, now, is_running=summary.state is State.RUNNING),
         configuration=_provenance.of(summary.directory),
         files=[link for name in _OWN_FILES if (link := _links.link(summary.directory, name, name=name))],

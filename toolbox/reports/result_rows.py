@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from toolbox.model.bounds import Bound, Direction, Method
 from toolbox.results.bounds_file import Difference
 from toolbox.results.changes import Change
 from toolbox.results.comparison import Comparison
@@ -14,6 +15,7 @@ from toolbox.results.queries import ResultRow, RunRow
 from toolbox.results.series import Series
 
 Row = dict[str, Any]
+_WIDE: Final = 1.0  # of the mean, from the lower to the upper bound
 
 RUNS: Final = (
     "run",
@@ -45,13 +47,17 @@ COMPARISONS: Final = (
     *("cell", "metric", "before", "after", "unit", "samples_before", "samples_after"),
     *("percent", "p_value", "change"),
 )
-BOUNDS: Final = ("cell", "metric", "lower", "upper", "mean", "unit", "samples", "method", "before", "mean_percent")
+BOUNDS: Final = (
+    *("cell", "metric", "lower", "upper", "mean", "unit", "samples", "method", "before", "mean_percent", "change"),
+)
 CHANGES: Final = (
     *("project", "cell", "metric", "state", "started", "run", "before", "after", "unit", "percent", "change"),
     *("p_value", "revision_before", "revision_after"),
 )
 NUMBERS: Final = ("series", "index", "state", "before", "after", "ratio", "p_value")
-FLAKY: Final = ("cell", "state", "events", "keys", "mean", "lower", "clean", "latest_event", "advice")
+FLAKY: Final = (
+    *("project", "cell", "state", "events", "keys", "mean", "lower", "clean", "revision_of_latest", "noisy", "advice"),
+)
 COSTS: Final = ("period", "project", "cost", "currency", "runs", "unpriced", "seconds")
 
 
@@ -89,8 +95,8 @@ def of_values(results: Iterable[ResultRow]) -> list[Row]:
     ]
 
 
-def of_cells(results: Iterable[ResultRow]) -> list[Row]:
-    """Return one row a cell of a run."""
+def of_cells(results: Iterable[ResultRow], checks: Mapping[tuple[int, str], Any]) -> list[Row]:
+    """Return one row a cell of a run. `checks`: what they said, by the run and the id of the cell."""
     return [
         {
             "cell": result.name,
@@ -104,7 +110,8 @@ def of_cells(results: Iterable[ResultRow]) -> list[Row]:
             "accelerator": result.accelerator,
             "cost": result.cost,
             "labels": dict(result.labels),
-            "metrics": {f"{unit} ({name})" if unit else name: value for name, (value, unit) in result.metrics.items()},
+            "metrics": {name: {"value": value, "unit": unit} for name, (value, unit) in result.metrics.items()},
+            "checks": checks.get((result.run.id, result.cell), []),
             "message": result.message,
             "step": result.step,
         }
@@ -129,8 +136,10 @@ def of_comparisons(comparisons: Iterable[Comparison]) -> list[Row]:
     ]
 
 
-def of_differences(differences: Iterable[Difference]) -> list[Row]:
-    """Return one row a bound that was changed."""
+def of_differences(
+    differences: Iterable[Difference], directions: Mapping[tuple[str, str], Direction | None]
+) -> list[Row]:
+    """Return one row a bound that was changed. `directions`: by the id of the cell and the metric."""
     return [
         {
             "cell": one.name,
@@ -140,9 +149,26 @@ def of_differences(differences: Iterable[Difference]) -> list[Row]:
             "method": str(one.after.method),
             "before": one.before.range if one.before is not None else None,
             "mean_percent": None if (share := one.relative("mean")) is None else round(100 * share, 2),
+            "change": _became(one, directions.get((one.cell, one.metric))),
+            "is_wide": _is_wide(one.after),
         }
         for one in differences
     ]
+
+
+def _became(difference: Difference, direction: Direction | None) -> str | None:
+    """Return what became of the level: better or worse where it has left the bounds that were there."""
+    before, mean = difference.before, difference.after.mean
+    side = before.side(mean) if before is not None and mean is not None else None
+    if side is None:
+        return None
+    return "changed" if direction is None else "better" if side.is_good(direction) else "worse"
+
+
+def _is_wide(bound: Bound) -> bool:
+    if bound.lower is None or bound.upper is None or not bound.mean or bound.method is Method.RATIO:
+        return False
+    return bound.upper - bound.lower > _WIDE * abs(bound.mean)
 
 
 def of_changes(found: Iterable[tuple[Series, Sequence[Change]]]) -> list[Row]:
@@ -183,10 +209,13 @@ def of_numbers(changes: Iterable[Change]) -> list[Row]:
     return [{name: getattr(change, name) for name in NUMBERS[1:]} | {"state": str(change.state)} for change in changes]
 
 
-def of_flakiness(found: Iterable[Flakiness]) -> list[Row]:
-    """Return one row a cell."""
+def of_flakiness(
+    project: str, found: Iterable[Flakiness], noise: Mapping[tuple[str, str], tuple[int, int]]
+) -> list[Row]:
+    """Return one row a cell. `noise`: how many of how many values were noisy, by the id of the cell and the metric."""
     return [
         {
+            "project": project,
             "cell": one.name,
             "id": one.cell,
             "state": str(one.state),
@@ -195,7 +224,12 @@ def of_flakiness(found: Iterable[Flakiness]) -> list[Row]:
             "mean": one.mean,
             "lower": one.lower,
             "clean": one.clean,
-            "latest_event": one.events[-1].revision if one.events else None,
+            "revision_of_latest": one.events[-1].revision if one.events else None,
+            "noisy": [
+                f"{metric} in {noisy} of {values}"
+                for (cell, metric), (noisy, values) in noise.items()
+                if cell == one.cell
+            ],
             "advice": "may leave the quarantine" if one.may_be_released else None,
         }
         for one in found
@@ -209,8 +243,3 @@ def of_costs(costs: Iterable[Cost]) -> list[Row]:
 
 def _percent(ratio: float | None) -> float | None:
     return None if ratio is None else round(100 * (ratio - 1), 2)
-
-
-def revisions(row: Row) -> Iterator[str]:
-    """Yield the revisions between which a level changed, as git takes them."""
-    yield from (revision for revision in (row["revision_before"], row["revision_after"]) if revision)

@@ -42,6 +42,7 @@ from toolbox.reports.progress import Progress
 from toolbox.reports.text import clean
 from toolbox.runs.summary import FILE as SUMMARY_FILE
 from toolbox.runs.summary import RunSummary, State, StepSummary
+from toolbox.system import environ
 from toolbox.system.evidence_files import last_line
 
 STYLES: Final = {
@@ -152,6 +153,11 @@ class View:
             self.line(f"\nand {more} more, in {summary.directory / SUMMARY_FILE}", style="bold")
         if summary.cancelled and summary.failures and summary.failures[0].verdict is not Verdict.CANCELLED:
             self.line(f"\n{summary.cancelled} others were cancelled", style=STYLES[Verdict.CANCELLED])
+        remarks = [step for step in summary.cells if step.message and step.verdict is Verdict.PASSED]
+        for step in remarks[:_MOST_FAILURES]:
+            self.line(f"\n{step.name} passed, and:\n  {_block(step.message, '  ')}", style="yellow")
+        if (more := len(remarks) - _MOST_FAILURES) > 0:
+            self.line(f"\nand {more} more that passed with a remark, in {summary.directory / SUMMARY_FILE}")
         for finding in summary.attribution:
             self.line(f"\nwhat failed has in common: {clean(str(finding))}", style="bold")
         for text in _closing(summary):
@@ -332,6 +338,8 @@ def _closing(summary: RunSummary) -> Iterator[Text]:
     if end is None:
         state = "is going on" if summary.state is State.RUNNING else "is dead: its process has gone without ending it"
         yield Text(f"the run {summary.run} {state}", style="bold")
+        if summary.state is State.DEAD:
+            yield _going_on_hint(summary)
     else:
         cause = f" ({end.cause})" if end.cause else ""
         yield Text.assemble(
@@ -340,9 +348,15 @@ def _closing(summary: RunSummary) -> Iterator[Text]:
         extra = end.message.splitlines() if not summary.failures or end.verdict is Verdict.CANCELLED else []
         for line in extra:
             yield Text(f"  {clean(line)}")
+        if end.verdict is Verdict.CANCELLED:
+            yield _going_on_hint(summary)
     if end is not None and (page := summary.directory / html.FILE).is_file():
         yield Text(f"the report is {page}")
     yield Text(f"the run is in {summary.directory}")
+
+
+def _going_on_hint(summary: RunSummary) -> Text:
+    return Text(f"it goes on by `{environ.program()} project resume {summary.directory}`")
 
 
 def _name(part: str) -> str:

@@ -31,7 +31,7 @@ def bound_of(series: Series, *, method: Method = Method.PREDICTION, confidence: 
     `prediction` looks at the last 30 values since the last confirmed change, the others at all values.
 
     Raises:
-        ValueError: see `interval`.
+        ValueError: as for `interval`, such as for a value that is too large. The message does not name the series.
     """
     begin = _begin(series.values) if method is Method.PREDICTION else 0
     values, runs = series.values[begin:], series.runs[begin:]

@@ -57,6 +57,8 @@ class Difference:
 
     def relative(self, part: Literal["lower", "upper", "mean"]) -> float | None:
         """Return by how much a number went up, as a share of what it was; None where that cannot be said."""
+        if self.before is not None and not self.before.is_in(self.after.unit or ""):
+            return None
         before, after = getattr(self.before, part, None), getattr(self.after, part)
         return (after - before) / abs(before) if before and after is not None else None
 
@@ -153,20 +155,20 @@ def _change(edits: Edits, metric: MetricNode, bound: Bound) -> None:
     """Write what is new in a bound: a value that has none any more becomes null, so that its comments stay."""
     for name, node in metric.values.items():
         if name in _FIELDS and getattr(metric.bound, name) != getattr(bound, name):
-            edits.replace(node, _written(getattr(bound, name)) or "null")
+            edits.replace(node, _written(getattr(bound, name)))
     missing = {name: value for name, value in _tree(bound).items() if name not in metric.values}
     edits.insert(metric.node, missing, lambda name: _FIELDS.index(name) if name in _FIELDS else -1)
 
 
 def _tree(bound: Bound) -> dict[str, str]:
-    written = {name: _written(getattr(bound, name)) for name in _FIELDS}
-    return {name: text for name, text in written.items() if text}
+    values = {name: getattr(bound, name) for name in _FIELDS}
+    return {name: _written(value) for name, value in values.items() if value is not None}
 
 
 def _written(value: float | str | datetime | None) -> str:
-    """Return a value as YAML; nothing for one that is not there."""
-    if value is None or value == "":
-        return ""
+    """Return a value as YAML; null for one that is not there."""
+    if value is None:
+        return "null"
     if isinstance(value, str):
         return scalar(value)
     if isinstance(value, datetime):

@@ -137,7 +137,7 @@ class _Reader:
             mean=read("mean", self._number),
             samples=read("samples", self._count),
             method=read("method", self._method) or Method.MANUAL,
-            unit=read("unit", self._text) or "",
+            unit=read("unit", self._text),
             confidence=read("confidence", self._confidence),
             since=read("since", self._time),
             until=read("until", self._time),

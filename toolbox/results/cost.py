@@ -1,8 +1,9 @@
-"""What runs cost: the time of their attempts, times the price of their targets, by day or by month (UTC)."""
+"""What runs cost: the time for which their targets were taken, times the price of these, by day or by month (UTC)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -22,8 +23,8 @@ class Cost:
 
     Args:
         period: `2026-11-21` or `2026-11`.
-        cost: None where no target had a price.
-        unpriced: how many runs had none.
+        cost: of the cells whose price is known; None where there is none.
+        unpriced: how many of the runs have cells without a price.
         seconds: wall time of the runs.
     """
 
@@ -44,10 +45,25 @@ def summed(runs: Iterable[RunRow], period: Period) -> list[Cost]:
         one = found.setdefault((name, run.project, run.currency), Cost(name, run.project, run.currency))
         one.runs += 1
         one.seconds += run.seconds or 0.0
-        if run.cost is None:
-            one.unpriced += 1
-        else:
+        one.unpriced += run.unpriced > 0
+        if run.cost is not None:
             one.cost = (one.cost or 0.0) + run.cost
     return sorted(
         sorted(found.values(), key=lambda one: (one.project, one.currency)), key=lambda one: one.period, reverse=True
     )
+
+
+def shares(intervals: Sequence[tuple[float, float]]) -> list[float]:
+    """Return the time that each has of something that they share evenly while they are there at once.
+
+    Args:
+        intervals: from when to when each is there, in seconds.
+    """
+    changes = sorted([(begin, 1) for begin, _ in intervals] + [(end, -1) for _, end in intervals])
+    each = {moment: 0.0 for moment, _ in changes}  # what one has had that was there from the beginning on
+    total, present = 0.0, 0
+    for (moment, change), (later, _) in itertools.pairwise(changes):
+        present += change
+        total += (later - moment) / present if present else 0.0
+        each[later] = total
+    return [each[end] - each[begin] for begin, end in intervals]

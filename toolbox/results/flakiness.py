@@ -26,7 +26,8 @@ CLEAN_KEYS: Final = 20  # a cell that fails under 14 % of its keys or more is cl
 class State(StrEnum):
     """What the runs of a cell show.
 
-    BROKEN: its latest runs, at least `BROKEN_RUNS`, all failed, and so did all others of their keys.
+    BROKEN: its latest runs, at least `BROKEN_RUNS`, all failed, and so did all others of their keys. Whether they
+        have keys does not matter: what always fails does so whatever the code was.
     FLAKY: it has at least `FLAKY_EVENTS` flake events, and the lower bound of their rate is `FLAKY_RATE` or more.
     SUSPECT: it has flake events, and they are not as clear.
     HEALTHY: it has none, or its latest `CLEAN_KEYS` keys are clean.
@@ -113,13 +114,14 @@ class Flakiness:
 def assess(observations: Iterable[Observation]) -> list[Flakiness]:
     """Return how flaky each cell of a project is: the broken ones first, the healthy last, the flakiest of each before.
 
-    What was seen comes in any order.
+    What was seen comes in any order. Cells of which nothing was seen that says something are left out: nothing is
+    known of them.
     """
     by_cell: dict[str, list[Observation]] = {}
     for observation in sorted(observations, key=lambda observation: observation.time):
         by_cell.setdefault(observation.cell, []).append(observation)
     order = list(State)
-    found = [_assess(cell) for cell in by_cell.values()]
+    found = [_assess(cell) for cell in by_cell.values() if any(seen.passed is not None for seen in cell)]
     return sorted(
         found, key=lambda cell: (order.index(cell.state), -cell.lower, -(cell.mean or 0), cell.name, cell.cell)
     )
@@ -138,11 +140,13 @@ def jeffreys(events: int, keys: int) -> tuple[float, float]:
 
 def _assess(observations: Sequence[Observation]) -> Flakiness:
     """Return how flaky a cell is, from what was seen of it in the order of time."""
-    by_key: dict[str, list[Observation]] = {}
-    for observation in observations:
-        if observation.passed is not None and (key := observation.key) is not None:
+    by_key: dict[str | int, list[Observation]] = {}
+    for number, observation in enumerate(observations):
+        if observation.passed is not None:
+            key = number if observation.key is None else observation.key  # without one, a run stands alone
             by_key[key] = [*by_key.pop(key, ()), observation]  # the key that was run last is the last one
-    keys = list(by_key.values())
+    groups = list(by_key.values())
+    keys = [runs for runs in groups if runs[0].key is not None]
     events = tuple(_event(runs) for runs in keys if len({run.passed for run in runs}) > 1)
     judged = sum(len(runs) >= FEWEST_RUNS for runs in keys)
     mean, lower = jeffreys(len(events), judged)
@@ -152,7 +156,7 @@ def _assess(observations: Sequence[Observation]) -> Flakiness:
     return Flakiness(
         latest.cell,
         latest.name,
-        _state(keys, len(events), lower, clean),
+        State.BROKEN if _is_broken(groups) else _state(len(events), lower, clean),
         judged,
         events,
         mean if judged else None,
@@ -162,10 +166,13 @@ def _assess(observations: Sequence[Observation]) -> Flakiness:
     )
 
 
-def _state(keys: Sequence[Sequence[Observation]], events: int, lower: float, clean: int) -> State:
-    failing = itertools.takewhile(lambda runs: not any(run.passed for run in runs), reversed(keys))
-    if sum(map(len, failing)) >= BROKEN_RUNS:
-        return State.BROKEN
+def _is_broken(groups: Sequence[Sequence[Observation]]) -> bool:
+    """Tell whether a cell fails all the time, from its runs by key; one without a key is alone."""
+    failing = itertools.takewhile(lambda runs: not any(run.passed for run in runs), reversed(groups))
+    return sum(map(len, failing)) >= BROKEN_RUNS
+
+
+def _state(events: int, lower: float, clean: int) -> State:
     if not events or clean >= CLEAN_KEYS:
         return State.HEALTHY
     return State.FLAKY if events >= FLAKY_EVENTS and lower >= FLAKY_RATE else State.SUSPECT

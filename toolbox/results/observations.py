@@ -7,7 +7,7 @@ from typing import Final
 
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.results.flakiness import Observation
-from toolbox.results.queries import ResultRow
+from toolbox.results.queries import AttemptRow, ResultRow
 
 # A metric out of its range is noise or a change of speed; the other causes are not the product's.
 _OF_THE_PRODUCT: Final = {Cause.PRODUCT, Cause.CHECK, Cause.TIMEOUT}
@@ -16,21 +16,24 @@ _OF_THE_PRODUCT: Final = {Cause.PRODUCT, Cause.CHECK, Cause.TIMEOUT}
 def of(results: Iterable[ResultRow]) -> Iterator[Observation]:
     """Yield what was observed, attempt by attempt."""
     for row in results:
-        for verdict, cause in row.attempts or [(row.verdict, row.cause)]:
+        alone = AttemptRow(row.verdict, row.cause, row.target, row.accelerator)
+        for attempt in row.attempts or [alone]:
             yield Observation(
                 row.cell,
                 row.name,
-                row.run.revision,
-                row.accelerator,
+                attempt.revision or row.run.revision,
+                attempt.accelerator,
                 row.fingerprint,
-                _passed(verdict, cause),
+                _passed(attempt),
                 row.run.started,
                 row.run.run,
                 not row.counts,
             )
 
 
-def _passed(verdict: str | None, cause: str | None) -> bool | None:
-    if verdict == Verdict.PASSED:
+def _passed(attempt: AttemptRow) -> bool | None:
+    if attempt.verdict == Verdict.PASSED:
         return True
-    return False if verdict == Verdict.FAILED and cause in _OF_THE_PRODUCT else None
+    if attempt.deviates:
+        return None
+    return False if attempt.verdict == Verdict.FAILED and attempt.cause in _OF_THE_PRODUCT else None

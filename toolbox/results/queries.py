@@ -10,16 +10,16 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Select, case, func, select
 
 from toolbox.model.bounds import Direction
 from toolbox.model.errors import UsageError
-from toolbox.model.nearest import did_you_mean
 from toolbox.results.series import RunReference, Series
-from toolbox.results.tables import Attempt, Cell, Result, Run, Sample
+from toolbox.results.tables import Attempt, Cell, Check, Result, Run, Sample
 from toolbox.results.tables import Series as SeriesRow
 
 Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
+_RECENT: Final = ("latest", "previous")
 _FEW: Final = 500  # more numbers than that in one query are not asked for by name
 
 
@@ -54,7 +54,8 @@ class RunRow:
 
     Args:
         cells: how many of its cells ended with each verdict.
-        cost: of all its cells; None where none has a price.
+        cost: of those of its cells whose price is known; None where there is none.
+        unpriced: how many of its cells have no price.
     """
 
     id: int
@@ -73,6 +74,24 @@ class RunRow:
     currency: str
     cells: Mapping[str, int] = field(default_factory=dict)
     cost: float | None = None
+    unpriced: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """An attempt.
+
+    Args:
+        revision: of what was tested; empty where it is not known.
+        deviates: whether nothing was wrong but a value out of the range of earlier runs.
+    """
+
+    verdict: str | None
+    cause: str | None
+    target: str = ""
+    accelerator: str = ""
+    revision: str = ""
+    deviates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +100,7 @@ class ResultRow:
 
     Args:
         metrics: value and unit by name; the value is None where it could not be read.
-        attempts: the verdict and the cause of each, in their order.
+        attempts: in their order.
     """
 
     run: RunRow
@@ -98,7 +117,7 @@ class ResultRow:
     accelerator: str
     cost: float | None
     step: str
-    attempts: Sequence[tuple[str | None, str | None]]
+    attempts: Sequence[AttemptRow]
     metrics: Mapping[str, tuple[float | None, str]]
 
 
@@ -109,29 +128,48 @@ def runs(connection: Connection, wanted: Filter, *, limit: int | None = None) ->
         query = query.limit(limit)
     rows = [row for row in connection.execute(query) if _is_wanted(row, wanted)][:limit]
     counts: dict[int, dict[str, int]] = defaultdict(dict)
+    unpriced: dict[int, int] = defaultdict(int)
     costs: dict[int, float] = {}
-    ended = select(Result.run_id, Result.verdict, func.count().label("number"), func.sum(Result.cost).label("cost"))
+    ended = select(
+        Result.run_id,
+        Result.verdict,
+        func.count().label("number"),
+        func.sum(Result.cost).label("cost"),
+        func.count(Result.cost).label("priced"),
+    )
     ended = ended.where(Result.kind == "cell").group_by(Result.run_id, Result.verdict)
     for found in connection.execute(_of(ended, Result.run_id, [row.id for row in rows], wanted)):
         counts[found.run_id][found.verdict or "not ended"] = found.number
+        unpriced[found.run_id] += found.number - found.priced
         if found.cost is not None:
             costs[found.run_id] = costs.get(found.run_id, 0.0) + found.cost
-    return [_run_row(row, counts.get(row.id, {}), costs.get(row.id)) for row in rows]
+    return [_run_row(row, counts.get(row.id, {}), costs.get(row.id), unpriced.get(row.id, 0)) for row in rows]
+
+
+def projects(connection: Connection) -> list[str]:
+    """Return the projects of which there are runs."""
+    return list(connection.scalars(select(Run.project).distinct().order_by(Run.project)))
+
+
+def metrics(connection: Connection, project: str | None = None) -> list[str]:
+    """Return the metrics that were measured, by name."""
+    query = select(SeriesRow.metric).join(Cell, Cell.id == SeriesRow.cell_id).distinct().order_by(SeriesRow.metric)
+    return list(connection.scalars(query.where(Cell.project == project) if project is not None else query))
 
 
 def run(connection: Connection, name: str, project: str | None = None) -> RunRow:
-    """Return the one run whose name is this, or begins with it; the newest for `latest`.
+    """Return the one run whose name is this, or begins with it; the newest for `latest`, that before for `previous`.
 
     Raises:
         UsageError: there is none, or there are several.
     """
     every = runs(connection, Filter(project=project))
-    if name == "latest" and every:
-        return every[0]
+    if name in _RECENT and len(every) > _RECENT.index(name):
+        return every[_RECENT.index(name)]
     found = [row for row in every if row.run == name] or [row for row in every if row.run.startswith(name)]
     if not found:
-        hint = did_you_mean(name, [row.run for row in every[:1000]], what="runs", most=3)
-        raise UsageError(f"the store has no run `{name}`: {hint}")
+        newest = ", ".join(row.run for row in every[:3]) or "none"
+        raise UsageError(f"the store has no run `{name}`; the newest are {newest}")
     if len(found) > 1:
         some = ", ".join(f"{row.run} of {row.project}" for row in found[:3])
         raise UsageError(f"`{name}` are {len(found)} runs: {some}...: name more of it, or the project")
@@ -214,6 +252,40 @@ def series(connection: Connection, wanted: Filter, *, accepted: bool = True) -> 
     return sorted(found, key=lambda one: (one.project, one.name, one.cell, one.metric, one.unit))
 
 
+def noise(connection: Connection, wanted: Filter) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return how many of how many values of each metric were noisy, by the id of the cell and the metric.
+
+    A noisy one was out of its range in one attempt, and not in the other. Metrics that never were are left out.
+    """
+    query = select(Run.id, Run.revision, Run.presets).where(*_of_runs(wanted))
+    runs_ = [row.id for row in connection.execute(query) if _is_wanted(row, wanted)]
+    cells = _cells(connection, wanted)
+    counted = select(SeriesRow.cell_id, SeriesRow.metric, func.sum(case((Sample.noisy, 1), else_=0)), func.count())
+    counted = counted.join(SeriesRow, SeriesRow.id == Sample.series_id).group_by(SeriesRow.cell_id, SeriesRow.metric)
+    counted = counted.select_from(Sample).where(Sample.accepted)
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for begin in range(0, len(runs_), _FEW):
+        for cell_id, metric, noisy, values in connection.execute(
+            counted.where(Sample.run_id.in_(runs_[begin : begin + _FEW]))
+        ):
+            if cell_id in cells:
+                key = cells[cell_id].cell, metric
+                before = found.get(key, (0, 0))
+                found[key] = before[0] + noisy, before[1] + values
+    return {key: counts for key, counts in found.items() if counts[0]}
+
+
+def checks(connection: Connection, results_: Sequence[ResultRow]) -> dict[tuple[int, str], list[dict[str, Any]]]:
+    """Return what the checks said of results, by the run and the id of the cell."""
+    query = select(Result.run_id, Cell.cell, Check.check, Check.passed, Check.message, Check.file, Check.line)
+    query = query.select_from(Check).join(Result, Result.id == Check.result_id).join(Cell, Cell.id == Result.cell_id)
+    query = query.order_by(Check.result_id, Check.position)
+    found: dict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
+    for run_id, cell, *row in connection.execute(_among(query, Result.run_id, [row.run.id for row in results_])):
+        found[run_id, cell].append(dict(zip(("check", "passed", "message", "file", "line"), row, strict=True)))
+    return found
+
+
 def _values(
     connection: Connection, named: Mapping[int, Any], place: Mapping[int, int], *, accepted: bool
 ) -> Iterable[tuple[int, Any, Any]]:
@@ -233,6 +305,8 @@ def _values(
     order = np.lexsort((at, identities))
     order = order[at[order] >= 0]
     identities, at, values = identities[order], at[order], values[order]
+    if not len(identities):
+        return
     found, starts = np.unique(identities, return_index=True)
     for identity, begin, end in zip(found.tolist(), starts, [*starts[1:], len(identities)], strict=True):
         if identity in named:
@@ -290,14 +364,12 @@ def _has(cell: Any, wanted: Filter) -> bool:
     )
 
 
-def _attempts(
-    connection: Connection, wanted: Filter, runs_: Collection[int]
-) -> dict[int, list[tuple[str | None, str | None]]]:
-    query = select(Attempt.result_id, Attempt.verdict, Attempt.cause).join(Result, Result.id == Attempt.result_id)
-    query = query.order_by(Attempt.result_id, Attempt.attempt)
-    found: dict[int, list[tuple[str | None, str | None]]] = defaultdict(list)
+def _attempts(connection: Connection, wanted: Filter, runs_: Collection[int]) -> dict[int, list[AttemptRow]]:
+    query = select(Attempt).join(Result, Result.id == Attempt.result_id).order_by(Attempt.result_id, Attempt.attempt)
+    found: dict[int, list[AttemptRow]] = defaultdict(list)
     for row in connection.execute(_of(query, Result.run_id, runs_, wanted)):
-        found[row.result_id].append((row.verdict, row.cause))
+        attempt = AttemptRow(row.verdict, row.cause, row.target, row.accelerator, row.revision, row.deviates)
+        found[row.result_id].append(attempt)
     return found
 
 
@@ -314,7 +386,7 @@ def _metrics(
     return found
 
 
-def _run_row(row: Any, cells: Mapping[str, int], cost: float | None) -> RunRow:
+def _run_row(row: Any, cells: Mapping[str, int], cost: float | None, unpriced: int) -> RunRow:
     return RunRow(
         row.id,
         row.project,
@@ -332,4 +404,5 @@ def _run_row(row: Any, cells: Mapping[str, int], cost: float | None) -> RunRow:
         row.currency,
         cells,
         cost,
+        unpriced,
     )

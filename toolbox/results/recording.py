@@ -19,7 +19,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from toolbox.model.events import MetricMeasured, StepKind
 from toolbox.model.verdicts import Verdict
-from toolbox.results import tables
+from toolbox.results import cost, tables
 from toolbox.results.store import Store
 from toolbox.runs import summary
 from toolbox.runs.summary import AttemptSummary, RunSummary, StepSummary
@@ -36,13 +36,15 @@ class Recorded:
 
     Args:
         is_new: whether the store had nothing of it.
+        is_outdated: whether the store knows more of it already, and was left as it is.
     """
 
     run: str
     project: str
-    cells: int
-    samples: int
-    is_new: bool
+    cells: int = 0
+    samples: int = 0
+    is_new: bool = False
+    is_outdated: bool = False
 
 
 def record(store: Store, directory: Path) -> Recorded:
@@ -52,17 +54,20 @@ def record(store: Store, directory: Path) -> Recorded:
         UsageError: the directory is not that of a run.
         StoreError: the store does not take it. It has all of the run or nothing new of it.
     """
-    found = summary.derive(directory)
-    asked = _read(directory / "run.json")
-    targets = _read(directory / summary.PLAN_FILE).get("targets", {})
-    judged = [step for step in found.steps.values() if step.kind is StepKind.CELL or step.checks or step.metrics]
     with store.writing() as connection:
-        run_id, is_new = _put_run(connection, found, asked)
+        # Read inside: who records the same run beside us has seen no more of it than we do.
+        found = summary.derive(directory)
+        known = _known(connection, found)
+        if known is not None and found.updated is not None and known.updated > found.updated:
+            return Recorded(found.run, found.project, is_outdated=True)
+        run_id = _put_run(connection, found, _read(directory / "run.json"), known.id if known is not None else None)
         is_newest = found.started == connection.scalar(
             select(func.max(tables.Run.started)).where(tables.Run.project == found.project)
         )
         writer = _Writer(connection, found.project, run_id, is_newest=is_newest)
-        return Recorded(found.run, found.project, len(judged), writer.write(judged, targets), is_new)
+        judged = [step for step in found.steps.values() if step.kind is StepKind.CELL or step.checks or step.metrics]
+        samples = writer.write(judged, _read(directory / summary.PLAN_FILE).get("targets", {}))
+    return Recorded(found.run, found.project, len(judged), samples, is_new=known is None)
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -71,9 +76,19 @@ def _read(file: Path) -> dict[str, Any]:
     return {}
 
 
-def _put_run(connection: Connection, found: RunSummary, asked: Mapping[str, Any]) -> tuple[int, bool]:
-    """Write the row of a run, without anything that an earlier recording wrote below it; tell whether it is new."""
-    key = {"project": found.project, "run": found.run, "started": found.started or datetime.fromtimestamp(0, UTC)}
+def _known(connection: Connection, found: RunSummary) -> Any:
+    """Return the number of a run that is there already, and when its journal was written last."""
+    run = tables.Run
+    query = select(run.id, run.updated).where(*(getattr(run, name) == value for name, value in _key(found).items()))
+    return connection.execute(query).one_or_none()
+
+
+def _key(found: RunSummary) -> dict[str, Any]:
+    return {"project": _fit_text(found.project), "run": _fit_text(found.run), "started": found.started}
+
+
+def _put_run(connection: Connection, found: RunSummary, asked: Mapping[str, Any], known: int | None) -> int:
+    """Write the row of a run, without anything that an earlier recording wrote below it; return its number."""
     end = found.finished
     row = {
         "state": found.state,
@@ -81,24 +96,24 @@ def _put_run(connection: Connection, found: RunSummary, asked: Mapping[str, Any]
         "cause": end.cause if end else None,
         "message": end.message if end else "",
         "exit_code": end.exit_code if end else None,
-        "seconds": end.seconds if end else None,
+        "seconds": round(found.seconds, 3) if end else None,
         "presets": list(found.presets),
-        "revision": asked.get("revision"),
+        "revision": found.revision or asked.get("revision"),
         "host": asked.get("host"),
         "user": asked.get("user"),
         "versions": asked.get("versions") or {},
         "directory": str(found.directory),
         "currency": asked.get("currency") or CURRENCY,
+        "updated": found.updated,
         "recorded": datetime.now(UTC),
     }
     run = tables.Run
-    known = connection.scalar(select(run.id).where(*(getattr(run, name) == value for name, value in key.items())))
     if known is None:
-        return connection.execute(insert(run).values(**key, **_fit(row)).returning(run.id)).scalar_one(), True
+        return connection.execute(insert(run).values(**_key(found), **_fit(row)).returning(run.id)).scalar_one()
     connection.execute(delete(tables.Sample).where(tables.Sample.run_id == known))
     connection.execute(delete(tables.Result).where(tables.Result.run_id == known))
     connection.execute(update(run).where(run.id == known).values(**_fit(row)))
-    return known, False
+    return known
 
 
 @dataclass(slots=True)
@@ -120,15 +135,20 @@ class _Writer:
             return 0
         by_identity = self._cells(steps)
         cells = {step.step: by_identity[_fit_text(step.identity)] for step in steps}
+        costs = _costs(steps, targets)
         result = tables.Result
         self._insert(
-            result, [_result(step, targets) | {"run_id": self.run_id, "cell_id": cells[step.step]} for step in steps]
+            result,
+            [
+                {**_result(step, targets), "cost": costs[step.step], "run_id": self.run_id, "cell_id": cells[step.step]}
+                for step in steps
+            ],
         )
         found = self.connection.execute(select(result.cell_id, result.id).where(result.run_id == self.run_id))
         by_cell = {row.cell_id: row.id for row in found}
         results = {step: by_cell[cell] for step, cell in cells.items()}
         attempts = [(results[step.step], attempt) for step in steps for attempt in step.attempts]
-        self._insert(tables.Attempt, [{"result_id": key, **_attempt(attempt)} for key, attempt in attempts])
+        self._insert(tables.Attempt, [{"result_id": key, **_attempt(attempt, targets)} for key, attempt in attempts])
         checks = [(results[step.step], place, check) for step in steps for place, check in enumerate(step.checks)]
         self._insert(
             tables.Check,
@@ -143,7 +163,7 @@ class _Writer:
         keyed = {
             (cells[step.step], _fit_text(metric.metric), _fit_text(metric.unit)): (step, metric)
             for step in steps
-            for metric in step.metrics  # the latest of each counts
+            for metric in _counted(step)
         }
         series = self._series({key: metric for key, (_, metric) in keyed.items()})
         samples = [
@@ -152,7 +172,7 @@ class _Writer:
                 "run_id": self.run_id,
                 **_value(metric),
                 "accepted": is_accepted(step),
-                "noisy": step.verdict is Verdict.PASSED and any(metric.metric in one.sides for one in step.attempts),
+                "noisy": metric.metric in _noisy(step),
             }
             for key, (step, metric) in keyed.items()
         ]
@@ -172,13 +192,17 @@ class _Writer:
             }
             for step in steps
         }
-        query = select(cell.cell, cell.id, cell.name).where(cell.project == self.project)
+        query = select(cell.cell, cell.id, cell.name, cell.settings, cell.labels).where(cell.project == self.project)
         rows = {row.cell: row for row in self.connection.execute(query)}
         self._insert(cell, [row for identity, row in sorted(wanted.items()) if identity not in rows])
         for identity, row in wanted.items():
-            if self.is_newest and identity in rows and rows[identity].name != _fit_text(str(row["name"])):
-                changed = {"name": row["name"], "labels": row["labels"]}
-                self.connection.execute(update(cell).where(cell.id == rows[identity].id).values(**_fit(changed)))
+            if (found := rows.get(identity)) is None:
+                continue
+            after = {name: value for name, value in _fit(row).items() if name in {"name", "settings", "labels"}}
+            is_known = self.is_newest or not found.settings  # of an older run nothing is learnt but what was missing
+            is_told = bool(row["settings"]) or not found.settings
+            if is_known and is_told and after != {name: getattr(found, name) for name in after}:
+                self.connection.execute(update(cell).where(cell.id == found.id).values(**after))
         return {row.cell: row.id for row in self.connection.execute(query)}
 
     def _series(self, wanted: Mapping[tuple[int, str, str], MetricMeasured]) -> dict[tuple[int, str, str], int]:
@@ -214,32 +238,66 @@ def is_accepted(step: StepSummary) -> bool:
     if step.verdict in {Verdict.PASSED, Verdict.XPASSED}:
         return True
     failed = [check for check in step.checks if check.passed is False]
-    return step.verdict is Verdict.FAILED and bool(failed) and all(check.side is not None for check in failed)
+    is_bad = step.verdict in {Verdict.FAILED, Verdict.XFAILED}
+    return is_bad and bool(failed) and all(check.side is not None for check in failed)
+
+
+def _counted(step: StepSummary) -> Iterable[MetricMeasured]:
+    """Return the metrics that count: where an attempt had to confirm another one, those of the first."""
+    first = next((attempt for attempt in step.attempts if attempt.deviations), None)
+    if first is not None and is_accepted(step):
+        return first.metrics.values()
+    return {metric.metric: metric for metric in step.metrics}.values()
+
+
+def _noisy(step: StepSummary) -> set[str]:
+    """Return the metrics that were out of their range in one attempt, and not in the other."""
+    out = [attempt.deviations for attempt in step.attempts if attempt.deviations]
+    if not out or not is_accepted(step):
+        return set()
+    again = step.attempts[-1].deviations if len(step.attempts) > 1 else out[0]
+    return {metric for found in out for metric in found if again.get(metric) != found[metric]}
 
 
 def _result(step: StepSummary, targets: Mapping[str, Any]) -> dict[str, Any]:
-    attempt = step.attempts[-1] if step.attempts else None
-    target = targets.get(attempt.target, {}) if attempt is not None else {}
+    last = step.attempts[-1] if step.attempts else None
+    target = targets.get(last.target, {}) if last is not None else {}
     return {
         **_fields(step, "step", "kind", "verdict", "cause", "message", "counts", "seconds", "fingerprint"),
-        "target": attempt.target if attempt is not None else "",
-        "host": (attempt.host if attempt is not None else "") or target.get("address") or "",
-        "accelerator": target.get("accelerator") or (attempt.accelerators if attempt is not None else ""),
-        "cost": _cost(step.attempts, targets),
+        "target": last.target if last is not None else "",
+        "host": (last.host if last is not None else "") or target.get("address") or "",
+        "accelerator": _accelerator(last, targets) if last is not None else "",
     }
 
 
-def _cost(attempts: Iterable[AttemptSummary], targets: Mapping[str, Any]) -> float | None:
-    costs = [
-        (attempt.seconds or 0.0) * price / _SECONDS
-        for attempt in attempts
-        if (price := targets.get(attempt.target, {}).get("cost_per_hour")) is not None
-    ]
-    return math.fsum(costs) if costs else None
+def _accelerator(attempt: AttemptSummary, targets: Mapping[str, Any]) -> str:
+    return str(targets.get(attempt.target, {}).get("accelerator") or attempt.accelerators)
 
 
-def _attempt(attempt: AttemptSummary) -> dict[str, Any]:
-    return _fields(attempt, "attempt", "target", "submitted", "verdict", "cause", "message", "seconds")
+def _costs(steps: Iterable[StepSummary], targets: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the cost of each step: attempts that were on a target at the same time share its price."""
+    costs: dict[str, float | None] = {step.step: 0.0 if step.attempts else None for step in steps}
+    tried = [(step.step, attempt) for step in steps for attempt in step.attempts]
+    for target in sorted({attempt.target for _, attempt in tried}):
+        price = targets.get(target, {}).get("cost_per_hour")
+        mine = [(step, attempt) for step, attempt in tried if attempt.target == target]
+        known = [(step, one.submitted.timestamp(), one.seconds) for step, one in mine if one.seconds is not None]
+        shares = cost.shares([(begin, begin + seconds) for _, begin, seconds in known])
+        for (step, _, _), share in zip(known, shares, strict=True):
+            if price is not None and (so_far := costs[step]) is not None:
+                costs[step] = so_far + share * price / _SECONDS
+        for step, attempt in mine:
+            if price is None or attempt.seconds is None:
+                costs[step] = None
+    return costs
+
+
+def _attempt(attempt: AttemptSummary, targets: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **_fields(attempt, "attempt", "target", "revision", "submitted", "verdict", "cause", "message", "seconds"),
+        "accelerator": _accelerator(attempt, targets),
+        "deviates": bool(attempt.deviations),
+    }
 
 
 def _value(metric: MetricMeasured) -> dict[str, Any]:
@@ -266,5 +324,6 @@ def _fit_value(value: Any) -> Any:
         return _fit_text(value)
     if isinstance(value, dict | list):
         text = json.dumps(value, ensure_ascii=False, default=str)
-        return json.loads(_fit_text(text.replace("\\u0000", "\ufffd")))
+        # There is no infinity in JSON, and a database may insist on that.
+        return json.loads(_fit_text(text.replace("\\u0000", "\ufffd")), parse_constant=str)
     return value

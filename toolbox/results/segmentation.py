@@ -25,12 +25,12 @@ CLIP: Final = 2.5
 
 FALSE_ALARMS: Final = 1e-3
 """Of the t-test: the chance of one in a whole series of noise. A single point has its share of it."""
-LEAST_EFFECT: Final = 1.8
+LEAST_EFFECT: Final = 1.7
 """Spreads of the noise: a person sees no smaller step."""
-LEAST_RANK_Z: Final = 3.1
-"""Of the rank test: a run of values that the other level has too is no level of its own."""
+LEAST_RANK_Z: Final = 3.8
+"""Of the rank test: a run of values that the other level has too is no level of its own. Few points cannot reach it."""
 LEAST_OVER_LINE: Final = 1.2
-"""A straight line leaves so many times the squares that the step leaves: drift is no step."""
+"""A straight line leaves so many times the squares that it leaves with a step in it: drift is no step."""
 
 _WINDOWS: Final = (10, 20, 40, 80)
 _LEAST_T: Final = 4.5  # of a candidate: it is the best of many places, and what is weaker passes no test anyway
@@ -171,8 +171,8 @@ def compared(left: Values, right: Values, *, floor: float, largest_p: float) -> 
     strength = min(
         math.log(max(p_value, 1e-300)) / math.log(largest_p),
         min(abs(apart), abs(medians_apart)) / spread / LEAST_EFFECT,
-        _rank_z(left, right) / LEAST_RANK_Z,
-        (_left_by_line(np.concatenate([sides[0].noise, sides[1].noise + apart])) + missing) / squares / LEAST_OVER_LINE,
+        _rank_strength(left, right),
+        _drift_strength(np.concatenate([sides[0].noise, sides[1].noise + apart]), len(left), squares, missing),
     )
     return Step(strength, p_value, spread)
 
@@ -194,17 +194,34 @@ def _worth(sides: tuple[_Side, _Side], squares: float) -> float:
     return (1 - memory) / (1 + memory)
 
 
-def _rank_z(left: Values, right: Values) -> float:
-    """Return how far the Mann-Whitney statistic is from that of two samples of one kind, in its standard errors."""
+def _rank_strength(left: Values, right: Values) -> float:
+    """Return how many times its limit the Mann-Whitney statistic is away from that of two samples of one kind.
+
+    Few points cannot reach the limit: there it is that all of one side are above all of the other.
+    """
     ordered, pairs = np.sort(right), len(left) * len(right)
     twice = ordered.searchsorted(left, "left").sum() + ordered.searchsorted(left, "right").sum()
-    return float(abs(twice - pairs) / 2 / math.sqrt(pairs * (len(left) + len(right) + 1) / 12))
+    limit = 2 * LEAST_RANK_Z * math.sqrt(pairs * (len(left) + len(right) + 1) / 12)
+    return float(abs(twice - pairs) / min(limit, pairs))
 
 
-def _left_by_line(values: Values) -> float:
-    """Return the sum of squares that the best straight line leaves."""
+def _drift_strength(values: Values, at: int, stepped: float, missing: float) -> float:
+    """Return how many times its limit a step stands out from drift, so that it is seen where there is drift as well.
+
+    A straight line leaves more squares than the step alone does, and more still than a line with a step in it.
+
+    Args:
+        stepped: the squares that the step alone leaves, `missing` among them.
+        missing: squares of the least noise that the values can have, where they have less.
+    """
     deviations, times = values - values.mean(), np.arange(len(values)) - (len(values) - 1) / 2
-    return float(deviations @ deviations - (deviations @ times) ** 2 / (times @ times))
+    times /= math.sqrt(times @ times)
+    step = (np.arange(len(values)) >= at) - (1 - at / len(values))
+    step -= (step @ times) * times  # what of the step no line can follow
+    left = deviations @ deviations - (deviations @ times) ** 2
+    explained = (step @ deviations) ** 2 / (step @ step)
+    both = max(left - explained, 0.0) + missing
+    return float(min((left + missing) / stepped, (left + missing) / both / LEAST_OVER_LINE))
 
 
 def clipped(values: Values, floor: float) -> tuple[Values, Values]:

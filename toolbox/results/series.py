@@ -33,7 +33,8 @@ class RunReference:
 class Series:
     """The accepted values of one metric of one cell, in the order of their runs.
 
-    A value is accepted where the workload did what it should: its cell passed, or only its speed was out of bounds.
+    A value is accepted where the workload did what it should: its cell passed, or nothing but metrics were out of the
+    range that earlier runs give.
 
     Args:
         cell: the id of the cell: the digest of its settings.

@@ -22,7 +22,7 @@ from toolbox.system import environ, files
 
 NAME: Final = "results.sqlite"
 _VERSIONS: Final = Path(migrations.__file__).parent / "versions"
-_WAIT_SECONDS: Final = 120
+_WAIT_SECONDS: Final = 30  # for who writes: a run that has ended does not wait longer, and is imported later
 _CONNECT_SECONDS: Final = 10
 _LOCK: Final = 0x7097A11A  # of PostgreSQL, held by who writes: any number that nobody else takes
 
@@ -42,24 +42,28 @@ class Store:
 
     Args:
         location: the path of a file, or a URL of PostgreSQL.
+        is_new: whether it may be made where there is none.
 
     Raises:
         StoreError: it cannot be opened, or is of a newer version than this program.
         UsageError: the location is none.
     """
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, *, is_new: bool = True) -> None:
         url = _url(location)
         self.location = url.render_as_string(hide_password=True) if url.host or "://" in location else location
         self._engine = _engine(url)
         self._file = Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+        if not is_new and self._file is not None and not self._file.exists():
+            raise UsageError(f"there is no store {self.location}: `{environ.program()} results import` makes one")
         with self._explained():
             self._bring_up_to_date()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a connection that sees the store as it is now."""
-        with self._explained(), self._engine.connect() as connection:
+        """Yield a connection that sees the store as it is at its first question."""
+        readers = self._engine if self._file else self._engine.execution_options(isolation_level="REPEATABLE READ")
+        with self._explained(), readers.connect() as connection:
             yield connection
 
     @contextmanager
@@ -68,6 +72,7 @@ class Store:
         writers = self._engine.execution_options(writes=True)
         with self._explained(), writers.begin() as connection:
             if self._file is None:
+                connection.execute(text(f"SET LOCAL lock_timeout = '{_WAIT_SECONDS}s'"))
                 connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
             yield connection
 
@@ -84,23 +89,29 @@ class Store:
     def _bring_up_to_date(self) -> None:
         if self._file is not None:
             files.make_directory(self._file.parent)
-        if self._version() == _newest():
+        if self._is_up_to_date():
             return
         with self._alone(), self.writing() as connection:
-            version = _version_of(connection)
-            if version is not None and version > _newest():
-                raise StoreError(
-                    f"the store {self.location} is of a newer version of this program ({version}, this one knows "
-                    f"{_newest()}): use that version, or another store (--database)"
-                )
-            if version != _newest():
+            if not self._is_current(connection):
                 _migrate(connection)
 
-    def _version(self) -> str | None:
+    def _is_up_to_date(self) -> bool:
         if self._file is not None and not self._file.exists():
-            return None
+            return False
         with self.reading() as connection:
-            return _version_of(connection)
+            return self._is_current(connection)
+
+    def _is_current(self, connection: Connection) -> bool:
+        """Tell whether the tables are those of this program. Nothing is changed in a database that is none of ours."""
+        version, newest = _version_of(connection), _newest()
+        if version is not None and version > newest:
+            raise StoreError(
+                f"the store {self.location} is of a newer version of this program ({version}, this one knows "
+                f"{newest}): use that version, or another store (--database)"
+            )
+        if version is None and (tables := inspect(connection).get_table_names()):
+            raise StoreError(f"the store {self.location} is the database of another program: it has {tables[0]}")
+        return version == newest
 
     def _alone(self) -> AbstractContextManager[None]:
         """Keep others from setting up the same file: SQLite cannot have its mode changed by two at once."""
@@ -121,8 +132,10 @@ def _url(location: str) -> URL:
         return URL.create("sqlite", database=str(Path(location).expanduser().absolute()))
     try:
         url = make_url(location)
-    except exc.ArgumentError:
+    except (exc.ArgumentError, ValueError):
         raise UsageError("the store: the URL of a database was expected, postgresql://user@host/name") from None
+    if "@" in (url.host or ""):  # what stands before it is a part of the password
+        raise UsageError("the store: an @ in the password of a URL is written %40") from None
     match url.drivername.partition("+")[0]:
         case "postgresql" | "postgres":
             try:
@@ -157,12 +170,16 @@ def _engine(url: URL) -> Engine:
 
 
 def _sqlite_url(file: Path) -> URL:
-    """Return how a file is opened. Where nobody may write beside it, it is read as it stands: nothing can change it."""
+    """Return how a file is opened. Where nobody may write beside it, it is read as it stands.
+
+    SQLite makes a file beside one in WAL mode even to read it, if there is none: without it nobody has it open.
+    """
     query = {"timeout": str(_WAIT_SECONDS)}
     if file.exists() and not os.access(file.parent, os.W_OK):
-        return URL.create(
-            "sqlite", database=file.as_uri(), query={**query, "mode": "ro", "immutable": "1", "uri": "true"}
-        )
+        query |= {"mode": "ro", "uri": "true"}
+        if not file.with_name(f"{file.name}-wal").exists():
+            query["immutable"] = "1"
+        return URL.create("sqlite", database=file.as_uri(), query=query)
     return URL.create("sqlite", database=str(file), query=query)
 
 

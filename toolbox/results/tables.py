@@ -56,6 +56,8 @@ class Run(Base):
 
     Args:
         state: of the run when it was recorded: `finished`, `running` or `dead`.
+        seconds: wall time, all its sessions together.
+        updated: when its journal was last written: an older copy of it does not replace this.
         recorded: when the row was written.
         currency: of what its cells cost.
     """
@@ -80,6 +82,7 @@ class Run(Base):
     versions: Mapped[dict[str, Any]]
     directory: Mapped[str]
     currency: Mapped[str]
+    updated: Mapped[datetime]
     recorded: Mapped[datetime]
 
 
@@ -110,7 +113,7 @@ class Result(Base):
         fingerprint: of what it executed, its image included, and how that was judged.
         target: of its last attempt; likewise `host`, and `accelerator` as its target is described, or as it was seen.
         counts: whether its verdict counted: not in quarantine.
-        cost: of all its attempts; None where the target has no price.
+        cost: of all its attempts; None where a target has no price, or nobody knows how long an attempt took.
     """
 
     __tablename__ = "results"
@@ -134,13 +137,21 @@ class Result(Base):
 
 
 class Attempt(Base):
-    """One execution of the workload of a cell."""
+    """One execution of the workload of a cell.
+
+    Args:
+        revision: of what was tested; empty where it is not known.
+        deviates: whether nothing was wrong but a value out of the range of earlier runs.
+    """
 
     __tablename__ = "attempts"
 
     result_id: Mapped[int] = mapped_column(ForeignKey("results.id", ondelete="CASCADE"), primary_key=True)
     attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     target: Mapped[str]
+    accelerator: Mapped[str]
+    revision: Mapped[str]
+    deviates: Mapped[bool]
     submitted: Mapped[datetime]
     verdict: Mapped[str | None]
     cause: Mapped[str | None]
@@ -179,7 +190,8 @@ class Sample(Base):
     """A value of a series in a run. SQLite keeps those of a series side by side.
 
     Args:
-        value: None where it could not be read, and `fault` says why.
+        value: None where it could not be read, and `fault` says why. Where an attempt had to confirm another, that of
+            the first: the extremes among them belong to the noise too.
         accepted: whether it tells how fast things are: its cell did what it should.
         noisy: whether the metric was out of its range in one attempt, and not in the other.
     """

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from toolbox.model.bounds import Side
 from toolbox.model.events import (
     AttemptEnded,
     AttemptReleased,
@@ -23,8 +22,9 @@ from toolbox.model.events import (
     StepFinished,
     StepKind,
     StepStarted,
+    deviations_of,
 )
-from toolbox.model.evidence import Metric
+from toolbox.model.evidence import Deviation, Metric
 from toolbox.model.verdicts import Verdict
 
 CLEANUP = "post_cleanup"
@@ -38,19 +38,18 @@ class PastAttempt:
     Args:
         ended: how, or None where nobody has seen its end.
         is_released: whether nothing of it is left on its target.
-        faults: the checks that did not pass.
+        faults: the checks that did not pass, by their names and metrics: an attempt may be judged twice.
     """
 
     submitted: AttemptSubmitted
     ended: AttemptEnded | None = None
     is_released: bool = False
-    faults: list[CheckJudged] = field(default_factory=list)
+    faults: dict[tuple[str, str], CheckJudged] = field(default_factory=dict)
 
     @property
-    def sides(self) -> dict[str, Side]:
-        """On which side of their range metrics were, where nothing else was wrong."""
-        found = {fault.metric: fault.side for fault in self.faults if fault.side is not None}
-        return found if len(found) == len(self.faults) else {}
+    def deviations(self) -> dict[str, Deviation]:
+        """The metrics that were out of their range, where nothing else was wrong."""
+        return deviations_of(self.faults.values())
 
 
 @dataclass(slots=True)
@@ -96,7 +95,7 @@ class PastStep:
                     event.metric, event.value, event.unit, event.fault, direction=event.direction
                 )
             case CheckJudged(passed=False) if self.attempts:
-                self.attempts[-1].faults.append(event)
+                self.attempts[-1].faults[event.check, event.metric] = event
 
     def answers(self, fingerprint: str) -> bool:
         """Tell whether the step passed, did the same thing, and still holds."""

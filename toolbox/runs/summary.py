@@ -11,7 +11,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.model.bounds import Side
 from toolbox.model.errors import UsageError
 from toolbox.model.events import (
     AttemptEnded,
@@ -24,7 +23,9 @@ from toolbox.model.events import (
     StepFinished,
     StepKind,
     StepStarted,
+    deviations_of,
 )
+from toolbox.model.evidence import Deviation
 from toolbox.model.verdicts import Verdict
 from toolbox.runs import attribution, journal
 from toolbox.runs.attribution import Case, Finding
@@ -49,7 +50,9 @@ class AttemptSummary:
 
     Args:
         verdict: None where nobody has seen its end.
-        sides: on which side of the range of earlier runs metrics were, by name.
+        faults: the checks that did not pass, by their names and metrics: an attempt may be judged twice.
+        metrics: what it measured, by name.
+        revision: of the checkout when it was submitted; empty where it is not known.
         host: the machine that it ran on, as that calls itself, and the `accelerators` that could be seen there.
     """
 
@@ -60,9 +63,16 @@ class AttemptSummary:
     cause: str | None = None
     message: str = ""
     seconds: float | None = None
-    sides: dict[str, Side] = field(default_factory=dict)
+    faults: dict[tuple[str, str], CheckJudged] = field(default_factory=dict)
+    metrics: dict[str, MetricMeasured] = field(default_factory=dict)
+    revision: str = ""
     host: str = ""
     accelerators: str = ""
+
+    @property
+    def deviations(self) -> dict[str, Deviation]:
+        """The metrics that were out of the range of earlier runs, where nothing else was wrong."""
+        return deviations_of(self.faults.values())
 
 
 @dataclass(slots=True)
@@ -106,7 +116,13 @@ class StepSummary:
 
 @dataclass(slots=True)
 class RunSummary:
-    """A run, from its journal."""
+    """A run, from its journal.
+
+    Args:
+        seconds: wall time, all its sessions together.
+        updated: when the journal was last written.
+        revision: of the checkout in its latest session; empty where it is not known.
+    """
 
     run: str
     project: str
@@ -118,6 +134,9 @@ class RunSummary:
     steps: dict[str, StepSummary] = field(default_factory=dict)
     planned_cells: int | None = None
     attribution: list[Finding] = field(default_factory=list)
+    seconds: float = 0.0
+    updated: datetime | None = None
+    revision: str = ""
 
     @property
     def cells(self) -> list[StepSummary]:
@@ -177,12 +196,15 @@ def derive(directory: Path) -> RunSummary:
                 event.run, event.project, directory.absolute(), State.DEAD, event.presets, entry.time
             )
             summary.finished = None
+            summary.revision, summary.updated = event.revision, entry.time
         elif summary is None:
             break
         elif isinstance(event, RunFinished):
             summary.finished = event
         else:
             _take(summary, event, entry.time, keys)
+        summary.seconds += max(0.0, (entry.time - (summary.updated or entry.time)).total_seconds())
+        summary.updated = entry.time
     if summary is None:
         raise UsageError(f"{directory} is not the directory of a run: it has no {journal.FILE} that begins with one")
     _take_plan(summary, directory / PLAN_FILE)
@@ -241,7 +263,7 @@ def _take(summary: RunSummary, event: object, time: datetime, keys: dict[str, st
             step.seconds, step.counts = event.seconds, event.counts
         case CheckJudged() | MetricMeasured() | AttemptSubmitted() | AttemptEnded():
             if (found := summary.steps.get(event.step)) is not None:
-                _add(found, event, time)
+                _add(found, event, time, summary.revision)
 
 
 def _start(summary: RunSummary, event: StepStarted, time: datetime, keys: dict[str, str]) -> None:
@@ -266,20 +288,25 @@ def _start(summary: RunSummary, event: StepStarted, time: datetime, keys: dict[s
 
 
 def _add(
-    step: StepSummary, event: CheckJudged | MetricMeasured | AttemptSubmitted | AttemptEnded, time: datetime
+    step: StepSummary,
+    event: CheckJudged | MetricMeasured | AttemptSubmitted | AttemptEnded,
+    time: datetime,
+    revision: str,
 ) -> None:
     match event:
         case CheckJudged():
             step.checks.append(event)
-            if event.side is not None and event.passed is False and step.attempts:
-                step.attempts[-1].sides[event.metric] = event.side
+            if event.passed is False and step.attempts:
+                step.attempts[-1].faults[event.check, event.metric] = event
         case MetricMeasured():
             step.metrics.append(event)
+            if step.attempts:
+                step.attempts[-1].metrics[event.metric] = event
         case AttemptSubmitted():
             # What an earlier attempt was judged by says nothing of this one.
             step.checks.clear()
             step.metrics.clear()
-            step.attempts.append(AttemptSummary(event.attempt, event.target, time))
+            step.attempts.append(AttemptSummary(event.attempt, event.target, time, revision=revision))
         case AttemptEnded():
             for attempt in step.attempts:
                 if attempt.attempt == event.attempt:

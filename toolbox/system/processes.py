@@ -50,9 +50,14 @@ class Completed:
 
 
 def environment(step: Path, variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables of a process of a step: ours, those given, the step's directory, and its mark."""
+    """Return the variables of a process of a step: ours, those given, the step's directory, and its mark.
+
+    The URL of the store is not among them: it may hold a password, and is nobody else's affair.
+    """
+    ours = environ.everything()
+    ours.pop(environ.RESULTS_DATABASE, None)
     return {
-        **environ.everything(),
+        **ours,
         **(variables or {}),
         environ.ARTIFACT_DIR: str(step),
         MARK: str(step),

@@ -140,8 +140,9 @@ def test_a_metric_out_of_them_says_on_which_side(
 ) -> None:
     found = by_history(value, direction=direction)
     assert (found.passed, found.deviation) == (False, deviation)
-    assert found.message.startswith(f"time is {value} s, {deviation.side} [0.9, 1.1] s, from 30 values by prediction")
-    assert ("better than it should be able to be" in found.message) is deviation.improves
+    said = f"time is {value} s, 20 % {deviation.side} the usual 1, and {deviation.side} [0.9, 1.1] s, from 30 values"
+    assert found.message.startswith(said)
+    assert ("that is the better side" in found.message) is deviation.improves
 
 
 @pytest.mark.parametrize(("samples", "passed"), [(5, None), (9, None), (10, False), (None, False)])
@@ -155,9 +156,17 @@ def test_without_bounds_nothing_is_judged() -> None:
     assert by_history(2.0, None).passed is None
 
 
-def test_bounds_in_another_unit_hold_nothing_and_say_so() -> None:
-    found = by_history(1.0, replace(BOUND, unit="ms"))
-    assert (found.passed, found.message) == (False, "time is 1 s, and its bounds are in ms")
+@pytest.mark.parametrize(("unit", "said"), [("ms", "ms"), ("", "bare numbers")])
+def test_bounds_in_another_unit_hold_nothing_and_say_so(unit: str, said: str) -> None:
+    found = by_history(3.0, replace(BOUND, unit=unit))
+    told = f"time is 3 s, and its bounds are in {said}: `results update_bounds` makes new ones"
+    assert found == Judgement(None, told)
+
+
+def test_bounds_that_were_written_without_a_unit_are_in_that_of_the_metric() -> None:
+    by_hand = Bound(None, 1.1, None, None, Method.MANUAL)
+    assert by_history(1.0, by_hand).message == "time is 1 s, within [-, 1.1] s"
+    assert by_history(1.2, by_hand).passed is False
 
 
 def test_bounds_are_given_or_those_of_earlier_runs() -> None:

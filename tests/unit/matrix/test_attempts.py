@@ -212,6 +212,9 @@ ABOVE, BELOW = (
     for side in (Side.ABOVE, Side.BELOW)
 )
 WITHIN = (("metric", Judgement(True, "within")),)
+OUT = Deviation("time", Side.ABOVE, improves=False)
+FAST = (("metric", Judgement(False, "fast", deviation=Deviation("time", Side.BELOW, improves=True))),)
+OTHER = (("metric", Judgement(False, "slow", deviation=Deviation("other", Side.ABOVE, improves=False))),)
 WRONG = (*ABOVE, ("files", Judgement(False, "no files")))
 Judged = tuple[tuple[str, Judgement], ...]
 
@@ -251,6 +254,29 @@ def test_there_is_one_attempt_more_to_confirm_it_and_at_once(bench: Bench) -> No
     assert run.pause() is None
 
 
+def test_only_what_was_confirmed_says_why(bench: Bench) -> None:
+    outcome = measured(bench.cell(), FAST, (*FAST, *OTHER))
+    assert (outcome.verdict, outcome.cause) == (Verdict.FAILED, Cause.CHECK)
+    assert outcome.message.splitlines() == [
+        "metric: fast",
+        "another attempt has confirmed it",
+        "other: noisy, out of range in one attempt and not in the other",
+    ]
+
+
+def test_an_attempt_that_had_to_be_confirmed_takes_nothing_from_the_retries(bench: Bench) -> None:
+    run = bench.cell(retries={"check": 1, "backoff": {"first": 1}})
+    measured(run, FAST, (("files", Judgement(False, "no files")),))
+    assert run.pause() is not None
+
+
+def test_what_was_noisy_is_told_of_a_cell_that_was_expected_to_fail(bench: Bench) -> None:
+    run = bench.cell(xfail=[{"when": {}, "reason": "#1", "owner": "me", "expires": TODAY}])
+    outcome = run.finish(measured(run, ABOVE, WITHIN), NOTHING)
+    assert outcome.verdict is Verdict.XPASSED
+    assert "time: noisy" in outcome.message
+
+
 def test_what_else_is_wrong_is_tried_again_as_anything_that_is(bench: Bench) -> None:
     run = bench.cell()
     measured(run, WRONG)
@@ -261,7 +287,7 @@ def test_the_sides_of_earlier_attempts_are_known_after_a_resume(bench: Bench) ->
     judged = CheckJudged("000__x=a", "metric", passed=False, message="", metric="time", side=Side.ABOVE)
     ended = AttemptEnded("000__x=a", 1, "one", Verdict.FAILED, Cause.REGRESSION, "out", 1.0)
     run = remembered(bench, SUBMITTED[0], judged, ended)
-    assert run.history == [Ended(1, Outcome(Verdict.FAILED, Cause.REGRESSION, "out"), {"time": Side.ABOVE})]
+    assert run.history == [Ended(1, Outcome(Verdict.FAILED, Cause.REGRESSION, "out"), {"time": OUT})]
 
 
 def test_a_cell_in_quarantine_keeps_its_verdict_and_does_not_count(bench: Bench) -> None:

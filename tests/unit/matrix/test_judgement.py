@@ -129,21 +129,21 @@ WRONG = Judgement(False, "wrong")
 
 
 @pytest.mark.parametrize(
-    ("found", "cause", "sides"),
+    ("found", "cause", "deviations"),
     [
-        ([SLOW], Cause.REGRESSION, {"time": Side.ABOVE}),
-        ([FAST], Cause.CHECK, {"time": Side.BELOW}),
+        ([SLOW], Cause.REGRESSION, {"time": SLOW.deviation}),
+        ([FAST], Cause.CHECK, {"time": FAST.deviation}),
         ([SLOW, WRONG], Cause.CHECK, {}),
         ([WRONG], Cause.CHECK, {}),
         ([Judgement(None, "few", deviation=SLOW.deviation), Judgement(True, "fine")], None, {}),
     ],
 )
 def test_a_metric_out_of_its_range_is_a_regression_where_nothing_else_is_wrong(
-    found: list[Judgement], cause: Cause | None, sides: dict[str, Side]
+    found: list[Judgement], cause: Cause | None, deviations: dict[str, Deviation]
 ) -> None:
     judgements = [("metric", judged) for judged in found]
     assert judgement.verdict(judgements).cause is cause
-    assert judgement.deviations(judgements) == sides
+    assert judgement.deviations(judgements) == deviations
 
 
 def test_a_failed_workload_is_no_regression() -> None:

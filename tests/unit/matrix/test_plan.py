@@ -389,7 +389,18 @@ def test_a_quarantine_has_a_reason_an_owner_and_an_end(planned: Planned, missing
         planned({"axes": {"x": ["a"]}, "quarantine": [entry]})
 
 
-AUTO = {
+def test_the_bounds_of_a_plan_are_those_with_which_it_was_made(planned: Planned, tmp_path: Path) -> None:
+    bound = Bound(1, 2, 1.5, 30, Method.PREDICTION, "s", 0.999)
+    key = planned(AUTO).cells[0].id, "t"
+    planned(AUTO, bounds={key: bound}).write(tmp_path)
+    assert planning.frozen_bounds(tmp_path) == {key: bound}
+    assert planning.frozen_bounds(tmp_path / "none") == {}
+    (tmp_path / "plan.json").write_text("[]")
+    with pytest.raises(UsageError, match="is not what a run leaves"):
+        planning.frozen_bounds(tmp_path)
+
+
+AUTO: dict[str, Any] = {
     "axes": {"x": ["a", "b"]},
     "metrics": {"t": {"source": "log", "pattern": "(.*)"}, "u": {"source": "log", "pattern": "(.*)"}},
     "checks": [{"check": "metric", "metric": "t", "bounds": "auto"}],
@@ -401,5 +412,6 @@ def test_a_cell_has_the_bounds_of_its_metrics_that_are_asked_for(planned: Planne
     bound = Bound(1, 2, 1.5, 30, Method.PREDICTION)
     cells = planned(AUTO, bounds={(first.id, "t"): bound, (first.id, "u"): bound}).cells
     assert [dict(cell.bounds) for cell in cells] == [{"t": bound}, {}]
-    assert cells[0].as_json()["bounds"] == {"t": [1, 2]}
+    kept = cells[0].as_json()["bounds"]["t"]
+    assert (kept["lower"], kept["upper"], kept["samples"], kept["method"]) == (1, 2, 30, "prediction")
     assert [cell.id for cell in cells] == [first.id, second.id]

@@ -39,6 +39,12 @@ def test_bounds_from_few_samples_report_and_from_more_they_gate(
     assert (bound(samples=samples).is_reported, bound(samples=samples).is_gating) == (is_reported, is_gating)
 
 
+@pytest.mark.parametrize(("unit", "of"), [(None, {"s", ""}), ("s", {"s"}), ("", {""})])
+def test_bounds_without_a_unit_are_in_that_of_the_metric(unit: str | None, of: set[str]) -> None:
+    found = Bound(1, 2, None, None, Method.MANUAL, unit)
+    assert {metric for metric in ("s", "") if found.is_in(metric)} == of
+
+
 def test_bounds_that_a_person_wrote_gate() -> None:
     assert bound(samples=None).is_reported
     assert bound(samples=None).is_gating

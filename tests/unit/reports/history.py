@@ -20,7 +20,7 @@ UNIT: Final = "s"
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a cell ended. `metrics`: values, of which less is better."""
+    """How a cell ended. `metrics`: values, of which less is better; `noisy`: whether they are."""
 
     verdict: str | None = "passed"
     cause: str | None = None
@@ -29,6 +29,8 @@ class Ended:
     attempts: tuple[str, ...] = ()
     seconds: float | None = 60.0
     cost: float | None = None
+    counts: bool = True
+    noisy: bool = False
 
 
 class Past:
@@ -55,6 +57,7 @@ class Past:
             "message": "",
             "exit_code": 0,
             "seconds": 100.0,
+            "updated": started,
             "presets": [],
             "revision": f"abc{identity}",
             "host": "here",
@@ -80,7 +83,7 @@ class Past:
             verdict=ended.verdict,
             cause=ended.cause,
             message=ended.message,
-            counts=True,
+            counts=ended.counts,
             seconds=ended.seconds,
             fingerprint="f",
             target="local",
@@ -99,10 +102,13 @@ class Past:
                 cause="product" if verdict == "failed" else None,
                 message="",
                 seconds=60.0,
+                accelerator="none",
+                revision="",
+                deviates=False,
             )
         for metric, value in ended.metrics.items():
-            series = self._metric(cell, metric)
-            self._add(tables.Sample, series_id=series, run_id=run, value=value, fault="", accepted=True, noisy=False)
+            row = {"series_id": self._metric(cell, metric), "run_id": run, "value": value, "fault": ""}
+            self._add(tables.Sample, **row, accepted=True, noisy=ended.noisy)
 
     def _cell(self, project: str, name: str) -> int:
         if (project, name) not in self._cells:

@@ -17,6 +17,7 @@ from tests.unit.reports.history import NOW, Ended, Past, nightly, wobbling
 from toolbox.model.bounds import Bound, Method
 from toolbox.model.errors import UsageError
 from toolbox.reports import _site, dashboard
+from toolbox.results.flakiness import CLEAN_KEYS
 
 HOSTILE = "<script>document.title='owned'</script>\"'><img src=x onerror=alert(1)></title>{{ 7 * 7 }}"
 LARGEST = 2_000_000
@@ -220,7 +221,7 @@ def test_costs_are_summed_over_projects_by_month_and_day(tmp_path: Path) -> None
         past.run({"small": Ended(cost=1.25)}, project=project, days_ago=days_ago)
     past.run({"small": Ended()}, project="free")
     text = said(pages(site(past, tmp_path))["index.html"])
-    assert "2026-11 4 6 min 40 s 3.75 USD 1 run without a price 2026-10 1 1 min 40 s 1.25 USD" in text
+    assert "2026-11 4 6 min 40 s 3.75 USD 1 run with cells without a price 2026-10 1 1 min 40 s 1.25 USD" in text
     assert "2026-11-20 2 3 min 20 s 2.50 USD" in text
     assert "Cost in 2026-11 2.50 USD" in text
 
@@ -236,6 +237,98 @@ def test_skipped_cells_do_not_count_as_passed_or_failed(tmp_path: Path) -> None:
     past = Past()
     past.run({"a": Ended(), "b": Ended("skipped"), "c": Ended("failed"), "d": Ended("xfailed")})
     assert "Cells passed, 1 runs 66.7 %" in said(pages(site(past, tmp_path))["index.html"])
+
+
+@pytest.mark.parametrize("verdict", ["cancelled", None])
+def test_cells_that_say_nothing_do_not_count_as_passed_or_failed(tmp_path: Path, verdict: str | None) -> None:
+    past = Past()
+    past.run({"a": Ended(verdict), "b": Ended("error"), "c": Ended()})
+    found = pages(site(past, tmp_path))
+    assert "Cells passed, 1 runs 50.0 %" in said(found["index.html"])
+    assert re.search("b failing ! error a [⊘?] .* c ✓ passed", said(found["projects/grid.html"]))
+
+
+def test_what_fails_in_quarantine_is_no_failure_and_comes_after_those(tmp_path: Path) -> None:
+    past = Past()
+    past.run({"a": Ended("failed", counts=False), "b": Ended("failed"), "c": Ended()})
+    found = pages(site(past, tmp_path))
+    assert "b failing ✗ failed a in quarantine ⊠ failed in quarantine c ✓ passed" in said(found["projects/grid.html"])
+    assert "a ⊠ failed in quarantine in quarantine Cell a-id" in said(found["cells/grid~a-id.html"])
+
+
+@pytest.mark.parametrize("verdict", ["passed", "failed"])
+def test_cells_in_quarantine_are_not_in_the_pass_rate(tmp_path: Path, verdict: str) -> None:
+    past = Past()
+    past.run({"a": Ended(verdict, counts=False), "b": Ended("failed"), "c": Ended()})
+    assert "Cells passed, 1 runs 50.0 %" in said(pages(site(past, tmp_path))["index.html"])
+
+
+def test_a_cell_that_failed_in_quarantine_and_has_left_it_fails_again(tmp_path: Path) -> None:
+    past = Past()
+    past.run({"a": Ended("failed", counts=False)}, days_ago=1)
+    past.run({"a": Ended("failed")})
+    found = pages(site(past, tmp_path))
+    assert "a failing ✗ failed ⊠ failed in quarantine" in said(found["projects/grid.html"])
+
+
+def test_a_broken_cell_in_quarantine_says_both_and_comes_after_what_counts(tmp_path: Path) -> None:
+    past = Past()
+    for day in range(3):
+        past.run(
+            {"a": Ended("failed", "product", counts=False), "b": Ended("failed" if day == 0 else "passed")},
+            days_ago=day,
+        )
+    found = pages(site(past, tmp_path))
+    assert re.search("b failing .* a broken in quarantine", said(found["projects/grid.html"]))
+    assert "a grid broken in quarantine" in said(found["index.html"])
+
+
+@pytest.mark.parametrize(("nights", "may_leave"), [(CLEAN_KEYS, True), (CLEAN_KEYS - 1, False)])
+def test_a_cell_that_is_clean_in_quarantine_may_leave_it(tmp_path: Path, nights: int, may_leave: bool) -> None:
+    past = Past()
+    for night in range(nights):
+        past.run({"a": Ended(counts=False)}, days_ago=night)
+    found = pages(site(past, tmp_path))
+    assert ("a in quarantine may leave quarantine" in said(found["projects/grid.html"])) is may_leave
+    said_of_it = "It may leave its quarantine: its latest 20 revisions have only passed."
+    assert (said_of_it in said(found["cells/grid~a-id.html"])) is may_leave
+
+
+def test_what_is_noisy_says_so_at_its_metric(tmp_path: Path) -> None:
+    past = Past()
+    for night in range(5):
+        cells = {"a": Ended(metrics={"step_time": 1.0}, noisy=night < 2), "b": Ended(metrics={"step_time": 1.0})}
+        past.run(cells, days_ago=night)
+    found = pages(site(past, tmp_path))
+    assert re.search(
+        r"a step_time noisy in 2 of 5 runs 1\.000 s .* b step_time 1\.000 s", said(found["projects/grid.html"])
+    )
+    assert "Noisy in 2 of 5 runs: out of its range in one attempt" in said(found["cells/grid~a-id.html"])
+    assert "oisy" not in said(found["cells/grid~b-id.html"])
+
+
+def test_only_one_project_is_shown_where_one_is_asked_for(tmp_path: Path) -> None:
+    past = Past()
+    for project in ("grid", "train"):
+        past.run({"small": Ended(cost=1)}, project=project)
+    found = pages(site(past, tmp_path, project="train"))
+    assert list(found) == ["cells/train~small-id.html", "index.html", "projects/train.html"]
+    assert "grid" not in said(found["index.html"])
+
+
+def test_a_project_without_runs_makes_a_page_that_says_so(tmp_path: Path) -> None:
+    found = pages(site(nightly([1.0]), tmp_path, project="other", presets=["full"]))
+    assert "The store has no runs of other with the preset full." in said(found["index.html"])
+
+
+def test_only_runs_with_all_presets_are_shown_and_the_pages_say_so(tmp_path: Path) -> None:
+    past = Past()
+    for value, presets in enumerate((["nightly"], ["nightly", "full"], [])):
+        past.run({"small": Ended(metrics={"step_time": value}, noisy=True)}, presets=presets)
+    found = pages(site(past, tmp_path, presets=["nightly", "full"]))
+    assert "1 project, 1 runs with the presets nightly, full, as of" in said(found["index.html"])
+    assert "1 runs with the presets nightly, full, 1 cells" in said(found["projects/grid.html"])
+    assert "step_time noisy in 1 of 1 run 1.000 s" in said(found["projects/grid.html"])
 
 
 def test_pages_stay_small_with_years_of_values(tmp_path: Path) -> None:

@@ -99,9 +99,55 @@ def test_cells_are_a_table_with_their_metrics_and_what_did_not_pass_on_top() -> 
     ignored.counts = False
     rows = [texts(row, "td") for row in shown(github.comment(summary(cell("a"), ignored))).iter("tr")]
     assert rows[1:] == [
-        ["c", "failed, does not count", "check", "gpu c", "1", "1.5 s", "0.25 s"],
+        ["c", "failed, in quarantine", "check", "gpu c", "1", "1.5 s", "0.25 s"],
         ["a", "passed", "", "gpu a", "1", "1.5 s", "0.25 s"],
     ]
+
+
+def test_what_failed_in_quarantine_is_counted_apart() -> None:
+    kept = cell("b", Verdict.FAILED, "x", 1)
+    kept.counts = False
+    head = shown(github.comment(summary(cell("a"), kept)))[1].text_content()
+    assert head.startswith("cells: 1 passed, 1 failed in quarantine")
+
+
+def test_a_command_that_may_fail_is_not_in_quarantine() -> None:
+    step = StepSummary("000__prepare/000__x", "x", StepKind.COMMAND, Verdict.FAILED, Cause.PRODUCT, "gone", 2.0)
+    step.counts = False
+    found = shown(github.comment(summary(step)))
+    assert texts(found, "td")[1] == "failed, not counted"
+    assert "failed not counted (product): x" in texts(found, "p")
+    assert texts(found, "pre") == ["gone\nits verdict does not count"]
+
+
+def test_remarks_are_told_line_by_line_after_what_failed() -> None:
+    kept = cell(
+        "b", Verdict.FAILED, f"slow\nin quarantine until 2999-12-31 (ops), so it does not count: {'x' * 200}", 1
+    )
+    kept.counts = False
+    noisy = cell("c", Verdict.PASSED, "time: noisy\nspeed: too few values", 2)
+    found = shown(github.comment(summary(cell("a", Verdict.FAILED, "bad"), kept, noisy)))
+    assert texts(found, "pre") == ["bad", kept.message, noisy.message]
+    assert texts(found, "h3") == ["Remarks"]
+    assert texts(found, "p")[-2:] == ["failed in quarantine (check): b", "passed: c"]
+
+
+def test_remarks_that_have_no_room_are_counted() -> None:
+    run = summary(*(cell(f"c{number}", Verdict.PASSED, "noisy", number) for number in range(40)))
+    found = shown(github.comment(run))
+    assert len(texts(found, "pre")) == 30
+    assert "and 10 more remarks" in texts(found, "p")
+
+
+def test_without_remarks_there_is_no_heading_for_them() -> None:
+    assert "Remarks" not in github.comment(summary(cell("a"), cell("b", Verdict.FAILED, "x", 1)))
+
+
+def test_failures_that_nothing_separates_are_said_to_have_nothing_in_common() -> None:
+    run = many([Verdict.FAILED, Verdict.PASSED, Verdict.FAILED, Verdict.PASSED])
+    for number, step in enumerate(run.cells):
+        step.labels = {"x": str(number)}
+    assert "<p>The failures have no condition on the axes in common" in github.comment(run)
 
 
 def test_metrics_that_have_no_column_are_counted() -> None:
@@ -125,11 +171,12 @@ def test_a_run_that_has_not_ended_says_so(state: State, words: str) -> None:
     run.finished, run.state, run.planned_cells = None, state, 3
     found = shown(github.comment(run))
     assert texts(found, "h2") == [f"{words}: training"]
-    assert f"cells: 1 {words}, 2 not begun" in found.text_content()
+    assert f"cells: 1 {words}, 2 not started" in found.text_content()
 
 
 def test_an_end_that_no_step_explains_is_told() -> None:
-    assert "<p><code>no space left</code></p>" in github.comment(summary(cell("a"), message="no space\nleft"))
+    found = shown(github.comment(summary(cell("a"), message="no space\nleft")))
+    assert texts(found, "pre") == ["no space\nleft"]
 
 
 def test_cells_are_links_where_the_address_of_the_run_is_known() -> None:

@@ -17,7 +17,7 @@ import lxml.html
 import pytest
 from lxml.etree import _Element as Element
 
-from tests.browser.runs import HOSTILE, PHASE, Run, change, failing, hostile
+from tests.browser.runs import HOSTILE, PHASE, QUARANTINE, REMARK, Run, change, failing, hostile, remarkable
 from toolbox.commands import _project_run
 from toolbox.model.events import (
     AttemptEnded,
@@ -273,7 +273,135 @@ def test_a_run_that_goes_on_says_so_and_what_waits(tmp_path: Path) -> None:
     assert text_of(one(page, "//h1")) == "… going on grid"
     assert "So far1 min 30 s" in text_of(one(page, "//header"))
     assert [text_of(each) for each in all_of(page, '//table[@id="grid"]//td')] == ["… going on", "· not started"]
-    assert "It has not begun." in text_of(details(page, "x=2"))
+    assert "It has not started." in text_of(details(page, "x=2"))
+
+
+def test_what_failed_in_quarantine_is_told_apart(tmp_path: Path) -> None:
+    page = read(remarkable(tmp_path / "r-1"))
+    counts = [text_of(each) for each in all_of(page, '//ul[@class="counts"]/li')]
+    assert counts == ["1 \u22a0 failed in quarantine", "3 ✓ passed"]
+    boxes = [text_of(each) for each in all_of(page, '//table[@id="grid"]//td')]
+    assert boxes == ["✓ passed", "\u22a0 failed, in quarantine", "✓ passed", "✓ passed"]
+    assert text_of(one(details(page, "x=1"), ".//h3")) == "\u22a0 failed, in quarantine (check) x=1"
+    assert all_of(page, '//*[contains(@class, "v-failed ") or @class="v-failed"]') == []
+    assert all_of(page, '//*[@id="failures"]') == []
+
+
+def test_whose_quarantine_it_is_stands_in_its_details_once(tmp_path: Path) -> None:
+    summary = remarkable(tmp_path / "r-1")
+    plan = json.loads((summary.directory / "plan.json").read_text())
+    plan["cells"][1]["quarantine"] = {"reason": "issue 9", "owner": "ops", "expires": "2999-12-31"}
+    (summary.directory / "plan.json").write_text(json.dumps(plan))
+    found = text_of(details(read(summary), "x=1"))
+    assert QUARANTINE in found
+    assert found.count("issue 9") == found.count("does not count") == 1
+
+
+def test_what_failed_in_quarantine_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    assert text_of(one(details(read(remarkable(tmp_path / "r-1")), "x=1"), ".//figure//pre")) == "1begin 2end"
+
+
+def test_remarks_are_told_line_by_line(tmp_path: Path) -> None:
+    remarks = all_of(read(remarkable(tmp_path / "r-1")), '//*[@id="remarks"]/following-sibling::ol/li')
+    assert [text_of(one(each, "./a")) for each in remarks] == [
+        "\u22a0 failed, in quarantine (check) x=1",
+        "✓ passed x=2",
+    ]
+    shown = [one(each, './p[@class="text"]').text for each in remarks]
+    assert shown == [f"it is too slow\n{QUARANTINE}", REMARK]
+
+
+def test_a_long_remark_keeps_its_end(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    message = "\n".join(["x" * 1000, *map(str, range(30)), QUARANTINE])
+    run.cell(Verdict.FAILED, message=message, is_quarantined=True, x=1)
+    lines = (one(read(run.write()), '//p[@class="text"]').text or "").splitlines()
+    assert lines == [f"{'x' * 397}...", "0", "1", "2", "... 24 lines ...", "27", "28", "29", QUARANTINE]
+
+
+def test_without_remarks_there_is_no_section(failed: Element) -> None:
+    assert all_of(failed, '//*[@id="remarks"]') == []
+
+
+def test_the_metrics_of_all_cells_are_one_table(tmp_path: Path) -> None:
+    rows = all_of(read(remarkable(tmp_path / "r-1")), '//table[contains(@class, "numbers")]//tr')
+    assert [text_of(each) for each in rows[0]] == ["cell", "speed", "memory"]
+    assert [[text_of(each) for each in row] for row in rows[1:]] == [
+        ["✓passed: x=0", "75.012 tokens/s[70, -]", "8,000,000,000 bytes"],
+        [
+            "\u22a0failed, in quarantine: x=1",
+            "75.012 tokens/s[70, 80], +0.0 %",
+            "- not known: stdout.log has no 'memory'",
+        ],
+        ["✓passed: x=2", "69 tokens/s↓ below [70, 80], -8.0 %", "8,000,000,000 bytes"],
+        ["✓passed: x=3", "75.012 tokens/s[70, 80], +0.0 %", "8,000,000,000 bytes"],
+    ]
+    assert one(rows[2], ".//*[@title]").get("title") == "stdout.log has no 'memory'"
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"),
+    [
+        ([None, 0.2], "0.25 s↑ above [-, 0.2]"),
+        ({"lower": None, "upper": None, "mean": 0.2}, "0.25 s+25.0 %"),
+        ({"lower": 0.1, "upper": 0.3, "mean": 0}, "0.25 s[0.1, 0.3]"),
+        ({"lower": 1, "upper": 2, "samples": 4}, "0.25 s[1, 2]"),
+        ({"lower": 1, "upper": 2, "mean": 1, "unit": "ms"}, "0.25 s"),
+        ({"lower": "x", "upper": 2}, "0.25 s"),
+        ([1], "0.25 s"),
+        (7, "0.25 s"),
+    ],
+)
+def test_a_range_is_shown_where_the_plan_has_one_in_the_same_unit(tmp_path: Path, bound: object, text: str) -> None:
+    run = Run(tmp_path / "r-1")
+    run.cell(x=1)
+    run.plan[0]["bounds"] = {"step_time": bound}
+    assert text_of(one(read(run.write()), '//table[contains(@class, "numbers")]//td')) == text
+
+
+def test_metrics_that_have_no_room_are_counted(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    for x in range(252):
+        run.cell(x=x, metrics=[(f"m{number}", 1.0, "", "") for number in range(31 if x == 0 else 1)])
+    page = read(run.write())
+    assert len(all_of(page, '//table[contains(@class, "numbers")]/tbody/tr')) == 250
+    assert "There is no room for 2 more cells and 1 more metrics" in text_of(page)
+
+
+def test_failures_that_nothing_separates_are_said_to_have_nothing_in_common(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    for x in range(4):
+        for y in range(4):
+            run.cell(Verdict.FAILED if (x, y) in {(0, 1), (2, 3)} else Verdict.PASSED, x=x, y=y)
+    summary = run.write(Verdict.FAILED)
+    assert summary.attribution == []
+    assert "The failures have no condition on the axes in common" in text_of(read(summary))
+
+
+@pytest.mark.parametrize("verdicts", ["fffff", "fpppp", "ffp", "ppppp"])
+def test_where_nobody_would_look_for_a_common_condition_nothing_is_said(tmp_path: Path, verdicts: str) -> None:
+    run = Run(tmp_path / "r-1")
+    for x, letter in enumerate(verdicts):
+        run.cell(Verdict.FAILED if letter == "f" else Verdict.PASSED, x=x)
+    assert "in common" not in text_of(read(run.write(Verdict.FAILED)))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "marks"),
+    [
+        (0.1, ["0.000 s", "0.025 s", "0.050 s", "0.075 s", "0.100 s"]),
+        (0.5, ["0.00 s", "0.12 s", "0.25 s", "0.38 s", "0.50 s"]),
+        (8, ["0.0 s", "2.0 s", "4.0 s", "6.0 s", "8.0 s"]),
+        (240, ["0.0 s", "1 min 0 s", "2 min 0 s", "3 min 0 s", "4 min 0 s"]),
+    ],
+)
+def test_the_marks_of_the_time_line_differ(tmp_path: Path, seconds: float, marks: list[str]) -> None:
+    run = Run(tmp_path / "r-1")
+    run.cell(x=1)
+    summary = run.write()
+    for step in summary.steps.values():
+        step.started, step.seconds = datetime(2026, 11, 21, tzinfo=UTC), seconds
+    assert [text_of(each) for each in all_of(read(summary), '//*[@class="marks"]/span')] == marks
 
 
 def test_a_dead_run_says_so(tmp_path: Path) -> None:
@@ -456,7 +584,7 @@ def test_text_can_be_told_from_what_it_stands_on(scheme: int) -> None:
     verdicts = [name.removesuffix("-tint") for name in colours if name.endswith("-tint")]
     pairs += [(verdict, on) for verdict in verdicts for on in ("ground", "paper", f"{verdict}-tint")]
     pairs += [("mark-ink", "mark"), ("ink", "running-tint"), ("running", "running-tint"), ("quiet", "running-tint")]
-    assert len(verdicts) == 10
+    assert len(verdicts) == 11
     assert {pair: _contrast(*(colours[name] for name in pair)) for pair in pairs if _low(colours, pair)} == {}
 
 

@@ -119,6 +119,12 @@ def test_rounding_goes_outward_and_keeps_six_digits(values: list[float], method:
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_a_series_with_a_value_that_is_too_large_is_refused_and_left_to_the_caller_to_name(method: Method) -> None:
+    with pytest.raises(ValueError, match=r"^bounds need finite numbers below 1e\+150, one is 1e\+200$"):
+        bounds.bound_of(series(np.array([*SAMPLE, 1e200])), method=method)
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_four_values_are_too_few(method: Method) -> None:
     assert bounds.bound_of(series(steady(4)), method=method) is None
     assert bounds.bound_of(series(steady(5)), method=method) is not None

@@ -362,7 +362,50 @@ def test_a_value_that_is_no_more_becomes_null(file: Path) -> None:
     bound = dataclasses.replace(BOUND, lower=None, confidence=None, unit="", method=Method.RATIO)
     bounds_file.update(file, "p", [SMALL._replace(bound=bound)])
     assert bounds_file.read(file) == said([SMALL._replace(bound=bound)])
-    assert file.read_text().count("null") == 3
+    assert file.read_text().count("null") == 2
+    assert 'unit: ""\n' in file.read_text()
+
+
+# Units
+
+
+@pytest.mark.parametrize(
+    ("written_as", "unit"),
+    [("lower: 1", None), ("lower: 1, unit: ~", None), ("lower: 1, unit: ''", ""), ("lower: 1, unit: s", "s")],
+)
+def test_a_unit_is_bare_or_not_written(file: Path, written_as: str, unit: str | None) -> None:
+    written(file, f"cells: {{a: {{cell: c, metrics: {{m: {{{written_as}}}}}}}}}\n")
+    assert bounds_file.read(file)["c", "m"].unit == unit
+
+
+@pytest.mark.parametrize("quotes", ["''", '""'])
+def test_an_update_leaves_the_unit_of_bare_numbers_as_it_is_written(file: Path, quotes: str) -> None:
+    bare = dataclasses.replace(BOUND, unit="")
+    text = f"cells:\n  a:\n    cell: c\n    metrics:\n      m:\n{fields(8)}".replace(
+        "unit: s", f"unit: {quotes}  # each"
+    )
+    assert bounds_file.update(written(file, text), "p", [entry("c", "a", "m", bare)]) == []
+    bounds_file.update(file, "p", [entry("c", "a", "m", dataclasses.replace(bare, lower=0.005))])
+    assert file.read_text() == text.replace("0.0051", "0.005")
+
+
+@pytest.mark.parametrize("unit", ["", "s"])
+@pytest.mark.parametrize("by_a_person", ["lower: 1, why: promised", "lower: 1, unit: ~, why: promised"])
+def test_an_update_says_the_unit_that_nobody_wrote(file: Path, by_a_person: str, unit: str) -> None:
+    written(file, f"cells: {{a: {{cell: c, metrics: {{m: {{{by_a_person}}}}}}}}}  # by hand\n")
+    new = entry("c", "a", "m", dataclasses.replace(BOUND, unit=unit))
+    bounds_file.update(file, "p", [new])
+    assert bounds_file.read(file) == said([new])
+    assert "why: promised" in file.read_text()
+    assert "# by hand\n" in file.read_text()
+
+
+def test_bounds_in_another_unit_take_the_place_of_those_before(file: Path) -> None:
+    bounds_file.update(file, "p", [SMALL])
+    new = SMALL._replace(bound=dataclasses.replace(BOUND, lower=5.1, upper=5.8, mean=5.45, unit="ms"))
+    (found,) = bounds_file.update(file, "p", [new])
+    assert bounds_file.read(file) == said([new])
+    assert found.relative("mean") is None
 
 
 def test_a_locked_bound_stays(file: Path) -> None:
@@ -558,7 +601,7 @@ def bounds_of(seed: int) -> Bound:
     number = rng.choice([0.0, 1e-9, 0.1, 12.5, 1e20]) * rng.choice([-1, 1])
     method = rng.choice(list(Method))
     return Bound(
-        number - 0.5, number + 0.5, number, rng.choice([None, 5, 30]), method, rng.choice(["", "s", "%", "1/s"])
+        number - 0.5, number + 0.5, number, rng.choice([None, 5, 30]), method, rng.choice([None, "", "s", "%", "1/s"])
     )
 
 

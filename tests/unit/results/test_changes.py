@@ -105,6 +105,16 @@ def test_outliers_hide_no_step_and_move_none() -> None:
     assert places(values) == [40]
 
 
+def test_a_step_in_drift_is_found() -> None:
+    drift = np.linspace(0, 4, 100)
+    assert places(noisy((0, 50), (4, 50)) + drift) == [50]
+    assert not places(noisy((0, 100)) + drift)
+
+
+def test_two_short_levels_are_told_apart_when_no_value_is_in_both() -> None:
+    assert places([*noisy((0, 7), (9, 7))]) == [7]
+
+
 def test_levels_that_follow_closely_are_told_apart() -> None:
     assert score([30, 45, 60], places(noisy((0, 30), (8, 15), (-4, 15), (3, 40)))) == Score(hits=3)
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from toolbox.results.cost import Period, summed
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolbox.results.cost import Period, shares, summed
 from toolbox.results.queries import RunRow
 
 
 def run(day: int, cost: float | None, project: str = "p", currency: str = "USD", month: int = 11) -> RunRow:
     moment = datetime(2026, month, day, 23, 59, tzinfo=UTC)
-    return RunRow(1, project, "r", moment, "finished", "passed", None, "", 60.0, [], None, None, "", currency, {}, cost)
+    unpriced = int(cost is None)
+    return RunRow(
+        1, project, "r", moment, "finished", "passed", None, "", 60.0, [], None, None, "", currency, {}, cost, unpriced
+    )
 
 
 def test_the_runs_of_a_day_are_summed() -> None:
@@ -27,3 +34,23 @@ def test_currencies_and_projects_are_not_mixed_and_the_latest_period_comes_first
     found = summed([run(1, 1.0), run(2, 1.0, currency="EUR"), run(1, 1.0, "q"), run(1, 1.0, month=10)], Period.MONTH)
     keys = [(one.period, one.project, one.currency) for one in found]
     assert keys == [("2026-11", "p", "EUR"), ("2026-11", "p", "USD"), ("2026-11", "q", "USD"), ("2026-10", "p", "USD")]
+
+
+def test_who_is_there_alone_has_all_of_it() -> None:
+    assert shares([(0.0, 10.0), (20.0, 25.0)]) == [10.0, 5.0]
+
+
+def test_who_is_there_at_once_shares_it_evenly() -> None:
+    assert shares([(0.0, 10.0), (0.0, 10.0)]) == [5.0, 5.0]
+    assert shares([(0.0, 4.0), (2.0, 6.0)]) == [3.0, 3.0]
+
+
+def test_there_is_nothing_to_share_among_nobody() -> None:
+    assert shares([]) == []
+    assert shares([(3.0, 3.0)]) == [0.0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)).map(sorted), max_size=8))
+def test_all_shares_together_are_the_time_for_which_anybody_was_there(intervals: list[list[int]]) -> None:
+    taken = {moment for begin, end in intervals for moment in range(begin, end)}
+    assert sum(shares([(begin, end) for begin, end in intervals])) == pytest.approx(len(taken))

@@ -45,6 +45,11 @@ def same(observation: Observation, **changes: object) -> Observation:
     return Observation(**{**fields, **changes})
 
 
+def without_key(letters: str, revision: str | None = None) -> list[Observation]:
+    """Return what was seen of a cell whose revision does not say what code it is."""
+    return [same(observation, revision=revision) for observation in seen(letters)]
+
+
 def test_pass_and_fail_under_one_key_is_a_flake_event() -> None:
     found = one(*seen("p fpf p"))
     (event,) = found.events
@@ -66,7 +71,7 @@ def test_another_revision_accelerator_or_setting_is_another_key(field: str) -> N
 
 @pytest.mark.parametrize("revision", ["r0+", None, ""])
 def test_a_revision_that_two_runs_need_not_share_is_no_key(revision: str | None) -> None:
-    found = one(*(same(observation, revision=revision) for observation in seen("pfpf")))
+    found = one(*without_key("pfpf", revision))
     assert (found.state, found.keys, found.events) == (State.HEALTHY, 0, ())
 
 
@@ -101,6 +106,26 @@ def test_only_keys_with_two_runs_are_judged() -> None:
 )
 def test_the_state_of_a_cell(keys: str, state: State) -> None:
     assert one(*seen(keys)).state is state
+
+
+@pytest.mark.parametrize("revision", ["r0+", None])
+@pytest.mark.parametrize(
+    ("letters", "state"),
+    [("fff", State.BROKEN), ("pf-ff", State.BROKEN), ("ff", State.HEALTHY), ("fffp", State.HEALTHY)],
+)
+def test_what_always_fails_is_broken_whatever_the_code_was(revision: str | None, letters: str, state: State) -> None:
+    assert one(*without_key(letters, revision)).state is state
+
+
+def test_the_latest_runs_are_those_with_and_without_a_key() -> None:
+    failed = [same(run, time=run.time + timedelta(days=9)) for run in without_key("ff")]
+    assert one(*seen("p f"), *failed).state is State.BROKEN
+    assert one(*seen("pf"), *failed).state is State.SUSPECT
+
+
+def test_nothing_is_said_of_a_cell_of_which_nothing_is_known() -> None:
+    known = seen("-p", cell="known")
+    assert [found.cell for found in assess([*known, *seen("-- -", cell="unknown")])] == ["known"]
 
 
 def test_clean_keys_are_counted_from_the_latest_back_to_the_first_failure() -> None:

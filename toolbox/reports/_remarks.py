@@ -1,0 +1,61 @@
+"""What a report says of steps for which the run did not fail, and of failures that nothing separates from the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from toolbox.model.events import StepKind
+from toolbox.model.verdicts import Verdict
+from toolbox.runs import attribution
+from toolbox.runs.summary import RunSummary, StepSummary
+
+NOTHING_IN_COMMON: Final = "The failures have no condition on the axes in common that the other cells do not meet."
+_FEWEST_CELLS: Final = 4  # with fewer, anybody sees it
+_MOST_LINES: Final = 8
+_LONGEST: Final = 400  # characters of a line
+
+
+def of(summary: RunSummary) -> list[StepSummary]:
+    """Return the steps with a remark: first what failed and does not count, then cells that passed with a message."""
+    steps = [step for step in summary.steps.values() if step.kind in {StepKind.CELL, StepKind.COMMAND}]
+    bad = [step for step in steps if not step.counts and _is_bad(step)]
+    passed = [step for step in summary.cells if step.verdict is Verdict.PASSED and step.message.strip()]
+    return bad + passed
+
+
+def is_quarantined_failure(step: StepSummary) -> bool:
+    """Tell whether a cell did not pass, in quarantine."""
+    return step.kind is StepKind.CELL and not step.counts and _is_bad(step)
+
+
+def text(step: StepSummary) -> str:
+    """Return what there is to say of a step, short enough for a list."""
+    lines = [line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..." for line in step.message.splitlines()]
+    return "\n".join(without_middle([*lines, *uncounted(step)], _MOST_LINES))
+
+
+def uncounted(step: StepSummary) -> list[str]:
+    """Return the line that says that a step does not count, where its message has none."""
+    return ["its verdict does not count"] if not step.counts and "does not count" not in step.message else []
+
+
+def without_middle(lines: Sequence[str], most: int) -> Sequence[str]:
+    """Return lines, of too many the first and the last ones: what is expected of a cell stands at the end."""
+    if len(lines) <= most:
+        return lines
+    half = most // 2
+    return [*lines[:half], f"... {len(lines) - 2 * half} lines ...", *lines[-half:]]
+
+
+def has_nothing_in_common(summary: RunSummary) -> bool:
+    """Tell whether several cells failed, others passed, and nothing is known that separates them."""
+    cells = [step for step in summary.cells if step.counts and step.labels]
+    failed = [step for step in cells if step.verdict in {Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED}]
+    has_passed = any(step.verdict is Verdict.PASSED for step in cells)
+    is_large = len(cells) >= _FEWEST_CELLS and len(failed) >= attribution.FEWEST_FAILED
+    return is_large and has_passed and not summary.attribution
+
+
+def _is_bad(step: StepSummary) -> bool:
+    return step.verdict is not None and not step.verdict.is_pass
