@@ -209,7 +209,8 @@ def _project(connection: Connection, wanted: Filter, rows: Sequence[RunRow], kno
     name = str(wanted.project)
     read = _readable(rows)
     results = queries.results(connection, wanted, among=read, with_metrics=False)
-    histories = _histories.of(queries.series(connection, wanted), known, queries.noise(connection, wanted))
+    presets = {(row.run, row.started): row.presets for row in rows}
+    histories = _histories.of(queries.series(connection, wanted), known, queries.noise(connection, wanted), presets)
     return Project(
         name,
         _site.file_name(name),

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Final
 
@@ -21,6 +22,7 @@ LONGEST: Final = 2000  # values in which changes are looked for, and that are dr
 BEFORE: Final = 10  # values that the latest is held against
 Known = Mapping[tuple[str, str], Bound]  # by the id of the cell and the metric
 Noise = Mapping[tuple[str, str], tuple[int, int]]  # how many of how many values were noisy, likewise
+Presets = Mapping[tuple[str, datetime], Sequence[str]]  # of runs, by their names and when they started
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +32,14 @@ class Shift:
     Args:
         run: the first with the new level, and `last` the last with the old one.
         is_worse: None where nobody has said which values are better.
+        other_presets: whether the two runs had other presets.
     """
 
     change: Change
     run: RunReference
     last: RunReference
     is_worse: bool | None
+    other_presets: bool
 
     @property
     def is_confirmed(self) -> bool:
@@ -114,29 +118,32 @@ class History:
         return len(self.series.values)
 
 
-def of(found: Iterable[Series], known: Known, noise: Noise) -> list[History]:
+def of(found: Iterable[Series], known: Known, noise: Noise, presets: Presets) -> list[History]:
     """Return the histories of series.
 
     Args:
         known: the bounds that are in force.
+        presets: of all runs of the series.
     """
     keyed = [(series, (series.cell, series.metric)) for series in found]
-    return [_history(series, known.get(key), noise.get(key)) for series, key in keyed]
+    return [_history(series, known.get(key), noise.get(key), presets) for series, key in keyed]
 
 
-def _history(whole: Series, bound: Bound | None, noisy: tuple[int, int] | None) -> History:
+def _history(whole: Series, bound: Bound | None, noisy: tuple[int, int] | None, presets: Presets) -> History:
     series = _latest(whole, LONGEST)
-    found = changes.detect(series.values)
-    shifts = [
-        Shift(change, series.runs[change.index], series.runs[change.index - 1], _is_worse(change, series.direction))
-        for change in found
-    ]
+    shifts = [_shift(series, change, presets) for change in changes.detect(series.values)]
     is_in_force = bound is not None and bound.is_in(series.unit)
     if not is_in_force:
         confirmed = [shift.change.index for shift in shifts if shift.is_confirmed]
         since = len(series.values) - max([0, *confirmed])
         bound = _would_be(_latest(series, min(since, formulas.WINDOW)))
     return History(series, len(whole.values) - len(series.values), shifts, bound, is_in_force, noisy)
+
+
+def _shift(series: Series, change: Change, presets: Presets) -> Shift:
+    run, last = series.runs[change.index], series.runs[change.index - 1]
+    one, other = (set(presets.get((at.run, at.started), ())) for at in (run, last))
+    return Shift(change, run, last, _is_worse(change, series.direction), one != other)
 
 
 def _would_be(series: Series) -> Bound | None:

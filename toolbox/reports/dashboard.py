@@ -104,6 +104,7 @@ class _Pages:
             icon=project.mark,
             data={"charts": _charts.of_costs(project.days)},
             project=project,
+            headings=list(zip(project.runs, _dashboard_words.headings(project.runs), strict=True)),
             shown=shown,
             others=list(self._others(project, len(shown))),
             counts={key: count for key, count in counts.items() if count},

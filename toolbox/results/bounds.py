@@ -21,6 +21,7 @@ RATIO: Final = 1.2
 LEAST_SHARE: Final = 0.015
 """A range by `torchprime` or `prediction` goes no less than this share of the mean to either side."""
 WINDOW: Final = 30
+_LOOK_BACK: Final = 500  # values in which a change is looked for: what lies before them changes nothing in the window
 _DIGITS: Final = 6
 _LARGEST: Final = 1e150  # the squares of larger numbers overflow
 
@@ -114,7 +115,9 @@ def _begin(values: NDArray[np.float64]) -> int:
     """Return where the last 30 values since the last confirmed change begin."""
     from toolbox.results import changes
 
-    confirmed = [change.index for change in changes.detect(values) if change.state is changes.State.CONFIRMED]
+    begin = max(0, len(values) - _LOOK_BACK)
+    found = changes.detect(values[begin:])
+    confirmed = [begin + change.index for change in found if change.state is changes.State.CONFIRMED]
     return max(0, len(values) - WINDOW, *confirmed)
 
 

@@ -67,8 +67,16 @@
       [2419200, "{MMM}", "\n{YYYY}", null, null, null, null, null, 1],
       [86400, "{D} {MMM}", "\n{YYYY}", null, null, null, null, null, 1],
       [60, "{HH}:{mm}", "\n{D} {MMM} {YYYY}", null, "\n{D} {MMM}", null, null, null, 1],
+      [1, "{HH}:{mm}:{ss}", "\n{D} {MMM} {YYYY}", null, "\n{D} {MMM}", null, null, null, 1],
     ],
   });
+  // For a single value uPlot asks for a range of years. No axis is shorter than a minute: its labels would not differ.
+  const ends = (plot, low, high) => (plot.data[0].length === 1 ? [plot.data[0][0], plot.data[0][0]] : [low, high]);
+  const span = (plot, low, high) => {
+    const [first, last] = ends(plot, low, high);
+    const more = Math.max(0, 60 - (last - first)) / 2;
+    return [first - more, last + more];
+  };
   const amounts = axis({ size: 64, values: (_, splits) => splits.map((value) => number(value)) });
 
   const metric = (chart) => {
@@ -148,7 +156,7 @@
       data: [x, chart.values, level, only(false), only(true)],
       height: 260,
       options: {
-        scales: { y: { range } },
+        scales: { x: { range: span }, y: { range } },
         axes: [times, amounts],
         series: [
           {},
@@ -165,12 +173,16 @@
       },
     };
   };
+  const days = (plot, low, high) => {
+    const [first, last] = ends(plot, low, high);
+    return [Math.min(first, last - 29 * 86400) - 43200, last + 43200];
+  };
   const cost = (chart) => ({
     data: [chart.times, chart.values],
     height: 170,
     options: {
       scales: {
-        x: { range: (_, low, high) => [Math.min(low, high - 29 * 86400) - 43200, high + 43200] },
+        x: { range: days },
         y: { range: (_, low, high) => [0, (high || 1) * 1.08] },
       },
       axes: [times, amounts],
@@ -178,7 +190,7 @@
         {},
         {
           fill: () => colour("accent"), width: 0, points: { show: false },
-          paths: uPlot.paths.bars({ size: [0.8, 40] }),
+          paths: uPlot.paths.bars({ size: [0.8, chart.times.length === 1 ? 12 : 40] }),
         },
       ],
     },
