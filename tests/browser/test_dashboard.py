@@ -81,6 +81,26 @@ def until(page: Page, is_so: Callable[[], bool]) -> None:
     pytest.fail("it did not come true in ten seconds")
 
 
+def labels(page: Page) -> list[str]:
+    """Draw the one chart of a page, and return what stands at its horizontal axis, line by line."""
+    page.add_init_script("""
+        window.written = [];
+        const { clearRect, fillText } = CanvasRenderingContext2D.prototype;
+        CanvasRenderingContext2D.prototype.clearRect = function (...box) {
+            window.written = [];
+            return clearRect.apply(this, box);
+        };
+        CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+            if (this.textAlign === "center") window.written.push(text);
+            return fillText.call(this, text, x, y);
+        };
+    """)
+    page.reload()
+    drawn(page)
+    until(page, lambda: bool(page.evaluate("window.written.length")))
+    return list(page.evaluate("window.written"))
+
+
 def rows(page: Page) -> list[str]:
     """Return the cells that the table by runs shows."""
     return page.locator(".grid tr[data-states]:visible a").all_inner_texts()
@@ -114,6 +134,31 @@ def test_the_costs_are_drawn(visit: Visit, index: Path) -> None:
     drawn(page)
     assert page.locator("[data-chart] canvas").evaluate(DRAWN)[1] > 3000
     assert page.locator("[data-chart] output").inner_text() == "2026-11-21: 5.50 USD"
+
+
+def few(directory: Path, *, count: int, seconds: float) -> Path:
+    """Write the dashboard of a few runs that many seconds apart, with a metric and a price."""
+    past = Past()
+    for number in range(count):
+        past.run({"small": Ended(metrics={"step_time": 1.0}, cost=2.5)}, days_ago=number * seconds / 86400)
+    with past.stored(directory) as connection:
+        return dashboard.write(connection, directory / "site", now=NOW)
+
+
+def test_the_costs_of_one_day_stand_in_the_month_before_it(visit: Visit, tmp_path: Path) -> None:
+    found = labels(visit(few(tmp_path, count=1, seconds=0)))
+    assert len(found) > 3
+    assert {label.split()[-1] for label in found} <= {"Oct", "Nov", "2026"}
+
+
+@pytest.mark.parametrize(("count", "seconds"), [(1, 0), (2, 1), (8, 6), (8, 20)])
+def test_the_times_of_runs_close_together_differ_on_the_axis(
+    visit: Visit, tmp_path: Path, count: int, seconds: float
+) -> None:
+    page = visit(page_of(few(tmp_path, count=count, seconds=seconds), "cell"))
+    found = [label for label in labels(page) if ":" in label]
+    assert len(set(found)) == len(found) > 1
+    assert page.locator("[data-chart] canvas").evaluate(DRAWN)[0] > 5
 
 
 def test_charts_fit_a_window_that_gets_smaller_and_the_other_colours(visit: Visit, index: Path) -> None:
@@ -230,6 +275,6 @@ def test_what_a_symbol_shows_is_said_too(visit: Visit, index: Path) -> None:
     page = visit(page_of(index, "project"))
     tree = page.locator(".grid").aria_snapshot()
     assert 'cell "✗ failed"' in tree
-    assert 'columnheader "run of 2026-11-21 07:00 UTC"' in tree
+    assert 'columnheader "run r-60 of 2026-11-21 07:00 UTC"' in tree
     strip = visit(index).locator(".strip").first.aria_snapshot()
     assert 'link "2026-11-21: passed"' in strip

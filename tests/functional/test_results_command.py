@@ -67,7 +67,11 @@ def test_a_day_at_the_end_of_a_time_counts_whole(results: Results) -> None:
 def test_a_run_is_shown_with_its_cells(results: Results) -> None:
     found = loaded(results("show", "20260304", "--format=json"))
     assert {row["cell"]: row["attempts"] for row in found} == {SMALL: 2, LARGE: 1}
-    assert "training 20260304-020000-test: passed" in results("show", "20260304").stdout
+    text = results("show", "20260304").stdout
+    assert "training 20260304-020000-test: passed" in text
+    assert "time 1.003 s" in text
+    (first, _) = csv.DictReader(results("show", "20260304", "--format=csv").stdout.splitlines())
+    assert float(first["time (s)"]) == pytest.approx(1.003)
 
 
 def test_two_periods_are_compared(results: Results) -> None:
@@ -128,7 +132,7 @@ def test_series_with_few_values_have_no_bounds(results: Results) -> None:
 def test_flaky_cells_are_told_from_healthy_ones(results: Results) -> None:
     found = {row["cell"]: row for row in loaded(results("flaky", "--format=json"))}
     assert (found[SMALL]["state"], found[SMALL]["events"], found[LARGE]["state"]) == ("flaky", 10, "healthy")
-    assert "1 more are healthy" in results("flaky").stdout
+    assert "1 other cells are healthy" in results("flaky").stdout
 
 
 def test_costs_are_summed_by_month(results: Results) -> None:

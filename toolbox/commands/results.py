@@ -133,7 +133,8 @@ class Results:
             results = result_rows.of_cells(of_run, queries.checks(connection, of_run))
             ended = f"{found.project} {found.run}: {found.verdict or found.state}"
             remarks = [f"{ended}, at {found.revision or 'an unknown revision'}, in {found.directory}"]
-            return _results.printed(results, result_rows.CELLS, format, store=store.location, remarks=remarks)
+            columns = result_rows.CELLS if format != "csv" else result_rows.with_metrics(results)
+            return _results.printed(results, columns, format, store=store.location, remarks=remarks)
 
     def compare(
         self,
@@ -337,7 +338,11 @@ class Results:
         bad = [row for row in found if row["state"] != State.HEALTHY or row["advice"] or row["noisy"]]
         unknown = len({(result.run.project, result.cell) for result in results}) - len(found)
         remarks = [
-            *([f"{len(found) - len(bad)} more are healthy"] if len(bad) < len(found) else []),
+            *(
+                [f"{len(found) - len(bad)} {'other cells' if bad else 'cells'} are healthy"]
+                if len(bad) < len(found)
+                else []
+            ),
             *([f"of {unknown} nothing is known: none of their runs has passed or failed"] if unknown else []),
         ]
         if results and not bad:

@@ -119,6 +119,17 @@ def of_cells(results: Iterable[ResultRow], checks: Mapping[tuple[int, str], Any]
     ]
 
 
+def with_metrics(rows: Sequence[Row]) -> list[str]:
+    """Give each metric of cells a column of its own, `step_time (s)`, and return the columns."""
+    names: dict[str, None] = {}
+    for row in rows:
+        for metric, found in row["metrics"].items():
+            name = f"{metric} ({found['unit']})" if found["unit"] else metric
+            row[name] = found["value"]
+            names[name] = None
+    return [*(name for name in CELLS if name != "metrics"), *names]
+
+
 def of_comparisons(comparisons: Iterable[Comparison]) -> list[Row]:
     """Return one row a metric of a cell."""
     return [

@@ -73,10 +73,17 @@ def _field(value: Any, digits: int | None = None) -> str:
     if isinstance(value, datetime):
         return value.astimezone().strftime("%Y-%m-%d %H:%M") if digits else value.isoformat()
     if isinstance(value, Mapping):
-        return ", ".join(f"{_field(item)} {key}" for key, item in value.items())
+        return ", ".join(_pair(key, item, digits) for key, item in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(_field, value))
     return str(value)
+
+
+def _pair(key: str, item: Any, digits: int | None) -> str:
+    """Return a count as `2 passed`, and what has a unit as `step_time 0.5 s`."""
+    if not isinstance(item, Mapping):
+        return f"{_field(item, digits)} {key}"
+    return " ".join(filter(None, [key, _field(item["value"], digits) or "-", item["unit"]]))
 
 
 def _plain(value: Any) -> Any:

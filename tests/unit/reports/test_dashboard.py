@@ -156,7 +156,7 @@ def test_a_project_without_cells_is_shown(tmp_path: Path) -> None:
 
 def test_a_lasting_change_for_the_worse_is_a_regression(tmp_path: Path) -> None:
     found = pages(site(nightly(wobbling(60, after=1.2, shifted=12)), tmp_path))
-    assert "small grid step_time 1.000 1.200 s +20.0 % 2026-11-10 abc48 to abc49" in said(found["index.html"])
+    assert "small grid +20.0 % step_time 1.000 1.200 s 2026-11-10 abc48 to abc49" in said(found["index.html"])
     assert "small regression" in said(found["projects/grid.html"])
     assert "+20.0 % worse since 2026-11-10" in said(found["cells/grid~small-id.html"])
 
@@ -236,7 +236,7 @@ def test_only_runs_since_then_are_looked_at(tmp_path: Path) -> None:
 def test_skipped_cells_do_not_count_as_passed_or_failed(tmp_path: Path) -> None:
     past = Past()
     past.run({"a": Ended(), "b": Ended("skipped"), "c": Ended("failed"), "d": Ended("xfailed")})
-    assert "Cells passed, 1 runs 66.7 %" in said(pages(site(past, tmp_path))["index.html"])
+    assert "Cells passed, 1 run 66.7 %" in said(pages(site(past, tmp_path))["index.html"])
 
 
 @pytest.mark.parametrize("verdict", ["cancelled", None])
@@ -244,7 +244,7 @@ def test_cells_that_say_nothing_do_not_count_as_passed_or_failed(tmp_path: Path,
     past = Past()
     past.run({"a": Ended(verdict), "b": Ended("error"), "c": Ended()})
     found = pages(site(past, tmp_path))
-    assert "Cells passed, 1 runs 50.0 %" in said(found["index.html"])
+    assert "Cells passed, 1 run 50.0 %" in said(found["index.html"])
     assert re.search("b failing ! error a [⊘?] .* c ✓ passed", said(found["projects/grid.html"]))
 
 
@@ -260,7 +260,7 @@ def test_what_fails_in_quarantine_is_no_failure_and_comes_after_those(tmp_path: 
 def test_cells_in_quarantine_are_not_in_the_pass_rate(tmp_path: Path, verdict: str) -> None:
     past = Past()
     past.run({"a": Ended(verdict, counts=False), "b": Ended("failed"), "c": Ended()})
-    assert "Cells passed, 1 runs 50.0 %" in said(pages(site(past, tmp_path))["index.html"])
+    assert "Cells passed, 1 run 50.0 %" in said(pages(site(past, tmp_path))["index.html"])
 
 
 def test_a_cell_that_failed_in_quarantine_and_has_left_it_fails_again(tmp_path: Path) -> None:
@@ -326,9 +326,56 @@ def test_only_runs_with_all_presets_are_shown_and_the_pages_say_so(tmp_path: Pat
     for value, presets in enumerate((["nightly"], ["nightly", "full"], [])):
         past.run({"small": Ended(metrics={"step_time": value}, noisy=True)}, presets=presets)
     found = pages(site(past, tmp_path, presets=["nightly", "full"]))
-    assert "1 project, 1 runs with the presets nightly, full, as of" in said(found["index.html"])
-    assert "1 runs with the presets nightly, full, 1 cells" in said(found["projects/grid.html"])
+    assert "1 project, 1 run with the presets nightly, full, as of" in said(found["index.html"])
+    assert "1 run with the presets nightly, full, 1 cell," in said(found["projects/grid.html"])
     assert "step_time noisy in 1 of 1 run 1.000 s" in said(found["projects/grid.html"])
+
+
+def test_the_presets_of_a_run_are_shown_and_where_a_change_has_others(tmp_path: Path) -> None:
+    past = Past()
+    for day, value in enumerate(wobbling(60, after=1.2, shifted=12)):
+        presets = ["full", "slow"] if day >= 48 else ["full"]
+        past.run({"small": Ended(metrics={"step_time": value})}, days_ago=59 - day, presets=presets)
+    found = pages(site(past, tmp_path))
+    assert "r-60 with full, slow abc60" in said(found["projects/grid.html"])
+    assert "abc48 to abc49 (presets differ)" in said(found["index.html"])
+
+
+def test_a_change_between_runs_with_the_same_presets_says_nothing_of_them(tmp_path: Path) -> None:
+    found = pages(site(nightly(wobbling(60, after=1.2, shifted=12)), tmp_path))
+    assert "presets differ" not in said(found["index.html"])
+
+
+def test_a_changed_tree_is_told_from_its_revision(tmp_path: Path) -> None:
+    past = Past()
+    for revision in ("0123456789abcdef+", "0123456789abcdef", "main+"):
+        past.run({"small": Ended()}, revision=revision)
+    text = said(pages(site(past, tmp_path))["projects/grid.html"])
+    assert re.findall(r"r-\d (\S+) 1", text.partition("Latest runs")[2]) == ["main+", "0123456789ab", "0123456789ab+"]
+
+
+@pytest.mark.parametrize(
+    ("ago", "first"),
+    [
+        ((0, 1), "11-21"),
+        ((0, 365), "2026-11-21"),
+        ((0, 0.01), "11-21 07:00"),
+        ((0, -0.0001), "11-21 07:00:00"),
+    ],
+)
+def test_the_columns_of_runs_say_enough_to_tell_them_apart(tmp_path: Path, ago: tuple[float, ...], first: str) -> None:
+    past = Past()
+    for days in ago:
+        past.run({"small": Ended()}, days_ago=days)
+    text = said(pages(site(past, tmp_path))["projects/grid.html"])
+    assert f" {first} run r-1 of 2026-11-21 07:00 UTC" in text
+
+
+def test_what_there_is_to_see_in_a_cell_is_said_once(tmp_path: Path) -> None:
+    page = pages(site(nightly(wobbling(60, after=1.2, shifted=12)), tmp_path))["projects/grid.html"]
+    tags = re.findall(r'<span class="state [^>]*>([^<]*)<', page)
+    assert tags == ["regression"]
+    assert 'data-states="regression changed"' in page
 
 
 def test_pages_stay_small_with_years_of_values(tmp_path: Path) -> None:

@@ -214,7 +214,7 @@
       width: plain.clientWidth, height, legend: { show: false }, ms: 1e-3,
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       cursor: { y: false, points: { size: 8 } },
-      padding: [8, 12, 0, 0],
+      padding: [8, 30, 0, 0],
       ...options,
       hooks: { ...options.hooks, setCursor: [show] },
     }, values, plain);
