@@ -21,7 +21,8 @@ from toolbox.model.errors import UsageError
 from toolbox.model.events import CheckJudged
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.results import queries, recording, tables
-from toolbox.results.queries import AttemptRow, Filter
+from toolbox.results.queries import Filter
+from toolbox.results.records import AttemptRow
 from toolbox.results.store import Store, StoreError
 
 KINDS: Final = ("sqlite", "postgresql")

@@ -19,7 +19,8 @@ from toolbox.reports._page import Mark
 from toolbox.results import cost, flakiness, observations, queries
 from toolbox.results.cost import Cost, Period
 from toolbox.results.flakiness import Flakiness
-from toolbox.results.queries import Filter, ResultRow, RunRow
+from toolbox.results.queries import Filter
+from toolbox.results.records import ResultRow, RunRow
 from toolbox.runs.summary import State
 
 Item = TypeVar("Item")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from toolbox.reports import _charts, _dashboard_data, _histories
 from toolbox.results.cost import Cost
-from toolbox.results.queries import RunRow
+from toolbox.results.records import RunRow
 
 _MOST: Final = 20  # lines of a table of what needs attention
 _MOST_MONTHS: Final = 24

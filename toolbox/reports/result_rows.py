@@ -11,7 +11,7 @@ from toolbox.results.changes import Change
 from toolbox.results.comparison import Comparison
 from toolbox.results.cost import Cost
 from toolbox.results.flakiness import Flakiness
-from toolbox.results.queries import ResultRow, RunRow
+from toolbox.results.records import ResultRow, RunRow
 from toolbox.results.series import Series
 
 Row = dict[str, Any]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from toolbox.results.queries import RunRow
+from toolbox.results.records import RunRow
 
 
 class Period(StrEnum):

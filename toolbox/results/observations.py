@@ -7,7 +7,7 @@ from typing import Final
 
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.results.flakiness import Observation
-from toolbox.results.queries import AttemptRow, ResultRow
+from toolbox.results.records import AttemptRow, ResultRow
 
 # A metric out of its range is noise or a change of speed; the other causes are not the product's.
 _OF_THE_PRODUCT: Final = {Cause.PRODUCT, Cause.CHECK, Cause.TIMEOUT}

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Select, case, func, select
 
 from toolbox.model.bounds import Direction
 from toolbox.model.errors import UsageError
+from toolbox.results.records import AttemptRow, ResultRow, RunRow
 from toolbox.results.series import RunReference, Series
 from toolbox.results.tables import Attempt, Cell, Check, Result, Run, Sample
 from toolbox.results.tables import Series as SeriesRow
@@ -46,79 +47,6 @@ class Filter:
     until: datetime | None = None
     presets: Sequence[str] = ()
     run: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """A run.
-
-    Args:
-        cells: how many of its cells ended with each verdict.
-        cost: of those of its cells whose price is known; None where there is none.
-        unpriced: how many of its cells have no price.
-    """
-
-    id: int
-    project: str
-    run: str
-    started: datetime
-    state: str
-    verdict: str | None
-    cause: str | None
-    message: str
-    seconds: float | None
-    presets: Sequence[str]
-    revision: str | None
-    host: str | None
-    directory: str
-    currency: str
-    cells: Mapping[str, int] = field(default_factory=dict)
-    cost: float | None = None
-    unpriced: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptRow:
-    """An attempt.
-
-    Args:
-        revision: of what was tested; empty where it is not known.
-        deviates: whether nothing was wrong but a value out of the range of earlier runs.
-    """
-
-    verdict: str | None
-    cause: str | None
-    target: str = ""
-    accelerator: str = ""
-    revision: str = ""
-    deviates: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ResultRow:
-    """How a cell ended in a run.
-
-    Args:
-        metrics: value and unit by name; the value is None where it could not be read.
-        attempts: in their order.
-    """
-
-    run: RunRow
-    cell: str
-    name: str
-    labels: Mapping[str, str]
-    verdict: str | None
-    cause: str | None
-    message: str
-    counts: bool
-    seconds: float | None
-    fingerprint: str
-    target: str
-    accelerator: str
-    cost: float | None
-    step: str
-    attempts: Sequence[AttemptRow]
-    metrics: Mapping[str, tuple[float | None, str]]
 
 
 def runs(connection: Connection, wanted: Filter, *, limit: int | None = None) -> list[RunRow]:

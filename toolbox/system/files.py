@@ -126,5 +126,7 @@ _LineDumper.add_representer(
 
 def dump_yaml_line(value: object) -> str:
     """Return a value as YAML on one line."""
-    text = yaml.dump(value, Dumper=_LineDumper, default_flow_style=True, allow_unicode=True, width=sys.maxsize)
+    text = yaml.dump(
+        value, Dumper=_LineDumper, default_flow_style=True, sort_keys=False, allow_unicode=True, width=sys.maxsize
+    )
     return text.removesuffix("\n").removesuffix("\n...")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolbox.results.cost import Period, shares, summed
-from toolbox.results.queries import RunRow
+from toolbox.results.records import RunRow
 
 
 def run(day: int, cost: float | None, project: str = "p", currency: str = "USD", month: int = 11) -> RunRow:

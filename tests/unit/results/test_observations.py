@@ -8,7 +8,7 @@ import pytest
 
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.results import observations
-from toolbox.results.queries import AttemptRow, ResultRow, RunRow
+from toolbox.results.records import AttemptRow, ResultRow, RunRow
 
 RUN = RunRow(
     1, "p", "r", datetime(2026, 3, 1, tzinfo=UTC), "finished", "passed", None, "", 1.0, [], "abc", "ci", "", "USD"
