@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -21,6 +22,8 @@ CELLS: Final = "cells"
 CELL: Final = "cell"
 METRICS: Final = "metrics"
 LOCKED: Final = "locked"
+_FIELDS: Final = ("lower", "upper", "mean", "unit", "samples", "method", "confidence", "since", "until", LOCKED)
+_NEAR: Final = 0.8  # as difflib counts: `lowr` is 0.89 of `lower`, `low` 0.75
 _NUMBER: Final = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,17}")
 _NOTHING: Final = ("", "~", "null", "Null", "NULL")
@@ -94,6 +97,7 @@ class _Reader:
 
     def read(self, root: yaml.Node) -> BoundsNodes:
         top = self._pairs(root, "the document")
+        self._refuse_slips(top, (CELLS,), "the document")
         _, node = top.get(CELLS, (None, None))
         cells: dict[str, CellNode] = {}
         for name, (cell_key, cell_node) in self._pairs(node, f"`{CELLS}`").items():
@@ -110,6 +114,7 @@ class _Reader:
     def _cell(self, name: str, key: yaml.ScalarNode, node: yaml.Node) -> CellNode:
         at = f"`{CELLS}.{name}`"
         found = self._pairs(node, at)
+        self._refuse_slips(found, (CELL, METRICS), at)
         if CELL not in found:
             self._fail(key, f"{at} has no `{CELL}`: the id of the cell was expected, which `project plan` shows")
         assert isinstance(node, yaml.MappingNode)
@@ -124,8 +129,19 @@ class _Reader:
         }
         return CellNode(key, node, identity, metrics)
 
+    def _refuse_slips(
+        self, found: Mapping[str, tuple[yaml.ScalarNode, yaml.Node]], known: Sequence[str], at: str
+    ) -> None:
+        """Refuse a key that is nearly one of ours which is missing: a slip would turn the gate off in silence."""
+        missing = [name for name in known if name not in found]
+        for name, (key, _) in found.items():
+            if name not in known and (near := get_close_matches(name, missing, 1, _NEAR)):
+                self._fail(key, f"{at} has a key `{name}`: did you mean {near[0]}? Your own keys need other names")
+
     def _metric(self, at: str, key: yaml.ScalarNode, node: yaml.Node) -> MetricNode:
-        values = {name: value for name, (_, value) in self._pairs(node, f"`{at}`").items()}
+        pairs = self._pairs(node, f"`{at}`")
+        self._refuse_slips(pairs, _FIELDS, f"`{at}`")
+        values = {name: value for name, (_, value) in pairs.items()}
 
         def read(name: str, kind: Callable[[yaml.Node, str], Any]) -> Any:
             value = values.get(name)

@@ -658,3 +658,22 @@ def test_what_is_written_is_yaml_to_another_reader(tmp_path: Path, entries: list
     bounds_file.update(file, "p", entries)
     found: Mapping[str, Any] = yaml.safe_load(file.read_text())["cells"]
     assert {(cell["cell"], metric) for cell in found.values() for metric in cell["metrics"]} == said(entries).keys()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("cels", "cells"), ("metrcs", "metrics"), ("lowr", "lower"), ("uppper", "upper"), ("lockd", "locked")],
+)
+def test_a_slip_in_a_key_would_turn_the_gate_off_and_is_refused(tmp_path: Path, wrong: str, right: str) -> None:
+    text = "cells:\n  x=a:\n    cell: abc\n    metrics:\n      t:\n        lower: 1\n        upper: 2\n"
+    text += "        locked: true\n"
+    file = tmp_path / "bounds.yaml"
+    file.write_text(text.replace(f"{right}:", f"{wrong}:"))
+    with pytest.raises(ConfigurationError, match=rf"`{wrong}`: did you mean {right}\?"):
+        bounds_file.read(file)
+
+
+def test_a_key_of_ones_own_that_is_near_to_one_that_is_there_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "bounds.yaml"
+    file.write_text("cells: {x=a: {cell: abc, cells: 3, metrics: {t: {lower: 1, lower2: 0, note: x}}}}\n")
+    assert bounds_file.read(file)["abc", "t"].lower == 1
