@@ -186,6 +186,14 @@ def test_an_imported_run_goes_into_the_store_of_its_project(workspace: Workspace
     assert len(loaded(workspace.run("results", "list", "--project=training", "--format=json"))) == 1
 
 
+def test_what_failed_in_a_run_has_something_in_common(workspace: Workspace) -> None:
+    cells = {f"model={model},batch={batch}": [Tried()] for model in ("small", "large") for batch in (1, 2, 4)}
+    cells |= {cell: [Tried(Verdict.FAILED, Cause.PRODUCT)] for cell in cells if "large" in cell}
+    directory = Past(cells, project="other").write(workspace.directory / "runs")
+    workspace.run("results", "import", str(directory))
+    assert "what failed has in common: model=large: 3 of 3 failed" in workspace.run("results", "show").stdout
+
+
 MISTAKES = [
     (["list", "--since=banana"], "--since=banana: a time was expected"),
     (["list", "--since=now", "--until=2026-01-01"], "ends before it begins"),

@@ -132,7 +132,8 @@ class Results:
             of_run = queries.results(connection, wanted, [found])
             results = result_rows.of_cells(of_run, queries.checks(connection, of_run))
             ended = f"{found.project} {found.run}: {found.verdict or found.state}"
-            remarks = [f"{ended}, at {found.revision or 'an unknown revision'}, in {found.directory}"]
+            common = [f"what failed has in common: {finding}" for finding in observations.in_common(of_run)]
+            remarks = [*common, f"{ended}, at {found.revision or 'an unknown revision'}, in {found.directory}"]
             columns = result_rows.CELLS if format != "csv" else result_rows.with_metrics(results)
             return _results.printed(results, columns, format, store=store.location, remarks=remarks)
 

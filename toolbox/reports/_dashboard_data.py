@@ -21,6 +21,7 @@ from toolbox.results.cost import Cost, Period
 from toolbox.results.flakiness import Flakiness
 from toolbox.results.queries import Filter
 from toolbox.results.records import ResultRow, RunRow
+from toolbox.runs.attribution import Finding
 from toolbox.runs.summary import State
 
 Item = TypeVar("Item")
@@ -116,6 +117,7 @@ class Project:
         runs: the recent ones, the newest first; `count` is how many there are in all.
         cells: those with something to see first.
         looked_at: how many runs tell about flakiness.
+        in_common: what the cells that failed in the latest run have in common.
         days: what each day cost, the latest first; `months` likewise.
     """
 
@@ -127,6 +129,7 @@ class Project:
     looked_at: int
     days: Sequence[Cost]
     months: Sequence[Cost]
+    in_common: Sequence[Finding] = ()
 
     @property
     def mark(self) -> Mark:
@@ -221,6 +224,7 @@ def _project(connection: Connection, wanted: Filter, rows: Sequence[RunRow], kno
         len(read),
         cost.summed(rows, Period.DAY),
         cost.summed(rows, Period.MONTH),
+        observations.in_common(result for result in results if result.run.id == rows[0].id),
     )
 
 

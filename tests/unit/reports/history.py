@@ -113,7 +113,9 @@ class Past:
     def _cell(self, project: str, name: str) -> int:
         if (project, name) not in self._cells:
             number = self._cells[project, name] = len(self._cells) + 1
-            self._add(tables.Cell, id=number, project=project, cell=f"{name}-id", name=name, settings={}, labels={})
+            labels = dict(part.split("=", 1) for part in name.split(",")) if "=" in name else {}
+            row = {"id": number, "project": project, "cell": f"{name}-id", "name": name}
+            self._add(tables.Cell, **row, settings=labels, labels=labels)
         return self._cells[project, name]
 
     def _metric(self, cell: int, metric: str) -> int:

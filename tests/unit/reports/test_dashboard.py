@@ -457,3 +457,11 @@ def test_a_site_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path) -> No
         half_written(directory)
     assert pages(directory) == before
     assert {path.name for path in tmp_path.iterdir()} == {"store", "site"}
+
+
+def test_what_failed_in_the_latest_run_has_something_in_common(tmp_path: Path) -> None:
+    past = Past()
+    cells = {f"model={model},batch={batch}": model == "large" for model in ("small", "large") for batch in (1, 2, 4)}
+    past.run({cell: Ended("failed" if is_bad else "passed", "product") for cell, is_bad in cells.items()})
+    found = pages(site(past, tmp_path))
+    assert "model=large: 3 of 3 failed; elsewhere 0 of 3" in said(found["projects/grid.html"])
