@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from collections.abc import Iterator
@@ -39,14 +40,20 @@ def inside(root: Path, *parts: str) -> Path | None:
     if relative.is_absolute() or ".." in relative.parts or "\0" in str(relative):
         return None
     with suppress(OSError):
-        path = root.resolve() / relative
+        path = _resolved(root) / relative
         return path if path.resolve(strict=True) == path else None
     return None
 
 
 def href(root: Path, path: Path) -> str:
     """Return the address of a path that `inside` gave, from the page on. No name can be taken for a scheme."""
-    return "./" + quote(os.fsencode(path.relative_to(root.resolve())))
+    return "./" + quote(os.fsencode(path.relative_to(_resolved(root))))
+
+
+@functools.lru_cache(maxsize=16)
+def _resolved(root: Path) -> Path:
+    """Return where a directory really is. A page asks for that thousands of times."""
+    return root.resolve()
 
 
 def link(root: Path, *parts: str, name: str) -> Link | None:
