@@ -92,7 +92,7 @@ def side(connection: Connection, text: str, flag: str, wanted: Filter) -> Filter
     return replace(wanted, project=found.project, run=found.id)
 
 
-def known_metric(connection: Connection, wanted: Filter) -> None:
+def refuse_unknown_metric(connection: Connection, wanted: Filter) -> None:
     """Refuse a metric that nobody has measured.
 
     Raises:

@@ -93,7 +93,7 @@ class Results:
         if limit < 1:
             raise UsageError(f"--limit={limit}: a number above 0 was expected")
         with _results.opened(database, project) as (store, connection):
-            _results.known_metric(connection, wanted)
+            _results.refuse_unknown_metric(connection, wanted)
             found = queries.runs(connection, wanted, limit=limit + 1)
             remarks = [f"these are the newest {limit} (--limit)"] if len(found) > limit else []
             rows: Sequence[dict[str, Any]] = result_rows.of_runs(found[:limit])
@@ -170,7 +170,7 @@ class Results:
             project=project, cells=cells, settings=settings, metric=metric, revision=revision, presets=presets
         )
         with _results.opened(database, project) as (store, connection):
-            _results.known_metric(connection, wanted)
+            _results.refuse_unknown_metric(connection, wanted)
             sides = [
                 _results.side(connection, text, flag, wanted) for text, flag in ((before, "before"), (after, "after"))
             ]
@@ -214,14 +214,15 @@ class Results:
         """
         if method is Method.MANUAL or not 0.5 < confidence < 1:  # noqa: PLR2004  # less than half is no confidence
             raise UsageError(
-                f"--method={method} --confidence={confidence}: see docs/bounds.md for what can be computed"
+                f"--method={method} --confidence={confidence}: a method other than manual was expected, and a "
+                "confidence above 0.5 and below 1, such as 0.999"
             )
         file = projects.find(project).bounds
         wanted = _results.wanted(
             project=project, cells=cells, metric=metric, revision=revision, presets=presets, since=since, until=until
         )
         with _results.opened(database, project) as (store, connection):
-            _results.known_metric(connection, wanted)
+            _results.refuse_unknown_metric(connection, wanted)
             series = _results.newest_units(queries.series(connection, wanted))
         entries, faults = [], []
         for one in series:
@@ -284,7 +285,7 @@ class Results:
         wanted = _results.wanted(since=since, until=until)
         with _results.opened(database, project) as (store, connection):
             every = _results.wanted(project=project, cells=cells, settings=settings, metric=metric, presets=presets)
-            _results.known_metric(connection, every)
+            _results.refuse_unknown_metric(connection, every)
             series = queries.series(connection, every)
         found = [
             row
@@ -463,7 +464,7 @@ def _warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
     wide = sum(row["is_wide"] for row in rows)
     return [
         *([f"{worse} of these follow a change for the worse: is it a deliberate one?"] if worse else []),
-        *([f"{wide} are wider than half their mean: a few values are far from the others"] if wide else []),
+        *([f"{wide} are wider than their mean: a few values are far from the others"] if wide else []),
     ]
 
 

@@ -40,10 +40,11 @@ from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import Secret
 from toolbox.model.workloads import Workload
+from toolbox.runs import summary
 from toolbox.system import files
 
 BLOCK: Final = "matrix"
-FILE: Final = "plan.json"
+FILE: Final = summary.PLAN_FILE
 CONTRACTS: Final = Path(__file__).parent / "contracts"
 _BASH: Final = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c")
 _JOBS: Final = "jobs"

@@ -57,6 +57,8 @@ def judge(
     except ValueError as error:
         raise ConfigurationError(str(error)) from None
     step = session.step()
+    if expected.by_history:
+        raise ConfigurationError("`bounds: auto` holds the cells of a matrix only: give this check its bounds")
     if not checks:
         step.recorder.record(Note(step.identity, "there are no checks here: nothing is judged"))
     measured = expected.measure(directory)

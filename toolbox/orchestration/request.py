@@ -20,9 +20,10 @@ from toolbox.model.text import shown
 from toolbox.orchestration import projects
 from toolbox.orchestration.projects import ProjectFiles
 from toolbox.results import bounds_file
+from toolbox.runs import summary
 from toolbox.system import files
 
-FILE: Final = "run.json"
+FILE: Final = summary.REQUEST_FILE
 _MOST_DIFFERENCES: Final = 5
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
+from toolbox.config.contracts.results import CURRENCY
 from toolbox.model.events import MetricMeasured, StepKind
 from toolbox.model.verdicts import Verdict
 from toolbox.results import cost, tables
@@ -25,7 +26,6 @@ from toolbox.runs import summary
 from toolbox.runs.summary import AttemptSummary, RunSummary, StepSummary
 from toolbox.system import files
 
-CURRENCY: Final = "USD"
 _SECONDS: Final = 3600.0
 _UNFIT = re.compile("[\x00\ud800-\udfff]")  # what no database takes in a text
 
@@ -60,7 +60,9 @@ def record(store: Store, directory: Path) -> Recorded:
         known = _known(connection, found)
         if known is not None and found.updated is not None and known.updated > found.updated:
             return Recorded(found.run, found.project, is_outdated=True)
-        run_id = _put_run(connection, found, _read(directory / "run.json"), known.id if known is not None else None)
+        run_id = _put_run(
+            connection, found, _read(directory / summary.REQUEST_FILE), known.id if known is not None else None
+        )
         is_newest = found.started == connection.scalar(
             select(func.max(tables.Run.started)).where(tables.Run.project == found.project)
         )

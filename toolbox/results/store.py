@@ -56,8 +56,10 @@ class Store:
         self._file = Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
         if not is_new and self._file is not None and not self._file.exists():
             raise UsageError(f"there is no store {self.location}: `{environ.program()} results import` makes one")
-        with self._explained():
+        try:
             self._bring_up_to_date()
+        except OSError as error:
+            raise StoreError(f"the store {self.location}: {error.strerror or error}") from error
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -123,8 +125,6 @@ class Store:
             yield
         except exc.DBAPIError as error:
             raise StoreError(f"the store {self.location}: {_reason(error)}") from error
-        except OSError as error:
-            raise StoreError(f"the store {self.location}: {error.strerror or error}") from error
 
 
 def _url(location: str) -> URL:
@@ -227,6 +227,6 @@ def _migrate(connection: Connection) -> None:
 def _reason(error: exc.DBAPIError) -> str:
     """Return what a database says, on one line, and what to do about it."""
     said = " ".join(str(error.orig).split())
-    if isinstance(error.orig, sqlite3.DatabaseError) and ("not a database" in said or "malformed" in said):
+    if getattr(error.orig, "sqlite_errorcode", None) in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
         return f"{said}: move it away, and `{environ.program()} results import RUN_DIR...` makes it again"
     return said

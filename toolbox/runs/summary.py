@@ -33,6 +33,7 @@ from toolbox.system import files
 
 FILE: Final = "summary.json"
 PLAN_FILE: Final = "plan.json"
+REQUEST_FILE: Final = "run.json"
 _SEPARATED: Final = {Verdict.PASSED: False, Verdict.FAILED: True, Verdict.ERROR: True, Verdict.XPASSED: True}
 
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from toolbox.model.secrets import Secret
 
+CURRENCY: Final = "USD"  # where a project names none
 _DATABASES: Final = ("postgresql", "postgres", "sqlite")
 
 
@@ -21,7 +22,7 @@ class Contract(BaseModel):
         default=None,
         description="the store: a file, or the URL of a PostgreSQL, which may be a secret; null for that of this user",
     )
-    currency: str = Field(default="USD", min_length=1, description="of the `cost_per_hour` of targets")
+    currency: str = Field(default=CURRENCY, min_length=1, description="of the `cost_per_hour` of targets")
 
     @field_validator("database")
     @classmethod
