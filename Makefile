@@ -29,7 +29,7 @@ lint: setup ## hold the code against the rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/yamllint --strict .
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline --strict roles
+	@ANSIBLE_LIBRARY="$(CURDIR)/toolbox/ansible_modules" PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline --strict roles
 
 format: setup ## write the code as the formatter does
 	@$(BIN)/ruff check --fix .

@@ -6,15 +6,15 @@ Processor time is that of all processes that took part. With a number as argumen
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from costs import Cost, of_run
 
 from toolbox.testing import Workspace
 
@@ -39,20 +39,6 @@ PROJECT = {
 }
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What a number of cells cost, in seconds; memory in MB is the largest of a process."""
-
-    cells: int
-    wall: float
-    cpu: float
-    memory: float
-
-    def __str__(self) -> str:
-        cpu, wall = (1e3 * seconds / self.cells for seconds in (self.cpu, self.wall))
-        return f"{cpu:5.1f} ms of CPU, {wall:5.1f} ms of wall time a cell, {self.memory:4.0f} MB ({self.cells} cells)"
-
-
 def cost(cells: int, args: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> Cost:
     """Run a program and return what it cost, with all that it started."""
     began = time.perf_counter()
@@ -68,17 +54,7 @@ def ours(cells: int, folder: Path) -> Cost:
     """Run a matrix, with journal, logs and JUnit."""
     workspace = Workspace(folder, PROJECT)
     axes = f"{{hundreds: {list(range(cells // 100))}, ones: {list(range(100))}}}"
-    args = ["project", "run", "cells", "--jobs=2", f"--overrides={{matrix.axes: {axes}}}"]
-    with workspace.start(*args) as running:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        began = time.perf_counter()
-        outcome = running.wait(3600)
-        wall = time.perf_counter() - began
-    if outcome.exit_code != 0:
-        sys.exit(str(outcome)[-2000:])
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(cells, wall, cpu, used.ru_maxrss / 1024)
+    return of_run(workspace, cells, "--jobs=2", f"--overrides={{matrix.axes: {axes}}}")
 
 
 def floor(cells: int, folder: Path) -> Cost:

@@ -4,19 +4,23 @@ After the fourth cell has started, the orchestrator gets a signal, or the SSH se
 `project resume`. What is counted over all rounds: results that are lost, cells executed again that had finished, cells
 executed twice to their end, processes alive after the end, attempts left on the targets. All have to be 0.
 
-Arguments: the number of rounds (25), and a seed.
+On Kubernetes (the cluster of TOPGALLANT_TEST_KUBECONFIG) what is left is whatever of the run is in its namespace, and
+what lives is a pod there.
+
+Arguments: the number of rounds (25), a seed (0 for any), and the backends: `local ssh kubernetes`.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,7 +29,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.servers import openssh  # the checkout is put on the path for it
+from tests.servers import kubernetes, openssh  # the checkout is put on the path for it
 from toolbox.model.events import AttemptEnded
 from toolbox.model.verdicts import Verdict
 from toolbox.runs import journal
@@ -38,6 +42,8 @@ FAILING: Final = 3
 _POLL_SECONDS: Final = 0.01
 _LONGEST_DELAY: Final = 2.5  # the cells take 4 s, two at a time
 _PATIENCE_SECONDS: Final = 5.0
+_CLUSTER_SECONDS: Final = 60.0  # a kubelet takes its time to remove pods
+_BACKENDS: Final = ("local", "ssh", "kubernetes")
 _DOWN_SECONDS: Final = 0.5
 
 PROJECT = {
@@ -96,6 +102,7 @@ class Arena:
         overrides: what makes the cells run on this backend.
         server: that of the backend `ssh`.
         adopts: whether what runs goes on when the run is disturbed.
+        cluster: that of the backend `kubernetes`, and the `namespace` in it.
     """
 
     workspace: Workspace
@@ -103,6 +110,8 @@ class Arena:
     overrides: str
     server: openssh.Server | None = None
     adopts: bool = True
+    cluster: kubernetes.Cluster | None = None
+    namespace: str = ""
 
     @property
     def executed(self) -> Path:
@@ -142,11 +151,20 @@ class Arena:
         score.again += len(again)
         score.twice += sum(count > 1 for count in self._counts("end").values())
         score.alive += len(self._alive())
-        score.left += sum(1 for _ in self.workspace.directory.glob("far-*/*"))
+        score.left += sum(1 for _ in self.workspace.directory.glob("far-*/*")) + len(self._left_there())
 
     def _counts(self, word: str) -> Counter[str]:
         lines = (line.split() for line in self.executed.read_text().splitlines())
         return Counter(cell for found, cell in lines if found == word)
+
+    def _left_there(self) -> list[str]:
+        """Return what there is of the run in the cluster after a moment."""
+        if self.cluster is None:
+            return []
+        deadline = time.monotonic() + _CLUSTER_SECONDS
+        while (found := self.cluster.things(self.namespace)) and time.monotonic() < deadline:
+            time.sleep(1)
+        return found
 
     def _alive(self) -> list[psutil.Process]:
         """Return what still lives of the workspace after a moment: workloads, supervisors, agents, connections."""
@@ -192,31 +210,66 @@ def server_here(directory: Path) -> openssh.Server | None:
 
 def main() -> int:
     """Play all rounds, print the scores, and return 1 where one is not clean."""
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    random.seed(int(sys.argv[2]) if len(sys.argv) > 2 else None)  # noqa: PLR2004
+    numbers = [int(text) for text in sys.argv[1:3]]
+    rounds, seed = [*numbers, *(ROUNDS, 0)[len(numbers) :]]
+    backends = sys.argv[3:] or _BACKENDS
+    random.seed(seed or None)
     clean = True
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))  # a socket's path is short
-        server = server_here(folder / "sshd")
+        server = server_here(folder / "sshd") if "ssh" in backends else None
         if server is not None:
             stack.callback(server.stop)
-        for backend in ("local", "ssh") if server is not None else ("local",):
+        cluster = cluster_here(stack) if "kubernetes" in backends else None
+        missing = {"ssh": server is None, "kubernetes": cluster is None}
+        for backend in [backend for backend in backends if not missing.get(backend)]:
             for name, disturb in disturbances(server if backend == "ssh" else None).items():
                 score = Score()
                 for number in range(rounds):
                     workspace = Workspace(folder / f"{backend}-{name.split()[0]}-{number}", PROJECT)
-                    played = arena(workspace, backend, server)
-                    played.adopts = name not in {"SIGINT", "SIGTERM"}
-                    played.play(disturb, score)
-                print(f"{backend:<6} {name:<32} {rounds} rounds: {score}", flush=True)
+                    with arena(workspace, backend, server, cluster) as played:
+                        played.adopts = name not in {"SIGINT", "SIGTERM"}
+                        played.play(disturb, score)
+                print(f"{backend:<10} {name:<32} {rounds} rounds: {score}", flush=True)
                 clean = clean and score.is_clean
     return 0 if clean else 1
 
 
-def arena(workspace: Workspace, backend: str, server: openssh.Server | None) -> Arena:
-    """Return where a round is played."""
-    if backend == "local" or server is None:
-        return Arena(workspace, {}, "matrix.target: local")
+def cluster_here(stack: ExitStack) -> kubernetes.Cluster | None:
+    """Return a cluster, or None, and say why, where there is none to be had."""
+    try:
+        return stack.enter_context(kubernetes.cluster())
+    except kubernetes.ClusterError as error:
+        print(f"kubernetes is skipped: {error}")
+        return None
+
+
+@contextmanager
+def arena(
+    workspace: Workspace, backend: str, server: openssh.Server | None, cluster: kubernetes.Cluster | None
+) -> Iterator[Arena]:
+    """Make the place where a round is played."""
+    if backend == "local":
+        yield Arena(workspace, {}, "matrix.target: local")
+    elif backend == "kubernetes":
+        assert cluster is not None, "it was looked for"
+        with cluster.namespace() as namespace:
+            target = {"backend": "kubernetes", "kubeconfig": str(cluster.kubeconfig), "namespace": namespace}
+            described = json.dumps({**target, "pod": cluster.pod_python(workspace.directory)})
+            yield Arena(
+                workspace,
+                {},
+                f"matrix.target: cluster, targets: {{cluster: {described}}}",
+                cluster=cluster,
+                namespace=namespace,
+            )
+    else:
+        assert server is not None, "it was looked for"
+        yield over_ssh(workspace, server)
+
+
+def over_ssh(workspace: Workspace, server: openssh.Server) -> Arena:
+    """Return a place with two machines, which are this one."""
     targets = ", ".join(
         f"far-{number}: {{backend: ssh, host: {openssh.ADDRESS}, port: {server.port}, labels: [far], "
         f"directory: '{workspace.directory}/far-{number}'}}"

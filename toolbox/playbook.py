@@ -20,6 +20,7 @@ from toolbox.system import environ, files, processes
 
 EventHandler = Callable[[dict[str, Any]], bool]
 
+_MODULES: Final = Path(__file__).resolve().parent / "ansible_modules"
 # A setting of the user's, in the environment, goes before these.
 _SETTINGS: Final = {
     "ANSIBLE_NOCOLOR": "1",
@@ -108,5 +109,10 @@ def _variables(play: Play) -> dict[str, str]:
     # A configuration in the working or home directory must not change what a role does.
     own = environ.get("ANSIBLE_CONFIG") or str(files.write_text(play.private / "ansible.cfg", ""))
     variables["ANSIBLE_CONFIG"] = own
+    # Our own modules are found wherever we are installed; a module of the user's of the same name goes before.
+    variables["ANSIBLE_LIBRARY"] = os.pathsep.join(filter(None, [environ.get("ANSIBLE_LIBRARY"), str(_MODULES)]))
+    if (named := environ.get("KUBECONFIG")) is not None:  # Ansible works in another directory than ours
+        files_of_it = (str(Path(part).expanduser().absolute()) for part in named.split(os.pathsep) if part)
+        variables["KUBECONFIG"] = os.pathsep.join(files_of_it)
     variables["ANSIBLE_LOCAL_TEMP"] = str(play.private / "tmp")
     return variables

@@ -10,9 +10,11 @@ from typing import Final
 
 import pytest
 
+from tests.conformance.pods import Pods
 from tests.conformance.sites import Bench, Orchestrator, Site
-from tests.servers import openssh
+from tests.servers import api_proxy, kubernetes, openssh
 from toolbox import backends
+from toolbox.backends import kubernetes as kubernetes_backend
 from toolbox.backends import local, ssh
 
 BACKENDS: Final = sorted(path.stem for path in Path(inspect.getfile(backends)).parent.glob("[!_]*.py"))
@@ -29,12 +31,38 @@ def _ssh(directory: Path) -> Iterator[Site]:
         with openssh.Server(directory) as server, pytest.MonkeyPatch.context() as patch:
             patch.setenv("PATH", server.environment()["PATH"])
             target = ssh.Target(host=openssh.ADDRESS, port=server.port)
-            yield Site("ssh", target, directory / ".cache/topgallant/attempts", server)
+            refusal = f"cannot be reached for 1 s: ssh: connect to host {openssh.ADDRESS}"
+            yield Site("ssh", target, directory / ".cache/topgallant/attempts", server, refusal)
     except openssh.ServerError as error:
         pytest.skip(str(error))
 
 
-SITES: Final[dict[str, Callable[[Path], AbstractContextManager[Site]]]] = {"local": _local, "ssh": _ssh}
+@contextmanager
+def _kubernetes(directory: Path) -> Iterator[Site]:
+    with (
+        kubernetes.for_tests() as cluster,
+        cluster.namespace() as namespace,
+        api_proxy.Proxy(cluster.kubeconfig, directory) as proxy,
+    ):
+        pod = cluster.pod_python(directory.parent)  # with the directories of the tests, by which they signal
+        target = kubernetes_backend.Target(kubeconfig=str(proxy.kubeconfig), namespace=namespace, pod=pod)
+        yield Pods(
+            "kubernetes",
+            target,
+            server=proxy,
+            refusal="Connection refused",
+            quick=10.0,
+            proxy=proxy,
+            cluster=cluster,
+            namespace=namespace,
+        )
+
+
+SITES: Final[dict[str, Callable[[Path], AbstractContextManager[Site]]]] = {
+    "local": _local,
+    "ssh": _ssh,
+    "kubernetes": _kubernetes,
+}
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

@@ -5,22 +5,25 @@ The tests look directly at what is on a target: at its files, and at its process
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
+import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from secrets import token_hex
+from typing import Any, Final, Protocol
 
 import psutil
 
-from tests.servers import openssh
-from toolbox.matrix.targets import Description
 from toolbox.model.workloads import (
     AttemptState,
     AttemptStatus,
+    Backend,
     Handle,
     TargetContext,
     Timeouts,
@@ -29,6 +32,7 @@ from toolbox.model.workloads import (
 )
 from toolbox.system import processes
 
+RUN: Final = "conformance"
 PATIENCE: Final = 60.0  # seconds, for what takes none of that on a machine that is not busy
 _LOOK_SECONDS: Final = 0.02
 _LIMITS: Final = {"wait": PATIENCE, "run": PATIENCE, "silence": None, "grace": 5.0}
@@ -48,24 +52,106 @@ def workload(*command: str, **fields: Any) -> Workload:
     return Workload(command, timeouts=Timeouts(**limits), **fields)
 
 
+class Server(Protocol):
+    """What a target is reached by."""
+
+    def stop(self) -> None:
+        """Have it break what it serves, and serve nobody."""
+
+    def start(self) -> None:
+        """Have it serve again, at the same address."""
+
+
+class Connection(Protocol):
+    """What reaches a target: a process here."""
+
+    def kill(self) -> None:
+        """Break it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A target of one backend.
+    """A target of one backend, on this machine.
 
     Args:
         description: the target, as the configuration describes one.
         attempts: where attempts are on the target; None where that is in the run directory.
         server: what it is reached by, if it is one.
+        refusal: what is said of it where the server is stopped.
+        quick: a time, in seconds, that is short for the target, and in which a workload gets its place there.
     """
 
     name: str
-    description: Description
+    description: Any
     attempts: Path | None = None
-    server: openssh.Server | None = None
+    server: Server | None = None
+    refusal: str = ""
+    quick: float = 1.0
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether what an attempt leaves stays on the target until it is released."""
+        return bool(self.description.keeps_attempts)
 
     def directory(self, handle: Handle) -> Path:
         """Return the directory of an attempt on the target."""
         return handle.directory if self.attempts is None else self.attempts / handle.name
+
+    def seen(self, handle: Handle) -> Path:
+        """Return that directory as the workload sees it, by which its processes are marked too."""
+        return self.directory(handle)
+
+    def has_ended(self, handle: Handle) -> bool:
+        """Tell whether an attempt has ended, whatever the orchestrator knows."""
+        return (self.directory(handle) / "exit_code").exists()
+
+    def supervisor(self, handle: Handle) -> psutil.Process:
+        """Return what runs an attempt."""
+        return psutil.Process(json.loads((self.directory(handle) / "started").read_text())["pid"])
+
+    def remains(self, handle: Handle) -> list[str]:
+        """Return what there is of an attempt on the target that was released."""
+        directory = self.directory(handle)
+        return [str(directory)] if self.is_apart and directory.exists() else []
+
+    def remains_of(self, run: str) -> list[str]:  # noqa: ARG002  # there is nothing but attempts
+        """Return what there is of a run on the target that it has left."""
+        return []
+
+    def remove(self, handle: Handle) -> None:
+        """Remove from the target what there is of an attempt."""
+        if self.is_apart:
+            shutil.rmtree(self.directory(handle), ignore_errors=True)
+
+    def connections(self, mark: Path) -> Sequence[Connection]:
+        """Return what reaches the target from an orchestrator: the agent on this machine, or ssh.
+
+        Args:
+            mark: of the orchestrator.
+        """
+        return _children(mark)
+
+    def drop(self, mark: Path) -> None:
+        """Break the connections of an orchestrator, also those that are stalled."""
+        for process in _children(mark):
+            process.kill()
+
+    def stall(self, mark: Path) -> None:
+        """Have nothing get through the connections of an orchestrator, and break none."""
+        for process in _children(mark):
+            process.send_signal(signal.SIGSTOP)
+
+    def crowded(self, disk: Path) -> Site:
+        """Return the same site with the attempts on a disk of the target, where they are not in the run directory."""
+        if self.attempts is None:
+            return self
+        description = self.description.model_copy(update={"directory": str(disk)})
+        return dataclasses.replace(self, description=description, attempts=disk)
+
+
+def _children(mark: Path) -> list[psutil.Process]:
+    marked = processes.marked(mark)
+    return [process for process in psutil.Process().children() if process.pid in marked]
 
 
 class Orchestrator:
@@ -73,15 +159,17 @@ class Orchestrator:
 
     Args:
         mark: by which the processes are found that reach the target; see `toolbox.system.processes`.
+        run: the name of the run; others of the same name find what one has had started.
     """
 
-    def __init__(self, site: Site, mark: Path) -> None:
+    def __init__(self, site: Site, mark: Path, run: str = RUN) -> None:
         self.site = site
         self.mark = mark
         self.secrets: Sequence[str] = ()
         self.told: list[str] = []
         self._news = threading.Condition()
-        self.backend = site.description.open(TargetContext("there", mark, {}, lambda: self.secrets, self._take))
+        context = TargetContext("there", run, mark, {}, lambda: self.secrets, self._take)
+        self.backend: Backend = site.description.open(context)
 
     def status(self, handle: Handle) -> AttemptStatus:
         """Return how an attempt stands, as far as this one knows."""
@@ -94,10 +182,21 @@ class Orchestrator:
         assert ended, f"the end of {handle.name} was expected"
         return self.status(handle)
 
-    def connections(self) -> list[psutil.Process]:
-        """Return what reaches the target: the agent on this machine, or ssh."""
-        ours = psutil.Process().children()
-        return [process for process in ours if process.pid in processes.marked(self.mark)]
+    def connections(self) -> Sequence[Connection]:
+        """Return what reaches the target."""
+        return self.site.connections(self.mark)
+
+    def drop_connections(self) -> None:
+        """Break what reaches the target, also where it is stalled; another way to it is open."""
+        self.site.drop(self.mark)
+
+    def stall_connections(self) -> None:
+        """Have nothing get through to the target, and break nothing."""
+        self.site.stall(self.mark)
+
+    def wait_for_another(self, before: Sequence[Connection]) -> None:
+        """Wait until the target is reached by another connection than those before."""
+        wait_for(lambda: set(self.connections()) - set(before), "another connection")
 
     def _take(self, name: str) -> None:
         with self._news:
@@ -124,9 +223,18 @@ class Attempt:
         return self.by.site.directory(self.handle)
 
     @property
+    def seen(self) -> Path:
+        """Its directory as the workload sees it."""
+        return self.by.site.seen(self.handle)
+
+    @property
     def supervisor(self) -> psutil.Process:
         """What runs it on the target."""
-        return psutil.Process(json.loads((self.there / "started").read_text())["pid"])
+        return self.by.site.supervisor(self.handle)
+
+    def end_there(self) -> None:
+        """Wait until it has ended on the target, whatever the orchestrator knows."""
+        wait_for(lambda: self.by.site.has_ended(self.handle), f"the end of {self.handle.name}")
 
     def wait(self) -> WorkloadOutcome:
         """Wait until it has ended, and return how."""
@@ -154,7 +262,7 @@ class Attempt:
 
     def left(self) -> list[int]:
         """Return its processes that live on."""
-        return processes.marked(self.there)
+        return processes.marked(self.seen)
 
 
 class Bench:
@@ -166,15 +274,16 @@ class Bench:
     """
 
     def __init__(self, shared: Orchestrator, directory: Path) -> None:
+        self._prefix = f"{directory.name}-{token_hex(3)}"  # on a target that others test at too
         self.site = shared.site
         self.shared = shared
         self.directory = directory
         self._others: list[Orchestrator] = []
         self._attempts: list[Attempt] = []
 
-    def orchestrator(self) -> Orchestrator:
-        """Return another one, as after a restart."""
-        other = Orchestrator(self.site, self.directory / f"orchestrator-{len(self._others)}")
+    def orchestrator(self, run: str = RUN) -> Orchestrator:
+        """Return another one, as after a restart, or one of another run."""
+        other = Orchestrator(self.site, self.directory / f"orchestrator-{len(self._others)}", run)
         self._others.append(other)
         return other
 
@@ -184,10 +293,19 @@ class Bench:
         work = workload(*command, **fields)
         directory = self.directory / name
         directory.mkdir(exist_ok=True)  # the run has made it
-        handle = by.backend.submit(work, f"{self.directory.name}.{name}", directory)
+        handle = by.backend.submit(work, f"{self._prefix}.{name}", directory)
         attempt = Attempt(by, work, handle)
         self._attempts.append(attempt)
         return attempt
+
+    def start_all(self, commands: Iterable[Sequence[str]], by: Orchestrator | None = None) -> list[Attempt]:
+        """Submit workloads at once, as the threads of a run do."""
+        with ThreadPoolExecutor() as threads:
+            started = [
+                threads.submit(self.start, *command, name=f"cell-{number}", by=by)
+                for number, command in enumerate(commands)
+            ]
+            return [attempt.result() for attempt in started]
 
     def run(self, *command: str, **options: Any) -> tuple[Attempt, WorkloadOutcome]:
         """Submit a workload, wait for its end, and bring back what it left: that is no process, ever."""
@@ -200,9 +318,8 @@ class Bench:
     def close(self) -> None:
         """End what the test has left."""
         for attempt in self._attempts:
-            processes.end_marked(attempt.there, grace=0.1)
+            processes.end_marked(attempt.seen, grace=0.1)
         for other in self._others:
             other.backend.close()
         for attempt in self._attempts:
-            if attempt.there != attempt.directory:
-                shutil.rmtree(attempt.there, ignore_errors=True)
+            self.site.remove(attempt.handle)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.conformance.conftest import BACKENDS, SITES
 from tests.conformance.sites import Attempt, Bench, Orchestrator, wait_for
+from toolbox.model.errors import StepError
 from toolbox.model.secrets import Secret
 from toolbox.model.workloads import AttemptState, EndedBy
 
@@ -62,9 +63,19 @@ def test_arguments_and_variables_arrive_as_they_are(bench: Bench) -> None:
     assert attempt.text() == f"{odd}|{odd}"
 
 
+def test_an_argument_may_be_any_bytes_where_the_target_takes_them(bench: Bench) -> None:
+    latin = "latin \udce9\udcff"
+    if bench.site.name == "kubernetes":  # its API takes JSON
+        with pytest.raises(StepError, match=r"'latin \\udce9\\udcff' has bytes that are no UTF-8"):
+            bench.start("printf", "%s", latin)
+        return
+    attempt, _ = bench.run("printf", "%s", latin)
+    assert (attempt.directory / "stdout.log").read_bytes() == os.fsencode(latin)
+
+
 def test_a_workload_knows_where_its_things_are(bench: Bench) -> None:
     attempt, _ = bench.run("sh", "-c", 'pwd; echo "$ARTIFACT_DIR"; echo "$TOPGALLANT_SRC"')
-    assert attempt.text() == f"{attempt.there}/files\n{attempt.there}/files\n{attempt.there}/src\n"
+    assert attempt.text() == f"{attempt.seen}/files\n{attempt.seen}/files\n{attempt.seen}/src\n"
 
 
 def test_it_runs_in_the_directory_that_is_asked_for(bench: Bench, tmp_path: Path) -> None:
@@ -131,19 +142,12 @@ def test_what_is_asked_for_comes_back(bench: Bench, patterns: tuple[str, ...], e
 
 
 def test_a_file_comes_back_whatever_its_name(bench: Bench) -> None:
-    names = [
-        " a b ",
-        "line\nbreak",
-        "été 雪",
-        "-rf",
-        "--checkpoint=1",
-        "back\\slash\\n",
-        "'\"$`*",
-        "latin \udce9\udcff",
-    ]
-    attempt, _ = bench.run("sh", "-c", 'for name in "$@"; do printf %s "$name" > "./$name"; done', "sh", *names)
+    names = [" a b ", "line\nbreak", "été 雪", "-rf", "--checkpoint=1", "back\\slash\\n", "'\"$`*"]
+    latin = "latin \udce9\udcff"
+    script = r"""for name in "$@" "$(printf 'latin \351\377')"; do printf %s "$name" > "./$name"; done"""
+    attempt, _ = bench.run("sh", "-c", script, "sh", *names)
     found = {path.name: path.read_bytes() for path in (attempt.directory / "files").iterdir()}
-    assert found == {name: os.fsencode(name) for name in names}
+    assert found == {name: os.fsencode(name) for name in [*names, latin]}
 
 
 @pytest.mark.parametrize("patterns", [("**",), ("a", "b", "c")])
@@ -212,7 +216,7 @@ def test_two_who_submit_the_same_name_at_once_have_one_workload(bench: Bench, tm
 
 def test_many_workloads_run_side_by_side(bench: Bench, tmp_path: Path) -> None:
     script = f"touch {tmp_path}/up-$1; until test -e {tmp_path}/go; do sleep 0.1; done; exit $1"
-    attempts = [bench.start("sh", "-c", script, "sh", str(n), name=f"cell-{n}") for n in range(20)]
+    attempts = bench.start_all(["sh", "-c", script, "sh", str(n)] for n in range(20))
     wait_for(lambda: len(list(tmp_path.glob("up-*"))) == 20, "20 of them at once")
     (tmp_path / "go").touch()
     assert [attempt.wait().exit_code for attempt in attempts] == list(range(20))
@@ -243,5 +247,15 @@ def test_a_release_leaves_nothing_on_another_machine(bench: Bench) -> None:
     attempt, _ = bench.run("sh", "-c", "mkdir -p a/b && touch a/b/c && chmod 500 a/b a")
     attempt.by.backend.release(attempt.handle)
     assert attempt.text("exit_code") == "0\n"
-    assert attempt.there == attempt.directory or not attempt.there.exists()
+    assert bench.site.remains(attempt.handle) == []
     assert attempt.by.told.count(attempt.handle.name) == 1
+
+
+def test_a_run_that_leaves_has_nothing_left_on_the_target(bench: Bench) -> None:
+    by = bench.orchestrator("leaving")
+    by.secrets = ["correct-horse-battery"]
+    attempt, _ = bench.run("true", by=by, written={"a": "b"}, env={"TOKEN": Secret("correct-horse-battery")})
+    by.backend.release(attempt.handle)
+    by.backend.leave()
+    assert bench.site.remains(attempt.handle) == []
+    assert bench.site.remains_of("leaving") == []

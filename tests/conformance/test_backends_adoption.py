@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -69,7 +68,7 @@ def test_a_workload_that_ends_while_nobody_looks_is_adopted_with_its_end(bench: 
     wait_for_more(attempt)
     first.backend.close()
     stop.touch()
-    wait_for((attempt.there / "exit_code").exists, "its end")
+    attempt.end_there()
     adopted = count(bench, stop, second)
     assert adopted.wait().exit_code == 0
     adopted.collect()
@@ -81,10 +80,10 @@ def test_no_line_is_lost_or_repeated_however_often_the_connection_drops(bench: B
     attempt = count(bench, stop, orchestrator)
     for _ in range(4):
         wait_for_more(attempt)
-        (connection,) = orchestrator.connections()
-        connection.kill()
-        connection.wait()
-        wait_for(orchestrator.connections, "another connection")
+        before = orchestrator.connections()
+        assert before
+        orchestrator.drop_connections()
+        orchestrator.wait_for_another(before)
     wait_for_more(attempt)
     stop.touch()
     assert attempt.wait().exit_code == 0
@@ -97,12 +96,10 @@ def test_an_end_during_an_outage_is_told_afterwards(bench: Bench, stop: Path) ->
     orchestrator = bench.orchestrator()
     attempt = count(bench, stop, orchestrator)
     wait_for_more(attempt)
-    for connection in orchestrator.connections():
-        connection.send_signal(signal.SIGSTOP)
+    orchestrator.stall_connections()
     stop.touch()
-    wait_for((attempt.there / "exit_code").exists, "its end")
-    for connection in orchestrator.connections():
-        connection.kill()
+    attempt.end_there()
+    orchestrator.drop_connections()
     assert attempt.wait().exit_code == 0
     attempt.collect()
     assert_whole(attempt)
@@ -112,14 +109,11 @@ def test_what_is_asked_during_an_outage_is_done_afterwards(bench: Bench, stop: P
     orchestrator = bench.orchestrator()
     attempt = count(bench, stop, orchestrator)
     wait_for_more(attempt)
-    for connection in orchestrator.connections():
-        connection.kill()
+    orchestrator.drop_connections()
     assert attempt.cancel().ended_by is EndedBy.CANCELLED
-    for connection in orchestrator.connections():
-        connection.kill()
+    orchestrator.drop_connections()
     attempt.collect()
-    for connection in orchestrator.connections():
-        connection.kill()
+    orchestrator.drop_connections()
     orchestrator.backend.release(attempt.handle)
     assert attempt.text("exit_code") == "143\n"
 
@@ -139,7 +133,7 @@ def test_the_limits_of_time_hold_while_nobody_looks(bench: Bench) -> None:
     first = bench.orchestrator()
     attempt = bench.start("sh", "-c", "echo up; sleep 600", by=first, run=1.0)
     first.backend.close()
-    wait_for((attempt.there / "exit_code").exists, "its end")
+    attempt.end_there()
     again = bench.start("sh", "-c", "echo up; sleep 600", by=bench.orchestrator())
     assert again.wait().ended_by is EndedBy.TIMEOUT
 
@@ -147,11 +141,9 @@ def test_the_limits_of_time_hold_while_nobody_looks(bench: Bench) -> None:
 def test_many_workloads_survive_a_dropped_connection(bench: Bench, stop: Path) -> None:
     orchestrator = bench.orchestrator()
     script = 'until test -e "$1"; do sleep 0.1; done; echo "$2"'
-    attempts = [
-        bench.start("sh", "-c", script, "sh", str(stop), str(n), name=f"cell-{n}", by=orchestrator) for n in range(12)
-    ]
-    (connection,) = orchestrator.connections()
-    connection.kill()
+    attempts = bench.start_all((["sh", "-c", script, "sh", str(stop), str(n)] for n in range(12)), by=orchestrator)
+    assert orchestrator.connections()
+    orchestrator.drop_connections()
     stop.touch()
     assert [attempt.wait().exit_code for attempt in attempts] == [0] * 12
     for number, attempt in enumerate(attempts):
@@ -184,7 +176,7 @@ def test_a_target_that_does_not_come_back_is_out_of_reach(bench: Bench, stop: Pa
     if server is None:
         pytest.skip("this machine is always within reach")
     orchestrator = bench.orchestrator()
-    attempt = bench.start("sh", "-c", COUNT, "sh", str(stop), by=orchestrator, wait=1.0)
+    attempt = bench.start("sh", "-c", COUNT, "sh", str(stop), by=orchestrator, wait=bench.site.quick)
     wait_for_more(attempt)
     server.stop()
     try:
@@ -192,7 +184,7 @@ def test_a_target_that_does_not_come_back_is_out_of_reach(bench: Bench, stop: Pa
     finally:
         server.start()
     assert (status.state, status.outcome) == (AttemptState.UNREACHABLE, None)
-    assert "cannot be reached for 1 s: ssh: connect to host 127.0.0.1" in status.message
+    assert bench.site.refusal in status.message
     adopted = count(bench, stop, bench.orchestrator())
     stop.touch()
     assert adopted.wait().exit_code == 0

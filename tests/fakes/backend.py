@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from toolbox.matrix.targets import Target
+from toolbox.model.clusters import Access
 from toolbox.model.workloads import (
     AttemptState,
     AttemptStatus,
@@ -179,6 +180,7 @@ class _Description:
     """What a configuration would say of such a target."""
 
     keeps_attempts: ClassVar[bool] = True
+    is_machine: ClassVar[bool] = True
     machines: Machines
 
     def open(self, context: TargetContext) -> FakeBackend:
@@ -188,6 +190,12 @@ class _Description:
     def address(self, name: str) -> str | None:
         """Return where Ansible would find the target."""
         return f"{name}.example"
+
+    def accept(self, workload: Workload) -> None:
+        """Refuse nothing."""
+
+    def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
+        """Miss nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +223,9 @@ class FakeBackend:
 
     def find(self, name: str, directory: Path) -> Handle | None:
         return Handle(name, directory) if name in self.machines._attempts else None
+
+    def leave(self) -> None:
+        self.machines.say(f"leave {self.context.name}")
 
     def close(self) -> None:
         self.machines.closed.append(self.context.name)

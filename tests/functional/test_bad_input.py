@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.functional.grid import Grid
+from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
 from toolbox.testing import Outcome, Workspace
 
 RUN = ("project", "run", "small")
@@ -364,3 +366,12 @@ def test_a_fault_of_an_override_names_the_override_and_no_line_of_the_file(works
     outcome = refuse(workspace, *SHOW, "--overrides={secrets.env: 5}")
     assert "--overrides: `secrets.env` is 5" in outcome.stderr
     assert "bad.yaml:" not in outcome.stderr
+
+
+def test_a_target_on_a_cluster_that_is_misspelt_starts_nothing(grid: Grid) -> None:
+    create = {"command": "touch made", "destroy": "true"}
+    target = {"backend": "kubernetes", "cluster": "sutt", "pod": {"image": "any"}}
+    grid.configure("a", target="there", blocks={"clusters": {"sut": {"create": create}}, "targets": {"there": target}})
+    outcome = refuse(grid.workspace, "project", "run", "grid")
+    assert "no cluster `sutt` in the block `clusters`: did you mean sut?" in outcome.stderr
+    assert (grid.phases, (grid.root / "made").exists()) == ([], False)

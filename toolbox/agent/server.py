@@ -25,7 +25,6 @@ import base64
 import fcntl
 import json
 import os
-import pathlib
 import select
 import shutil
 import signal
@@ -33,17 +32,13 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from toolbox.agent import tree
-from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES
-from toolbox.agent.supervisor import EXIT_CODE, LOCK, OUTCOME, STARTED, STREAMS, Supervisor
+from toolbox.agent import attempts
+from toolbox.agent.supervisor import LOCK, STREAMS, Supervisor
 
 _INPUT, _OUTPUT = 0, 1
 _STANDARD = (0, 1, 2)
 _TICK_SECONDS = 0.2
 _CHUNK_BYTES = 1 << 18
-_PATIENCE_SECONDS = 10.0
-_MARK = "TOPGALLANT_STEP"
-_LISTED = (OUTCOME, EXIT_CODE, SAMPLES, GPU_SAMPLES)
 
 Offsets = Optional[Dict[str, int]]
 
@@ -59,14 +54,14 @@ class Watch:
         self.directory = directory
         self.offsets = offsets
         self.descriptor = -1
-        self.pid = child or _pid_of(directory)
+        self.pid = child or attempts.pid_of(directory)
         if self.pid and hasattr(os, "pidfd_open"):
             try:
                 self.descriptor = os.pidfd_open(self.pid)
             except OSError:
                 return  # it has ended
             # The number of who is no child may be that of another process meanwhile.
-            if not child and _state(directory)["state"] != "running":
+            if not child and attempts.state(directory)["state"] != "running":
                 self.close()
 
     def close(self) -> None:
@@ -126,15 +121,15 @@ class Server:
         directory = request["directory"]
         for folder in (directory, os.path.join(directory, "files")):
             os.makedirs(folder, mode=0o700, exist_ok=True)
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + attempts.PATIENCE_SECONDS
         lock = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            while not _locks(lock, fcntl.LOCK_EX):
+            while not attempts.locks(lock, fcntl.LOCK_EX):
                 # Its supervisor runs, or somebody has a look at it, or is about to start it.
-                if _pid_of(directory) or time.monotonic() > deadline:
+                if attempts.pid_of(directory) or time.monotonic() > deadline:
                     return {"state": "running"}, 0
-                time.sleep(_TICK_SECONDS / 10)
-            state = _state_of_unlocked(directory)
+                time.sleep(attempts.LOOK_SECONDS)
+            state = attempts.state_of_unlocked(directory)
             if state["state"] != "absent":
                 return state, 0
             _take_sources(request["sources"], os.path.join(directory, "src"))
@@ -163,7 +158,7 @@ class Server:
     def _do_watch(self, request: Dict[str, Any]) -> Dict[str, Any]:
         states = {}
         for directory, offsets in request["directories"].items():
-            states[directory] = _state(directory)
+            states[directory] = attempts.state(directory)
             if states[directory]["state"] != "absent":
                 self._watch(directory, offsets, 0)
         return {"states": states}
@@ -175,25 +170,14 @@ class Server:
             self._poll.register(watch.descriptor, select.POLLIN)
 
     def _do_state(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        return _state(request["directory"])
+        return attempts.state(request["directory"])
 
     def _do_cancel(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """End a workload; where there is nobody to be asked to do it, by force."""
-        directory = request["directory"]
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        state, pid = _state(directory), _pid_of(directory)
-        while state["state"] == "running" and not pid and time.monotonic() < deadline:
-            time.sleep(_TICK_SECONDS / 10)  # it is about to be started
-            state, pid = _state(directory), _pid_of(directory)
-        if state["state"] == "running" and pid:
-            tree.send(pid, signal.SIGTERM)
-        else:
-            _kill_marked(directory)
-        return state
+        return attempts.cancel(request["directory"])
 
     def _do_release(self, request: Dict[str, Any]) -> Dict[str, Any]:
         directory = request["directory"]
-        if _state(directory)["state"] == "running":
+        if attempts.state(directory)["state"] == "running":
             return {"error": f"{directory} is in use: its workload runs"}
         self._forget(directory)
         _remove(directory)
@@ -201,20 +185,14 @@ class Server:
 
     def _do_list(self, request: Dict[str, Any]) -> Dict[str, Any]:
         """List what an attempt left, the sizes of its logs apart."""
-        top = pathlib.Path(request["directory"])
-        results = top / "files"
-        found = {path for pattern in request["patterns"] for path in results.glob(pattern)}
-        inside = {path for folder in found if folder.is_dir() and not folder.is_symlink() for path in folder.rglob("*")}
-        kept = [path for path in found | inside if path.is_symlink() or not path.is_dir()]
-        # Of what lies beside them only what is ours: the other side has more files of an attempt than these.
-        beside = [top / name for name in _LISTED if (top / name).is_file()]
-        logs = {
-            stream: (top / f"{stream}.log").stat().st_size for stream in STREAMS if (top / f"{stream}.log").exists()
+        directory = request["directory"]
+        return {
+            "files": attempts.listing(directory, request["patterns"]),
+            "logs": attempts.log_sizes(directory),
         }
-        return {"files": sorted(str(path.relative_to(top)) for path in [*kept, *beside]), "logs": logs}
 
     def _look_at(self, watch: Watch) -> None:
-        state = _state(watch.directory)
+        state = attempts.state(watch.directory)
         if state["state"] == "running":
             return
         if watch.offsets is not None:
@@ -227,7 +205,7 @@ class Server:
             except ChildProcessError:
                 pass  # a supervisor that an earlier server has started
         if state["state"] != "ended":
-            _kill_marked(watch.directory)
+            attempts.kill_marked(watch.directory)
         self._send({"event": "ended", "directory": watch.directory, "outcome": state.get("outcome")})
 
     def _send_logs(self, watch: Watch) -> bool:
@@ -264,45 +242,6 @@ class Server:
             content = content[os.write(_OUTPUT, content) :]
 
 
-def _state(directory: str) -> Dict[str, Any]:
-    """Return how an attempt stands: `running`, `ended` with its outcome, `lost`, or `absent` where none was started."""
-    try:
-        lock = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return _state_of_unlocked(directory)
-    try:
-        # Shared: others may have a look at the same time.
-        return _state_of_unlocked(directory) if _locks(lock, fcntl.LOCK_SH) else {"state": "running"}
-    finally:
-        os.close(lock)
-
-
-def _state_of_unlocked(directory: str) -> Dict[str, Any]:
-    if os.path.exists(os.path.join(directory, EXIT_CODE)):
-        try:
-            with open(os.path.join(directory, OUTCOME), encoding="utf-8") as stream:
-                return {"state": "ended", "outcome": json.load(stream)}
-        except (OSError, ValueError):
-            return {"state": "lost"}  # the workload can write there too
-    return {"state": "lost" if os.path.exists(os.path.join(directory, STARTED)) else "absent"}
-
-
-def _locks(descriptor: int, how: int) -> bool:
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _pid_of(directory: str) -> int:
-    try:
-        with open(os.path.join(directory, STARTED), encoding="utf-8") as stream:
-            return int(json.load(stream)["pid"])
-    except (OSError, ValueError, KeyError):
-        return 0
-
-
 def _take_sources(sources: Optional[str], target: str) -> None:
     """Move what was sent to its place, over what an earlier submission has put there that came to nothing."""
     if sources and os.path.isdir(sources):
@@ -331,12 +270,6 @@ def _described(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename:
         return f"{error.strerror}: {error.filename}"
     return str(error) or type(error).__name__
-
-
-def _kill_marked(directory: str) -> None:
-    """End by force what carries the mark of an attempt."""
-    for pid in tree.marked(_MARK, directory):
-        tree.send(pid, signal.SIGKILL)
 
 
 def _keep_only(*descriptors: int) -> None:

@@ -24,6 +24,7 @@ import time
 from typing import Any, Callable, Dict, Mapping
 
 from toolbox.agent import machine, tree
+from toolbox.agent.echo import Echo
 from toolbox.agent.logs import Log
 from toolbox.agent.sampler import Sampler
 
@@ -32,12 +33,14 @@ STARTED = "started"
 OUTCOME = "outcome.json"
 EXIT_CODE = "exit_code"
 STREAMS = ("stdout", "stderr")
+MARK = "TOPGALLANT_STEP"
 # Written before the workload starts, over which the end is written: a full disk cannot keep it from being known.
 _RESERVED_BYTES = 4096
 _MESSAGE_CHARACTERS = 500  # with all that JSON escapes, what is reserved holds it
 _CHUNK_BYTES = 1 << 16
 _LOOK_SECONDS = 0.05
 _DRAIN_SECONDS = 2.0
+_ECHO_SECONDS = 30.0
 _STUCK_SECONDS = 30.0
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD, signal.SIGXFSZ)
 
@@ -49,11 +52,13 @@ class Supervisor:
         directory: of the attempt; it is there, with `files/` in it.
         order: what to run: `command`, `env`, `cwd`, `secrets`, `run_seconds`, `silence_seconds`,
             `grace_seconds`, `log_bytes`, `sample_seconds` (None where there is no limit, or no sampling).
+        echo: what says the logs again; None where they are read from the directory.
     """
 
-    def __init__(self, directory: str, order: Mapping[str, Any]) -> None:
+    def __init__(self, directory: str, order: Mapping[str, Any], echo: Echo | None = None) -> None:
         self._directory = directory
         self._order = order
+        self._echo = echo
         self._main = 0
         self._status: int | None = None
         self._ended_by = ""
@@ -149,7 +154,7 @@ class Supervisor:
                 "ARTIFACT_DIR": os.path.join(self._directory, "files"),
                 "TOPGALLANT_SRC": os.path.join(self._directory, "src"),
                 **self._order["env"],
-                "TOPGALLANT_STEP": self._directory,
+                MARK: self._directory,
             }
             try:
                 os.chdir(cwd)
@@ -167,8 +172,18 @@ class Supervisor:
         for descriptor, _ in self._poll.poll(max(0, self._seconds_to_wait() * 1000)):
             if descriptor == self._wakeup:
                 os.read(descriptor, 512)
-            else:
+            elif descriptor in self._open:
                 self._read(descriptor)
+        if self._echo is not None:
+            self._say_again(self._echo)
+
+    def _say_again(self, echo: Echo) -> None:
+        was_behind = echo.is_behind
+        echo.pump()
+        if echo.is_behind and not was_behind:
+            self._poll.register(echo.descriptor, select.POLLOUT)
+        elif was_behind and not echo.is_behind:
+            self._poll.unregister(echo.descriptor)
 
     def _read(self, descriptor: int) -> None:
         try:
@@ -282,6 +297,8 @@ class Supervisor:
         logs = self._logs
         for log in logs.values():
             log.close()
+        if self._echo is not None:
+            _drain(self._echo)
         # Of who cannot be killed no more is known than that it was tried.
         status = self._status if self._status is not None else int(signal.SIGKILL)
         by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
@@ -319,6 +336,15 @@ class Supervisor:
 
     def _path(self, name: str) -> str:
         return os.path.join(self._directory, name)
+
+
+def _drain(echo: Echo) -> None:
+    """Have the rest said, for as long as somebody takes it."""
+    deadline = time.monotonic() + _ECHO_SECONDS
+    echo.pump()
+    while echo.is_behind and time.monotonic() < deadline:
+        select.select((), (echo.descriptor,), (), _DRAIN_SECONDS)
+        echo.pump()
 
 
 def _write_whole(file: str, text: str) -> None:

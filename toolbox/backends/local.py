@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from toolbox.hosts import bootstrap, staging
 from toolbox.hosts.host import Host
+from toolbox.model.clusters import Access
 from toolbox.model.workloads import AttemptStatus, Backend, Handle, TargetContext, Workload
 from toolbox.system import environ, processes
 from toolbox.system.processes import Channel
@@ -26,6 +27,7 @@ class Target(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     keeps_attempts: ClassVar[bool] = False
+    is_machine: ClassVar[bool] = True
 
     def open(self, context: TargetContext) -> Backend:
         """Return the backend of this machine."""
@@ -34,6 +36,12 @@ class Target(BaseModel):
     def address(self, name: str) -> str | None:  # noqa: ARG002  # a backend of other machines needs it
         """Return where Ansible finds the target: it is here, and has no address."""
         return None
+
+    def accept(self, workload: Workload) -> None:
+        """See `toolbox.matrix.targets.Description`. It runs whatever it is given."""
+
+    def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
+        """See `toolbox.matrix.targets.Description`. A machine is reached when it is needed, or another one is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,9 @@ class _Local:
         """See `Backend`."""
         found = self.host.watch(name, str(directory), mirror=None, wait=_PATIENCE)
         return Handle(name, directory) if found else None
+
+    def leave(self) -> None:
+        """See `Backend`. There is nothing else."""
 
     def close(self) -> None:
         """See `Backend`."""

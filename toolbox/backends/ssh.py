@@ -19,8 +19,9 @@ from typing import BinaryIO, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from toolbox.hosts import bootstrap, staging
+from toolbox.hosts import archives, bootstrap, staging
 from toolbox.hosts.host import Host
+from toolbox.model.clusters import Access
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptStatus, Backend, Handle, TargetContext, Workload
@@ -55,6 +56,7 @@ class Target(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     keeps_attempts: ClassVar[bool] = True
+    is_machine: ClassVar[bool] = True
 
     host: str | None = Field(default=None, min_length=1, pattern=r"^[^-\s]\S*$")
     user: str | None = Field(default=None, min_length=1, pattern=r"^[^-\s]\S*$")
@@ -70,6 +72,12 @@ class Target(BaseModel):
         """Return where Ansible finds the target: `[USER@]HOST[:PORT]`."""
         user = f"{self.user}@" if self.user else ""
         return f"{user}{self.host or name}" + (f":{self.port}" if self.port else "")
+
+    def accept(self, workload: Workload) -> None:
+        """See `toolbox.matrix.targets.Description`. It runs whatever it is given."""
+
+    def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
+        """See `toolbox.matrix.targets.Description`. A machine is reached when it is needed, or another one is taken."""
 
 
 @dataclass(slots=True)
@@ -126,6 +134,9 @@ class _Ssh:
         found = self._host.watch(name, self._directory(name, _PATIENCE), mirror=directory, wait=_PATIENCE)
         return Handle(name, directory) if found else None
 
+    def leave(self) -> None:
+        """See `Backend`. There is nothing else."""
+
     def close(self) -> None:
         """See `Backend`."""
         self._host.close()
@@ -175,8 +186,8 @@ class _Ssh:
                 for line in self._run(f"printf '\\n{_BEGINNING}\\n'; {tar}", source=wanted, output=archive):
                     if line.startswith("tar:"):
                         log.warning("%s: %s", self.context.name, line)
-                with archive.open("rb") as stream, tarfile.open(fileobj=_after_the_greeting(stream)) as content:
-                    content.extractall(directory, filter=_safely)  # noqa: S202  # the filter is ours
+                with archive.open("rb") as stream:
+                    archives.extract(_after_the_greeting(stream), directory)
             except (OSError, tarfile.TarError) as error:
                 raise self._failure(f"what the attempt left cannot be brought back: {error}") from error
             finally:
@@ -226,18 +237,6 @@ def _after_the_greeting(stream: BinaryIO) -> BinaryIO:
         if line == f"{_BEGINNING}\n".encode():
             break
     return stream
-
-
-def _safely(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo | None:
-    """Leave out what would land outside of the directory: what a workload leaves is not to be trusted."""
-    if member.islnk():  # there is none in our archives; tarfile would make it of a link that was left out
-        log.warning("%s is left out: it is a hard link", member.name)
-        return None
-    try:
-        return tarfile.data_filter(member, directory)
-    except tarfile.FilterError as error:
-        log.warning("%s is left out: %s", member.name, error)
-        return None
 
 
 def _size(file: Path) -> int:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 LIBRARY = FilePath(__file__).parent / "contracts"
+_ROOT = "root"  # what pydantic calls the only field of a model that is a mapping itself
 
 
 def find(folders: Iterable[FilePath]) -> dict[Path, type[BaseModel]]:
@@ -112,7 +113,8 @@ def _fields_at(model: type[BaseModel], keys: Path) -> set[str]:
     """Return the names of the fields of the model, or the models of a union, to which keys inside a block lead."""
     models = {model}
     for key in keys:
-        fields = [found.model_fields[str(key)] for found in models if key in found.model_fields]
+        names = {found: _ROOT if _ROOT in found.model_fields else str(key) for found in models}
+        fields = [found.model_fields[name] for found, name in names.items() if name in found.model_fields]
         models = {found for field in fields for found in _models_in(field.annotation)} or models
     return {name for found in models for name in found.model_fields}
 

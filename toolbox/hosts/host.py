@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -64,7 +63,7 @@ class _Attempt:
         """Return how far the copies of the logs go."""
         if self.mirror is None:
             return None
-        return {stream: _size(self.mirror / f"{stream}.log") for stream in STREAMS}
+        return {stream: files.size(self.mirror / f"{stream}.log") for stream in STREAMS}
 
 
 class Host:
@@ -297,22 +296,11 @@ def _is_hopeless(reason: str) -> bool:
     return is_final or bootstrap.TOO_OLD in reason
 
 
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
 def _write_at(file: Path, offset: int, data: str) -> None:
     """Write a piece of a log at its place. What a full disk does not take is missing at its end, and found later."""
-    if offset > _size(file):
+    if offset > files.size(file):
         return
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, files.PRIVATE_FILE)
-        try:
-            os.pwrite(descriptor, base64.b64decode(data), offset)
-        finally:
-            os.close(descriptor)
+        files.write_at(file, offset, base64.b64decode(data))
     except OSError as error:
         log.warning("%s cannot be written: %s", file, error)

@@ -158,6 +158,7 @@ def _class_name(name: str) -> str:
 
 
 def _load(name: str, path: Path) -> ModuleType:
-    if path.parent == places.COMMANDS:
-        return importlib.import_module(f"toolbox.commands.{name}")
-    return modules.load(f"_commands_{name}", path)
+    with modules.for_good():
+        if path.parent == places.COMMANDS:
+            return importlib.import_module(f"toolbox.commands.{name}")
+        return modules.load(f"_commands_{name}", path)

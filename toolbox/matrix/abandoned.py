@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from toolbox.matrix.plan import Plan
+from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, StepError, describe
 from toolbox.model.workloads import AttemptState, Backend, Handle, TargetContext
 from toolbox.runs.past import PastAttempt
@@ -21,8 +22,12 @@ _LONGEST_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.1
 
 
-def end(plan: Plan, recorder: Recorder) -> None:
-    """Have every workload end that may be running, and wait for it. The run finds them cancelled when it goes on."""
+def end(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
+    """Have every workload end that may be running, and wait for it. The run finds them cancelled when it goes on.
+
+    Args:
+        clusters: how to reach the clusters that the run has.
+    """
     waiting: dict[str, list[tuple[PastAttempt, Path]]] = {}
     for step in recorder.past.cells():
         latest = step.attempts[-1] if step.is_open and step.attempts else None
@@ -30,7 +35,15 @@ def end(plan: Plan, recorder: Recorder) -> None:
             directory = recorder.root / step.started.step / f"attempt-{latest.submitted.attempt}"
             waiting.setdefault(latest.submitted.target, []).append((latest, directory))
     for target, attempts in waiting.items():
-        context = TargetContext(target, recorder.root / ".targets" / target, {}, recorder.redactor.values, _nobody)
+        context = TargetContext(
+            target,
+            recorder.root.name,
+            recorder.root / ".targets" / target,
+            {},
+            recorder.redactor.values,
+            _nobody,
+            clusters,
+        )
         with ExitStack() as stack:
             backend = plan.targets[target].description.open(context)
             stack.callback(backend.close)
@@ -41,10 +54,17 @@ def end(plan: Plan, recorder: Recorder) -> None:
 
 
 def _end(backend: Backend, names: Mapping[str, Path]) -> None:
-    found = [backend.find(name, directory) for name, directory in names.items()]
-    handles: list[Handle] = [handle for handle in found if handle is not None]
-    for handle in handles:
-        backend.cancel(handle)
+    handles: list[Handle] = []
+    for name, directory in names.items():
+        began = time.monotonic()
+        try:
+            if (handle := backend.find(name, directory)) is not None:
+                backend.cancel(handle)
+                handles.append(handle)
+        except StepError as error:
+            if time.monotonic() - began > _LONGEST_SECONDS:
+                raise  # the target is away: each of the others would take as long to say so
+            log.warning("%s may be running still: %s", name, describe(error))
     deadline = time.monotonic() + _LONGEST_SECONDS
     while time.monotonic() < deadline:
         if all(status.state is not AttemptState.RUNNING for status in backend.poll(handles).values()):

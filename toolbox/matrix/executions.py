@@ -10,7 +10,7 @@ import contextvars
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 from toolbox.matrix import judgement
 from toolbox.matrix.attempts import CellRun, Conclusion
 from toolbox.matrix.targets import Target
+from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, StepError, ToolboxError, Undecided, describe, outcome_of
 from toolbox.model.events import Note
 from toolbox.model.verdicts import Cause, Verdict
@@ -39,6 +40,7 @@ class Executions:
 
     Args:
         variables: environment variables of workloads on this machine.
+        clusters: how to reach the clusters that the run has.
         jobs: how many cells run at once.
         on_change: told, in the thread of `next_news`, the name of an attempt of which there is news.
     """
@@ -48,6 +50,7 @@ class Executions:
         targets: Mapping[str, Target],
         recorder: Recorder,
         variables: Mapping[str, str],
+        clusters: Mapping[str, Access],
         *,
         jobs: int,
         on_change: Callable[[str], None],
@@ -55,6 +58,7 @@ class Executions:
         self._targets = targets
         self._recorder = recorder
         self._variables = variables
+        self._clusters = clusters
         self._on_change = on_change
         self._news: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         # Starts wait for targets that do not answer: nothing else waits behind them.
@@ -114,6 +118,14 @@ class Executions:
         self._starters.shutdown()
         self._threads.shutdown()
         self.next_news(0)
+
+    def leave(self, targets: Iterable[str]) -> None:
+        """Remove what else the run has on targets where all its attempts have been released."""
+        for target in targets:
+            try:
+                self._backend(target).leave()
+            except (ToolboxError, Cancelled, OSError) as error:
+                _warn(f"what the run has on {target} is still there", error)
 
     def close(self) -> None:
         """Wait for what is being done, and let go of the targets."""
@@ -182,10 +194,12 @@ class Executions:
             if target not in self._backends:
                 context = TargetContext(
                     name=target,
+                    run=self._recorder.root.name,
                     mark=self._recorder.root / ".targets" / target,
                     variables=self._variables,
                     secrets=self._recorder.redactor.values,
                     notify=lambda name: self._news.put(partial(self._on_change, name)),
+                    clusters=self._clusters,
                 )
                 self._backends[target] = self._targets[target].description.open(context)
             return self._backends[target]

@@ -153,8 +153,12 @@ def without_judgement(outcome: WorkloadOutcome) -> Outcome | None:
             return Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, text or "it was cancelled")
         case EndedBy.NOT_STARTED:
             return Outcome(Verdict.ERROR, Cause.CONFIGURATION, text)
-        case EndedBy.LOST:
+        case EndedBy.LOST | EndedBy.EVICTED | EndedBy.IMAGE:
             return Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, text)
+        case EndedBy.NO_CAPACITY:
+            return Outcome(Verdict.ERROR, Cause.CAPACITY, text)
+        case EndedBy.OUT_OF_MEMORY:
+            return Outcome(Verdict.FAILED, Cause.PRODUCT, text)
         case EndedBy.EXIT | EndedBy.SIGNAL:
             if outcome.log_fault:
                 return Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, f"its logs are not whole: {outcome.log_fault}")

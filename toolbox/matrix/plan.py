@@ -138,6 +138,15 @@ class Plan:
     notes: Sequence[str] = ()
     combinations: Mapping[str, Combination] = field(default_factory=dict)
 
+    def workloads(self) -> dict[str, list[Workload]]:
+        """Return what may be run on each target."""
+        found: dict[str, list[Workload]] = {}
+        for cell in self.cells:
+            if not cell.skip:
+                for target in cell.targets:
+                    found.setdefault(target, []).append(cell.workload)
+        return found
+
     def as_json(self) -> dict[str, Any]:
         """Return the plan as `plan.json` holds it."""
         return {
@@ -292,6 +301,8 @@ class _Planner:
         expectations = self._expected(checks, metrics)
         self._check_names(expectations)
         skips = [skip.reason for skip in self.block.skip if axes.matches(skip.when, combination)]
+        fitting = self._targets(target, resources)
+        self._check_acceptance(workload, fitting)
         xfails = [xfail for xfail in self.block.xfail if axes.matches(xfail.when, combination)]
         quarantines = [found for found in self.block.quarantine if axes.matches(found.when, combination)]
         excuses: list[Excuse] = [*xfails, *quarantines]
@@ -303,7 +314,7 @@ class _Planner:
             name=combination.name,
             settings=combination.settings,
             labels=combination.labels,
-            targets=self._targets(target, resources),
+            targets=fitting,
             resources=resources,
             retries=retries,
             skip=skips[0] if skips else "",
@@ -317,6 +328,13 @@ class _Planner:
             fingerprint=_fingerprint(workload, checks, metrics),
             bounds={metric: bounds[metric] for metric in expectations.by_history if metric in bounds},
         )
+
+    def _check_acceptance(self, workload: Workload, targets: Sequence[str]) -> None:
+        for name in targets:
+            try:
+                self.targets[name].description.accept(workload)
+            except ValueError as error:
+                raise ValueError(f"the target `{name}` cannot run it: {error}") from None
 
     def _check_names(self, expectations: Expectations) -> None:
         for check in expectations.checks:
@@ -386,6 +404,7 @@ class _Planner:
             files=sources,
             written={name: _written(name, value) for name, value in block.write.items()},
             collect=tuple(block.collect),
+            pod=block.pod,
             timeouts=workloads.Timeouts(timeouts.wait, timeouts.run, timeouts.silence, timeouts.grace),
             log_bytes=block.log_bytes,
             sample_seconds=block.sample_seconds,
@@ -402,7 +421,8 @@ def _fingerprint(workload: Workload, checks: Sequence[Any], metrics: Mapping[str
     """Return what tells this cell's work from another's. A secret counts by its reference."""
     env = {name: value.reference if isinstance(value, Secret) else value for name, value in workload.env.items()}
     sent = [sorted(workload.files), dict(workload.written), list(workload.collect)]
-    text = json.dumps([workload.command, env, workload.cwd, sent, checks, metrics], sort_keys=True, default=str)
+    pod = [dict(workload.pod)] if workload.pod else []  # its image, above all
+    text = json.dumps([workload.command, env, workload.cwd, sent, checks, metrics, *pod], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

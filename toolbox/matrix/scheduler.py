@@ -9,6 +9,7 @@ import heapq
 import itertools
 import logging
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,8 +22,9 @@ from toolbox.matrix.judgement import NamedCheck
 from toolbox.matrix.plan import Cell, Plan
 from toolbox.matrix.pools import FairQueue, Pools
 from toolbox.matrix.relations import Relations
+from toolbox.model.clusters import Access
 from toolbox.model.errors import ToolboxError, describe
-from toolbox.model.events import AttemptReleased, MatrixPlanned, Note, StepKind
+from toolbox.model.events import AttemptReleased, AttemptSubmitted, MatrixPlanned, Note, StepKind
 from toolbox.model.evidence import Metric, Reference
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, Handle
@@ -60,15 +62,26 @@ class Scheduler:
     Args:
         step: around the cells.
         variables: environment variables of workloads on this machine.
+        clusters: how to reach the clusters that the run has.
     """
 
-    def __init__(self, plan: Plan, options: Options, step: Step, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        options: Options,
+        step: Step,
+        variables: Mapping[str, str],
+        clusters: Mapping[str, Access] | None = None,
+    ) -> None:
         self._plan = plan
         self._options = options
         self._step = step
         jobs = options.jobs or plan.jobs or max(1, len(plan.targets))
         self._pools = Pools(plan.targets, jobs, plan.pools)
-        self._executions = Executions(plan.targets, step.recorder, variables, jobs=jobs, on_change=self._look_at)
+        self._executions = Executions(
+            plan.targets, step.recorder, variables, clusters or {}, jobs=jobs, on_change=self._look_at
+        )
+        self._held_by: Counter[str] = Counter()  # how many attempts targets hold that keep them
         self._cells = {cell.id: cell for cell in plan.cells}
         self._waiting = FairQueue()
         self._later: list[tuple[float, int, CellRun]] = []
@@ -101,12 +114,19 @@ class Scheduler:
                     self._take(cell)
                 self._loop()
                 self._executions.settle()
+                self._leave()
             except BaseException as error:
                 with signals.shielded():
                     self._stop(describe(error))
+                    self._executions.settle()
+                    self._leave()
                 raise
             finally:
                 self._executions.close()
+
+    def _leave(self) -> None:
+        """Have nothing of the run be left on targets where nothing of its attempts is."""
+        self._executions.leave(target for target, count in self._held_by.items() if not count)
 
     def _loop(self) -> None:
         while True:
@@ -173,6 +193,7 @@ class Scheduler:
         run = self._open(cell)
         run.attempt, run.target, run.is_adopted = latest.submitted.attempt, latest.submitted.target, True
         self._pools.take(run.target, cell)
+        self._hold(run.target)
         self._running[run.name] = run
         if ended is None:
             # To submit it again, under its name, finds it where it is.
@@ -197,11 +218,26 @@ class Scheduler:
         """Remove what attempts left on their targets that ended before the run was resumed."""
         for attempt in before.attempts:
             asked = attempt.submitted
-            if attempt.ended is None or attempt.is_released or not self._keeps(asked.target):
+            if not self._keeps(asked.target):
                 continue
+            self._held_by[asked.target] += 0  # there may be something besides
+            if attempt.ended is None or attempt.is_released:
+                continue
+            self._hold(asked.target)
             handle = Handle(asked.name, self._step.recorder.root / before.started.step / f"attempt-{asked.attempt}")
-            released = AttemptReleased(asked.step, asked.attempt)
-            self._executions.release(asked.target, handle, partial(self._step.recorder.record, released, sync=False))
+            self._executions.release(asked.target, handle, partial(self._released_past, asked))
+
+    def _released_past(self, asked: AttemptSubmitted) -> None:
+        self._step.recorder.record(AttemptReleased(asked.step, asked.attempt), sync=False)
+        self._held_by[asked.target] -= 1
+
+    def _released(self, run: CellRun, target: str) -> None:
+        run.released()
+        self._held_by[target] -= 1
+
+    def _hold(self, target: str) -> None:
+        if self._keeps(target):
+            self._held_by[target] += 1
 
     def _keeps(self, target: str) -> bool:
         return target in self._plan.targets and self._plan.targets[target].description.keeps_attempts
@@ -221,6 +257,7 @@ class Scheduler:
             run = self._between.pop(cell.id) if cell.id in self._between else self._open(cell)
             run.submit(target)
             self._pools.take(target, cell)
+            self._hold(target)
             self._running[run.name] = run
             self._executions.start(run, partial(self._started, run), partial(self._conclude, run))
 
@@ -274,7 +311,9 @@ class Scheduler:
             attempt = conclusion.so_far()
             run.end(outcome if outcome.verdict is Verdict.CANCELLED else attempt, conclusion, sync=keeps)
             if keeps and run.handle is not None:
-                self._executions.release(run.target, run.handle, run.released)
+                self._executions.release(run.target, run.handle, partial(self._released, run, run.target))
+            elif keeps:
+                self._held_by[run.target] -= 1  # it never was there
         self._note_outage(run, outcome)
         if not outcome.verdict.is_pass and run.is_unconfirmed and self.stopped:
             text = f"{outcome.message}\nno other attempt has confirmed it: {self.stopped}"

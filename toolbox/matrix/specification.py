@@ -348,6 +348,7 @@ class WorkloadBlock(Block):
         files: what it is given: names below `src/`, and the local files or directories that they are copies of.
         write: what is written for it: names below `src/`, and text, or a value to write as JSON or YAML by that name.
         collect: patterns of the files to bring back.
+        pod: what it asks of the pods that run it, over what its target says: see docs/kubernetes.md.
         log_bytes: how much of its output is kept.
         sample_seconds: how often to look at what it uses of its machine; None for never.
     """
@@ -358,6 +359,7 @@ class WorkloadBlock(Block):
     files: dict[Inside, Text] = {}
     write: dict[Inside, Any] = {}
     collect: list[Inside] = ["**"]
+    pod: dict[str, Any] = {}
     log_bytes: int = Field(default=64 * 2**20, ge=4096)
     sample_seconds: float | None = Field(default=None, ge=0.1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol
 
@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from toolbox.config import plugins
 from toolbox.config.configuration import Configuration
 from toolbox.matrix.specification import TargetsBlock
+from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError
-from toolbox.model.workloads import Backend, TargetContext
+from toolbox.model.workloads import Backend, TargetContext, Workload
 
 BLOCK: Final = "targets"
 _JOBS: Final = "jobs"
@@ -24,15 +25,33 @@ class Description(Protocol):
 
     Args:
         keeps_attempts: whether what an attempt leaves stays on the target until it is released.
+        is_machine: whether it is one machine, which toolbox commands can look at and prepare.
     """
 
     keeps_attempts: ClassVar[bool]
+    is_machine: ClassVar[bool]
 
     def open(self, context: TargetContext) -> Backend:
         """Return what executes there."""
 
     def address(self, name: str) -> str | None:
         """Return where Ansible finds the target; None for this machine."""
+
+    def accept(self, workload: Workload) -> None:
+        """Raise ValueError where a workload cannot be run there, whatever is done."""
+
+    def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
+        """See that workloads can be run there, as far as that can be known before anything is begun.
+
+        Args:
+            name: of the target.
+            clusters: how to reach the clusters of the run, by their names; None where that is not known yet.
+            workloads: what may be run there.
+
+        Raises:
+            ConfigurationError: something has to be changed first.
+            InfrastructureError: it cannot be asked.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +116,20 @@ def read(configuration: Configuration) -> dict[str, Target]:
         )
     local = plugins.parse("backends", "Target", "backend", {"backend": "local"})
     return {"local": Target("local", "local", local), **found}
+
+
+def verify(
+    targets: Mapping[str, Target], clusters: Mapping[str, Access | None], workloads: Mapping[str, Iterable[Workload]]
+) -> None:
+    """See that cells can be run on targets, as far as that can be known before anything is begun.
+
+    Args:
+        workloads: what may be run on each.
+        clusters: how to reach the clusters of the run, by their names; None where that is not known yet.
+
+    Raises:
+        ConfigurationError: something has to be changed first.
+        InfrastructureError: a target cannot be asked.
+    """
+    for name, target in targets.items():
+        target.description.verify(name, clusters, workloads.get(name, ()))

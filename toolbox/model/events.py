@@ -219,6 +219,81 @@ class ConfigurationChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseAwaited:
+    """A run waits for a cluster that somebody else has.
+
+    Args:
+        cluster: its name in the configuration.
+        message: who has it, and since when.
+    """
+
+    cluster: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost:
+    """A cluster is no longer the run's, which ends.
+
+    Args:
+        message: who has it now, or why nobody knows.
+    """
+
+    cluster: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChosen:
+    """A run has a cluster from here on.
+
+    Args:
+        cluster: its name in the configuration.
+        member: which of its pool; empty where it is of none.
+        kubeconfig: see `toolbox.model.clusters.Access`, as the next two; all empty where it is a machine.
+    """
+
+    cluster: str
+    member: str = ""
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePlanned:
+    """Something is about to be made for the run. It may be there from here on, and is to be removed after the run.
+
+    Args:
+        step: that makes it.
+        resource: its name out there, which comes of the run's and so can be found again.
+        cluster: what the configuration calls it.
+        kubeconfig: how to reach it, once it is there.
+        removal: the command line that removes it.
+    """
+
+    step: str
+    resource: str
+    cluster: str
+    kubeconfig: str
+    removal: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceMade:
+    """It is there, whole."""
+
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRemoved:
+    """Nothing of it is left."""
+
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunFinished:
     """A run has ended.
 
@@ -293,6 +368,12 @@ KeptEvent = (
     | MetricMeasured
     | CheckJudged
     | ConfigurationChanged
+    | LeaseAwaited
+    | LeaseLost
+    | ClusterChosen
+    | ResourcePlanned
+    | ResourceMade
+    | ResourceRemoved
     | RunFinished
 )
 ShownEvent = DurationsExpected | TaskStarted | TaskFinished | Note

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from toolbox.model.clusters import Access
 from toolbox.model.secrets import Secret
 
 
@@ -39,6 +40,7 @@ class Workload:
         files: what to send, by the name that it gets below `src/`.
         written: texts to send, likewise.
         collect: patterns of the files to bring back.
+        pod: what it asks of the pods that run it, over what its target says; nothing to a target that runs none.
         log_bytes: how much of a log is kept from its start on.
         sample_seconds: between two samples of what it uses; None for none.
     """
@@ -49,13 +51,18 @@ class Workload:
     files: Mapping[str, Path] = field(default_factory=dict)
     written: Mapping[str, str] = field(default_factory=dict)
     collect: tuple[str, ...] = ("**",)
+    pod: Mapping[str, Any] = field(default_factory=dict)
     timeouts: Timeouts = Timeouts()
     log_bytes: int = 1 << 26
     sample_seconds: float | None = None
 
 
 class EndedBy(StrEnum):
-    """What ended a workload."""
+    """What ended a workload.
+
+    Of those that only some backends know: a place for it was not found in time (`no_capacity`), its image did not come
+    (`image`), its machine was taken from it (`evicted`), it was killed for the memory that it used (`out_of_memory`).
+    """
 
     EXIT = "exit"
     SIGNAL = "signal"
@@ -64,6 +71,10 @@ class EndedBy(StrEnum):
     CANCELLED = "cancelled"
     NOT_STARTED = "not_started"
     LOST = "lost"
+    NO_CAPACITY = "no_capacity"
+    IMAGE = "image"
+    EVICTED = "evicted"
+    OUT_OF_MEMORY = "out_of_memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +123,10 @@ class WorkloadOutcome:
         except (KeyError, TypeError, ValueError, AttributeError):  # the workload can write there too
             return cls(EndedBy.LOST, message="its outcome.json is not what a supervisor writes")
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the outcome as a supervisor writes it, and `parse` reads it."""
+        return {**asdict(self), "log_dropped": {"stdout": self.log_dropped} if self.log_dropped else {}}
+
 
 @dataclass(frozen=True, slots=True)
 class Handle:
@@ -154,17 +169,21 @@ class TargetContext:
 
     Args:
         name: of the target.
+        run: the name of the run.
         mark: by which the processes that the backend itself starts here are found; see `toolbox.system.processes`.
         variables: environment variables of workloads that run on this machine.
         secrets: returns the texts that no log may hold.
         notify: to be told the name of an attempt whose status has changed, from any thread.
+        clusters: how to reach the clusters that the run has, by the names of its configuration.
     """
 
     name: str
+    run: str
     mark: Path
     variables: Mapping[str, str]
     secrets: Callable[[], Sequence[str]]
     notify: Callable[[str], None]
+    clusters: Mapping[str, Access] = field(default_factory=dict)
 
 
 class Backend(Protocol):
@@ -177,8 +196,8 @@ class Backend(Protocol):
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
         """Start a workload. The same name twice is one workload: what there is already is adopted.
 
-        Blocks until it has started, no longer than `timeouts.wait`. From then on its logs in the directory are kept up
-        to date, and `notify` is told of its end.
+        Blocks until it has started, or until a target with a queue of its own has taken it, no longer than
+        `timeouts.wait`. From then on its logs in the directory are kept up to date, and `notify` is told of its end.
         """
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
@@ -195,6 +214,9 @@ class Backend(Protocol):
 
     def find(self, name: str, directory: Path) -> Handle | None:
         """Return the attempt of this name, or None where none was started."""
+
+    def leave(self) -> None:
+        """Remove what else the run has on the target: all its attempts were released, and there will be no more."""
 
     def close(self) -> None:
         """Let go of the target. What runs there goes on."""

@@ -39,7 +39,7 @@ def run(*, check: bool = True) -> list[CellResult]:
     current.matrix_has_run = True
     if expected := _earlier_durations(step.recorder.root):
         step.recorder.record(DurationsExpected(step.identity, expected))
-    scheduler = Scheduler(current.plan, current.options, step, current.variables)
+    scheduler = Scheduler(current.plan, current.options, step, current.variables, current.clusters)
     scheduler.run()
     results = [scheduler.results[cell.id] for cell in current.plan.cells if cell.id in scheduler.results]
     if not results:
@@ -52,13 +52,14 @@ def run(*, check: bool = True) -> list[CellResult]:
 def machines() -> list[list[str] | None]:
     """Return the machines of the plan, as the toolbox commands that prepare them take them: `hosts` of one call each.
 
-    None is this machine, which needs no address; the others are in one list.
+    None is this machine, which needs no address; the others are in one list. A cluster is none of them.
     """
     plan = session.current().plan
     targets = plan.targets if plan is not None else {}
-    addresses = [target.description.address(name) for name, target in targets.items()]
+    machines = {name: target.description for name, target in targets.items() if target.description.is_machine}
+    addresses = [description.address(name) for name, description in machines.items()]
     others = [address for address in addresses if address is not None]
-    here: list[list[str] | None] = [None] if len(others) < len(addresses) or not addresses else []
+    here: list[list[str] | None] = [None] if len(others) < len(addresses) or not targets else []
     return [*here, others] if others else here
 
 

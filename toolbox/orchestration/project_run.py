@@ -23,13 +23,22 @@ import yaml
 
 from toolbox.config import paths
 from toolbox.config.document import Change
-from toolbox.matrix import abandoned
-from toolbox.model.errors import Cancelled, InfrastructureError, Interrupted, describe, exit_code_of, outcome_of
+from toolbox.matrix import abandoned, targets
+from toolbox.model.errors import (
+    Cancelled,
+    InfrastructureError,
+    Interrupted,
+    ToolboxError,
+    describe,
+    exit_code_of,
+    outcome_of,
+)
 from toolbox.model.events import Note, RunFinished, RunStarted, StepKind
 from toolbox.model.secrets import MASK
 from toolbox.model.verdicts import Cause, Verdict, exit_code
-from toolbox.orchestration import projects, session, storing
+from toolbox.orchestration import clusters, projects, session, storing
 from toolbox.orchestration import request as request_module
+from toolbox.orchestration.clusters import Reservation
 from toolbox.orchestration.request import Loaded, RunRequest
 from toolbox.orchestration.session import Session
 from toolbox.runs import directories, steps, summary
@@ -59,11 +68,13 @@ def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redact
     loaded = request_module.load(request)
     phases = _phases(loaded)
     redactor.add(loaded.configuration.secret_values())
+    reservation = Reservation(loaded.configuration, request.project)
+    _verify(loaded, phases)
     directory = _create(request)
     with signals.shielded(), Journal(directory, redactor) as journal:
         recorder = Recorder(directory, redactor, listeners, journal)
         _write_request(loaded, directory, redactor)
-        return _run(loaded, phases, recorder)
+        return _run(loaded, phases, recorder, reservation)
 
 
 def resume(
@@ -93,6 +104,7 @@ def resume(
     loaded = request_module.load(request, today=began, resumed=directory)
     redactor.add(loaded.configuration.secret_values())
     phases = _phases(loaded)
+    reservation = Reservation(loaded.configuration, request.project)
     with signals.shielded(), Journal(directory, redactor) as journal:
         past = Past(entry.event for entry in read_journal(directory))
         _refuse_changes(loaded, past, directory, redactor)
@@ -100,11 +112,18 @@ def resume(
             for listener in listeners:
                 listener(Note("", _NOTHING_LEFT))
             return summary.write(directory), before.finished.exit_code
-        _end_orphans(past, directory)
+        reservation.recall(directory)
+        _end_orphans(past, directory, reservation.marks(directory))
         recorder = Recorder(directory, redactor, listeners, journal, past)
         # From here on the orchestration makes its changes again.
         session.write_configuration(loaded.configuration, directory / CONFIG_FILE, redactor)
-        return _run(loaded, phases, recorder)
+        return _run(loaded, phases, recorder, reservation)
+
+
+def _verify(loaded: Loaded, phases: Mapping[str, Callable[[], object]]) -> None:
+    """See that the cells can be run, before there is a run."""
+    if loaded.plan is not None and _TESTS in phases:
+        targets.verify(loaded.plan.targets, clusters.known(loaded.configuration), loaded.plan.workloads())
 
 
 def _phases(loaded: Loaded) -> dict[str, Callable[[], object]]:
@@ -112,7 +131,9 @@ def _phases(loaded: Loaded) -> dict[str, Callable[[], object]]:
     return projects.select(projects.phases(loaded.files), list(wanted) if wanted is not None else None)
 
 
-def _run(loaded: Loaded, phases: Mapping[str, Callable[[], object]], recorder: Recorder) -> tuple[RunSummary, int]:
+def _run(
+    loaded: Loaded, phases: Mapping[str, Callable[[], object]], recorder: Recorder, reservation: Reservation
+) -> tuple[RunSummary, int]:
     directory, request = recorder.root, loaded.request
     recorder.record(
         RunStarted(
@@ -137,7 +158,7 @@ def _run(loaded: Loaded, phases: Mapping[str, Callable[[], object]], recorder: R
     deadline = request.deadline or (loaded.plan.deadline if loaded.plan is not None else None)
     with session.opened(work, top), signals.deadline(deadline):
         outcomes: dict[str, Outcome] = {}
-        errors = _run_phases(phases, top, outcomes)
+        errors = _run_phases(phases, top, reservation, outcomes)
         finished = _finish(top, errors, outcomes.get(_TESTS))
     try:
         recorder.record(finished)
@@ -176,10 +197,10 @@ def _has_work(before: RunSummary, past: Past, *, failed: bool) -> bool:
     return not is_final or past.is_unfinished() or (failed and not before.finished.verdict.is_pass)
 
 
-def _end_orphans(past: Past, directory: Path) -> None:
-    """End what a killed orchestrator has left running, but for the workloads of its cells, which are adopted."""
+def _end_orphans(past: Past, directory: Path, clusters: Sequence[Path] = ()) -> None:
+    """End what a killed orchestrator has left running, but for clusters, and the workloads of its cells: both go on."""
     workloads = [directory / step.started.step for step in past.cells()]
-    processes.end_marked(directory, keep=[*workloads, directory / ".targets"])
+    processes.end_marked(directory, keep=[*workloads, directory / ".targets", *clusters])
 
 
 def _create(request: RunRequest) -> Path:
@@ -239,22 +260,31 @@ def _change_json(change: Change) -> dict[str, str]:
 
 
 def _run_phases(
-    phases: Mapping[str, Callable[[], object]], top: Step, outcomes: dict[str, Outcome]
+    phases: Mapping[str, Callable[[], object]], top: Step, reservation: Reservation, outcomes: dict[str, Outcome]
 ) -> list[BaseException]:
     """Run the phases, put how they ended into `outcomes`, and return what ended the run."""
     errors: list[BaseException] = []
+    try:
+        work = session.current()
+        reservation.acquire(work, top)
+        if work.clusters and work.plan is not None and _TESTS in phases:
+            targets.verify(work.plan.targets, work.clusters, work.plan.workloads())
+    except BaseException as error:  # noqa: BLE001  # it becomes the end of the run
+        errors.append(error)
+        _end_abandoned(top)
     for name, function in phases.items():
-        if errors and name != _CLEANUP:
+        if errors and not (name == _CLEANUP and reservation.is_ours):
             continue
         try:
-            outcomes[name] = _run_phase(name, function)
+            outcomes[name] = _run_phase(name, function, reservation)
         except BaseException as error:  # noqa: BLE001  # each becomes the end of the run, in order
             errors.append(error)
             _end_abandoned(top)
-            processes.end_marked(top.directory)
+            processes.end_marked(top.directory, keep=reservation.marks(top.directory))
+    errors += reservation.release(compare=_CLEANUP in phases)
     if (number := signals.first()) is not None and not any(isinstance(error, Interrupted) for error in errors):
         errors.append(Interrupted(number))
-    if left := processes.end_marked(top.directory):
+    if left := processes.end_marked(top.directory, keep=reservation.marks(top.directory)):
         top.recorder.record(Note("", f"{left} processes were left running, and were ended"))
     return errors
 
@@ -262,11 +292,15 @@ def _run_phases(
 def _end_abandoned(top: Step) -> None:
     """End the workloads that a resumed run has not come to: whoever ends them by force would pass for their failure."""
     work = session.current()
-    if work.plan is not None and not work.matrix_has_run:
-        abandoned.end(work.plan, top.recorder)
+    if work.plan is None or work.matrix_has_run:
+        return
+    try:
+        abandoned.end(work.plan, top.recorder, work.clusters)
+    except ToolboxError as error:  # what is released after this matters more
+        top.recorder.record(Note("", f"workloads may be running still: {describe(error)}"))
 
 
-def _run_phase(name: str, function: Callable[[], object]) -> Outcome:
+def _run_phase(name: str, function: Callable[[], object], reservation: Reservation) -> Outcome:
     failure = (Verdict.FAILED, Cause.PRODUCT) if name == _TESTS else (Verdict.ERROR, Cause.INFRASTRUCTURE)
     # A signal does not stop the cleanup, which is what a signal asks for.
     gate = contextlib.nullcontext() if name == _CLEANUP else signals.exposed()
@@ -285,7 +319,7 @@ def _run_phase(name: str, function: Callable[[], object]) -> Outcome:
             raise
         try:
             # Threads that the project starts by itself belong to the phase too.
-            with steps.entered_by_process(step), gate:
+            with steps.entered_by_process(step), gate, reservation.guarding(scope):
                 function()
         finally:
             scope.cancel(f"the phase {name} has ended")

@@ -6,7 +6,7 @@ script of a user, has none: then `$ARTIFACT_DIR`, or `artifacts/toolbox`, is whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from toolbox.config import presets
 from toolbox.config.configuration import Configuration
 from toolbox.matrix.plan import Plan
 from toolbox.matrix.scheduler import Options
+from toolbox.model.clusters import Access
 from toolbox.model.errors import UsageError
 from toolbox.runs import steps
 from toolbox.runs.recorder import Listener, Recorder
@@ -39,6 +40,7 @@ class Session:
         config_file: the resolved configuration on disk, for child processes.
         plan: the cells of its matrix, and `options`: how to run them.
         matrix_has_run: whether that was done.
+        clusters: how to reach the clusters that the run has, by the names of its configuration.
     """
 
     project: str
@@ -48,6 +50,7 @@ class Session:
     plan: Plan | None = None
     options: Options = field(default_factory=Options)
     matrix_has_run: bool = False
+    clusters: Mapping[str, Access] = field(default_factory=dict)
 
     @cached_property
     def template(self) -> Template:

@@ -10,7 +10,7 @@ from toolbox.config.configuration import Configuration
 from toolbox.config.contracts.results import Contract
 from toolbox.model.errors import describe
 from toolbox.model.secrets import Secret
-from toolbox.system import environ
+from toolbox.system import environ, modules
 
 BLOCK: Final = "results"
 
@@ -42,8 +42,9 @@ def record(configuration: Configuration, directory: Path) -> None:
         return
     try:
         # They are slow to import, and most commands have no use for them.
-        from toolbox.results import recording
-        from toolbox.results.store import Store
+        with modules.for_good():
+            from toolbox.results import recording
+            from toolbox.results.store import Store
 
         with Store(location(configuration)) as store:
             recording.record(store, directory)

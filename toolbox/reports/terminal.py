@@ -332,6 +332,9 @@ def _closing(summary: RunSummary) -> Iterator[Text]:
 
     end = summary.finished
     yield Text("")
+    for name, cluster in summary.clusters.items():
+        if text := str(cluster):
+            yield Text(f"cluster {name}: {clean(text)}")
     if summary.planned_cells:
         noun = "cell" if summary.planned_cells == 1 else "cells"
         yield Text(f"of {summary.planned_cells} {noun}: {_counted(summary)}")

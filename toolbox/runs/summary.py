@@ -27,8 +27,9 @@ from toolbox.model.events import (
 )
 from toolbox.model.evidence import Deviation
 from toolbox.model.verdicts import Verdict
-from toolbox.runs import attribution, journal
+from toolbox.runs import attribution, journal, reserved
 from toolbox.runs.attribution import Case, Finding
+from toolbox.runs.reserved import Reserved
 from toolbox.system import files
 
 FILE: Final = "summary.json"
@@ -123,6 +124,7 @@ class RunSummary:
         seconds: wall time, all its sessions together.
         updated: when the journal was last written.
         revision: of the checkout in its latest session; empty where it is not known.
+        clusters: by their names in the configuration.
     """
 
     run: str
@@ -138,6 +140,7 @@ class RunSummary:
     seconds: float = 0.0
     updated: datetime | None = None
     revision: str = ""
+    clusters: dict[str, Reserved] = field(default_factory=dict)
 
     @property
     def cells(self) -> list[StepSummary]:
@@ -177,6 +180,7 @@ class RunSummary:
             "directory": str(self.directory),
             "planned_cells": self.planned_cells,
             "attribution": [str(finding) for finding in self.attribution],
+            "clusters": {name: str(cluster) for name, cluster in self.clusters.items()},
             "steps": [_step_json(step) for step in self.steps.values()],
         }
 
@@ -208,6 +212,7 @@ def derive(directory: Path) -> RunSummary:
         summary.updated = entry.time
     if summary is None:
         raise UsageError(f"{directory} is not the directory of a run: it has no {journal.FILE} that begins with one")
+    summary.clusters = reserved.derive(entry.event for entry in entries)
     _take_plan(summary, directory / PLAN_FILE)
     summary.steps = dict(sorted(summary.steps.items(), key=lambda item: _order(item[0])))
     if summary.finished is not None:

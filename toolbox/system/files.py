@@ -54,6 +54,25 @@ def append_text(path: Path, text: str) -> None:
         stream.write(text)
 
 
+def size(path: Path) -> int:
+    """Return how many bytes a file has; 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+
+
+def write_at(path: Path, offset: int, content: bytes) -> None:
+    """Write a piece of a private file at its place."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        while content:
+            written = os.pwrite(descriptor, content, offset)
+            content, offset = content[written:], offset + written
+    finally:
+        os.close(descriptor)
+
+
 def private_opener(path: str, flags: int) -> int:
     """Open for `open(..., opener=)` so that a new file is private."""
     return os.open(path, flags, PRIVATE_FILE)

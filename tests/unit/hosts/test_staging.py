@@ -12,7 +12,7 @@ from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import TargetContext, Timeouts, Workload
 
-CONTEXT = TargetContext("there", Path("/mark"), {}, lambda: ["secret"], lambda _: None)
+CONTEXT = TargetContext("there", "run", Path("/mark"), {}, lambda: ["secret"], lambda _: None)
 
 
 def names(directory: Path) -> list[str]:

@@ -37,7 +37,7 @@ class Desk:
         self.run.submit("one")
         self.changed: list[str] = []
         self.executions = Executions(
-            {"one": target}, parent.recorder, {"N": "1"}, jobs=1, on_change=self.changed.append
+            {"one": target}, parent.recorder, {"N": "1"}, {}, jobs=1, on_change=self.changed.append
         )
         self.results: list[Any] = []
 

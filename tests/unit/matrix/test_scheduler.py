@@ -54,8 +54,22 @@ def test_what_is_about_to_be_done_is_written_before_it_is_done(bench: Bench) -> 
 def test_an_attempt_is_released_and_its_target_let_go_of(bench: Bench) -> None:
     machines = Machines()
     bench.run(["a"], machines)
-    assert machines.said == ["submit a", "end a", "watch a", "collect a", "release a"]
+    assert machines.said == ["submit a", "end a", "watch a", "collect a", "release a", "leave one"]
     assert machines.closed == ["one"]
+
+
+def test_nothing_is_removed_from_a_target_on_which_something_of_an_attempt_may_be(bench: Bench) -> None:
+    machines = Machines({"a": Ending(lost="the cable")})
+    bench.run(["a", "b"], machines)
+    assert "release b" in machines.said
+    assert "leave one" not in machines.said
+
+
+def test_what_was_never_started_keeps_nobody_on_a_target(bench: Bench) -> None:
+    refusal = StepError("no", verdict=Verdict.ERROR, cause=Cause.CONFIGURATION)
+    machines = Machines({"a": Ending(refusal=refusal)})
+    bench.run(["a"], machines)
+    assert machines.said == ["submit a", "leave one"]
 
 
 def after(*words: str) -> Ending:

@@ -84,7 +84,7 @@ def left_running(bench: Bench, xs: str) -> Machines:
     submitted = bench.of(AttemptSubmitted)[0]
     bench.forget(AttemptEnded, xs[0])
     machines = Machines({xs[0]: Ending(1, after=[f"adopt {xs[0]}"])})
-    machines.submit(xs[0], submitted.name, TargetContext("one", bench.root, {}, tuple, lambda _: None))
+    machines.submit(xs[0], submitted.name, TargetContext("one", bench.root.name, bench.root, {}, tuple, lambda _: None))
     return machines
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.fakes.api_server import ApiServer
 from toolbox.model.errors import ConfigurationError, InfrastructureError, UsageError
 from toolbox.model.events import RunStarted, StepFinished, StepKind
 from toolbox.orchestration import project_run, session
@@ -28,6 +29,7 @@ CONFIG = """
 size: 1
 label: "size {@size}"
 """
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 class Project:
@@ -335,6 +337,61 @@ def test_a_wrong_configuration_starts_nothing(project: Project, config: str, sai
     with pytest.raises(ConfigurationError, match=said):
         project.run()
     assert (project.runs, project.seen.events) == ([], [])
+
+
+def on_clusters(block: dict[str, Any], cluster: str) -> str:
+    """Return the configuration of a project with these clusters, and with a cell on one of them."""
+    target = {"backend": "kubernetes", "cluster": cluster, "pod": {"image": "any"}}
+    matrix = {"axes": {"x": ["a"]}, "target": "there", "workload": {"command": "true"}}
+    return yaml.safe_dump({"clusters": block, "targets": {"there": target}, "matrix": matrix})
+
+
+@pytest.mark.parametrize(
+    ("block", "hint"),
+    [
+        ({}, "there are none"),
+        ({"sut": {"create": {"command": "touch made", "destroy": "true"}}}, r"did you mean sut\?"),
+        ({"sutt": {"machine": {"lock_file": "lock"}}, "lab": {"pool": [{"name": "a"}]}}, "it has: lab"),
+    ],
+)
+def test_a_target_on_a_cluster_that_the_run_will_not_have_starts_nothing(
+    project: Project, server: ApiServer, monkeypatch: pytest.MonkeyPatch, block: dict[str, Any], hint: str
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
+    project.write("def prepare(): ...\ndef test(): ...", on_clusters(block, "sutt"))
+    with pytest.raises(ConfigurationError, match=f"no cluster `sutt` in the block `clusters`: {hint}"):
+        project.run()
+    assert (project.runs, project.seen.events, server.asked) == ([], [], [])
+    assert not (project.root / "made").exists()
+
+
+def test_what_cells_lack_on_an_existing_cluster_is_said_before_its_lease_is_waited_for(
+    project: Project, server: ApiServer
+) -> None:
+    server.says("POST", REVIEWS, {"status": {"allowed": False}})
+    block = {"sut": {"existing": {"kubeconfig": str(server.kubeconfig)}}}
+    project.write("def prepare(): ...\ndef test(): ...", on_clusters(block, "sut"))
+    with pytest.raises(ConfigurationError, match="in the namespace tests we may not create jobs"):
+        project.run()
+    assert (project.runs, {asked.path for asked in server.asked}) == ([], {REVIEWS})
+
+
+def test_what_cells_lack_on_a_cluster_that_is_made_ends_the_run_before_its_first_phase(
+    project: Project, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(project.root / "state"))
+    server.says("POST", REVIEWS, {"status": {"allowed": False}})
+    create = {"command": f"cp {server.kubeconfig} $KUBECONFIG", "destroy": "touch destroyed"}
+    project.write("def prepare(): ...\ndef test(): ...", on_clusters({"sut": {"create": create}}, "sut"))
+    summary, code = project.run()
+    assert summary.finished is not None
+    assert "in the namespace tests we may not create jobs" in summary.finished.message
+    assert (code, project.phases, (project.root / "destroyed").exists()) == (3, {}, True)
+
+
+def test_a_run_without_tests_asks_nothing_of_a_cluster_for_them(project: Project) -> None:
+    project.write("def prepare(): ...\ndef test(): ...", on_clusters({}, "sutt"))
+    assert project.run(phases=["prepare"])[1] == 0
 
 
 def test_the_events_begin_and_end_with_the_run(project: Project) -> None:

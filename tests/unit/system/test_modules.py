@@ -1,5 +1,6 @@
 """Python files that are found by their place."""
 
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,3 +45,29 @@ def test_what_is_no_python_file_is_an_import_error(tmp_path: Path, name: str, fi
     with pytest.raises((ImportError, FileNotFoundError), match=file):
         modules.load(name, tmp_path / file)
     assert name not in sys.modules
+
+
+def test_what_is_imported_for_good_is_none_of_the_collectors_affairs(tmp_path: Path, name: str) -> None:
+    (tmp_path / "many.py").write_text(
+        "import gc\nWAS_ENABLED = gc.isenabled()\nKEPT = [[each] for each in range(1000)]\n"
+    )
+    before = gc.get_freeze_count()
+    try:
+        with modules.for_good():
+            module = modules.load(name, tmp_path / "many.py")
+        assert gc.get_freeze_count() >= before + 1000
+    finally:
+        gc.unfreeze()
+    assert (module.WAS_ENABLED, gc.isenabled()) == (False, True)
+
+
+def test_who_collects_no_garbage_does_not_after_an_import_that_failed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "broken.py").write_text("1 +")
+    gc.disable()
+    try:
+        with pytest.raises(SyntaxError), modules.for_good():
+            modules.load(name, tmp_path / "broken.py")
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+        gc.unfreeze()

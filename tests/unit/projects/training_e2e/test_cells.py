@@ -14,7 +14,17 @@ from toolbox.matrix.relations import Relations
 from toolbox.orchestration import request
 from toolbox.orchestration.request import RunRequest
 
-PRESETS: list[Sequence[str]] = [(), ("smoke",), ("small",), ("large",), ("nightly",), ("ssh",), ("smoke", "ssh")]
+PRESETS: list[Sequence[str]] = [
+    (),
+    ("smoke",),
+    ("small",),
+    ("large",),
+    ("nightly",),
+    ("ssh",),
+    ("smoke", "ssh"),
+    ("smoke", "kubernetes"),
+    ("gke_tpu_multislice",),
+]
 each_preset = pytest.mark.parametrize("presets", PRESETS, ids=lambda names: ",".join(names) or "none")
 
 

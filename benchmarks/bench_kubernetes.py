@@ -1,0 +1,229 @@
+"""What a cell costs on Kubernetes: Jobs of `true` beside the same Jobs by `kubectl create` and `kubectl wait`.
+
+Then many cells whose pods no kubelet runs: a program of ours binds them to a node that is only an object, and says that
+they have completed. What is measured there is the orchestrator alone: its memory, and its processor time a cell.
+
+The cluster is that of TOPGALLANT_TEST_KUBECONFIG. Arguments: how many Jobs (200), and how many cells (2000).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from costs import of_run
+
+from tests.servers import http_proxy, kubernetes  # the checkout is put on the path for it
+from toolbox.pods.views import ATTEMPT_LABEL
+from toolbox.testing import Workspace
+
+JOBS, CELLS, FEW = 200, 2000, 200
+AT_ONCE: Final = 50
+RATIO, CPU_MS, REQUESTS = 1.15, 20.0, 8.0
+MEMORY_RATIO, CPU_RATIO = 1.25, 1.15
+_NODE: Final = "topgallant-bench"
+_PEER: Final = "topgallant-bench=peer"
+_COMPLETER: Final = "--complete"
+
+PROJECT = {
+    "projects/cells/orchestration.py": '''
+        """Cells that do nothing."""
+
+        from toolbox.orchestration import matrix
+
+
+        def test() -> None:
+            matrix.run()
+    ''',
+}
+
+
+def workspace(folder: Path, cells: int, target: Mapping[str, Any]) -> Workspace:
+    """Return a project of so many cells on a target."""
+    matrix = {
+        "axes": {"cell": list(range(cells))},
+        "target": "cluster",
+        "jobs": AT_ONCE,
+        "timeouts": {"wait": 1800},
+        "workload": {"command": ["true"], "collect": []},
+    }
+    config = yaml.safe_dump({"targets": {"cluster": {"backend": "kubernetes", **target}}, "matrix": matrix})
+    return Workspace(folder, {**PROJECT, "config/cells.yaml": config})
+
+
+def kubectl(cluster: kubernetes.Cluster, namespace: str, *args: str) -> str:
+    """Run kubectl, and return what it prints."""
+    command = ["kubectl", f"--kubeconfig={cluster.kubeconfig}", f"--namespace={namespace}", *args]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def peer(cluster: kubernetes.Cluster, namespace: str, work: Workspace, folder: Path) -> float:
+    """Have kubectl create the Jobs that we have created, and wait for them; return how long that took."""
+    manifests = [yaml.safe_load(file.read_text()) for file in work.runs()[-1].glob("*/*/*/src/topgallant-job.json")]
+    for manifest in manifests:
+        manifest["metadata"] |= {"ownerReferences": [], "labels": dict([_PEER.split("=")])}
+    volumes = {each["name"]: each for each in manifests[0]["spec"]["template"]["spec"]["volumes"]}
+    agent = folder / "agent.yaml"
+    agent.write_text(_agent(volumes["agent"]["configMap"]["name"]))
+    jobs = folder / "jobs.yaml"
+    jobs.write_text(yaml.safe_dump_all(manifests))
+    kubectl(cluster, namespace, "create", "-f", str(agent))
+    began = time.perf_counter()
+    # This kubectl is as old as the server, and does not know of fields that newer ones have.
+    kubectl(cluster, namespace, "create", "--validate=false", "-f", str(jobs))
+    kubectl(cluster, namespace, "wait", "--for=condition=complete", "--timeout=1800s", "job", f"--selector={_PEER}")
+    wall = time.perf_counter() - began
+    kubectl(cluster, namespace, "delete", "--wait=false", "job", f"--selector={_PEER}")
+    return wall
+
+
+def _agent(name: str) -> str:
+    from toolbox.pods import provisions
+
+    data = {"agent.zip": base64.b64encode(provisions.agent_program()).decode()}
+    return yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "binaryData": data})
+
+
+def wait_until_empty(cluster: kubernetes.Cluster, namespace: str) -> None:
+    """Wait until there is no pod."""
+    while cluster.core.list_namespaced_pod(namespace).items:
+        time.sleep(1)
+
+
+def requests(cluster: kubernetes.Cluster, namespace: str, folder: Path, pod: Mapping[str, Any]) -> float:
+    """Return how many requests a Job takes."""
+    folder.mkdir()
+    with http_proxy.HttpProxy(cluster.kubeconfig, folder) as proxy:
+        target = {"kubeconfig": str(proxy.kubeconfig), "namespace": namespace, "pod": pod}
+        of_run(workspace(folder / "work", AT_ONCE, target), AT_ONCE)
+        return proxy.requests.total() / AT_ONCE
+
+
+@contextmanager
+def completer(cluster: kubernetes.Cluster, namespace: str) -> Iterator[None]:
+    """Have the pods of a namespace completed by nobody's kubelet."""
+    with suppress(Exception):  # of a benchmark that was killed
+        cluster.core.delete_node(_NODE)
+    cluster.core.create_node({"metadata": {"name": _NODE}})
+    process = subprocess.Popen([sys.executable, __file__, _COMPLETER, str(cluster.kubeconfig), namespace])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        cluster.core.delete_node(_NODE)
+
+
+def complete(kubeconfig: str, namespace: str) -> None:
+    """Say of each pod, as soon as it is there, that its workload has ended well; and let those go that are deleted."""
+    from kubernetes import client, config, watch
+
+    api = client.CoreV1Api(config.new_client_from_config(kubeconfig))
+    told = {"ended_by": "exit", "exit_code": 0, "message": "", "seconds": 0.1, "cpu_seconds": 0.1, "leftovers": 0}
+    told |= {"log_dropped": {}, "log_fault": "", "host": "", "accelerators": "", "left": 0}
+    message = json.dumps({**told, "log_said": {"stdout": 0, "stderr": 0}})
+    state = {"terminated": {"exitCode": 0, "reason": "Completed", "message": message}}
+    ended = {"name": "workload", "state": state, "image": "x", "imageID": "", "ready": False, "restartCount": 0}
+    for event in watch.Watch().stream(api.list_namespaced_pod, namespace):
+        pod = event["object"]
+        name = pod.metadata.name
+        with suppress(client.ApiException):  # somebody else was quicker
+            if event["type"] == "ADDED" and not pod.spec.node_name and ATTEMPT_LABEL in pod.metadata.labels:
+                reference: Any = {"apiVersion": "v1", "kind": "Node", "name": _NODE}
+                body: Any = {"metadata": {"name": name}, "target": reference}
+                api.create_namespaced_pod_binding(name, namespace, body, _preload_content=False)
+                status = {"status": {"phase": "Succeeded", "containerStatuses": [ended]}}
+                api.patch_namespaced_pod_status(name, namespace, status)
+            elif event["type"] == "MODIFIED" and pod.metadata.deletion_timestamp:
+                api.delete_namespaced_pod(name, namespace, grace_period_seconds=0)
+
+
+def say(text: str, value: float, limit: float) -> bool:
+    """Print a figure beside its limit, and tell whether it is within."""
+    print(f"{text} (at most {limit:g}: {'yes' if value <= limit else 'NO'})")
+    return value <= limit
+
+
+def jobs_beside_kubectl(cluster: kubernetes.Cluster, folder: Path, count: int) -> bool:
+    """Run Jobs on the node, ours and kubectl's."""
+    with cluster.namespace() as namespace:
+        pod = cluster.pod_python()
+        target = {"kubeconfig": str(cluster.kubeconfig), "namespace": namespace, "pod": pod}
+        # The first run of a checkout compiles its modules, and makes the store.
+        of_run(workspace(folder / "first", 1, target), 1)
+        one = of_run(workspace(folder / "one", 1, target), 1)
+        work = workspace(folder / "jobs", count, target)
+        mine = of_run(work, count)
+        wait_until_empty(cluster, namespace)
+        other = peer(cluster, namespace, work, folder)
+        wait_until_empty(cluster, namespace)
+        each = requests(cluster, namespace, folder / "counted", pod)
+    further = 1e3 * (mine.cpu - one.cpu) / (count - 1)
+    print(f"{count} Jobs of `true`, {AT_ONCE} at once\n  ours: {mine}; {mine.wall:.1f} s")
+    print(f"  of that a run of one Job: {one.cpu:.1f} s of CPU, and each other Job: {further:.1f} ms")
+    print(f"  kubectl create, kubectl wait: {other:.1f} s")
+    ratio = mine.wall / other
+    return all(
+        [
+            say(f"  {ratio:.2f} times the wall time", ratio, RATIO),
+            say(f"  {mine.cpu_ms:.1f} ms of CPU a Job", mine.cpu_ms, CPU_MS),
+            say(f"  {each:.1f} requests a Job", each, REQUESTS),
+        ]
+    )
+
+
+def many_cells(cluster: kubernetes.Cluster, folder: Path, count: int) -> bool:
+    """Run many cells that nobody executes."""
+    found = []
+    for cells in (FEW, count):
+        with cluster.namespace() as namespace, completer(cluster, namespace):
+            # Ours is no scheduler that the cluster knows: the pods wait for the completer.
+            patch = {"spec": {"template": {"spec": {"schedulerName": "nobody"}}}}
+            target = {"kubeconfig": str(cluster.kubeconfig), "namespace": namespace}
+            work = workspace(folder / f"cells-{cells}", cells, {**target, "pod": {"image": "any", "patch": patch}})
+            found.append(of_run(work, cells))
+    few, many = found
+    print(f"cells that no kubelet runs\n  {few}\n  {many}")
+    cpu, memory = many.cpu / many.cells / (few.cpu / few.cells), many.memory / few.memory
+    return all(
+        [
+            say(f"  {cpu:.2f} times the CPU a cell", cpu, CPU_RATIO),
+            say(f"  {memory:.2f} times the memory", memory, MEMORY_RATIO),
+        ]
+    )
+
+
+def main() -> int:
+    """Measure, print, and return 1 where a limit is passed."""
+    if sys.argv[1:2] == [_COMPLETER]:
+        complete(*sys.argv[2:])
+        return 0
+    numbers = [int(text) for text in sys.argv[1:]]
+    jobs, cells = [*numbers, *(JOBS, CELLS)[len(numbers) :]]
+    try:
+        with kubernetes.cluster() as cluster, tempfile.TemporaryDirectory() as top:
+            os.environ["XDG_STATE_HOME"] = f"{top}/state"
+            # First what measures memory: the largest of all processes so far is known, and no other.
+            passed = [many_cells(cluster, Path(top), cells)] if cells else []
+            passed += [jobs_beside_kubectl(cluster, Path(top), jobs)] if jobs else []
+    except kubernetes.ClusterError as error:
+        print(f"skipped: {error}")
+        return 0
+    return 0 if all(passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

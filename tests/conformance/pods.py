@@ -1,0 +1,130 @@
+"""The site of the backend `kubernetes`: a namespace of a real cluster, reached through a proxy that can be broken.
+
+A node of the cluster is this machine, so that the tests see the files and the processes of a pod as they see others'.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from tests.conformance.sites import PATIENCE, Connection, Site, wait_for
+from tests.servers.api_proxy import Proxy
+from tests.servers.kubernetes import Cluster
+from toolbox.model.workloads import Handle
+
+ROOT: Final = Path("/topgallant")
+_NOWHERE: Final = Path("/nonexistent")
+
+
+@dataclass(frozen=True, slots=True)
+class Pods(Site):
+    """A namespace.
+
+    Args:
+        proxy: between the orchestrators and the cluster, and `server` as well.
+        cluster: what the tests look at themselves, which nothing breaks.
+    """
+
+    proxy: Proxy = field(kw_only=True)
+    cluster: Cluster = field(kw_only=True)
+    namespace: str = field(kw_only=True)
+
+    def seen(self, handle: Handle) -> Path:
+        """See `Site`."""
+        return ROOT / handle.name
+
+    def directory(self, handle: Handle) -> Path:
+        """See `Site`. There is none before the pod has begun, nor after its end."""
+        if self.attempts is not None:
+            return self.attempts
+        pod = next(iter(self._pods(handle)), None)
+        if pod is None:
+            return _NOWHERE / handle.name
+        return self.cluster.kubelet / "pods" / str(pod.metadata.uid) / "volumes/kubernetes.io~empty-dir/attempt"
+
+    def has_ended(self, handle: Handle) -> bool:
+        """See `Site`."""
+        found = (status for pod in self._pods(handle) for status in pod.status.container_statuses or ())
+        return any(status.name == "workload" and status.state.terminated for status in found)
+
+    def supervisor(self, handle: Handle) -> psutil.Process:
+        """See `Site`. It has noted the number that it has among the processes of its container."""
+        wait_for((self.directory(handle) / "started").exists, "its start")
+        number = json.loads((self.directory(handle) / "started").read_text())["pid"]
+        words = {"supervise", str(self.seen(handle))}  # its workload has them too, before it becomes what it is
+        found = (process for process in psutil.process_iter(["cmdline"]) if words <= {*(process.info["cmdline"] or ())})
+        return next(process for process in found if _number_inside(process) == number)
+
+    def remains(self, handle: Handle) -> list[str]:
+        """See `Site`."""
+        return _after_a_while(lambda: [item.metadata.name for item in (*self._jobs(handle), *self._pods(handle))])
+
+    def remains_of(self, run: str) -> list[str]:
+        """See `Site`."""
+        return _after_a_while(lambda: self.cluster.things(self.namespace, f"topgallant.dev/run={run}"))
+
+    def remove(self, handle: Handle) -> None:
+        """See `Site`."""
+        from kubernetes.client import ApiException
+
+        for job in self._jobs(handle):
+            with suppress(ApiException):  # somebody else has done so
+                self.cluster.batch.delete_namespaced_job(
+                    job.metadata.name, self.namespace, propagation_policy="Background"
+                )
+
+    def connections(self, mark: Path) -> Sequence[Connection]:  # noqa: ARG002  # all orchestrators have the same proxy
+        """See `Site`."""
+        return self.proxy.connections()
+
+    def drop(self, mark: Path) -> None:  # noqa: ARG002
+        """See `Site`."""
+        self.proxy.drop()
+        self.proxy.resume()
+
+    def stall(self, mark: Path) -> None:  # noqa: ARG002
+        """See `Site`."""
+        self.proxy.stall()
+
+    def crowded(self, disk: Path) -> Pods:
+        """See `Site`."""
+        volume: Any = {"name": "attempt", "emptyDir": None, "hostPath": {"path": str(disk)}}
+        target: Any = self.description
+        pod = {**target.pod, "patch": {"spec": {"template": {"spec": {"volumes": [volume]}}}}}
+        return dataclasses.replace(self, description=target.model_copy(update={"pod": pod}), attempts=disk)
+
+    def _jobs(self, handle: Handle) -> list[Any]:
+        jobs = self.cluster.batch.list_namespaced_job(self.namespace).items
+        return [job for job in jobs if _mounts(job.spec.template.spec.containers, self.seen(handle))]
+
+    def _pods(self, handle: Handle) -> list[Any]:
+        pods = self.cluster.core.list_namespaced_pod(self.namespace).items
+        return [pod for pod in pods if _mounts(pod.spec.containers, self.seen(handle))]
+
+
+def _after_a_while(find: Callable[[], list[str]]) -> list[str]:
+    """Return what is found once that is nothing, or still: Kubernetes deletes soon after it was told to."""
+    deadline = time.monotonic() + PATIENCE
+    while (found := find()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def _mounts(containers: Iterable[Any], path: Path) -> bool:
+    """Tell whether a pod is that of an attempt: it has its directory, and no other has that."""
+    return any(mount.mount_path == str(path) for found in containers for mount in found.volume_mounts or ())
+
+
+def _number_inside(process: psutil.Process) -> int:
+    """Return the number that a process has in the innermost namespace that it is in."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[-1])

@@ -1,0 +1,265 @@
+"""An API server that answers as a test says, for the official client: over HTTP, from a thread of this process.
+
+    with api_server.serving(directory) as server:
+        server.says("GET", "/api/v1/nodes", failure(503), {"items": []})
+
+An answer is JSON, an `Answer`, or a function that returns one of them; of several answers each is given once, and the
+last one from then on. Nobody has said anything of other paths: there is nothing (404).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+BREAK: Final = b"break the connection"
+HOLD: Final = b"say nothing more, for as long as there is a server"
+NAMESPACE: Final = "tests"
+_WEBSOCKET: Final = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455
+_REASONS: Final = {403: "Forbidden", 404: "NotFound", 409: "AlreadyExists", 410: "Expired", 422: "Invalid"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked. A `GET` that watches is a `WATCH`."""
+
+    method: str
+    path: str
+    query: Mapping[str, list[str]]
+    headers: Mapping[str, str]
+    body: Any
+
+    def get(self, name: str) -> str | None:
+        """Return a parameter of the query."""
+        return next(iter(self.query.get(name, ())), None)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer.
+
+    Args:
+        body: whole, or a piece at a time; `BREAK` and `HOLD` are pieces too.
+    """
+
+    body: bytes | Iterable[bytes]
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
+
+
+@dataclass(frozen=True)
+class Talk:
+    """An answer that is a websocket: `script` is given the other end."""
+
+    script: Callable[[Conversation], None]
+
+
+Said: TypeAlias = "dict[str, Any] | Answer | Talk | Callable[[Asked], dict[str, Any] | Answer]"
+
+
+def failure(status: int, message: str = "no", **headers: str) -> Answer:
+    """Return how Kubernetes refuses.
+
+    Args:
+        headers: of the answer, with `_` for `-`.
+    """
+    body = {"kind": "Status", "code": status, "reason": _REASONS.get(status, ""), "message": message}
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Answer(json.dumps(body).encode(), status, {"Content-Type": "application/json", **named})
+
+
+def event(kind: str, version: int, name: str = "a", **fields: Any) -> bytes:
+    """Return a line of a watch."""
+    found = {"metadata": {"name": name, "resourceVersion": str(version)}, **fields}
+    return json.dumps({"type": kind, "object": found}).encode() + b"\n"
+
+
+def listing(version: int, *names: str, more: str = "") -> dict[str, Any]:
+    """Return a list of objects, or a page of it."""
+    meta = {"resourceVersion": str(version), **({"continue": more} if more else {})}
+    return {"metadata": meta, "items": [{"metadata": {"name": name}} for name in names]}
+
+
+class ApiServer(ThreadingHTTPServer):
+    """The server. `asked` is what it was asked, in this order."""
+
+    daemon_threads = True
+
+    def __init__(self, kubeconfig: Path, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.kubeconfig = kubeconfig
+        self.asked: list[Asked] = []
+        self.is_over = threading.Event()
+        self._certificate: Path | None = None
+        self._lock = threading.Lock()
+        self._said: dict[tuple[str, str], list[Said]] = {}
+        self.admit("first")
+
+    def secure(self) -> None:
+        """Speak TLS from now on, with a certificate that the kubeconfig has."""
+        self._certificate, secret = (self.kubeconfig.with_name(f"certificate.{end}") for end in ("pem", "key"))
+        subject = ["-subj", "/CN=tests", "-addext", "subjectAltName=IP:127.0.0.1"]
+        key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", secret]
+        command = ["openssl", "req", "-x509", "-days", "2", *subject, *key, "-out", self._certificate]
+        subprocess.run([str(word) for word in command], check=True, capture_output=True)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self._certificate, secret)
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+        self.admit("first")
+
+    def admit(self, token: str) -> None:
+        """Write the kubeconfig that leads here, with this token."""
+        address = f"127.0.0.1:{self.server_port}"
+        where: dict[str, Any] = {"server": f"http://{address}"}
+        if self._certificate is not None:
+            where = {"server": f"https://{address}", "certificate-authority": f"{self._certificate}"}
+        content = {
+            "clusters": [{"name": "it", "cluster": where}],
+            "users": [{"name": "it", "user": {"token": token}}],
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it", "namespace": NAMESPACE}}],
+            "current-context": "it",
+        }
+        self.kubeconfig.write_text(yaml.safe_dump(content))
+
+    def says(self, method: str, path: str, *answers: Said) -> None:
+        """Have it answer so from now on."""
+        with self._lock:
+            self._said[method, path] = list(answers)
+
+    def count(self, method: str, path: str) -> int:
+        """Return how often something was asked."""
+        return sum((each.method, each.path) == (method, path) for each in self.asked)
+
+    def answer(self, asked: Asked) -> Answer | Talk:
+        """Return the answer to what is asked."""
+        with self._lock:
+            self.asked.append(asked)
+            answers = self._said.get((asked.method, asked.path)) or [failure(404)]
+            said = answers.pop(0) if len(answers) > 1 else answers[0]
+        found = said(asked) if callable(said) else said
+        return Answer(json.dumps(found).encode()) if isinstance(found, dict) else found
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of who goes away."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: ApiServer
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        query = parse_qs(url.query)
+        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        method = "WATCH" if "watch" in query else self.command
+        asked = Asked(method, url.path, query, dict(self.headers), json.loads(content) if content else None)
+        answer = self.server.answer(asked)
+        if isinstance(answer, Talk):
+            self._talk(answer)
+        elif isinstance(answer.body, bytes):
+            self._begin(answer, {"Content-Length": str(len(answer.body))})
+            self.wfile.write(answer.body)
+        else:
+            self._begin(answer, {"Transfer-Encoding": "chunked"})
+            for piece in answer.body:
+                if not self._give(piece):
+                    return
+            self.wfile.write(b"0\r\n\r\n")
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815  # the names of the standard library
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its name in the standard library
+        """Say nothing."""
+
+    def _begin(self, answer: Answer, headers: Mapping[str, str]) -> None:
+        self.send_response(answer.status)
+        for name, value in {**answer.headers, **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _give(self, piece: bytes) -> bool:
+        """Give a piece of an answer, and tell whether it goes on."""
+        if piece == HOLD:
+            self.server.is_over.wait()
+        if piece in (BREAK, HOLD):
+            self.close_connection = True
+            return False
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        return True
+
+    def _talk(self, answer: Talk) -> None:
+        key = hashlib.sha1(f"{self.headers['Sec-WebSocket-Key']}{_WEBSOCKET}".encode()).digest()
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Sec-WebSocket-Accept", base64.b64encode(key).decode())
+        self.send_header("Sec-WebSocket-Protocol", "v4.channel.k8s.io")
+        self.end_headers()
+        self.close_connection = True
+        answer.script(Conversation(self.rfile, self.wfile))
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """The server's end of a websocket (RFC 6455), by which a command is executed: a channel, and what is said on it."""
+
+    reader: BufferedIOBase
+    writer: Any
+
+    def say(self, channel: int, content: bytes) -> None:
+        """Say something, as one message."""
+        self.begin(len(content), channel, content)
+
+    def begin(self, length: int, channel: int, content: bytes) -> None:
+        """Say the beginning of a message that is so long."""
+        self.writer.write(b"\x82\x7f" + (length + 1).to_bytes(8) + bytes([channel]) + content)
+
+    def hear(self) -> bytes:
+        """Return what the client sends on its standard input; nothing where it lets go."""
+        kind, length = self.reader.read(2)
+        length &= 0x7F
+        if length > 125:
+            length = int.from_bytes(self.reader.read(2 if length == 126 else 8))
+        mask, content = self.reader.read(4), self.reader.read(length)
+        is_end = kind & 0x0F == 8
+        return b"" if is_end else bytes(byte ^ mask[place % 4] for place, byte in enumerate(content))[1:]
+
+    def end(self, **status: str) -> None:
+        """Tell how the command ended, and close."""
+        self.say(3, json.dumps(status or {"status": "Success"}).encode())
+        self.writer.write(b"\x88\x00")
+
+    def hold(self) -> None:
+        """Say nothing more until the client lets go."""
+        while self.hear():
+            continue
+        self.writer.write(b"\x88\x00")
+
+
+@contextmanager
+def serving(directory: Path, port: int = 0) -> Iterator[ApiServer]:
+    """Serve, and write `kubeconfig` into a directory."""
+    with ApiServer(directory / "kubeconfig", port) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.is_over.set()
+            server.shutdown()
+            thread.join()

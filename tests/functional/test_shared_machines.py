@@ -1,0 +1,106 @@
+"""Runs that share a machine by a lock file. (`tests/live/test_cluster_runs.py` has those that share a cluster.)"""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.grid import wait
+from toolbox.testing import Workspace
+
+FILES = {
+    "projects/team/orchestration.py": '''
+        """Waits while it is told to."""
+        from toolbox.orchestration import run
+
+
+        def test():
+            run.run("echo begin >>said; while [ -e hold ]; do sleep 0.02; done; echo end >>said")
+
+
+        def post_cleanup():
+            run.run("echo cleanup >>said")
+    ''',
+    "command_args/team.yaml.j2": "",
+}
+
+
+class Team:
+    """A project in a repository of its own, which works on the machine that it calls `dgx`."""
+
+    def __init__(self, directory: Path, lock_file: Path, **lease: Any) -> None:
+        self.workspace = Workspace(directory, FILES)
+        dgx = {"machine": {"lock_file": str(lock_file)}, "lease": {"ttl": 60, "wait": 60, **lease}}
+        self.workspace.write({"config/team.yaml": json.dumps({"clusters": {"dgx": dgx}})})
+        self.hold = directory / "hold"
+
+    @property
+    def said(self) -> list[str]:
+        file = self.workspace.directory / "said"
+        return file.read_text().split() if file.exists() else []
+
+
+@pytest.fixture
+def teams(tmp_path: Path) -> tuple[Team, Team]:
+    return Team(tmp_path / "one", tmp_path / "lock", purpose="nightly"), Team(tmp_path / "other", tmp_path / "lock")
+
+
+def test_the_second_run_waits_until_the_first_has_ended(teams: tuple[Team, Team]) -> None:
+    first, second = teams
+    first.hold.touch()
+    with first.workspace.start("project", "run", "team") as holder:
+        wait(lambda: first.said == ["begin"], "the first")
+        with second.workspace.start("project", "run", "team") as waiter:
+            assert "for 'nightly' (run " in waiter.wait_for("waiting for the lease of dgx: held by ")
+            first.hold.unlink()
+            assert (holder.wait().exit_code, waiter.wait().exit_code) == (0, 0)
+    assert first.said == second.said == ["begin", "end", "cleanup"]
+
+
+def test_the_machine_of_a_killed_run_is_free_at_once(teams: tuple[Team, Team]) -> None:
+    first, second = teams
+    first.hold.touch()
+    with first.workspace.start("project", "run", "team") as killed:
+        wait(lambda: first.said == ["begin"], "the first")
+        killed.send(signal.SIGKILL)
+        killed.wait()
+        outcome = second.workspace.run("project", "run", "team", timeout=50)
+    assert outcome.exit_code == 0, str(outcome)
+    assert "waiting" not in outcome.stdout
+
+
+def test_a_run_that_lost_the_machine_ends_and_touches_it_no_more(tmp_path: Path) -> None:
+    team = Team(tmp_path / "one", tmp_path / "lock", ttl=3)
+    team.hold.touch()
+    with team.workspace.start("project", "run", "team") as running:
+        wait(lambda: team.said == ["begin"], "the test")
+        (tmp_path / "lock").write_text("{}\n")  # as by force
+        outcome = running.wait(30)
+    assert outcome.exit_code == 3, str(outcome)
+    assert team.workspace.summary()["cause"] == "infrastructure"
+    assert "the lease of dgx is lost: it was released by force, and nobody has it now" in outcome.stdout
+    assert team.said == ["begin"]
+
+
+def test_a_lock_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    team = Team(tmp_path / "one", tmp_path / "none" / "lock")
+    outcome = team.workspace.run("project", "run", "team")
+    assert outcome.exit_code == 3, str(outcome)
+    assert f"dgx: the lock file {tmp_path}/none/lock: No such file or directory" in outcome.stdout
+    assert team.said == []
+
+
+def test_a_mistake_in_the_block_is_named_with_its_place_and_nothing_starts(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "one", FILES)
+    workspace.write({"config/team.yaml": "clusters:\n  dgx: {machine: {lockfile: x}}\n"})
+    outcome = workspace.run("project", "run", "team")
+    assert outcome.exit_code == 2
+    assert (
+        "config/team.yaml:2: `clusters.dgx.machine.lockfile` is not a field here: did you mean lock_file?"
+        in outcome.stderr
+    )
+    assert workspace.runs() == []

@@ -1,0 +1,492 @@
+"""Runs that share a cluster: they wait for one another, whatever ends them. The real command line on a real cluster."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import yaml
+
+from tests.functional.grid import wait
+from tests.servers import kubernetes
+from toolbox.testing import Outcome, Running, Workspace
+
+pytestmark = pytest.mark.live
+
+ORCHESTRATION = '''
+    """Says what it does, and waits while it is told to."""
+    from toolbox.orchestration import clusters, config, run
+
+
+    def prepare():
+        for command in config.project.get_config("prepare"):
+            run.run(command, env={"KUBECONFIG": clusters.access("sut").kubeconfig or ""})
+
+
+    def test():
+        run.run("echo begin >>said; while [ -e hold ]; do sleep 0.02; done; echo end >>said")
+
+
+    def post_cleanup():
+        run.run("echo cleanup >>said")
+        for command in config.project.get_config("cleanup"):
+            run.run(command, env={"KUBECONFIG": clusters.access("sut").kubeconfig or ""})
+'''
+FILES = {"projects/team/orchestration.py": ORCHESTRATION, "command_args/team.yaml.j2": ""}
+
+
+@dataclass
+class Team:
+    """A project in a repository of its own, which works on a cluster that it calls `sut`."""
+
+    workspace: Workspace
+
+    @property
+    def said(self) -> list[str]:
+        """What its phases have said."""
+        file = self.workspace.directory / "said"
+        return file.read_text().split() if file.exists() else []
+
+    def configure(self, sut: dict[str, Any], **fields: Any) -> Team:
+        """Write its configuration."""
+        config = {"prepare": [], "cleanup": [], **fields, "clusters": {"sut": sut, **fields.get("clusters", {})}}
+        self.workspace.write({"config/team.yaml": json.dumps(config)})
+        return self
+
+    def hold(self) -> Team:
+        """Have its test wait."""
+        (self.workspace.directory / "hold").touch()
+        return self
+
+    def let_go(self) -> None:
+        """Have it wait no more."""
+        (self.workspace.directory / "hold").unlink()
+
+    def start(self) -> Running:
+        return self.workspace.start("project", "run", "team")
+
+    def run(self, *flags: str) -> Outcome:
+        return self.workspace.run("project", "run", "team", *flags)
+
+    def resume(self) -> Running:
+        return self.workspace.start("project", "resume", str(self.workspace.run_directory()))
+
+    def status(self) -> str:
+        """What `project status` says of its run."""
+        return self.workspace.run("project", "status", str(self.workspace.run_directory())).stdout
+
+
+@dataclass
+class Shared:
+    """The cluster that they share.
+
+    Args:
+        kubeconfig: of an account that sees one namespace and nothing else: other tests change the rest.
+    """
+
+    cluster: kubernetes.Cluster
+    namespace: str
+    kubeconfig: Path
+
+    def entry(self, **more: Any) -> dict[str, Any]:
+        """An entry of the block `clusters`."""
+        lease = {"ttl": 3, "wait": 60, **more.pop("lease", {})}
+        return {"existing": {"kubeconfig": str(self.kubeconfig)}, "lease": lease, **more}
+
+    def lease(self, name: str = "topgallant") -> dict[str, Any]:
+        """The lease as it is there."""
+        from kubernetes import client
+
+        api = client.CustomObjectsApi(self.cluster.api)
+        found = api.get_namespaced_custom_object("coordination.k8s.io", "v1", self.namespace, "leases", name)
+        return cast("dict[str, Any]", found)
+
+
+EVERYTHING = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[Shared]:
+    with (
+        kubernetes.for_tests() as cluster,
+        cluster.namespace() as namespace,
+        cluster.account(namespace, tmp_path, EVERYTHING) as account,
+    ):
+        content = yaml.safe_load(account.kubeconfig.read_text())
+        content["contexts"][0]["context"]["namespace"] = namespace
+        account.kubeconfig.write_text(yaml.safe_dump(content))
+        yield Shared(cluster, namespace, account.kubeconfig)
+
+
+@pytest.fixture
+def teams(tmp_path: Path) -> tuple[Team, Team]:
+    """Two teams, each with a project of its own."""
+    one, other = (Team(Workspace(tmp_path / name, FILES)) for name in ("one", "other"))
+    return one, other
+
+
+# One cluster, two runs
+
+
+def test_the_second_run_waits_says_for_whom_and_gets_it_when_the_first_ends(
+    shared: Shared, teams: tuple[Team, Team]
+) -> None:
+    first, second = teams
+    first.configure(shared.entry(lease={"purpose": "nightly"})).hold()
+    second.configure(shared.entry())
+    with first.start() as holder:
+        wait(lambda: first.said == ["begin"], "the first")
+        with second.start() as waiter:
+            line = waiter.wait_for("waiting for the lease of sut: held by ")
+            assert f"for 'nightly' (run {first.workspace.run_directory().name}) since" in line
+            assert "it expires 3 s after its last heartbeat (waiting 60 s at most)" in line
+            time.sleep(4)  # longer than its lease lasts without a heartbeat
+            assert second.said == []
+            assert "cluster sut: waiting for the lease of sut: held by" in second.status()
+            first.let_go()
+            assert holder.wait().exit_code == 0
+            ended = time.monotonic()
+            outcome = waiter.wait()
+    assert outcome.exit_code == 0, str(outcome)
+    assert second.said == ["begin", "end", "cleanup"]
+    assert time.monotonic() - ended < 10
+    assert outcome.stdout.count("waiting for the lease") == 1
+    assert "holderIdentity" not in shared.lease()["spec"]
+
+
+def test_the_lease_of_a_killed_run_expires_and_the_run_waits_in_its_turn_when_it_goes_on(
+    shared: Shared, teams: tuple[Team, Team]
+) -> None:
+    first, second = (team.configure(shared.entry()).hold() for team in teams)
+    with first.start() as killed:
+        wait(lambda: first.said == ["begin"], "the first")
+        killed.send(signal.SIGKILL)
+        killed.wait()
+    with second.start() as holder:
+        holder.wait_for("waiting for the lease of sut")
+        wait(lambda: second.said == ["begin"], "the second, for which the lease has to expire")
+        first.let_go()
+        with first.resume() as waiter:
+            waiter.wait_for("waiting for the lease of sut: held by ")
+            second.let_go()
+            assert holder.wait().exit_code == 0
+            assert waiter.wait().exit_code == 0
+    assert first.said[-3:] == ["begin", "end", "cleanup"]
+
+
+def test_a_run_that_goes_on_has_its_own_lease_back_at_once(shared: Shared, teams: tuple[Team, Team]) -> None:
+    team = teams[0].configure(shared.entry(lease={"ttl": 3600})).hold()
+    with team.start() as killed:
+        wait(lambda: team.said == ["begin"], "the test")
+        killed.send(signal.SIGKILL)
+        killed.wait()
+    team.let_go()
+    with team.resume() as running:
+        outcome = running.wait(30)
+    assert outcome.exit_code == 0, str(outcome)
+    assert "waiting" not in outcome.stdout
+
+
+def test_a_run_whose_lease_is_taken_by_force_ends_and_touches_nothing_any_more(
+    shared: Shared, teams: tuple[Team, Team]
+) -> None:
+    team = teams[0].configure(shared.entry()).hold()
+    place = [f"--kubeconfig={shared.kubeconfig}", f"--namespace={shared.namespace}"]
+    with team.start() as running:
+        wait(lambda: team.said == ["begin"], "the test")
+        forced = team.workspace.run("cluster", "take_lease", "--purpose=debugging", "--force", *place)
+        assert forced.exit_code == 0, str(forced)
+        outcome = running.wait(20)
+    assert outcome.exit_code == 3, str(outcome)
+    assert team.workspace.summary()["cause"] == "infrastructure"
+    assert "the lease of sut is lost: now it is held by" in outcome.stdout
+    assert "for 'debugging' since" in outcome.stdout
+    assert team.said == ["begin"], "it is another's cluster: no cleanup"
+    team.let_go()
+    with team.resume() as waiter:
+        waiter.wait_for("for 'debugging'")
+        assert team.workspace.run("cluster", "release_lease", *place).exit_code == 0
+        assert waiter.wait().exit_code == 0
+    assert team.said[-3:] == ["begin", "end", "cleanup"]
+
+
+def test_who_waits_in_vain_says_so(shared: Shared, teams: tuple[Team, Team]) -> None:
+    first, second = teams
+    first.configure(shared.entry()).hold()
+    second.configure(shared.entry(lease={"wait": 1}))
+    with first.start():
+        wait(lambda: first.said == ["begin"], "the first")
+        outcome = second.run()
+    assert (outcome.exit_code, second.workspace.summary()["cause"]) == (3, "capacity")
+    assert "the lease of sut was waited for in vain, for 1 s: held by" in outcome.stdout
+    assert second.said == []
+
+
+def test_who_waits_is_interrupted_at_once(shared: Shared, teams: tuple[Team, Team]) -> None:
+    first, second = (team.configure(shared.entry()) for team in teams)
+    first.hold()
+    with first.start() as holder:
+        wait(lambda: first.said == ["begin"], "the first")
+        with second.start() as waiter:
+            waiter.wait_for("waiting for the lease of sut")
+            waiter.send(signal.SIGINT)
+            assert waiter.wait(20).exit_code == 130  # of the 60 s that it would wait
+        assert shared.lease()["spec"]["holderIdentity"] == first.workspace.run_directory().name
+        first.let_go()
+        assert holder.wait().exit_code == 0
+    assert second.said == []
+
+
+def test_nothing_is_started_without_a_way_to_the_cluster(teams: tuple[Team, Team], tmp_path: Path) -> None:
+    team = teams[0].configure({"existing": {"kubeconfig": str(tmp_path / "none")}})
+    outcome = team.run()
+    assert outcome.exit_code == 2
+    assert f"there is no kubeconfig {tmp_path / 'none'}" in outcome.stderr
+    assert team.workspace.runs() == []
+
+
+def test_two_names_for_one_cluster_are_one_lease(shared: Shared, teams: tuple[Team, Team]) -> None:
+    team = teams[0].configure(shared.entry(), clusters={"driver": shared.entry()})
+    outcome = team.run()
+    assert outcome.exit_code == 0, str(outcome)
+    assert "waiting" not in outcome.stdout
+
+
+# A pool
+
+
+@pytest.fixture
+def pool(shared: Shared, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """A pool of two, which are two namespaces of the cluster, by two contexts of one kubeconfig."""
+    cluster = shared.cluster
+    with cluster.namespace() as namespace, cluster.account(namespace, tmp_path, EVERYTHING) as account:
+        one, other = (yaml.safe_load(file.read_text()) for file in (shared.kubeconfig, account.kubeconfig))
+        merged = {**one, "users": [], "contexts": []}
+        for name, content, place in (("a", one, shared.namespace), ("b", other, namespace)):
+            merged["users"].append({**content["users"][0], "name": name})
+            context = {**content["contexts"][0]["context"], "user": name, "namespace": place}
+            merged["contexts"].append({"name": name, "context": context})
+        file = tmp_path / "pool"
+        file.write_text(yaml.safe_dump({**merged, "current-context": "a"}))
+        members = [{"name": name, "kubeconfig": str(file), "context": name} for name in ("a", "b")]
+        yield {"pool": members, "lease": {"ttl": 3, "wait": 60}}
+
+
+def test_of_a_pool_a_run_has_the_one_that_is_free_and_waits_for_either(
+    pool: dict[str, Any], teams: tuple[Team, Team], tmp_path: Path
+) -> None:
+    first, second = (team.configure(pool).hold() for team in teams)
+    third = Team(Workspace(tmp_path / "third", FILES)).configure(pool)
+    with first.start() as one, second.start() as other:
+        wait(lambda: first.said == second.said == ["begin"], "the first two")
+        has_a = ["cluster sut: a of its pool" in team.status() for team in (first, second)]
+        has_b = ["cluster sut: b of its pool" in team.status() for team in (first, second)]
+        assert sorted(has_a) == sorted(has_b) == [False, True]
+        with third.start() as waiter:
+            for name in ("a", "b"):
+                waiter.wait_for(f"waiting for the lease of {name} (of the pool sut): held by")
+            second.let_go()
+            assert other.wait().exit_code == 0
+            assert waiter.wait().exit_code == 0
+        first.let_go()
+        assert one.wait().exit_code == 0
+
+
+def test_a_run_that_goes_on_has_the_same_one_of_the_pool(pool: dict[str, Any], teams: tuple[Team, Team]) -> None:
+    first, second = teams
+    first.configure(pool).hold()
+    second.configure(pool).hold()
+    with first.start() as one:
+        wait(lambda: first.said == ["begin"], "the first")
+        with second.start() as killed:
+            wait(lambda: second.said == ["begin"], "the second, which has the other one")
+            killed.send(signal.SIGKILL)
+            killed.wait()
+        first.let_go()
+        assert one.wait().exit_code == 0
+    second.let_go()
+    with second.resume() as running:
+        outcome = running.wait()
+    assert outcome.exit_code == 0, str(outcome)
+    assert "cluster sut: b of its pool" in outcome.stdout
+
+
+# Clusters that a command makes
+
+
+CREATE = """
+    echo "create $TOPGALLANT_CLUSTER" >>said
+    while [ -e hold-create ]; do sleep 0.02; done
+    cp there.kubeconfig "$KUBECONFIG"
+    ls "$ARTIFACT_DIR"/run.log
+    if [ -e fail-create ]; then echo no quota is left >&2; exit 7; fi
+"""
+DESTROY = 'echo "destroy $TOPGALLANT_CLUSTER" >>said'
+
+
+@dataclass
+class Maker:
+    """A team whose cluster is made for each run."""
+
+    team: Team
+
+    @property
+    def name(self) -> str:
+        """The cluster of its one run."""
+        return f"sut-{self.team.workspace.run_directory().name}"
+
+    @property
+    def said(self) -> list[str]:
+        """What was done, the clusters by their names."""
+        file = self.team.workspace.directory / "said"
+        return file.read_text().splitlines() if file.exists() else []
+
+    @property
+    def kubeconfigs(self) -> list[Path]:
+        """What is kept for those that are there."""
+        return sorted(self.team.workspace.home.glob(".local/state/topgallant/clusters/*/kubeconfig"))
+
+
+@pytest.fixture
+def maker(teams: tuple[Team, Team]) -> Maker:
+    team = teams[0].configure({"create": {"command": CREATE, "destroy": DESTROY}})
+    content = {"name": "x", "cluster": {"server": "https://127.0.0.1:1"}}
+    user = {"name": "x", "user": {"token": "very-secret-token"}}
+    context = {"name": "x", "context": {"cluster": "x", "user": "x"}}
+    kubeconfig = {"clusters": [content], "users": [user], "contexts": [context], "current-context": "x"}
+    team.workspace.write({"there.kubeconfig": yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **kubeconfig})})
+    return Maker(team)
+
+
+def test_a_cluster_is_made_for_a_run_and_removed_after_it(maker: Maker) -> None:
+    maker.team.configure(
+        {"create": {"command": CREATE, "destroy": DESTROY}}, prepare=["cat $KUBECONFIG", "stat -c %a $KUBECONFIG"]
+    )
+    outcome = maker.team.run()
+    assert outcome.exit_code == 0, str(outcome)
+    assert maker.said == [f"create {maker.name}", "begin", "end", "cleanup", f"destroy {maker.name}"]
+    assert "token: ***" in outcome.stdout
+    assert "  600" in outcome.stdout
+    assert maker.team.workspace.holding("very-secret-token") == []
+    assert maker.kubeconfigs == []
+
+
+def test_a_cluster_is_kept_where_that_is_asked_and_the_run_says_how_to_reach_it(maker: Maker) -> None:
+    maker.team.configure({"create": {"command": CREATE, "destroy": DESTROY, "keep": True}})
+    outcome = maker.team.run()
+    assert outcome.exit_code == 0, str(outcome)
+    (kubeconfig,) = maker.kubeconfigs
+    said = f"cluster sut: {maker.name} (export KUBECONFIG={kubeconfig}); it is removed by: env KUBECONFIG={kubeconfig} "
+    assert said in outcome.stdout
+    assert said in maker.team.status()
+    assert not any(line.startswith("destroy") for line in maker.said)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_cluster_that_was_made_half_way_is_removed(maker: Maker, keep: bool) -> None:
+    maker.team.configure({"create": {"command": CREATE, "destroy": DESTROY, "keep": keep}})
+    (maker.team.workspace.directory / "fail-create").touch()
+    outcome = maker.team.run()
+    assert outcome.exit_code == 3, str(outcome)
+    assert "no quota is left" in maker.team.workspace.summary()["message"]
+    assert maker.said == [f"create {maker.name}", f"destroy {maker.name}"]
+    assert maker.kubeconfigs == []
+
+
+def test_a_cluster_that_cannot_be_removed_is_an_error_and_still_known(maker: Maker) -> None:
+    maker.team.configure({"create": {"command": CREATE, "destroy": ["false"]}})
+    outcome = maker.team.run()
+    assert outcome.exit_code == 3, str(outcome)
+    assert f"cluster sut: {maker.name} (export KUBECONFIG={maker.kubeconfigs[0]}); it is removed by: " in outcome.stdout
+
+
+def test_a_kill_while_a_cluster_is_made_has_it_removed_and_made_again(maker: Maker) -> None:
+    gate = maker.team.workspace.directory / "hold-create"
+    gate.touch()
+    with maker.team.start() as killed:
+        wait(lambda: len(maker.said) == 1, "the command")
+        killed.send(signal.SIGKILL)
+        killed.wait()
+    gate.unlink()
+    with maker.team.resume() as running:
+        outcome = running.wait()
+    assert outcome.exit_code == 0, str(outcome)
+    name = maker.name
+    assert maker.said == [
+        f"create {name}", f"destroy {name}", f"create {name}", "begin", "end", "cleanup", f"destroy {name}",
+    ]  # fmt: skip
+
+
+def test_a_kill_after_that_has_nothing_made_again_and_what_runs_in_it_runs_on(maker: Maker) -> None:
+    daemon = "sleep 600 </dev/null >/dev/null 2>&1 & echo $! >daemon"
+    maker.team.configure({"create": {"command": f"{CREATE}\n{daemon}", "destroy": f"{DESTROY}; kill $(cat daemon)"}})
+    maker.team.hold()
+    with maker.team.start() as killed:
+        wait(lambda: "begin" in maker.said, "the test")
+        killed.send(signal.SIGKILL)
+        killed.wait()
+    maker.team.let_go()
+    with maker.team.resume() as running:
+        outcome = running.wait()
+    assert outcome.exit_code == 0, str(outcome)
+    assert [line for line in maker.said if line.split()[0] in ("create", "destroy")] == [
+        f"create {maker.name}", f"destroy {maker.name}",
+    ]  # fmt: skip
+    assert "kill:" not in outcome.stdout, "it was there until it was removed"
+
+
+def test_an_interrupted_run_removes_its_cluster(maker: Maker) -> None:
+    maker.team.hold()
+    with maker.team.start() as running:
+        wait(lambda: "begin" in maker.said, "the test")
+        running.send(signal.SIGINT)
+        assert running.wait().exit_code == 130
+    assert maker.said[-1] == f"destroy {maker.name}"
+
+
+# As it was found
+
+
+def test_what_a_run_leaves_behind_fails_it_by_its_name(shared: Shared, teams: tuple[Team, Team]) -> None:
+    secret = "kubectl create secret generic door --from-literal=key=open-sesame"
+    team = teams[0].configure(shared.entry(compare=True), prepare=["kubectl create configmap left", secret])
+    outcome = team.run()
+    assert outcome.exit_code == 1, str(outcome)
+    assert team.workspace.summary()["cause"] == "check"
+    message = team.workspace.summary()["message"]
+    assert "the cluster sut is not as it was found:" in message
+    assert f"added: ConfigMap/{shared.namespace}/left" in message
+    assert f"added: Secret/{shared.namespace}/door" in message
+    assert len(list(team.workspace.run_directory().glob("*__release_clusters/sut-*.yaml"))) == 2
+    leaks = team.workspace.holding("open-sesame") + team.workspace.holding("b3Blbi1zZXNhbWU=")
+    assert {file.name for file in leaks} <= {"config.yaml", "run.log", "report.html", "journal.jsonl"}, "as it was said"
+
+
+def test_what_a_run_takes_away_again_is_nothing(shared: Shared, teams: tuple[Team, Team]) -> None:
+    team = teams[0].configure(
+        shared.entry(compare=True),
+        prepare=["kubectl create configmap left", "kubectl create deployment d --image=busybox:local --replicas=0"],
+        cleanup=["kubectl delete configmap left", "kubectl delete deployment d --wait=false"],
+    )
+    outcome = team.run()
+    assert outcome.exit_code == 0, str(outcome)
+
+
+def test_a_secret_that_has_changed_is_seen_and_its_value_nowhere(shared: Shared, teams: tuple[Team, Team]) -> None:
+    shared.cluster.core.create_namespaced_secret(
+        shared.namespace, {"metadata": {"name": "door"}, "stringData": {"key": "sesame-1"}}
+    )
+    patch = """kubectl get secret door -o yaml | sed s/c2VzYW1lLTE=/c2VzYW1lLTI=/ | kubectl replace -f -"""
+    team = teams[0].configure(shared.entry(compare=True), prepare=[patch])
+    outcome = team.run()
+    assert outcome.exit_code == 1, str(outcome)
+    assert f"changed: Secret/{shared.namespace}/door" in team.workspace.summary()["message"]
+    for value in ("sesame-1", "c2VzYW1lLTE"):
+        found = team.workspace.holding(value)
+        assert [file.name for file in found if "clusters" in str(file.parent)] == []

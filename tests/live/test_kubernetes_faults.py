@@ -1,0 +1,315 @@
+"""Faults of a cluster in the middle of a run: each ends as it should, with its own cause, and the rest goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.functional.grid import wait
+from tests.live import pod_grid
+from tests.live.pod_grid import PATIENCE, PodGrid
+from tests.servers import kubeconfigs, kubernetes
+from tests.servers.api_proxy import ADDRESS, Proxy
+from tests.servers.http_proxy import HttpProxy
+from tests.servers.kubernetes import Cluster
+from toolbox.backends.kubernetes import NEEDS
+from toolbox.testing import Outcome, Workspace
+
+pytestmark = pytest.mark.live
+
+ONCE_MORE: dict[str, Any] = {"infrastructure": 1, "capacity": 0, "backoff": {"first": 0.1}}
+ROLE = [{"apiGroups": [need.group], "resources": [need.resource], "verbs": [need.verb]} for need in NEEDS]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with kubernetes.for_tests(is_here=True) as found:
+        yield found
+
+
+@pytest.fixture
+def field(cluster: Cluster, workspace: Workspace) -> Iterator[PodGrid]:
+    with pod_grid.opened(cluster, workspace) as found:
+        yield found
+
+
+def check_pass(field: PodGrid, outcome: Outcome, *cells: str) -> None:
+    """Hold a run that passed against what is promised: each cell ran once, its log is whole, and nothing is left."""
+    assert outcome.exit_code == 0, str(outcome)
+    assert field.grid.verdicts == dict.fromkeys(cells, "passed")
+    assert sorted(field.grid.said) == sorted(f"{word} {cell}" for cell in cells for word in ("begin", "end"))
+    field.check_logs(*cells)
+    assert field.left() == []
+
+
+def check_second_attempt(field: PodGrid, outcome: Outcome) -> None:
+    """Hold a run against what is promised where one of its cells was tried again."""
+    assert outcome.exit_code == 0, str(outcome)
+    assert "it passed at attempt 2" in outcome.stdout
+    assert field.left() == []
+
+
+# The parts of the cluster
+
+
+def test_an_api_server_that_is_killed_is_waited_for(field: PodGrid) -> None:
+    grid = field.configure("abcd", jobs=4).mark("hold-b", "hold-c", "hold-d")
+    with field.cluster.alone() as components, grid.start() as running:
+        grid.wait_for("end a", "begin b", "begin c", "begin d")
+        components.kill("kube-apiserver")
+        grid.unmark("hold-b")
+        grid.wait_for("end b")
+        time.sleep(20)
+        components.start("kube-apiserver")
+        grid.unmark("hold-c")
+        grid.wait_for("end c")
+        grid.unmark("hold-d")
+        outcome = running.wait(PATIENCE)
+        check_pass(field, outcome, *"abcd")
+
+
+def test_a_kubelet_that_is_killed_is_waited_for(field: PodGrid) -> None:
+    grid = field.configure("abcd", jobs=3).mark("hold-b", "hold-c", "hold-d")
+    with field.cluster.alone() as components, grid.start() as running:
+        grid.wait_for("end a", "begin b", "begin c", "begin d")
+        components.kill("kubelet")
+        grid.unmark("hold-b")
+        grid.wait_for("end b")
+        time.sleep(10)
+        components.start("kubelet")
+        grid.unmark("hold-c", "hold-d")
+        outcome = running.wait(PATIENCE)
+        check_pass(field, outcome, *"abcd")
+
+
+def test_a_node_that_takes_nobody_is_a_lack_of_capacity(field: PodGrid) -> None:
+    field.configure("ab", timeouts={"wait": 5})
+    with field.cluster.alone(), tainted(field.cluster, "NoSchedule"):
+        outcome = field.grid.run()
+    assert outcome.exit_code == 3, str(outcome)
+    for cell in "ab":
+        assert (field.step(cell)["verdict"], field.step(cell)["cause"]) == ("error", "capacity")
+        assert "no node took its pod in 5 s" in field.step(cell)["message"]
+    assert field.left() == []
+
+
+def test_who_is_evicted_from_a_node_is_tried_again(field: PodGrid) -> None:
+    grid = field.configure("abcd", jobs=3, retries=ONCE_MORE).mark("hold-d")
+    with field.cluster.alone(), grid.start() as running:
+        grid.wait_for("end a", "end b", "end c", "begin d")
+        with tainted(field.cluster, "NoExecute"):
+            field.wait_for("was deleted, and not by us")
+        grid.unmark("hold-d")
+        outcome = running.wait(PATIENCE)
+    assert outcome.exit_code == 0, str(outcome)
+    assert "it passed at attempt 2" in outcome.stdout
+    assert grid.said.count("begin d") == 2
+    assert field.left() == []
+
+
+@contextmanager
+def tainted(cluster: Cluster, effect: str) -> Iterator[None]:
+    """Have the node bear with nobody."""
+    (node,) = (node.metadata.name for node in cluster.core.list_node().items if node.status.node_info.kubelet_version)
+    taint = {"key": "example.org/broken", "value": "true", "effect": effect}
+    cluster.core.patch_node(node, {"spec": {"taints": [taint]}})
+    try:
+        yield
+    finally:
+        cluster.core.patch_node(node, {"spec": {"taints": None}})
+
+
+# What somebody deletes
+
+
+def test_a_pod_that_somebody_deletes_is_tried_again(field: PodGrid) -> None:
+    grid = field.configure("abcd", jobs=3, retries=ONCE_MORE).mark("hold-b")
+    with grid.start() as running:
+        grid.wait_for("begin b")
+        field.wait_for("AttemptReleased", 3)  # the others
+        field.cluster.core.delete_namespaced_pod(field.pod_of("b"), field.namespace, grace_period_seconds=1)
+        wait(lambda: grid.said.count("begin b") == 2, "another attempt")
+        grid.unmark("hold-b")
+        outcome = running.wait(PATIENCE)
+    assert outcome.exit_code == 0, str(outcome)
+    assert grid.verdicts == dict.fromkeys("abcd", "passed")
+    assert "it passed at attempt 2" in outcome.stdout
+    assert grid.said.count("end b") == 1
+    assert field.left() == []
+
+
+def test_a_pod_that_somebody_deletes_is_an_error_of_the_machine_where_nothing_is_tried_again(field: PodGrid) -> None:
+    grid = field.configure("ab").mark("hold-b")
+    with grid.start() as running:
+        grid.wait_for("end a", "begin b")
+        field.cluster.core.delete_namespaced_pod(field.pod_of("b"), field.namespace)
+        outcome = running.wait(PATIENCE)
+    assert outcome.exit_code == 3, str(outcome)
+    assert grid.verdicts == {"a": "passed", "b": "error"}
+    assert field.step("b")["cause"] == "infrastructure"
+    assert "was deleted, and not by us" in field.step("b")["message"]
+    assert "end b" not in grid.said  # a Kubernetes before 1.28 may put another pod in its place, which we end
+    assert field.left() == []
+
+
+def test_a_job_that_somebody_deletes_is_tried_again(field: PodGrid) -> None:
+    grid = field.configure("abcd", jobs=3, retries=ONCE_MORE).mark("hold-b")
+    with grid.start() as running:
+        grid.wait_for("begin b")
+        field.wait_for("AttemptReleased", 3)  # the others
+        job = field.cluster.core.read_namespaced_pod(field.pod_of("b"), field.namespace).metadata.labels["job-name"]
+        field.cluster.batch.delete_namespaced_job(job, field.namespace, propagation_policy="Background")
+        wait(lambda: grid.said.count("begin b") == 2, "another attempt")
+        grid.unmark("hold-b")
+        check_second_attempt(field, running.wait(PATIENCE))
+
+
+def test_what_is_tried_again_does_not_go_with_an_owner_that_somebody_deleted(field: PodGrid) -> None:
+    grid = field.configure("abcd", jobs=3, retries=ONCE_MORE).mark("hold-b")
+    with grid.start() as running:
+        grid.wait_for("begin b")
+        field.wait_for("AttemptReleased", 3)  # the others
+        field.cluster.core.delete_collection_namespaced_config_map(
+            field.namespace, label_selector="app.kubernetes.io/managed-by=topgallant"
+        )
+        wait(lambda: grid.said.count("begin b") == 2, "another attempt")
+        grid.unmark("hold-b")
+        check_second_attempt(field, running.wait(PATIENCE))
+
+
+def test_a_namespace_that_is_deleted_takes_its_own_cells_and_no_others(field: PodGrid) -> None:
+    settings = [{"when": {"x": ["c", "d"]}, "target": "here"}]
+    grid = field.configure("abcd", targets={"here": {"backend": "local"}}, settings=settings, retries=ONCE_MORE)
+    grid.mark("hold-b", "hold-d")
+    with grid.start() as running:
+        grid.wait_for("end a", "begin b", "end c", "begin d")
+        field.cluster.core.delete_namespace(field.namespace)
+        field.wait_for("not by us")
+        grid.unmark("hold-b", "hold-d")
+        outcome = running.wait(PATIENCE)
+    assert outcome.exit_code == 3, str(outcome)
+    assert grid.verdicts == {"a": "passed", "b": "error", "c": "passed", "d": "passed"}
+    assert field.step("b")["cause"] == "infrastructure", str(outcome)
+    assert field.namespace in field.step("b")["message"] or "not by us" in field.step("b")["message"]
+
+
+# Who we are
+
+
+def test_a_token_that_is_renewed_in_its_file_is_used(field: PodGrid, workspace: Workspace) -> None:
+    directory = workspace.directory
+    with (
+        field.cluster.account(field.namespace, directory, ROLE) as account,
+        Proxy(account.kubeconfig, directory) as proxy,
+    ):
+        field.kubeconfig = proxy.kubeconfig
+        grid = field.configure("abc", jobs=3).mark("hold-b", "hold-c")
+        with grid.start() as running:
+            grid.wait_for("end a", "begin b", "begin c")
+            account.revoke()
+            proxy.drop()  # what is open stays open, whatever becomes of the token
+            grid.unmark("hold-b")
+            grid.wait_for("end b")
+            time.sleep(5)
+            account.renew()
+            kubeconfigs.derive(account.kubeconfig, proxy.kubeconfig, server=f"https://{ADDRESS}:{proxy.port}")
+            grid.unmark("hold-c")
+            outcome = running.wait(PATIENCE)
+    check_pass(field, outcome, *"abc")
+
+
+def test_a_token_that_nobody_renews_ends_its_cells_and_no_others(field: PodGrid, workspace: Workspace) -> None:
+    directory, settings = workspace.directory, [{"when": {"x": ["c"]}, "target": "here"}]
+    with (
+        field.cluster.account(field.namespace, directory, ROLE) as account,
+        Proxy(account.kubeconfig, directory) as proxy,
+    ):
+        field.kubeconfig = proxy.kubeconfig
+        others = {"here": {"backend": "local"}}
+        grid = field.configure("abc", targets=others, settings=settings, timeouts={"wait": 8, "run": 300})
+        with grid.mark("hold-b", "hold-c").start() as running:
+            grid.wait_for("end a", "begin b", "begin c")
+            account.revoke()
+            proxy.drop()
+            field.wait_for("credentials are refused (401)")
+            grid.unmark("hold-b", "hold-c")
+            outcome = running.wait(PATIENCE)
+    assert outcome.exit_code == 3, str(outcome)
+    assert grid.verdicts == {"a": "passed", "b": "error", "c": "passed"}
+    assert field.step("b")["cause"] == "infrastructure"
+    assert "the token has expired" in field.step("b")["message"]
+
+
+# What the API server answers
+
+
+@pytest.fixture
+def http(field: PodGrid, workspace: Workspace) -> Iterator[HttpProxy]:
+    with HttpProxy(field.kubeconfig, workspace.directory) as proxy:
+        field.kubeconfig = proxy.kubeconfig
+        yield proxy
+
+
+def test_who_is_asked_to_wait_waits_for_so_long(field: PodGrid, http: HttpProxy) -> None:
+    grid = field.configure("ab", jobs=1)
+    busy = http.inject("POST", "/jobs", 429, headers={"Retry-After": "4"}, times=1)
+    with grid.start() as running:
+        wait(lambda: busy.used == 1, "the first request")
+        began = time.monotonic()
+        wait(lambda: http.requests["POST", "jobs"] > 1, "the second one")
+        seconds = time.monotonic() - began
+        outcome = running.wait(PATIENCE)
+    assert 3.8 <= seconds < 6
+    check_pass(field, outcome, *"ab")
+    assert http.requests["POST", "jobs"] == 3
+
+
+@pytest.mark.parametrize("status", [500, 503, 504])
+def test_a_server_in_trouble_is_asked_again_and_makes_no_job_twice(
+    field: PodGrid, http: HttpProxy, status: int
+) -> None:
+    field.configure("abc")
+    for path in ("/configmaps", "/jobs"):
+        http.inject("POST", path, status, times=3)
+    http.inject("GET", "/log", status, times=3)
+    http.inject("DELETE", "/jobs", status, times=3)
+    outcome = field.grid.run()
+    check_pass(field, outcome, *"abc")
+
+
+GONE: dict[str, Any] = {"code": 410, "reason": "Expired", "message": "too old resource version"}
+
+
+@pytest.mark.parametrize("told", ["by the status", "in the watch"])
+def test_a_watch_that_has_fallen_behind_begins_with_a_list(field: PodGrid, http: HttpProxy, told: str) -> None:
+    grid = field.configure("abc").mark("hold-b")
+    with grid.start() as running:
+        grid.wait_for("end a", "begin b", "end c")
+        lists = http.requests["LIST", "pods"]
+        if told == "by the status":
+            http.inject("GET", "watch=", 410, times=4)
+        else:
+            http.inject("GET", "watch=", 200, body={"type": "ERROR", "object": {"kind": "Status", **GONE}}, times=4)
+        http.drop()
+        grid.unmark("hold-b")
+        outcome = running.wait(PATIENCE)
+    check_pass(field, outcome, *"abc")
+    assert http.requests["LIST", "pods"] > lists
+
+
+def test_a_connection_that_breaks_in_the_middle_loses_no_line(field: PodGrid, workspace: Workspace) -> None:
+    with Proxy(field.kubeconfig, workspace.directory) as proxy:
+        field.kubeconfig = proxy.kubeconfig
+        grid = field.configure("abc").mark("hold-b", "hold-c")
+        with grid.start() as running:
+            grid.wait_for("end a", "begin b", "begin c")
+            for _ in range(5):
+                time.sleep(1)
+                proxy.drop()
+            grid.unmark("hold-b", "hold-c")
+            outcome = running.wait(PATIENCE)
+    check_pass(field, outcome, *"abc")

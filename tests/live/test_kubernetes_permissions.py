@@ -1,0 +1,153 @@
+"""What a run needs to be allowed in a namespace: no more than is documented, and nothing begins without it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.live import pod_grid
+from tests.live.pod_grid import PATIENCE, PodGrid
+from tests.servers import kubernetes
+from tests.servers.kubernetes import Account, Cluster
+from toolbox.backends.kubernetes import NEEDS, NEEDS_OF_HOSTS, Target
+from toolbox.clusters.permissions import Need
+from toolbox.model.errors import ConfigurationError, InfrastructureError
+from toolbox.system import places
+from toolbox.testing import Workspace
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with kubernetes.for_tests(is_here=True) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Cluster) -> Iterator[str]:
+    with cluster.namespace() as found:
+        yield found
+
+
+@pytest.fixture
+def field(cluster: Cluster, workspace: Workspace) -> Iterator[PodGrid]:
+    with pod_grid.opened(cluster, workspace) as found:
+        yield found
+
+
+def rules(needs: Iterable[Need]) -> list[dict[str, list[str]]]:
+    return [{"apiGroups": [need.group], "resources": [need.resource], "verbs": [need.verb]} for need in needs]
+
+
+def all_but(need: Need, needs: Iterable[Need] = NEEDS) -> list[dict[str, list[str]]]:
+    return rules(each for each in needs if each != need)
+
+
+def documented() -> dict[tuple[str, str], set[str]]:
+    """Return the verbs of the Role that the documentation has, by group and resource."""
+    text = (places.builtin_root() / "docs/kubernetes.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    found = (document for block in blocks if "kind: Role\n" in block for document in yaml.safe_load_all(block))
+    role = next(document for document in found if document["kind"] == "Role")
+    return {
+        (group, resource): set(rule["verbs"])
+        for rule in role["rules"]
+        for group, resource in itertools.product(rule["apiGroups"], rule["resources"])
+    }
+
+
+def test_the_documented_role_is_what_is_needed() -> None:
+    needed: dict[tuple[str, str], set[str]] = {}
+    for need in NEEDS:
+        needed.setdefault((need.group, need.resource), set()).add(need.verb)
+    assert documented() == needed
+
+
+def test_who_may_do_what_is_needed_and_nothing_else_runs_cells(field: PodGrid) -> None:
+    workload = {"command": pod_grid.COMMAND + "\n: >left", "sample_seconds": None}
+    with field.cluster.account(field.namespace, field.grid.root, rules(NEEDS)) as account:
+        field.kubeconfig = account.kubeconfig
+        field.configure("abc", workload=workload).mark("fail-c")
+        with field.grid.start() as running:
+            outcome = running.wait(PATIENCE)
+        assert outcome.exit_code == 1, str(outcome)
+        assert field.grid.verdicts == {"a": "passed", "b": "passed", "c": "failed"}
+        assert len([*field.grid.directory.glob("*__test/*/attempt-1/files/left")]) == 2
+        assert field.left() == []
+        for text in ("forbidden", "Forbidden", "still there"):
+            assert text not in outcome.stdout + outcome.stderr
+
+
+def fault(account: Account, pod: Mapping[str, Any] | None = None) -> str:
+    """Return what is said before anything begins, once the server knows what the account may do."""
+    target = Target(kubeconfig=str(account.kubeconfig), namespace=account.namespace, pod=dict(pod or {}))
+    found, deadline = "", time.monotonic() + 30
+    while True:
+        try:
+            target.verify("there", {}, [])
+        except ConfigurationError as error:
+            found = str(error)
+        if found.count(",") == 0 or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("need", NEEDS, ids=str)
+def test_what_is_missing_is_named_before_anything_begins(
+    cluster: Cluster, namespace: str, tmp_path: Path, need: Need
+) -> None:
+    with cluster.account(namespace, tmp_path, all_but(need)) as account:
+        assert fault(account).startswith(f"the target `there`: in the namespace {namespace} we may not {need}: ")
+
+
+@pytest.mark.parametrize("need", NEEDS_OF_HOSTS, ids=str)
+def test_what_several_hosts_need_is_named_where_there_are_several(
+    cluster: Cluster, namespace: str, tmp_path: Path, need: Need
+) -> None:
+    with cluster.account(namespace, tmp_path, all_but(need, (*NEEDS, *NEEDS_OF_HOSTS))) as account:
+        assert f"we may not {need}: " in fault(account, {"hosts": 2})
+        assert fault(account) == ""
+
+
+def test_who_lacks_something_starts_no_run(field: PodGrid) -> None:
+    lacking = Need("watch", "pods")
+    with field.cluster.account(field.namespace, field.grid.root, all_but(lacking)) as account:
+        fault(account)
+        field.kubeconfig = account.kubeconfig
+        outcome = field.configure("a").run()
+    assert outcome.exit_code == 2, str(outcome)
+    assert f"in the namespace {field.namespace} we may not watch pods: " in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+    assert field.grid.workspace.runs() == []
+    assert field.grid.phases == []
+
+
+def test_a_namespace_that_is_not_there_starts_no_run(field: PodGrid) -> None:
+    grid = field.configure("a")
+    grid.workspace.write({"config/grid.yaml": text_of(grid.root, field.namespace, "no-such-namespace")})
+    outcome = grid.run()
+    assert outcome.exit_code == 2, str(outcome)
+    assert 'namespaces "no-such-namespace" not found' in outcome.stderr
+    assert grid.workspace.runs() == []
+
+
+def text_of(root: Path, old: str, new: str) -> str:
+    return (root / "config/grid.yaml").read_text().replace(old, new)
+
+
+def test_a_token_that_is_refused_is_told_from_a_right_that_is_missing(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    with cluster.account(namespace, tmp_path, rules(NEEDS)) as account:
+        account.revoke()
+        target = Target(kubeconfig=str(account.kubeconfig), namespace=namespace)
+        with pytest.raises((ConfigurationError, InfrastructureError), match=r"credentials are refused \(401\)"):
+            target.verify("there", {}, [])

@@ -1,0 +1,404 @@
+"""What the tests of Kubernetes stand on: the cluster and whose turn it is, and the proxies that break connections."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.conformance.sites import wait_for
+from tests.servers import kubernetes
+from tests.servers.api_proxy import ADDRESS, Proxy
+from tests.servers.http_proxy import Head, HttpProxy, asked
+from tests.servers.kubernetes import Account, Cluster
+from tests.servers.turns import Turns
+
+pytestmark = pytest.mark.live
+
+SAYS = "for n in $(seq 1000000); do echo line $n; sleep 0.05; done"
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Cluster) -> Iterator[str]:
+    with cluster.namespace() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pod(cluster: Cluster, namespace: str) -> str:
+    """The name of a pod that goes on saying something."""
+    run_pod(cluster, namespace, "speaker", {"image": "busybox:local", "command": ["sh", "-c", SAYS]})
+    return "speaker"
+
+
+@pytest.fixture(params=[Proxy, HttpProxy])
+def proxy(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path) -> Iterator[Proxy]:
+    with request.param(cluster.kubeconfig, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def http(cluster: Cluster, tmp_path: Path) -> Iterator[HttpProxy]:
+    with HttpProxy(cluster.kubeconfig, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def kubectl(proxy: Proxy, namespace: str) -> Callable[..., str]:
+    """Return what kubectl prints, behind the proxy."""
+    return lambda *words, **options: run(proxy.kubeconfig, namespace, *words, **options)
+
+
+def run(kubeconfig: Path, namespace: str, *words: str, **options: Any) -> str:
+    command = ["kubectl", "--kubeconfig", str(kubeconfig), "--namespace", namespace, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout)
+
+
+def run_pod(cluster: Cluster, namespace: str, name: str, container: Mapping[str, Any], **spec: Any) -> None:
+    """Start a pod, and wait until it runs or has run."""
+    whole = {"name": "only", "imagePullPolicy": "Never", **container}
+    body = {"metadata": {"name": name}, "spec": {"restartPolicy": "Never", "containers": [whole], **spec}}
+    cluster.core.create_namespaced_pod(namespace, body)
+    over = {"Running", "Succeeded", "Failed"}
+    wait_for(lambda: cluster.core.read_namespaced_pod(name, namespace).status.phase in over, f"the pod {name}")
+
+
+def status(kubeconfig: Path, namespace: str, **options: Any) -> int:
+    """Return how the server answers who lists the pods of a namespace."""
+    from kubernetes import client, config
+
+    with config.new_client_from_config(str(kubeconfig)) as api:
+        try:
+            client.CoreV1Api(api).list_namespaced_pod(namespace, **options)
+        except client.ApiException as error:
+            return int(error.status)
+    return 200
+
+
+# Whose turn it is. Locks are between open files, so that these might as well be processes.
+
+
+def test_many_use_it_at_once(tmp_path: Path) -> None:
+    first, second = Turns(tmp_path / "it"), Turns(tmp_path / "it")
+    with first.together(), second.together(), first.together():
+        pass
+
+
+def test_who_wants_it_alone_waits_and_whoever_comes_later_waits_behind(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def take(turn: Any, name: str) -> None:
+        with turn:
+            order.append(name)
+            time.sleep(0.1)
+            order.append(name)
+
+    threads = [
+        Thread(target=take, args=(Turns(tmp_path / "it").alone(), "alone")),
+        Thread(target=take, args=(Turns(tmp_path / "it").together(), "late")),
+    ]
+    with Turns(tmp_path / "it").together():
+        for thread in threads:
+            thread.start()
+            time.sleep(0.3)
+        assert order == []
+    for thread in threads:
+        thread.join()
+    assert order == ["alone", "alone", "late", "late"]
+
+
+def test_who_uses_it_may_have_it_alone_meanwhile(tmp_path: Path) -> None:
+    ours, theirs = Turns(tmp_path / "it"), Turns(tmp_path / "it")
+    with ThreadPoolExecutor() as threads, ours.together():
+        with ours.alone(), ours.together():
+            waiting = threads.submit(theirs.together().__enter__)
+            time.sleep(0.3)
+            assert not waiting.done()
+        waiting.result(timeout=10)
+        with pytest.raises(BlockingIOError):
+            try_alone(tmp_path / "it")
+
+
+def try_alone(name: Path) -> None:
+    import fcntl
+
+    with Path(f"{name}.room").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+# The cluster
+
+
+def test_what_is_in_a_namespace_is_told_and_goes_with_it(cluster: Cluster) -> None:
+    with cluster.namespace() as name:
+        for kind in ("config_map", "secret"):
+            getattr(cluster.core, f"create_namespaced_{kind}")(name, {"metadata": {"name": "a", "labels": {"b": kind}}})
+        assert cluster.things(name) == ["configmap/a", "secret/a"]
+        assert cluster.things(name, "b=secret") == ["secret/a"]
+    wait_for(lambda: cluster.things(name) == [], "an empty namespace")
+
+
+def test_a_pod_runs_the_python_of_this_machine(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    pod = cluster.pod_python(tmp_path)
+    volumes = [{"name": each["name"], "hostPath": {"path": each["host_path"]}} for each in pod["volumes"]]
+    mounts = [{"name": each["name"], "mountPath": each["mount_path"]} for each in pod["volumes"]]
+    script = f"import numpy, sys; open({str(tmp_path / 'out')!r}, 'w').write(sys.prefix + numpy.__version__)"
+    container = {"image": pod["image"], "command": [pod["python"], "-c", script], "volumeMounts": mounts}
+    run_pod(cluster, namespace, "python", container, volumes=volumes)
+    import sys
+
+    import numpy as np
+
+    wait_for((tmp_path / "out").exists, "what Python writes")
+    wait_for(lambda: (tmp_path / "out").read_text() == sys.prefix + np.__version__, "the versions of this machine")
+
+
+@pytest.fixture
+def account(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Account]:
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+    nodes = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
+    with cluster.account(namespace, tmp_path, rules, nodes) as found:
+        yield found
+
+
+def test_an_account_may_do_what_it_may_and_nothing_else(account: Account, namespace: str) -> None:
+    assert status(account.kubeconfig, namespace) == 200
+    assert status(account.kubeconfig, "default") == 403
+    assert run(account.kubeconfig, namespace, "auth", "can-i", "list", "nodes") == "yes\n"
+
+
+def test_a_token_can_be_revoked_and_renewed(account: Account, namespace: str) -> None:
+    account.revoke()
+    assert status(account.kubeconfig, namespace) == 401
+    account.renew()
+    assert status(account.kubeconfig, namespace) == 200
+
+
+def test_a_component_that_was_killed_is_there_again_afterwards(cluster: Cluster) -> None:
+    try:
+        with cluster.alone() as components:
+            components.kill("kube-apiserver")
+            with pytest.raises(OSError, match="refused"):
+                connect(cluster)
+        connect(cluster)
+    except kubernetes.ClusterError as error:
+        pytest.skip(str(error))
+
+
+def connect(cluster: Cluster) -> None:
+    from urllib.parse import urlsplit
+
+    from tests.servers import kubeconfigs
+
+    address = urlsplit(kubeconfigs.server(cluster.kubeconfig))
+    socket.create_connection((address.hostname or "", address.port or 443), timeout=5).close()
+
+
+# Both proxies
+
+
+def test_kubectl_gets_through(kubectl: Callable[..., str]) -> None:
+    kubectl("create", "configmap", "through", "--from-literal=a=b")
+    assert json.loads(kubectl("get", "configmap", "through", "-o", "json"))["data"] == {"a": "b"}
+    kubectl("delete", "configmap", "through")
+    assert "configmap/through" not in kubectl("get", "configmaps", "-o", "name")
+
+
+def test_a_command_in_a_pod_has_its_input_and_its_output(kubectl: Callable[..., str], pod: str) -> None:
+    """By SPDY, as kubectl speaks it."""
+    text = "a" * 3_000_000
+    assert kubectl("exec", "-i", pod, "--", "sh", "-c", "cat; cat /dev/null", input=text) == text
+
+
+def test_a_command_in_a_pod_can_be_run_by_the_client(proxy: Proxy, namespace: str, pod: str) -> None:
+    """By websockets."""
+    from kubernetes import client, config
+    from kubernetes.stream import stream
+
+    with config.new_client_from_config(str(proxy.kubeconfig)) as api:
+        method = client.CoreV1Api(api).connect_get_namespaced_pod_exec
+        command = ["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' a"]
+        execution = stream(method, pod, namespace, command=command, stdout=True, stderr=True, _preload_content=False)
+        execution.run_forever(timeout=60)
+        assert execution.read_stdout() == "a" * 3_000_000
+        execution.sock.shutdown()  # its own `close` does nothing once the server has closed
+
+
+class Follower:
+    """Reads the log of a pod, as it grows."""
+
+    def __init__(self, proxy: Proxy, namespace: str, pod: str) -> None:
+        command = ["kubectl", "--kubeconfig", str(proxy.kubeconfig), "-n", namespace, "logs", "-f", "--tail=1", pod]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.lines: list[bytes] = []
+        self._thread = Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as stream:
+            self.lines.extend(iter(stream.readline, b""))
+
+    def wait_for_more(self) -> None:
+        before = len(self.lines)
+        wait_for(lambda: len(self.lines) > before + 2, "more lines")
+
+    def close(self) -> int:
+        """Return its exit status, which is minus 9 where it is still there."""
+        self.process.kill()
+        self._thread.join()
+        return self.process.wait()
+
+
+@pytest.fixture
+def follower(proxy: Proxy, namespace: str, pod: str) -> Iterator[Follower]:
+    found = Follower(proxy, namespace, pod)
+    found.wait_for_more()
+    yield found
+    found.close()
+
+
+def test_what_flows_comes_at_once_and_only_while_it_may(proxy: Proxy, follower: Follower) -> None:
+    proxy.stall()
+    time.sleep(0.3)  # what kubectl had already
+    before = len(follower.lines)
+    time.sleep(0.5)
+    assert len(follower.lines) == before
+    assert proxy.connections()
+    proxy.resume()
+    follower.wait_for_more()
+    numbers = [int(line.split()[1]) for line in follower.lines]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def test_who_asks_while_nothing_flows_is_answered_later(proxy: Proxy, namespace: str) -> None:
+    with ThreadPoolExecutor() as threads:
+        proxy.stall()
+        answer = threads.submit(status, proxy.kubeconfig, namespace)
+        time.sleep(0.5)
+        assert not answer.done()
+        proxy.resume()
+        assert answer.result(timeout=30) == 200
+
+
+def test_a_dropped_connection_is_broken_and_the_next_one_is_not(
+    proxy: Proxy, follower: Follower, kubectl: Callable[..., str], pod: str
+) -> None:
+    assert len(proxy.connections()) >= 1
+    proxy.drop()
+    follower.process.wait(timeout=30)
+    assert proxy.connections() == []
+    assert pod in kubectl("get", "pods", "-o", "name")
+
+
+def test_one_connection_can_be_broken(proxy: Proxy, follower: Follower) -> None:
+    with socket.create_connection((ADDRESS, proxy.port)):
+        wait_for(lambda: len(proxy.connections()) >= 2, "another connection")
+        proxy.connections()[-1].kill()
+        follower.wait_for_more()
+
+
+def test_a_proxy_that_is_stopped_refuses_until_it_is_started(
+    proxy: Proxy, follower: Follower, kubectl: Callable[..., str], pod: str
+) -> None:
+    port = proxy.port
+    proxy.stop()
+    follower.process.wait(timeout=30)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((ADDRESS, port), timeout=5)
+    proxy.start()
+    assert proxy.port == port
+    assert pod in kubectl("get", "pods", "-o", "name")
+
+
+def test_who_has_gone_is_no_connection_any_more(proxy: Proxy, follower: Follower) -> None:
+    assert proxy.connections()
+    assert follower.close() == -9
+    wait_for(lambda: proxy.connections() == [], "no connection")
+
+
+# The proxy that understands HTTP
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("GET /api/v1/namespaces/a/pods/b/log?follow=true", ("GET", "pods/log")),
+        ("GET /api/v1/namespaces/a/pods?labelSelector=b%3Dc", ("LIST", "pods")),
+        ("GET /apis/batch/v1/namespaces/a/jobs?watch=True&timeoutSeconds=9", ("WATCH", "jobs")),
+        ("GET /apis/batch/v1/namespaces/a/jobs?watch=false", ("LIST", "jobs")),
+        ("POST /apis/batch/v1/namespaces/a/jobs", ("POST", "jobs")),
+        ("DELETE /api/v1/namespaces/a", ("DELETE", "namespaces")),
+        ("GET /api/v1/nodes", ("LIST", "nodes")),
+        ("PATCH /apis/apps/v1/namespaces/a/deployments/b/scale", ("PATCH", "deployments/scale")),
+        ("GET /version?timeout=32s", ("GET", "/version")),
+        ("GET /api/v1", ("GET", "/api/v1")),
+    ],
+)
+def test_what_is_asked_has_a_short_name(line: str, expected: tuple[str, str]) -> None:
+    assert asked(Head(b"", f"{line} HTTP/1.1".split(" "), {})) == expected
+
+
+def test_requests_are_counted(http: HttpProxy, namespace: str, pod: str) -> None:
+    for _ in range(3):
+        assert status(http.kubeconfig, namespace) == 200
+    assert http.requests == {("LIST", "pods"): 3}
+    run(http.kubeconfig, namespace, "logs", "--tail=1", pod)
+    assert http.requests["GET", "pods/log"] == 1
+
+
+@pytest.mark.parametrize("code", [401, 410, 429, 500, 503])
+def test_an_answer_is_given_in_the_place_of_the_server_as_often_as_is_said(
+    http: HttpProxy, namespace: str, code: int
+) -> None:
+    injection = http.inject("GET", f"namespaces/{namespace}/pods", code, times=2)
+    assert [status(http.kubeconfig, namespace) for _ in range(3)] == [code, code, 200]
+    assert injection.used == http.requests["LIST", "pods"] - 1 == 2
+    http.inject("*", "/pods", code, times=None)
+    assert status(http.kubeconfig, namespace) == code
+    assert status(http.kubeconfig, "default", limit=1) == code
+    http.clear()
+    assert status(http.kubeconfig, namespace) == 200
+
+
+def test_kubectl_waits_as_it_is_told(http: HttpProxy, namespace: str, pod: str) -> None:
+    injection = http.inject("GET", "/pods", 429, headers={"Retry-After": "1"}, times=2)
+    began = time.monotonic()
+    assert pod in run(http.kubeconfig, namespace, "get", "pods", "-o", "name")
+    assert injection.used == 2
+    assert time.monotonic() - began >= 2
+
+
+def test_a_watch_can_be_told_of_an_error(http: HttpProxy, namespace: str) -> None:
+    from kubernetes import client, config, watch
+
+    event = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
+    http.inject("GET", "watch=true", 200, body=event)
+    with config.new_client_from_config(str(http.kubeconfig)) as api:
+        events = watch.Watch().stream(client.CoreV1Api(api).list_namespaced_pod, namespace, resource_version="1")
+        with pytest.raises(client.ApiException, match="too old"):
+            next(events)
+
+
+def test_a_change_is_told_to_who_watches_at_once(http: HttpProxy, cluster: Cluster, namespace: str) -> None:
+    from kubernetes import client, config, watch
+
+    with config.new_client_from_config(str(http.kubeconfig)) as api, ThreadPoolExecutor() as threads:
+        method: Any = client.CoreV1Api(api).list_namespaced_config_map
+        version = method(namespace).metadata.resource_version
+        events = watch.Watch().stream(method, namespace, resource_version=version, timeout_seconds=30)
+        told = threads.submit(next, events)
+        wait_for(lambda: http.requests["WATCH", "configmaps"], "the watch")
+        cluster.core.create_namespaced_config_map(namespace, {"metadata": {"name": "news"}})
+        assert told.result(timeout=5)["object"].metadata.name == "news"
+        http.drop()

@@ -1,0 +1,256 @@
+"""A proxy before the API server that understands HTTP: it counts what is asked, and answers in the server's place.
+
+Its clients come with a token: a certificate of theirs would end here.
+
+    with http_proxy.HttpProxy(kubeconfig, directory) as proxy:
+        proxy.inject("GET", "/pods", 429, headers={"Retry-After": "1"}, times=2)
+        subprocess.run(["kubectl", "--kubeconfig", proxy.kubeconfig, "get", "pods"])
+        assert proxy.requests["LIST", "pods"] == 3
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import ssl
+import subprocess
+from asyncio import StreamReader, StreamWriter
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from tests.servers import kubeconfigs
+from tests.servers.api_proxy import ADDRESS, CHUNK, Proxy
+
+_END: Final = b"\r\n"
+_SWITCHING, _NO_CONTENT, _NOT_MODIFIED = 101, 204, 304
+_REASONS: Final = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 410: "Expired", 429: "TooManyRequests"}
+
+
+@dataclass
+class Injection:
+    """An answer that is given in the server's place.
+
+    Args:
+        path: is searched for in what is asked for, with its query.
+        left: how often it is yet to be given; None for always.
+        used: how often it was.
+    """
+
+    method: str
+    path: re.Pattern[str]
+    answer: bytes
+    left: int | None
+    used: int = 0
+
+    def fits(self, head: Head) -> bool:
+        """Tell whether it is the answer to a request."""
+        return self.left != 0 and self.method in {"*", head.words[0]} and self.path.search(head.words[1]) is not None
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of a request or of an answer.
+
+    Args:
+        content: as it came.
+        words: of its first line: `GET /api HTTP/1.1`, `HTTP/1.1 200 OK`.
+        fields: its headers, with their names in lower case.
+    """
+
+    content: bytes
+    words: list[str]
+    fields: Mapping[str, str]
+
+    @classmethod
+    async def read(cls, reader: StreamReader) -> Head:
+        """Read one.
+
+        Raises:
+            EOFError: there is none any more.
+        """
+        content = await reader.readuntil(_END + _END)
+        first, *lines = content.decode("latin-1").split("\r\n")
+        pairs = (line.partition(":") for line in lines if line)
+        return cls(content, first.split(" ", 2), {name.lower(): value.strip() for name, _, value in pairs})
+
+    async def body(self, reader: StreamReader, *, until_the_end: bool = False) -> AsyncIterator[bytes]:
+        """Yield what follows, in pieces as they come, with what frames them.
+
+        Args:
+            until_the_end: whether all that comes belongs to it, where nothing says how much that is.
+        """
+        if "chunked" in self.fields.get("transfer-encoding", ""):
+            count = -1
+            while count != 0:
+                line = await reader.readuntil(_END)
+                count = int(line.split(b";")[0], 16)
+                yield line + await reader.readexactly(count + len(_END))
+        elif "content-length" in self.fields or not until_the_end:
+            left = int(self.fields.get("content-length", 0))
+            while left:
+                content = await reader.readexactly(min(left, CHUNK))
+                left -= len(content)
+                yield content
+        else:
+            while content := await reader.read(CHUNK):
+                yield content
+
+
+class HttpProxy(Proxy):
+    """A proxy that understands HTTP.
+
+    Args:
+        source: the kubeconfig of the cluster.
+        directory: for the kubeconfig that leads to the proxy, and for its certificate.
+    """
+
+    def __init__(self, source: Path, directory: Path) -> None:
+        super().__init__(source, directory)
+        self.requests: Counter[tuple[str, str]] = Counter()
+        """How often what was asked, as `Proxy.asked` names it; to be cleared by who likes."""
+        self._injections: list[Injection] = []
+        self._certificate = _certificate(directory)
+        self._as_client = ssl.create_default_context(cadata=kubeconfigs.authority(source))
+
+    def inject(
+        self,
+        method: str,
+        path: str,
+        status: int,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+        times: int | None = 1,
+    ) -> Injection:
+        """Have requests answered here, and not by the server. Of several that fit the first one is used.
+
+        Args:
+            method: of HTTP; `*` for any.
+            path: a regular expression, which is searched for in what is asked for, with its query.
+            body: JSON; a Kubernetes `Status` of this status when left out.
+            times: how often; None for always.
+        """
+        shown = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status}
+        shown |= {"reason": _REASONS.get(status, "InternalError"), "message": f"the proxy of the tests says {status}"}
+        content = json.dumps(shown if body is None else body).encode() + b"\n"
+        lines = {"Content-Type": "application/json", "Content-Length": str(len(content)), **(headers or {})}
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        answer = f"HTTP/1.1 {status} Injected\r\n{head}\r\n".encode() + content
+        injection = Injection(method, re.compile(path), answer, times)
+        self._injections.append(injection)
+        return injection
+
+    def clear(self) -> None:
+        """Have the server answer everything again."""
+        self._injections.clear()
+
+    def authority(self) -> str | None:
+        """See `Proxy`."""
+        return self._certificate.read_text()
+
+    def security(self) -> dict[str, Any]:
+        """See `Proxy`."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self._certificate, self._certificate.with_suffix(".key"))
+        return {"ssl": context, "limit": CHUNK}
+
+    async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        """See `Proxy`."""
+        exchange = asyncio.create_task(self._exchange(reader, writer))
+        # Who goes away while an answer goes on, as that of a watch, is no longer heard, and has to be noticed.
+        gone = asyncio.create_task(writer.wait_closed())
+        try:
+            await asyncio.wait({exchange, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            exchange.cancel()
+            gone.cancel()
+            await asyncio.gather(exchange, gone, return_exceptions=True)
+        if not exchange.cancelled():
+            exchange.result()
+
+    async def _exchange(self, reader: StreamReader, writer: StreamWriter) -> None:
+        there: tuple[StreamReader, StreamWriter] | None = None
+        try:
+            is_kept = True
+            while is_kept:
+                request = await Head.read(reader)
+                self.requests[asked(request)] += 1
+                if injection := next((each for each in self._injections if each.fits(request)), None):
+                    await self._answer(injection, request, reader, writer)
+                    continue
+                if there is None or there[0].at_eof():  # the server has had enough of it
+                    _close(there)
+                    there = await asyncio.open_connection(self.host, self.port_there, ssl=self._as_client, limit=CHUNK)
+                is_kept = await self._pass(request, reader, writer, there)
+        finally:
+            _close(there)
+
+    async def _answer(self, injection: Injection, request: Head, reader: StreamReader, writer: StreamWriter) -> None:
+        injection.used += 1
+        injection.left = None if injection.left is None else injection.left - 1
+        async for _ in request.body(reader):
+            continue
+        await self.give(writer, injection.answer)
+
+    async def _pass(
+        self, request: Head, reader: StreamReader, writer: StreamWriter, there: tuple[StreamReader, StreamWriter]
+    ) -> bool:
+        """Have the server answer a request, and tell whether the connection serves another one."""
+        from_there, to_there = there
+        await self.give(to_there, request.content)
+        async for piece in request.body(reader):
+            await self.give(to_there, piece)
+        answer = await Head.read(from_there)
+        await self.give(writer, answer.content)
+        status = int(answer.words[1])
+        if status == _SWITCHING:
+            await self.tunnel(reader, writer, from_there, to_there)
+            return False
+        has_body = request.words[0] != "HEAD" and status not in (_NO_CONTENT, _NOT_MODIFIED)
+        if has_body:
+            async for piece in answer.body(from_there, until_the_end=True):
+                await self.give(writer, piece)
+        frames = {"content-length", "transfer-encoding"}
+        return answer.fields.get("connection") != "close" and (not has_body or bool(frames & answer.fields.keys()))
+
+
+def asked(head: Head) -> tuple[str, str]:
+    """Return what is asked: the verb and the resource, as `("GET", "pods/log")` and `("WATCH", "jobs")`.
+
+    Verbs are those of HTTP, except that reading one object, `LIST` and `WATCH` are told apart. Of what is no object the
+    path is returned.
+    """
+    method, address = head.words[:2]
+    parsed = urlsplit(address)
+    parts = parsed.path.strip("/").split("/")
+    rest = {"api": parts[2:], "apis": parts[3:]}.get(parts[0], [])
+    if len(rest) > 2 and rest[0] == "namespaces":
+        rest = rest[2:]
+    if not rest:
+        return method, parsed.path
+    if method == "GET" and parse_qs(parsed.query).get("watch", ["false"])[0] in {"true", "True", "1"}:
+        method = "WATCH"
+    elif method == "GET" and len(rest) == 1:
+        method = "LIST"
+    return method, "/".join([rest[0], *rest[2:3]])
+
+
+def _certificate(directory: Path) -> Path:
+    """Make a certificate for the address of the proxy, with its key beside it."""
+    file = directory / "proxy.pem"
+    subject = ["-subj", f"/CN={ADDRESS}", "-addext", f"subjectAltName=IP:{ADDRESS}"]
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", file.with_suffix(".key")]
+    command = ["openssl", "req", "-x509", "-days", "2", *subject, *key, "-out", file]
+    subprocess.run([str(word) for word in command], check=True, capture_output=True)
+    return file
+
+
+def _close(connection: tuple[StreamReader, StreamWriter] | None) -> None:
+    """Close a connection at once, also where TLS would have something more to say."""
+    if connection is not None:
+        connection[1].transport.abort()

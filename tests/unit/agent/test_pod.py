@@ -1,0 +1,301 @@
+"""The programs of a pod's containers, as processes with directories of the test."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.agent.conftest import ROOT
+from toolbox.agent import frames
+from toolbox.agent.pod import LOGS_KEPT_BYTES
+
+# A pod has these files in places that are the system's.
+DRIVER = f"""
+import sys; sys.path.insert(0, {str(ROOT)!r})
+from toolbox.agent import pod
+pod.SOURCES, pod.TERMINATION_LOG = "sources.tar.gz", "termination-log"
+pod.main()
+"""
+ORDER: dict[str, Any] = {
+    "cwd": None,
+    "secrets": [],
+    "collect": ["**"],
+    "run_seconds": None,
+    "silence_seconds": None,
+    "grace_seconds": 0.1,
+    "log_bytes": 1 << 20,
+    "sample_seconds": None,
+}
+
+
+class Pod:
+    """The containers of a pod: what runs in them, in a directory of the test."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.directory = place / "attempt"
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, verb: str, *args: str, **env: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", DRIVER, verb, str(self.directory), *args]
+        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        self.started.append(subprocess.Popen(command, cwd=self.place, env={**os.environ, **env}, **pipes))
+        return self.started[-1]
+
+    def supervise(self, *command: str, env: dict[str, str] | None = None, **order: Any) -> subprocess.Popen[bytes]:
+        return self.start("supervise", json.dumps({**ORDER, **order}), "--", *command, **(env or {}))
+
+    def keep(self, *patterns: str, seconds: float = 60) -> subprocess.Popen[bytes]:
+        return self.start("keep", json.dumps(seconds), json.dumps(patterns))
+
+    def told(self) -> dict[str, Any]:
+        """Return the termination message."""
+        found: dict[str, Any] = json.loads((self.place / "termination-log").read_text())
+        return found
+
+    def wait_for(self, name: str) -> None:
+        deadline = time.monotonic() + 20
+        while not (self.directory / name).exists():
+            assert time.monotonic() < deadline, f"there is no {name}"
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Iterator[Pod]:
+    found = Pod(tmp_path)
+    (found.directory / "files").mkdir(parents=True)
+    yield found
+    for process in found.started:
+        process.kill()
+        process.communicate()
+
+
+def end(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
+    """Wait for an end, and return the exit status and what was printed."""
+    out, error = process.communicate(timeout=30)
+    return process.returncode, out, error
+
+
+def runs(process: subprocess.Popen[bytes]) -> bool:
+    """Tell whether a process goes on, after the time that it takes to notice something."""
+    time.sleep(0.6)
+    return process.poll() is None
+
+
+def test_a_workload_is_told_of_by_its_container(pod: Pod) -> None:
+    status, out, _ = end(pod.supervise("sh", "-c", "echo one; echo two >&2; touch result; exit 3"))
+    assert (status, sorted(out.splitlines())) == (3, [b"err 0 two", b"out 0 one"])
+    told = pod.told()
+    assert (told["ended_by"], told["exit_code"], told["left"]) == ("exit", 3, 1)
+    assert told["log_said"] == {"stdout": 4, "stderr": 4}
+
+
+def test_only_what_is_asked_for_counts_as_left(pod: Pod) -> None:
+    end(pod.supervise("sh", "-c", "touch a.csv b.txt c.txt", collect=["*.txt"]))
+    assert pod.told()["left"] == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "order", "ended_by", "status"),
+    [
+        (["true"], {}, "exit", 0),
+        (["sh", "-c", "kill -9 $$"], {}, "signal", 137),
+        (["sh", "-c", "trap 'exit 0' TERM; sleep 60 & wait"], {"run_seconds": 0.3}, "timeout", 1),
+        (["sleep", "60"], {"silence_seconds": 0.3}, "silence", 143),
+        (["no-such-program"], {}, "not_started", 127),
+    ],
+)
+def test_a_container_succeeds_only_with_its_workload(
+    pod: Pod, command: list[str], order: dict[str, Any], ended_by: str, status: int
+) -> None:
+    assert end(pod.supervise(*command, **order))[0] == status
+    assert pod.told()["ended_by"] == ended_by
+
+
+def test_what_was_sent_is_there_before_the_workload(pod: Pod, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text("sent")
+    with tarfile.open(tmp_path / "sources.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "script", "sub/script")
+    _, out, _ = end(pod.supervise("sh", "-c", 'cat "$TOPGALLANT_SRC/sub/script"'))
+    assert out == b"out 0 sent\\\n"
+
+
+def test_the_secrets_that_its_variables_hold_are_said_by_nobody(pod: Pod) -> None:
+    command = ["sh", "-c", 'echo "the token is $TOKEN"']
+    _, out, _ = end(pod.supervise(*command, env={"TOKEN": "s3cret"}, secrets=["TOKEN", "NOT_SET"]))
+    assert out == b"out 0 the token is ***\n"
+
+
+def test_a_log_that_nobody_reads_keeps_no_workload_waiting_and_is_said_whole(pod: Pod) -> None:
+    process = pod.supervise("sh", "-c", "seq 100000; touch done")
+    pod.wait_for("files/done")
+    assert end(process)[0] == 0
+    assert pod.told()["log_said"]["stdout"] == len("".join(f"{number}\n" for number in range(1, 100001)))
+
+
+def test_what_is_said_is_what_was_printed(pod: Pod) -> None:
+    _, out, _ = end(pod.supervise(sys.executable, "-c", "import os; os.write(1, bytes(range(256)) * 999)"))
+    pieces = filter(None, map(frames.decode, out.split(b"\n")))
+    assert b"".join(piece.content for piece in pieces) == bytes(range(256)) * 999
+
+
+def test_a_pod_that_is_ended_ends_its_workload(pod: Pod) -> None:
+    process = pod.supervise("sh", "-c", "touch begun; sleep 60")
+    pod.wait_for("files/begun")
+    process.send_signal(signal.SIGTERM)
+    assert end(process)[0] == 143
+    assert pod.told()["ended_by"] == "cancelled"
+
+
+def test_who_cannot_write_its_directory_says_so_and_leaves_no_outcome(pod: Pod, tmp_path: Path) -> None:
+    (pod.directory / ".exit_code").mkdir()
+    status, _, error = end(pod.supervise("true"))
+    assert (status, (tmp_path / "termination-log").exists()) == (1, False)
+    assert f"the workload cannot be started in {pod.directory}: ".encode() in error
+
+
+def test_to_cancel_is_said_before_it_is_done(pod: Pod) -> None:
+    supervisor = pod.supervise("sh", "-c", "touch begun; sleep 60")
+    pod.wait_for("files/begun")
+    assert end(pod.start("cancel")) == (0, b"cancelling\n", b"")
+    assert end(supervisor)[0] == 143
+    assert pod.told()["ended_by"] == "cancelled"
+
+
+def test_where_nothing_is_left_nothing_is_kept(pod: Pod) -> None:
+    keeper = pod.keep("**")
+    end(pod.supervise("true"))
+    assert end(keeper)[0] == 0
+
+
+def test_nothing_is_given_up_before_the_workload_has_begun_or_while_it_runs(pod: Pod) -> None:
+    keeper = pod.keep("**")
+    assert runs(keeper)
+    supervisor = pod.supervise("sh", "-c", "touch begun; while [ ! -e end ]; do sleep 0.05; done; rm end begun")
+    pod.wait_for("files/begun")
+    assert runs(keeper)
+    (pod.directory / "files/end").touch()
+    end(supervisor)
+    assert end(keeper)[0] == 0
+
+
+@pytest.mark.parametrize("command", ["touch result", f"head -c {LOGS_KEPT_BYTES + 1} /dev/zero"])
+def test_what_is_left_is_kept_until_the_pod_is_deleted(pod: Pod, command: str) -> None:
+    keeper = pod.keep("**")
+    supervisor = pod.supervise("sh", "-c", command, log_bytes=1 << 22)
+    assert end(supervisor)[0] == 0
+    assert runs(keeper)
+    keeper.send_signal(signal.SIGTERM)
+    assert end(keeper)[0] == 0
+
+
+def test_what_nobody_comes_for_is_not_kept_for_ever(pod: Pod) -> None:
+    keeper = pod.keep("**", seconds=0.1)
+    end(pod.supervise("touch", "result"))
+    assert end(keeper)[0] == 0
+
+
+def test_a_supervisor_that_is_killed_is_noticed_and_its_logs_are_kept(pod: Pod) -> None:
+    keeper = pod.keep(seconds=1)
+    supervisor = pod.supervise("sh", "-c", "touch begun; sleep 60")
+    pod.wait_for("files/begun")
+    supervisor.kill()
+    assert runs(keeper)
+    assert end(keeper)[0] == 0
+
+
+class Fetch:
+    """Who asks for what is left, piece by piece."""
+
+    def __init__(self, pod: Pod, patterns: list[str], logs: list[str]) -> None:
+        self.process = pod.start("send", json.dumps(patterns), json.dumps(logs))
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.ask, self.answer = self.process.stdin, self.process.stdout
+
+    def piece(self) -> bytes:
+        self.ask.write(b"\n")
+        self.ask.flush()
+        return self.answer.read(int(self.answer.read(8)))
+
+    def archive(self, content: bytes = b"") -> tarfile.TarFile:
+        while piece := self.piece():
+            assert len(piece) <= 1 << 20
+            content += piece
+        return tarfile.open(fileobj=io.BytesIO(content))
+
+
+def fetched(pod: Pod, *patterns: str, logs: tuple[str, ...] = ()) -> dict[str, bytes | str]:
+    """Return what comes back: the contents of files, and where links lead."""
+    with Fetch(pod, list(patterns), list(logs)).archive() as archive:
+        found: dict[str, bytes | str] = {}
+        for member in archive:
+            stream = archive.extractfile(member) if member.isreg() else None
+            found[member.name] = stream.read() if stream is not None else member.linkname
+        return found
+
+
+def test_what_is_asked_for_comes_back_with_the_logs_that_are(pod: Pod) -> None:
+    large = os.urandom(3 << 20)
+    for name, content in (("files/a", large), ("files/b", b"b"), ("samples.csv", b"s"), ("stdout.log", b"out")):
+        (pod.directory / name).write_bytes(content)
+    (pod.directory / "outcome.json").write_text("{}")  # that is told by the termination message
+    expected = {"files/a": large, "samples.csv": b"s", "stdout.log": b"out"}
+    assert fetched(pod, "a", logs=("stdout", "stderr")) == expected
+
+
+def test_a_piece_comes_when_it_is_asked_for_and_no_other(pod: Pod) -> None:
+    (pod.directory / "files/a").write_bytes(bytes(3 << 20))
+    fetch = Fetch(pod, ["**"], [])
+    assert len(fetch.piece()) == 1 << 20
+    os.set_blocking(fetch.answer.fileno(), False)
+    assert runs(fetch.process)
+    assert not fetch.answer.read()
+    assert end(fetch.process)[0] == 1  # nobody listens any more
+
+
+def test_a_link_stays_one_and_a_second_name_is_a_file(pod: Pod) -> None:
+    (pod.directory / "files/a").write_bytes(b"1")
+    (pod.directory / "files/hard").hardlink_to(pod.directory / "files/a")
+    (pod.directory / "files/soft").symlink_to("a")
+    assert fetched(pod, "**") == {"files/a": b"1", "files/hard": b"1", "files/soft": "a"}
+
+
+def test_what_is_no_file_is_left_out(pod: Pod) -> None:
+    os.mkfifo(pod.directory / "files/fifo")
+    (pod.directory / "files/a").write_bytes(b"1")
+    assert fetched(pod, "**") == {"files/a": b"1"}
+
+
+def test_what_cannot_be_read_is_left_out_with_a_word(pod: Pod) -> None:
+    (pod.directory / "files/a").write_bytes(b"1")
+    fetch = Fetch(pod, ["**"], ["stdout"])  # there is no such log
+    with fetch.archive() as archive:
+        assert archive.getnames() == ["files/a"]
+    assert end(fetch.process)[::2] == (0, b"stdout.log is left out: No such file or directory\n")
+
+
+def test_a_file_that_shrinks_meanwhile_costs_no_other(pod: Pod) -> None:
+    (pod.directory / "files/a").write_bytes(bytes(3 << 20))
+    (pod.directory / "files/b").write_bytes(b"b")
+    fetch = Fetch(pod, ["**"], [])
+    begun = fetch.piece()
+    os.truncate(pod.directory / "files/a", 0)
+    with fetch.archive(begun) as archive:
+        assert archive.getnames() == ["files/a", "files/b"]
+    assert b"files/a" in end(fetch.process)[2]
+
+
+def test_where_nothing_is_left_the_archive_is_empty(pod: Pod) -> None:
+    assert fetched(pod, "**") == {}

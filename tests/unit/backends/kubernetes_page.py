@@ -1,0 +1,23 @@
+"""What docs/kubernetes.md shows: its examples are held against the code, so that they are true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+PAGE: Final = Path(__file__).parents[3] / "docs" / "kubernetes.md"
+
+
+def examples() -> list[Any]:
+    """Return the documents of its blocks of YAML, in their order."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [document for block in blocks for document in yaml.safe_load_all(block)]
+
+
+def role() -> dict[str, Any]:
+    """Return the Role that is said to be enough."""
+    (found,) = (each for each in examples() if isinstance(each, dict) and each.get("kind") == "Role")
+    return dict(found)

@@ -1,0 +1,162 @@
+"""What the backend does on clusters that the tests have not: with JobSets. (`tests/live` has a real cluster.)"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import pytest
+
+from tests.fakes.api_server import HOLD, Answer, ApiServer, failure, listing
+from toolbox.backends.kubernetes import NEEDS, NEEDS_OF_HOSTS, NEEDS_OF_SLICES, Target
+from toolbox.clusters.connection import Refused
+from toolbox.model.clusters import Access
+from toolbox.model.errors import ConfigurationError
+from toolbox.model.workloads import AttemptState, Backend, EndedBy, TargetContext, Workload, WorkloadOutcome
+from toolbox.pods import manifests
+from toolbox.pods.views import ATTEMPT_LABEL, INDEX, SLICE
+
+NAME = "run-1-cell"
+JOB = manifests.job_name("run-1", NAME)
+JOBS, PODS = "/apis/batch/v1/namespaces/tests/jobs", "/api/v1/namespaces/tests/pods"
+SETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/tests/jobsets"
+TWO_SLICES: dict[str, Any] = {"tpu": {"accelerator": "tpu-v5p-slice", "topology": "2x2x1", "chips": 4}, "slices": 2}
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+CONTAINER = {"name": "workload", "command": ["python3"], "env": [{"name": "TOPGALLANT_HOSTS", "value": "2"}]}
+
+
+def job_set() -> dict[str, Any]:
+    """Return the JobSet of a cell of two slices with two hosts each."""
+    spec = {"completions": 2, "template": {"spec": {"containers": [CONTAINER]}}}
+    replicated = {"name": "slice", "replicas": 2, "template": {"spec": spec}}
+    meta = {"name": JOB, "uid": "u", "labels": {ATTEMPT_LABEL: JOB}, "resourceVersion": "2"}
+    return {"metadata": meta, "spec": {"replicatedJobs": [replicated]}}
+
+
+def pod(of_slice: int, index: int) -> dict[str, Any]:
+    """Return one of its pods, which has ended."""
+    outcome = WorkloadOutcome(EndedBy.EXIT, 0).as_json()
+    message = json.dumps({**outcome, "log_said": {"stdout": 0, "stderr": 0}, "left": 0})
+    state = {"terminated": {"exitCode": 0, "reason": "Completed", "message": message}}
+    name = f"{JOB}-{of_slice}-{index}"
+    labels = {ATTEMPT_LABEL: JOB, SLICE: str(of_slice)}
+    meta = {"name": name, "uid": name, "labels": labels, "annotations": {INDEX: str(index)}, "resourceVersion": "2"}
+    status = {"containerStatuses": [{"name": "workload", "state": state}]}
+    return {"metadata": meta, "spec": {"nodeName": "n", "containers": [CONTAINER]}, "status": status}
+
+
+@pytest.fixture
+def notified() -> Queue[str]:
+    return Queue()
+
+
+@pytest.fixture
+def backend(server: ApiServer, tmp_path: Path, notified: Queue[str]) -> Iterator[Backend]:
+    for path in (JOBS, PODS, SETS):
+        server.says("GET", path, listing(1))
+        server.says("WATCH", path, Answer([HOLD]))
+    target = Target(kubeconfig=str(server.kubeconfig), pod={"image": "any"})
+    found = target.open(TargetContext("tpu", "run-1", tmp_path / "mark", {}, tuple, notified.put))
+    yield found
+    found.close()
+
+
+def test_a_cell_of_several_slices_is_found_again_and_followed_to_its_end(
+    server: ApiServer, backend: Backend, tmp_path: Path, notified: Queue[str]
+) -> None:
+    server.says("GET", f"{SETS}/{JOB}", job_set())
+    items = [pod(of_slice, index) for of_slice in (0, 1) for index in (0, 1)]
+    server.says("GET", PODS, {"metadata": {"resourceVersion": "2"}, "items": items})
+    server.says("GET", SETS, {"metadata": {"resourceVersion": "2"}, "items": [job_set()]})
+    server.says("DELETE", f"{SETS}/{JOB}", {})
+    (tmp_path / "attempt").mkdir()
+    handle = backend.find(NAME, tmp_path / "attempt")
+    assert handle is not None
+    assert notified.get(timeout=20) == NAME
+    status = backend.poll([handle])[handle]
+    assert (status.state, status.outcome and status.outcome.exit_code) == (AttemptState.ENDED, 0)
+    assert sorted(path.name for path in (tmp_path / "attempt/hosts").iterdir()) == ["1", "2", "3"]
+    backend.release(handle)
+    assert (server.count("DELETE", f"{SETS}/{JOB}"), server.count("DELETE", f"{JOBS}/{JOB}")) == (1, 0)
+
+
+def test_a_pod_that_has_ended_well_before_it_could_be_cancelled_has_passed(
+    server: ApiServer, backend: Backend, tmp_path: Path, notified: Queue[str]
+) -> None:
+    ended = pod(0, 0)
+    placed = {**ended, "status": {}}  # which is all that is known of it by then
+    spec = {"template": {"spec": {"containers": [CONTAINER]}}}
+    server.says("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
+    server.says("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [placed]})
+    server.says("DELETE", f"{JOBS}/{JOB}", {})
+
+    def news() -> Iterator[bytes]:
+        while not server.count("DELETE", f"{JOBS}/{JOB}"):
+            time.sleep(0.01)
+        yield json.dumps({"type": "MODIFIED", "object": ended}).encode() + b"\n"
+
+    server.says("WATCH", PODS, Answer(news()))
+    (tmp_path / "attempt").mkdir()
+    handle = backend.find(NAME, tmp_path / "attempt")
+    assert handle is not None
+    backend.cancel(handle)
+    assert notified.get(timeout=20) == NAME
+    outcome = backend.poll([handle])[handle].outcome
+    assert outcome is not None
+    assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 0)
+
+
+def test_what_is_neither_a_job_nor_a_job_set_is_not_found(backend: Backend, tmp_path: Path) -> None:
+    assert backend.find(NAME, tmp_path) is None
+
+
+def test_who_may_not_read_job_sets_has_none(server: ApiServer, backend: Backend, tmp_path: Path) -> None:
+    server.says("GET", f"{SETS}/{JOB}", failure(403, "jobsets is forbidden"))
+    assert backend.find(NAME, tmp_path) is None
+
+
+@pytest.mark.parametrize(("path", "status"), [(JOBS, 403), (SETS, 422)])
+def test_what_cannot_be_asked_is_not_taken_for_absent(
+    server: ApiServer, backend: Backend, tmp_path: Path, path: str, status: int
+) -> None:
+    server.says("GET", f"{path}/{JOB}", failure(status))
+    with pytest.raises(Refused):
+        backend.find(NAME, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("block", "hint"),
+    [({"sut": None}, r"did you mean sut\?"), ({"lab": Access()}, "it has: lab"), ({}, "there are none")],
+)
+def test_a_cluster_that_the_run_will_not_have_is_named(block: dict[str, Access | None], hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"no cluster `sutt` in the block `clusters`: {hint}"):
+        Target(cluster="sutt").verify("there", block, [])
+
+
+def test_a_cluster_that_the_run_has_not_got_yet_is_not_asked() -> None:
+    Target(cluster="sut").verify("there", {"sut": None}, [])
+
+
+@pytest.mark.parametrize(
+    ("pods", "needs"),
+    [
+        ([], NEEDS),
+        ([{}, {"resources": None}], NEEDS),
+        ([{}, {"hosts": 2}], (*NEEDS, *NEEDS_OF_HOSTS)),
+        ([TWO_SLICES], (*NEEDS, *NEEDS_OF_SLICES)),
+        ([{"hosts": 2}, TWO_SLICES], (*NEEDS, *NEEDS_OF_SLICES, *NEEDS_OF_HOSTS)),
+    ],
+)
+def test_what_is_needed_depends_on_what_the_cells_ask_for(
+    server: ApiServer, pods: list[dict[str, Any]], needs: tuple[object, ...]
+) -> None:
+    server.says("POST", REVIEWS, {"status": {"allowed": False}})
+    target = Target(kubeconfig=str(server.kubeconfig), pod={"image": "any"})
+    with pytest.raises(ConfigurationError) as caught:
+        target.verify("there", {}, [Workload(("true",), pod=found) for found in pods])
+    expected = f"the target `there`: in the namespace tests we may not {', '.join(map(str, needs))}: "
+    assert str(caught.value).startswith(expected)

@@ -1,0 +1,126 @@
+"""What docs/kubernetes.md says is so."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.backends.kubernetes_page import PAGE, examples, role
+from toolbox.backends.kubernetes import NEEDS, NEEDS_OF_HOSTS, NEEDS_OF_SLICES, Target
+from toolbox.clusters.permissions import Need
+from toolbox.config.configuration import Configuration, Request
+from toolbox.matrix import plan, targets
+from toolbox.matrix.plan import Plan, Selection
+from toolbox.pods import description
+from toolbox.pods.description import Pod, Resources
+
+PROJECTS = [each for each in examples() if isinstance(each, dict) and "matrix" in each]
+
+
+def allowed(rules: Iterable[Mapping[str, list[str]]]) -> list[Need]:
+    """Return what the rules of a Role allow, sorted."""
+    found = [
+        Need(verb, resource, group)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+    return sorted(found, key=str)
+
+
+def planned(project: dict[str, Any], directory: Path) -> Plan:
+    """Return the plan of a project that the page shows, with the files that it names."""
+    for name in project["matrix"]["workload"].get("files", {}).values():
+        (directory / name).parent.mkdir(parents=True)
+        (directory / name).touch()
+    file = directory / "config.yaml"
+    file.write_text(yaml.safe_dump(project, sort_keys=False))
+    configuration = Configuration.load(Request(file, contracts=(plan.CONTRACTS,)))
+    configuration.check()
+    today = dt.date(2026, 11, 21)
+    return plan.make(configuration, targets.read(configuration), Selection(), root=directory, today=today)
+
+
+def pods(project: dict[str, Any], directory: Path) -> list[Pod]:
+    """Return the pods of the cells of a project that the page shows."""
+    made, found = planned(project, directory), []
+    for cell in made.cells:
+        (target,) = (made.targets[name].description for name in cell.targets)
+        assert isinstance(target, Target)
+        found.append(description.parse(target.pod, cell.workload.pod))
+    return found
+
+
+def test_the_role_allows_what_is_asked_for_and_nothing_else() -> None:
+    assert allowed(role()["rules"]) == sorted(NEEDS, key=str)
+
+
+def test_the_other_rules_are_those_of_several_hosts_and_of_several_slices() -> None:
+    (rules,) = (each for each in examples() if isinstance(each, list))
+    services, job_sets = rules
+    assert allowed([services]) == sorted(NEEDS_OF_HOSTS, key=str)
+    assert allowed([job_sets]) == sorted(NEEDS_OF_SLICES, key=str)
+
+
+def test_the_binding_gives_the_role_to_the_account() -> None:
+    by_kind = {each["kind"]: each for each in examples() if isinstance(each, dict) and "kind" in each}
+    binding, account = by_kind["RoleBinding"], by_kind["ServiceAccount"]["metadata"]
+    assert binding["roleRef"]["name"] == role()["metadata"]["name"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", **account}]
+    assert {each["metadata"]["namespace"] for each in by_kind.values()} == {"perf"}
+
+
+@pytest.mark.parametrize("index", range(len(PROJECTS)))
+def test_its_projects_plan_without_a_note(index: int, tmp_path: Path) -> None:
+    assert planned(PROJECTS[index], tmp_path).notes == []
+
+
+def test_the_matrix_on_gpus_has_what_its_cells_ask_for(tmp_path: Path) -> None:
+    found = pods(PROJECTS[1], tmp_path)
+    gpu, mig = {"nvidia.com/gpu": 1}, {"nvidia.com/mig-1g.10gb": 1}
+    assert [pod.devices for pod in found] == [gpu, {"nvidia.com/gpu": 2}, mig, {}, gpu, {"nvidia.com/gpu": 2}]
+    assert [pod.hides_gpus for pod in found] == [False, False, False, True, False, False]
+
+
+def test_the_matrix_on_tpus_has_one_slice_and_two(tmp_path: Path) -> None:
+    found = pods(PROJECTS[2], tmp_path)
+    assert [(pod.slices, pod.hosts, pod.queue, pod.devices) for pod in found] == [
+        (1, 2, "tpu-v5e", {"google.com/tpu": 4}),
+        (2, 2, "tpu-v5e", {"google.com/tpu": 4}),
+    ]
+
+
+def test_the_patch_is_one_that_holds() -> None:
+    (patch,) = (each for each in examples() if isinstance(each, dict) and "patch" in each)
+    assert description.parse({"image": "a", **patch}, {}).patch == patch["patch"]
+
+
+def test_every_field_of_a_pod_is_in_its_table_with_its_default() -> None:
+    section = PAGE.read_text().partition("## The fields of `pod`")[2].partition("\nOf `resources`")[0]
+    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row[0])]
+    assert sorted(named) == sorted(Pod.model_fields)
+    numbers = {
+        name: int(value)
+        for row in rows
+        for name, value in zip(re.findall(r"`(\w+)`", row[0]), row[1].split(", "), strict=False)
+        if value.isdigit()
+    }
+    assert numbers == {name: getattr(Pod(), name) for name in numbers}
+    assert {"hosts", "slices", "unreachable_seconds", "keep_seconds", "ttl_seconds"} == {*numbers}
+
+
+def test_the_resources_are_those_by_default() -> None:
+    said = re.findall(
+        r"`((?:request|limit)_\w+|gpu): (\d+)`", PAGE.read_text().partition("Of `resources`")[2].partition("\n\n")[0]
+    )
+    defaults = Resources()
+    assert {name: int(value) for name, value in said} == {name: getattr(defaults, name) for name, _ in said}
+    assert len(said) == 5

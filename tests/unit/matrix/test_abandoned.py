@@ -1,0 +1,79 @@
+"""Workloads of a resumed run that has come to an end before it went on with them: each is ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.backend import NEVER, FakeBackend, Machines
+from tests.fakes.bench import Bench
+from tests.unit.matrix.conftest import Planned
+from toolbox.matrix import abandoned
+from toolbox.model.errors import StepError
+from toolbox.model.events import AttemptSubmitted, StepStarted
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import Handle, TargetContext
+from toolbox.runs.past import Past
+from toolbox.runs.recorder import Recorder
+from toolbox.system.redaction import Redactor
+
+
+class Left:
+    """A run that was killed while all of its attempts ran."""
+
+    def __init__(self, bench: Bench, planned: Planned, xs: str) -> None:
+        bench.run(xs, Machines())
+        names = {event.step[-1]: event.name for event in bench.of(AttemptSubmitted)}
+        self.machines = Machines(dict.fromkeys(xs, NEVER))
+        context = TargetContext("one", bench.root.name, bench.root, {}, tuple, lambda _: None)
+        for x, name in names.items():
+            self.machines.submit(x, name, context)
+        self._plan = planned({"axes": {"x": list(xs)}}, self.machines.target("one"))
+        past = Past(event for event in bench.events if isinstance(event, StepStarted | AttemptSubmitted))
+        self._recorder = Recorder(bench.root, Redactor(), past=past)
+
+    def end(self) -> list[str]:
+        """End them, and return which have ended."""
+        abandoned.end(self._plan, self._recorder, {})
+        return [said.removeprefix("end ") for said in self.machines.said if said.startswith("end ")]
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, *xs: str) -> list[str]:
+    """Have the target refuse to say anything of attempts, and return those that it is asked for."""
+    find, asked = FakeBackend.find, []
+
+    def refusing(self: FakeBackend, name: str, directory: Path) -> Handle | None:
+        word = self.machines._attempts[name].word
+        asked.append(word)
+        if word in xs:
+            raise StepError("jobs is forbidden", verdict=Verdict.ERROR, cause=Cause.CONFIGURATION)
+        return find(self, name, directory)
+
+    monkeypatch.setattr(FakeBackend, "find", refusing)
+    return asked
+
+
+def test_all_of_them_are_ended(bench: Bench, planned: Planned) -> None:
+    assert Left(bench, planned, "abc").end() == ["a", "b", "c"]
+
+
+def test_one_that_cannot_be_asked_for_does_not_keep_the_others_from_their_end(
+    bench: Bench, planned: Planned, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = Left(bench, planned, "abc")
+    refuse(monkeypatch, "b")
+    assert left.end() == ["a", "c"]
+    (record,) = caplog.records
+    assert record.message.endswith(" may be running still: jobs is forbidden")
+
+
+def test_a_target_that_does_not_answer_is_waited_for_once(
+    bench: Bench, planned: Planned, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = Left(bench, planned, "abc")
+    monkeypatch.setattr(abandoned, "_LONGEST_SECONDS", -1.0)
+    asked = refuse(monkeypatch, "a", "b", "c")
+    assert left.end() == []
+    assert asked == ["a"]
+    assert "workloads on one may be running still: jobs is forbidden" in caplog.text

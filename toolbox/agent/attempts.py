@@ -1,0 +1,99 @@
+"""An attempt as its directory shows it: how it stands, what it has left, and how it is ended."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pathlib
+import signal
+import time
+from typing import Any, Dict, List, Sequence
+
+from toolbox.agent import tree
+from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES
+from toolbox.agent.supervisor import EXIT_CODE, LOCK, MARK, OUTCOME, STARTED, STREAMS
+
+PATIENCE_SECONDS = 10.0
+LOOK_SECONDS = 0.02
+_LISTED = (OUTCOME, EXIT_CODE, SAMPLES, GPU_SAMPLES)
+
+
+def state(directory: str) -> Dict[str, Any]:
+    """Return how an attempt stands: `running`, `ended` with its outcome, `lost`, or `absent` where none was started."""
+    try:
+        lock = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return state_of_unlocked(directory)
+    try:
+        # Shared: others may have a look at the same time.
+        return state_of_unlocked(directory) if locks(lock, fcntl.LOCK_SH) else {"state": "running"}
+    finally:
+        os.close(lock)
+
+
+def state_of_unlocked(directory: str) -> Dict[str, Any]:
+    """Return how an attempt stands whose lock nobody holds, or we do."""
+    if os.path.exists(os.path.join(directory, EXIT_CODE)):
+        try:
+            with open(os.path.join(directory, OUTCOME), encoding="utf-8") as stream:
+                return {"state": "ended", "outcome": json.load(stream)}
+        except (OSError, ValueError):
+            return {"state": "lost"}  # the workload can write there too
+    return {"state": "lost" if os.path.exists(os.path.join(directory, STARTED)) else "absent"}
+
+
+def locks(descriptor: int, how: int) -> bool:
+    """Take a lock, as `flock` takes it, and tell whether that was possible at once."""
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def pid_of(directory: str) -> int:
+    """Return the number of the supervisor's process; 0 where there is none yet."""
+    try:
+        with open(os.path.join(directory, STARTED), encoding="utf-8") as stream:
+            return int(json.load(stream)["pid"])
+    except (OSError, ValueError, KeyError):
+        return 0
+
+
+def cancel(directory: str) -> Dict[str, Any]:
+    """End a workload, and return how it stood; where there is nobody to be asked to do it, by force."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    found, pid = state(directory), pid_of(directory)
+    while found["state"] == "running" and not pid and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)  # it is about to be started
+        found, pid = state(directory), pid_of(directory)
+    if found["state"] == "running" and pid:
+        tree.send(pid, signal.SIGTERM)
+    else:
+        kill_marked(directory)
+    return found
+
+
+def listing(directory: str, patterns: Sequence[str]) -> List[str]:
+    """Return the files that an attempt left, those that match a pattern, by their paths in its directory."""
+    top = pathlib.Path(directory)
+    results = top / "files"
+    found = {path for pattern in patterns for path in results.glob(pattern)}
+    inside = {path for folder in found if folder.is_dir() and not folder.is_symlink() for path in folder.rglob("*")}
+    kept = [path for path in found | inside if path.is_symlink() or not path.is_dir()]
+    # Of what lies beside them only what is ours: the other side has more files of an attempt than these.
+    beside = [top / name for name in _LISTED if (top / name).is_file()]
+    return sorted(str(path.relative_to(top)) for path in [*kept, *beside])
+
+
+def log_sizes(directory: str) -> Dict[str, int]:
+    """Return the sizes of the logs of an attempt, of those that there are."""
+    files = {stream: os.path.join(directory, f"{stream}.log") for stream in STREAMS}
+    return {stream: os.path.getsize(file) for stream, file in files.items() if os.path.exists(file)}
+
+
+def kill_marked(directory: str) -> None:
+    """End by force what carries the mark of an attempt."""
+    for pid in tree.marked(MARK, directory):
+        tree.send(pid, signal.SIGKILL)

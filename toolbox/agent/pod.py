@@ -1,0 +1,183 @@
+"""The agent in a pod, as the program of its containers. Nobody connects to it: it is asked by its arguments.
+
+    supervise DIRECTORY ORDER -- COMMAND...   the container `workload`: run the workload, say its logs, tell its outcome
+    keep DIRECTORY SECONDS PATTERNS           the container `files`: hold what it left until the pod is deleted
+    send DIRECTORY PATTERNS LOGS              executed in `files`: write what it left as an archive, a piece at a time
+    cancel DIRECTORY                          executed in `workload`: have the workload end
+
+ORDER and PATTERNS are JSON. The outcome is the termination message of the container `workload`, which the pod's status
+carries: no request is needed to learn it. Its exit status is that of the workload, or 1 where that says nothing.
+
+While `send` runs, each line on its input asks for a piece of the archive: eight digits that say how many bytes follow;
+none are the end of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import stat
+import sys
+import tarfile
+import time
+from typing import Any, BinaryIO, Callable, Dict, List, Mapping
+
+from toolbox.agent import attempts
+from toolbox.agent.echo import Echo
+from toolbox.agent.supervisor import EXIT_CODE, LOCK, OUTCOME, STARTED, STREAMS, Supervisor
+
+SOURCES = "/topgallant/sources/sources.tar.gz"
+TERMINATION_LOG = "/dev/termination-log"
+LOGS_KEPT_BYTES = 1 << 20  # of a log that is longer a kubelet may have dropped the beginning
+CANCELLING = "cancelling\n"
+_PIECE_BYTES = 1 << 20
+_LOOK_SECONDS = 0.2
+_TOLD = {OUTCOME, EXIT_CODE}  # by the termination message
+_ENDED_BY_ITSELF = ("exit", "signal")
+_FAILED = 1
+
+
+def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
+    """Run a workload, and return the exit status of the container.
+
+    Args:
+        order: see `Supervisor`; `secrets` are the names of the variables that hold one, and `collect` the patterns of
+            the files that are asked for.
+    """
+    os.makedirs(os.path.join(directory, "files"), mode=0o700, exist_ok=True)
+    lock = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    if os.path.exists(SOURCES):
+        with tarfile.open(SOURCES) as archive:
+            archive.extractall(os.path.join(directory, "src"))  # noqa: S202  # it is ours
+    secrets = [os.environ[name] for name in order["secrets"] if os.environ.get(name)]
+    faults: List[str] = []
+    echo = Echo(directory, STREAMS, sys.stdout.fileno())
+    whole = {**order, "command": command, "env": {}, "secrets": secrets}
+    Supervisor(directory, whole, echo).run(faults.append)
+    if any(faults):
+        raise SystemExit("\n".join(faults))
+    with open(os.path.join(directory, OUTCOME), encoding="utf-8") as stream:
+        outcome = json.load(stream)
+    outcome = {**outcome, "log_said": echo.offsets, "left": len(_left(directory, order["collect"]))}
+    with open(TERMINATION_LOG, "w", encoding="utf-8") as stream:
+        json.dump(outcome, stream)
+    code = int(outcome["exit_code"])
+    return code if outcome["ended_by"] in _ENDED_BY_ITSELF else code or _FAILED
+
+
+def keep(directory: str, seconds: float, patterns: List[str]) -> int:
+    """Wait for the end of the workload, and hold what it left, if it left anything, for so long at most."""
+    signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
+    while not os.path.exists(os.path.join(directory, STARTED)):
+        time.sleep(_LOOK_SECONDS)
+    lock = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_SH)  # until the supervisor is gone, however it ended
+    os.close(lock)
+    is_needed = _left(directory, patterns)
+    logs = attempts.log_sizes(directory).values()
+    if (
+        is_needed
+        or any(size > LOGS_KEPT_BYTES for size in logs)
+        or not os.path.exists(os.path.join(directory, OUTCOME))
+    ):
+        time.sleep(seconds)
+    return 0
+
+
+def send(directory: str, patterns: List[str], logs: List[str]) -> int:
+    """Write what a workload left, and those of its logs that are asked for, to standard output."""
+    with tarfile.open(fileobj=_Pieces(), mode="w|", bufsize=_PIECE_BYTES, format=tarfile.GNU_FORMAT) as archive:  # type: ignore[call-overload]  # it has all of a file that is used
+        for name in [*_left(directory, patterns), *(f"{stream}.log" for stream in logs)]:
+            _add(archive, os.path.join(directory, name), name)
+    _give(b"")
+    return 0
+
+
+def cancel(directory: str) -> int:
+    """Have a workload end. Its container may end before we do: that it will be asked is said first."""
+    sys.stdout.write(CANCELLING)
+    sys.stdout.flush()
+    attempts.cancel(directory)
+    return 0
+
+
+def _left(directory: str, patterns: List[str]) -> List[str]:
+    """Return the files that are not told in another way."""
+    return [name for name in attempts.listing(directory, patterns) if name not in _TOLD]
+
+
+class _Pieces:
+    """A file that writes when it is asked to."""
+
+    def write(self, content: bytes) -> int:
+        """Write a piece of the archive."""
+        for start in range(0, len(content), _PIECE_BYTES):
+            _give(content[start : start + _PIECE_BYTES])
+        return len(content)
+
+
+class _Padded:
+    """A file that has as many bytes as was announced, whatever becomes of it: what follows it has its place."""
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self._stream = stream
+        self._name = name
+
+    def read(self, count: int = 0, /) -> bytes:
+        """Return so many bytes."""
+        content = b""
+        try:
+            while len(content) < count:
+                piece = self._stream.read(count - len(content))
+                if not piece:
+                    break
+                content += piece
+        except OSError as error:
+            sys.stderr.write(f"{self._name} is not whole: {error.strerror}\n")
+            return content + bytes(count - len(content))
+        if len(content) < count:
+            sys.stderr.write(f"{self._name} is not whole: it has become shorter\n")
+        return content + bytes(count - len(content))
+
+
+def _give(content: bytes) -> None:
+    if not sys.stdin.buffer.readline():
+        raise SystemExit(_FAILED)  # nobody listens any more
+    sys.stdout.buffer.write(b"%08d" % len(content) + content)
+    sys.stdout.buffer.flush()
+
+
+def _add(archive: tarfile.TarFile, path: str, name: str) -> None:
+    try:
+        _add_readable(archive, path, name)
+    except OSError as error:
+        sys.stderr.write(f"{name} is left out: {error.strerror}\n")
+
+
+def _add_readable(archive: tarfile.TarFile, path: str, name: str) -> None:
+    info = archive.gettarinfo(path, name)
+    if stat.S_ISREG(os.lstat(path).st_mode):
+        # A second name of a file is sent as a file of its own.
+        info.type, info.linkname = tarfile.REGTYPE, ""
+        with open(path, "rb") as stream:
+            info.size = os.fstat(stream.fileno()).st_size
+            archive.addfile(info, _Padded(stream, name))
+    elif info.issym():
+        archive.addfile(info)
+
+
+_VERBS: Mapping[str, Callable[..., int]] = {"keep": keep, "send": send, "cancel": cancel}
+
+
+def main() -> None:
+    """Do what the arguments ask for."""
+    verb, directory, *rest = sys.argv[1:]
+    if verb == "supervise":
+        status = supervise(directory, json.loads(rest[0]), rest[2:])
+    else:
+        status = _VERBS[verb](directory, *map(json.loads, rest))
+    # What could not be said in time is not waited for again.
+    os._exit(status)

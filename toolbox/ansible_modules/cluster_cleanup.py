@@ -1,0 +1,155 @@
+"""Ansible module: delete what is ours in a namespace, or all of it, and wait until it is gone.
+
+    - name: Delete what a run has left
+      cluster_cleanup:
+        namespace: tests
+        run: 20261121-101500
+        directory: "{{ artifact_extra_logs_dir }}/artifacts"
+
+Options, besides those of every module of ours (`kubeconfig`, `context`, `namespace`):
+
+- `run`: only what belongs to it; all that carries our label `app.kubernetes.io/managed-by` when left out.
+- `delete_namespace`: the namespace itself, and all that is in it.
+- `force`: also in a namespace that we did not make. Those of the system are refused in any case.
+- `timeout`: in seconds, until all of it is gone.
+- `directory`: gets `before.yaml`, what is deleted as it was.
+
+It returns what it has `deleted`, and which kinds could not be listed: `notes`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-untyped]
+
+from toolbox.ansible_modules import _entry, _evidence, _settling
+from toolbox.ansible_modules.cluster_objects import OWNER, is_ours
+from toolbox.clusters import readiness
+from toolbox.clusters.connection import Json, Refused
+from toolbox.clusters.objects import Kind, Objects, Query
+from toolbox.clusters.waiting import looking
+from toolbox.model.errors import ConfigurationError, InfrastructureError
+
+_OPTIONS: Final = {
+    "run": {"type": "str"},
+    "delete_namespace": {"type": "bool", "default": False},
+    "force": {"type": "bool", "default": False},
+    "timeout": {"type": "float", "default": 300.0},
+    "directory": {"type": "path", "required": True},
+}
+RUN_LABEL: Final = "topgallant.dev/run"
+_OF_THE_SYSTEM: Final = ("kube-system", "kube-public", "kube-node-lease")
+_NEEDED: Final = frozenset({"list", "delete", "watch"})
+_HOLDING: Final = ("NamespaceContentRemaining", "NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure")
+
+Found = list[tuple[Kind, Json]]
+
+
+def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Do what the options say.
+
+    Raises:
+        ToolboxError: it is refused, or not all is gone in time.
+    """
+    name = objects.cluster.namespace
+    kind = objects.kind("v1", "Namespace")
+    namespace = objects.read(kind, None, name)
+    refusal = _refusal(name, namespace, given)
+    if refusal:
+        raise ConfigurationError(refusal)
+    if namespace is None:
+        return {"changed": False, "deleted": [], "notes": []}
+    notes: list[str] = []
+    selector = None if given["delete_namespace"] else _selector(given["run"])
+    found = list(_found(objects, name, selector, notes))
+    _evidence.write(Path(given["directory"]) / "before.yaml", (each for _, each in found))
+    if given["delete_namespace"]:
+        objects.delete(kind, None, name)
+        _await_namespace(objects, kind, name, given["timeout"])
+    else:
+        _delete(objects, found, given["timeout"])
+    names = [f"{of.name} {each['metadata']['name']}" for of, each in found]
+    if given["delete_namespace"]:
+        names.append(f"Namespace {name}")
+    return {"changed": bool(names), "deleted": names, "notes": notes}
+
+
+def _refusal(name: str, namespace: Json | None, given: Mapping[str, Any]) -> str:
+    """Return why nothing may be deleted; nothing where it may."""
+    if name in _OF_THE_SYSTEM:
+        return f"namespace {name} belongs to the cluster: nothing in it is deleted"
+    if name == "default" and given["delete_namespace"]:
+        return "namespace default cannot be deleted: leave --delete_namespace out to delete what is ours in it"
+    if namespace is not None and not is_ours(namespace) and not given["force"]:
+        return (
+            f"namespace {name} was not made by us (it has no label {'='.join(OWNER)}): "
+            "to delete what the command says nevertheless, use --force"
+        )
+    return ""
+
+
+def _selector(run: str | None) -> str:
+    return "=".join(OWNER) + (f",{RUN_LABEL}={run}" if run else "")
+
+
+def _found(objects: Objects, namespace: str, selector: str | None, notes: list[str]) -> Iterator[tuple[Kind, Json]]:
+    """Yield the objects of all kinds of a namespace; what may not be listed is noted."""
+    seen: set[str] = set()
+    for kind in objects.kinds:
+        if not kind.is_namespaced or not kind.verbs >= _NEEDED or kind.name == "Event":
+            continue
+        try:
+            for found in objects.listed(Query(kind, namespace, selector)):
+                # Some kinds are in two groups.
+                if found["metadata"]["uid"] not in seen:
+                    seen.add(found["metadata"]["uid"])
+                    yield kind, found
+        except Refused as error:
+            notes.append(f"{kind.plural}.{kind.api_version}: {error}")
+
+
+def _delete(objects: Objects, found: Sequence[tuple[Kind, Json]], timeout: float) -> None:
+    # What others own goes with its owner; an owner that is still there would make it again.
+    for kind, each in sorted(found, key=lambda pair: bool(pair[1]["metadata"].get("ownerReferences"))):
+        meta = each["metadata"]
+        objects.delete(kind, meta["namespace"], meta["name"], uid=meta["uid"])
+    deadline = time.monotonic() + timeout
+    for kind in dict.fromkeys(kind for kind, _ in found):
+        uids = {each["metadata"]["uid"] for of, each in found if of == kind}
+        _await(objects, kind, str(found[0][1]["metadata"]["namespace"]), uids, deadline, timeout)
+
+
+def _await(objects: Objects, kind: Kind, namespace: str, uids: set[str], deadline: float, timeout: float) -> None:
+    with looking(objects, Query(kind, namespace)) as view:
+        (sight,) = view.sights
+
+        def left() -> list[Json]:
+            return [each for each in sight.objects if each["metadata"]["uid"] in uids]
+
+        if view.until(lambda: None if left() else True, deadline - time.monotonic()) is None:
+            held = "; ".join(f"{kind.name} {each['metadata']['name']}: {_settling.held_by(each)}" for each in left())
+            raise InfrastructureError(f"not all is gone after {timeout:g} s: {held}{_settling.after(view)}")
+
+
+def _await_namespace(objects: Objects, kind: Kind, name: str, timeout: float) -> None:
+    with looking(objects, Query(kind, fields=f"metadata.name={name}")) as view:
+        (sight,) = view.sights
+        if view.until(lambda: None if sight.objects else True, timeout) is not None:
+            return
+        said = [readiness.condition(found, each) for found in sight.objects for each in _HOLDING]
+        texts = [str(each["message"]) for each in said if each is not None]
+        texts += [
+            f"{of.name} {each['metadata']['name']}: {_settling.held_by(each)}"
+            for of, each in _found(objects, name, None, [])
+            if each["metadata"].get("finalizers")
+        ]
+        held = "; ".join(texts) or "the cluster does not say why"
+        raise InfrastructureError(f"namespace {name} is not gone after {timeout:g} s: {held}{_settling.after(view)}")
+
+
+if __name__ == "__main__":
+    _entry.run(AnsibleModule, _OPTIONS, work)

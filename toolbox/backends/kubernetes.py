@@ -1,0 +1,398 @@
+"""A Kubernetes cluster: each attempt is a Job, and in its pod our agent runs the workload.
+
+The Job and its pods outlive us; two watches, however many cells there are, tell how they stand. What a run has in the
+cluster carries its label, and is owned by one object: see `toolbox.pods.provisions`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from toolbox.clusters import permissions
+from toolbox.clusters.connection import PATIENCE, Cluster, Refused
+from toolbox.clusters.objects import EVENT, JOB, JOB_SET, SERVICE, Kind, Objects, Query
+from toolbox.clusters.permissions import Need
+from toolbox.hosts import staging
+from toolbox.model.clusters import Access
+from toolbox.model.errors import (
+    ConfigurationError,
+    InfrastructureError,
+    StepError,
+    ToolboxError,
+    Undecided,
+    outcome_of,
+)
+from toolbox.model.nearest import did_you_mean
+from toolbox.model.secrets import Secret
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import (
+    AttemptStatus,
+    Backend,
+    EndedBy,
+    Handle,
+    TargetContext,
+    Workload,
+    WorkloadOutcome,
+)
+from toolbox.pods import description, fetching, manifests
+from toolbox.pods.attempts import Attempt
+from toolbox.pods.description import Pod
+from toolbox.pods.fetching import Wanted
+from toolbox.pods.logs import STREAMS
+from toolbox.pods.manifests import Order
+from toolbox.pods.provisions import Provisions
+from toolbox.pods.tracker import Tracker
+from toolbox.pods.views import ATTEMPT_LABEL, WORKLOAD
+from toolbox.system import files
+
+log = logging.getLogger(__name__)
+
+MANIFEST: Final = "topgallant-job.json"
+_CELL_LABEL: Final = "topgallant.dev/cell"
+_SLACK_SECONDS: Final = 60.0  # that an image takes to come, and a kubelet to notice
+_LONGEST_LABEL: Final = 63
+_OF_JOBS: Final = ("create", "get", "list", "watch", "delete")
+# What cells need to be allowed in their namespace: docs/kubernetes.md has it as a Role.
+NEEDS: Final[tuple[Need, ...]] = (
+    *(Need(verb, "jobs", "batch") for verb in _OF_JOBS),
+    *(Need(verb, "pods") for verb in ("list", "watch")),
+    Need("get", "pods/log"),
+    *(Need(verb, "pods/exec") for verb in ("get", "create")),  # one or the other, by the version of the server
+    *(Need(verb, "configmaps") for verb in ("create", "get", "delete")),
+    Need("create", "secrets"),
+    Need("list", "events"),
+)
+NEEDS_OF_SLICES: Final = tuple(Need(verb, "jobsets", "jobset.x-k8s.io") for verb in _OF_JOBS)
+NEEDS_OF_HOSTS: Final = (Need("create", "services"), Need("delete", "services"))
+_VERIFY_SECONDS: Final = 15.0
+_CANCEL_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 0.1
+
+
+class Target(BaseModel):
+    """Where the cluster is, and what pods are like there.
+
+    Args:
+        cluster: a name of the block `clusters`; or else
+        kubeconfig: the file that says how to reach it; `$KUBECONFIG`, or `~/.kube/config`, when left out.
+        context: of that file; its current one when left out.
+        namespace: where the Jobs are; that of the context when left out.
+        pod: what the pods of all cells have, over which a cell says what it needs.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    keeps_attempts: ClassVar[bool] = True
+    is_machine: ClassVar[bool] = False
+
+    cluster: str | None = None
+    kubeconfig: str | None = Field(default=None, min_length=1)
+    context: str | None = Field(default=None, min_length=1)
+    namespace: str | None = Field(default=None, min_length=1)
+    pod: dict[str, Any] = {}
+
+    @field_validator("pod")
+    @classmethod
+    def _describes_a_pod(cls, pod: dict[str, Any]) -> dict[str, Any]:
+        description.parse(pod, {})
+        return pod
+
+    def open(self, context: TargetContext) -> Backend:
+        """Return the backend of this cluster.
+
+        Raises:
+            ConfigurationError: nobody says how to reach it.
+        """
+        return _Kubernetes(context, self, Cluster(self.access(context.clusters), label=context.name))
+
+    def address(self, name: str) -> str | None:  # noqa: ARG002  # a backend of machines needs it
+        """Return where Ansible finds the target: a cluster is asked from here."""
+        return None
+
+    def accept(self, workload: Workload) -> None:
+        """Raise ValueError where a workload cannot be run here."""
+        if description.parse(self.pod, workload.pod).image is None:
+            raise ValueError("its pod has no `image`: say one in the target's `pod`, or in the workload's")
+
+    def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
+        """See that cells can be run, before anything is begun.
+
+        Raises:
+            ConfigurationError: something is not allowed, or there is no such cluster or namespace.
+            InfrastructureError: the cluster does not answer.
+        """
+        if self.cluster is not None and clusters.get(self.cluster, Access()) is None:
+            return  # it is not known yet which one
+        cluster = Cluster(self.access(clusters), label=f"the target `{name}`")
+        pods = [description.parse(self.pod, pod) for pod in [workload.pod for workload in workloads] or [{}]]
+        needs = NEEDS
+        if any(pod.slices > 1 for pod in pods):
+            needs += NEEDS_OF_SLICES
+        if any(pod.slices == 1 and pod.hosts > 1 for pod in pods):
+            needs += NEEDS_OF_HOSTS
+        try:
+            lacking = permissions.missing(cluster, needs, patience=_VERIFY_SECONDS)
+            if not lacking:
+                permissions.try_namespace(cluster, patience=_VERIFY_SECONDS)
+        except Refused as error:
+            raise ConfigurationError(str(error)) from None
+        except StepError as error:
+            raise InfrastructureError(str(error)) from None
+        finally:
+            cluster.close()
+        if lacking:
+            raise ConfigurationError(
+                f"{cluster.label}: in the namespace {cluster.namespace} we may not {', '.join(map(str, lacking))}: "
+                "docs/kubernetes.md has a Role that is enough"
+            )
+
+    def access(self, clusters: Mapping[str, Access | None]) -> Access:
+        """Return how the cluster is reached.
+
+        Raises:
+            ConfigurationError: the run has no cluster of that name.
+        """
+        if self.cluster is None:
+            return Access(self.kubeconfig, self.context, self.namespace)
+        found = clusters.get(self.cluster)
+        if found is None:
+            hint = did_you_mean(self.cluster, clusters, what="it has")
+            raise ConfigurationError(f"no cluster `{self.cluster}` in the block `clusters`: {hint}")
+        return dataclasses.replace(found, **({"namespace": self.namespace} if self.namespace else {}))
+
+
+class _Kubernetes:
+    """Executes workloads as Jobs of one namespace."""
+
+    def __init__(self, context: TargetContext, target: Target, cluster: Cluster) -> None:
+        self._context = context
+        self._target = target
+        self._cluster = cluster
+        self._objects = Objects(cluster)
+        self._provisions = Provisions(cluster, context.run)
+        selector = ",".join(f"{key}={value}" for key, value in self._provisions.labels.items())
+        self._tracker = Tracker(cluster, selector, self._notify, self._discard, self._events)
+
+    def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
+        """See `Backend`. It waits for the Job to be taken, not for its pod to start: a cluster has its own queue."""
+        pod, job = self._pod(workload), manifests.job_name(self._context.run, name)
+        wait = workload.timeouts.wait
+        self._tracker.start(wait)
+        if pod.slices > 1:
+            self._tracker.watch_sets(wait)
+        attempt = Attempt(name, job, directory, _there(name), wait, pod)
+        if not self._tracker.has_job(job):
+            order = self._order(workload, attempt, directory)
+            self._create(order, pod, directory, wait)
+        self._tracker.add(attempt)
+        return Handle(name, directory)
+
+    def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
+        """See `Backend`."""
+        return {handle: self._tracker.get(handle.name).status for handle in handles}
+
+    def collect(self, handle: Handle, workload: Workload) -> None:
+        """See `Backend`."""
+        attempt = self._tracker.get(handle.name)
+        for number, pod in enumerate(self._tracker.pods_of(attempt)):
+            logs = attempt.logs.get(pod.name)
+            told = pod.ended.told if pod.ended is not None else None
+            cut = STREAMS if logs is not None and logs.missing() else ()
+            # Of an agent that was killed nobody knows what it left.
+            if pod.holds_files and (cut or told is None or told.get("left")) and (workload.collect or cut):
+                place = files.make_directory(attempt.place(pod.index if pod.index is not None else number))
+                python = attempt.pod.interpreter
+                wanted = Wanted(tuple(workload.collect), tuple(cut), place)
+                fetching.fetch(self._cluster, pod.name, python, attempt.there, wanted, attempt.wait)
+
+    def cancel(self, handle: Handle) -> None:
+        """See `Backend`."""
+        attempt = self._tracker.get(handle.name)
+        if attempt.outcome is not None:
+            return
+        attempt.is_cancelled = True
+        # One that has a node may run already, or may have ended well: its status comes later than that.
+        placed = [pod for pod in self._tracker.pods_of(attempt) if pod.node and pod.ended is None]
+        if not placed:
+            self._discard(attempt.job)
+            self._tracker.end(attempt, WorkloadOutcome(EndedBy.CANCELLED))
+            return
+        try:
+            for pod in placed:
+                fetching.cancel(self._cluster, pod.name, attempt.pod.interpreter, attempt.there)
+        except StepError as error:
+            log.debug("%s: %s", handle.name, error)
+            # Its container may have ended before the answer came.
+            deadline = time.monotonic() + (_CANCEL_SECONDS if any(pod.is_running for pod in placed) else 0.0)
+            while attempt.outcome is None and time.monotonic() < deadline:
+                time.sleep(_LOOK_SECONDS)
+            if attempt.outcome is None:
+                self._discard(attempt.job)  # its pod says how it ended when it goes
+
+    def release(self, handle: Handle) -> None:
+        """See `Backend`."""
+        job = manifests.job_name(self._context.run, handle.name)
+        attempt = self._tracker.find(handle.name)
+        if attempt is not None and attempt.is_running:
+            raise StepError(
+                f"{self._context.name}: {job} is in use: its workload runs",
+                verdict=Verdict.ERROR,
+                cause=Cause.INFRASTRUCTURE,
+            )
+        self._delete(job)
+        if attempt is not None:
+            if attempt.pod.hosts > 1 and attempt.pod.slices == 1:
+                self._objects.delete(SERVICE, self._cluster.namespace, job)
+            self._tracker.forget(attempt)
+
+    def find(self, name: str, directory: Path) -> Handle | None:
+        """See `Backend`."""
+        job = manifests.job_name(self._context.run, name)
+        self._tracker.start(PATIENCE)
+        found = self._objects.read(JOB, self._cluster.namespace, job)
+        if found is None:
+            try:
+                found = self._objects.read(JOB_SET, self._cluster.namespace, job)
+            except Refused as error:
+                if error.status != HTTPStatus.FORBIDDEN:
+                    raise
+                return None  # who may not read JobSets has made none
+            if found is None:
+                return None
+            self._tracker.watch_sets(PATIENCE)
+        self._tracker.add(Attempt(name, job, directory, _there(name), PATIENCE, _pod_of(found, self._target.pod)))
+        return Handle(name, directory)
+
+    def leave(self) -> None:
+        """See `Backend`. The owner goes, and what it owns."""
+        self._provisions.leave()
+
+    def close(self) -> None:
+        """See `Backend`."""
+        self._tracker.close()
+        self._cluster.close()
+
+    def _pod(self, workload: Workload) -> Pod:
+        try:
+            return description.parse(self._target.pod, workload.pod)
+        except ValueError as error:
+            raise _misconfigured(str(error)) from None
+
+    def _order(self, workload: Workload, attempt: Attempt, directory: Path) -> Order:
+        """Have in the cluster what a workload needs, and return how it is ordered."""
+        times, wait = workload.timeouts, workload.timeouts.wait
+        owner = self._provisions.owner(wait)
+        sources = self._provisions.sources(workload, directory, wait)
+        secret_env = self._provisions.secret_env(workload.env, wait)
+        keeps_files = bool(workload.collect or workload.sample_seconds)
+        keeps = attempt.pod.keep_seconds if keeps_files else 0
+        deadline = None if times.run is None else wait + times.run + times.grace + keeps + _SLACK_SECONDS
+        cell = attempt.name.removeprefix(f"{self._context.run}-")[:_LONGEST_LABEL].strip("-_.")
+        return Order(
+            name=attempt.job,
+            namespace=self._cluster.namespace,
+            labels={**self._provisions.labels, _CELL_LABEL: cell, ATTEMPT_LABEL: attempt.job},
+            owner=owner,
+            directory=attempt.there,
+            command=workload.command,
+            env={name: value for name, value in workload.env.items() if not isinstance(value, Secret)},
+            secret_env=secret_env,
+            limits={
+                "cwd": workload.cwd,
+                "run_seconds": times.run,
+                "silence_seconds": times.silence,
+                "grace_seconds": times.grace,
+                "log_bytes": workload.log_bytes,
+                "sample_seconds": workload.sample_seconds,
+                "secrets": sorted({*secret_env, *attempt.pod.secrets}),
+                "collect": list(workload.collect),
+            },
+            agent=self._provisions.name,
+            sources=sources,
+            keeps_files=keeps_files,
+            collect=workload.collect,
+            deadline_seconds=deadline,
+            grace_seconds=times.grace,
+        )
+
+    def _create(self, order: Order, pod: Pod, directory: Path, patience: float) -> None:
+        """Create what an attempt is in the cluster, unless it is there."""
+        try:
+            manifest, service = manifests.manifest(order, pod), manifests.service(order, pod)
+        except ValueError as error:
+            raise _misconfigured(str(error)) from None
+        # JSON: as YAML it would take longer to write than everything else.
+        applied = {"apiVersion": "v1", "kind": "List", "items": [service, manifest]} if service else manifest
+        files.write_json(directory / staging.SOURCES / MANIFEST, applied)
+        for stream in STREAMS:
+            # Of an attempt of this name that came to nothing.
+            (directory / f"{stream}.log").unlink(missing_ok=True)
+        began = time.monotonic()
+        try:
+            if service:
+                self._make(SERVICE, service, patience)
+            self._make(JOB_SET if pod.slices > 1 else JOB, manifest, patience)
+        except ToolboxError as error:
+            if isinstance(error, Refused):
+                raise
+            verdict, cause = outcome_of(error)
+            waited = time.monotonic() - began
+            raise Undecided(
+                f"it may have been started ({waited:.0f} s): {error}", verdict=verdict, cause=cause
+            ) from error
+
+    def _make(self, kind: Kind, body: dict[str, Any], patience: float) -> None:
+        try:
+            self._objects.create(kind, self._cluster.namespace, body, patience=patience)
+        except Refused as error:
+            if not error.is_there:
+                raise
+
+    def _delete(self, job: str) -> None:
+        self._objects.delete(JOB_SET if self._tracker.is_set(job) else JOB, self._cluster.namespace, job)
+
+    def _notify(self, name: str) -> None:
+        outcome = self._tracker.get(name).status.outcome
+        if outcome is not None and outcome.ended_by is EndedBy.EVICTED:
+            self._provisions.forget()
+        self._context.notify(name)
+
+    def _discard(self, job: str) -> None:
+        """Have a Job do nothing more; where that is not possible now, its release will."""
+        try:
+            self._delete(job)
+        except StepError as error:
+            log.warning("%s: the Job %s is still there: %s", self._context.name, job, error)
+
+    def _events(self, name: str) -> list[str]:
+        selector = f"involvedObject.name={name},type=Warning"
+        found = self._objects.listed(Query(EVENT, self._cluster.namespace, fields=selector))
+        return [str(event.get("message", "")) for event in found]
+
+
+def _there(name: str) -> str:
+    return f"{description.ROOT}/{name}"
+
+
+def _pod_of(job: Mapping[str, Any], target: Mapping[str, Any]) -> Pod:
+    """Return the pod of a Job, or JobSet, that was found, as far as that matters to who did not order it."""
+    (of_set,) = job["spec"].get("replicatedJobs") or (None,)
+    spec = job["spec"] if of_set is None else of_set["template"]["spec"]
+    slices = 1 if of_set is None else int(of_set["replicas"])
+    hosts = int(spec.get("completions") or 1)
+    workload = next(each for each in spec["template"]["spec"]["containers"] if each["name"] == WORKLOAD)
+    base = description.parse(target, {})
+    return base.model_copy(
+        update={"hosts": hosts, "slices": slices, "host_python": False, "python": str(workload["command"][0])}
+    )
+
+
+def _misconfigured(message: str) -> StepError:
+    return StepError(message, verdict=Verdict.ERROR, cause=Cause.CONFIGURATION)

@@ -1,0 +1,104 @@
+"""The lease of a cluster in the hands of a person: `cluster take_lease`, `release_lease` and `show_lease`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from toolbox.clusters import heartbeats, leases, taking
+from toolbox.clusters.connection import PATIENCE, Cluster
+from toolbox.clusters.lease_objects import LeaseObject
+from toolbox.clusters.leases import Claim, Record
+from toolbox.model.clusters import Access
+from toolbox.model.errors import StepError, UsageError
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.system import environ
+
+
+@contextmanager
+def opened(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> Iterator[LeaseObject]:
+    """Yield where a lease is written.
+
+    Raises:
+        ConfigurationError: nobody says how to reach the cluster.
+    """
+    cluster = Cluster(Access(str(kubeconfig) if kubeconfig else None, context, namespace))
+    try:
+        yield LeaseObject(cluster, name)
+    finally:
+        cluster.close()
+
+
+def take(lock: LeaseObject, purpose: str, *, ttl: int, wait: float, force: bool) -> str:
+    """Take it, and say until when it lasts.
+
+    Raises:
+        UsageError: the numbers are none.
+        StepError: somebody else has it.
+    """
+    if ttl < 1 or wait < 0:
+        raise UsageError(f"--ttl={ttl} --wait={wait}: seconds were expected, of --ttl at least one")
+    claim = Claim(leases.me(), leases.me(), purpose, ttl=ttl, beats=False)
+    try:
+        record = taking.take([lock], claim, wait=wait, say=_say, force=force).record
+    except StepError as error:
+        if error.cause is not Cause.CAPACITY:
+            raise
+        hint = "--wait=SECONDS waits for it, --force takes it away"
+        raise StepError(f"{error}\n{hint}", verdict=error.verdict, cause=error.cause) from None
+    return f"{lock} is yours, and {record.expiry}; `{environ.program()} cluster release_lease` gives it back before"
+
+
+def release(lock: LeaseObject, *, force: bool) -> str:
+    """Give it back, and say so.
+
+    Raises:
+        StepError: it is another's.
+    """
+    me = leases.me()
+    held = lock.read(PATIENCE).record
+    if held is not None and held.claim.holder != me:
+        if not force:
+            text = f"{lock} is {held}: --force takes it away"
+            raise StepError(text, verdict=Verdict.ERROR, cause=Cause.CAPACITY)
+        taking.take([lock], Claim(me, me, "releasing it", beats=False), wait=0, say=_say, force=True)
+    return f"{lock} is free" if heartbeats.release(lock, me) else f"nobody holds {lock}"
+
+
+def show(lock: LeaseObject, *, as_json: bool) -> str:
+    """Say who holds it."""
+    held = lock.read(PATIENCE).record
+    if as_json:
+        return json.dumps({"lease": str(lock), "holder": _json(held) if held is not None else None}, indent=2)
+    if held is None:
+        return f"nobody holds {lock}"
+    age = leases.shown_seconds((leases.now() - held.renewed).total_seconds())
+    beat = f", {age} ago" if held.claim.beats else ""
+    forced = f"\n  it was taken by force {held.forced}" if held.forced else ""
+    return f"{lock} is {held}; {held.expiry}{beat}{forced}"
+
+
+def _json(record: Record) -> dict[str, str | int | bool]:
+    claim = record.claim
+    return {
+        "owner": claim.owner,
+        "purpose": claim.purpose,
+        "run": claim.run,
+        "acquired": _text(record.acquired),
+        "renewed": _text(record.renewed),
+        "ttl": claim.ttl,
+        "has_heartbeat": claim.beats,
+        "forced": record.forced,
+    }
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,114 @@
+"""The contract of the block `clusters`: what a run works on, and how it is shared. See docs/clusters.md."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from difflib import get_close_matches
+from typing import Annotated, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, RootModel, StringConstraints, model_validator
+
+_ALIKE: Final = 0.8  # a name of the project's own so much like one of ours is a slip
+_KINDS: Final = ("existing", "pool", "create", "machine")
+# It becomes a part of the names of what is created, to which clouds allow few characters.
+_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,17}[a-z0-9])?")
+Text = Annotated[str, StringConstraints(min_length=1)]
+Command = Annotated[list[str], Field(min_length=1)] | Text
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Existing(_Model):
+    """A cluster that is there before the run and after it."""
+
+    kubeconfig: Text | None = Field(default=None, description="its file; $KUBECONFIG or ~/.kube/config when left out")
+    context: Text | None = Field(default=None, description="of that file; its current one when left out")
+    namespace: Text | None = Field(default=None, description="where things go that name none; the context's")
+
+
+class Member(Existing):
+    """A cluster of a pool."""
+
+    name: Text
+
+
+class Create(_Model):
+    """A cluster that a command makes for the run, and another one destroys."""
+
+    command: Command = Field(description="makes it, and writes the file that $KUBECONFIG names")
+    destroy: Command = Field(description="removes it, also where it was only half made")
+    keep: bool = Field(default=False, description="leave it there after the run")
+
+
+class Machine(_Model):
+    """A machine that is shared."""
+
+    lock_file: Text = Field(description="a file on it, which all who share it can write to")
+
+
+class Lease(_Model):
+    """How it is shared."""
+
+    enabled: bool = True
+    ttl: int = Field(default=60, ge=3, description="seconds after the last heartbeat of whoever has it")
+    wait: float = Field(default=3600, ge=0, description="how many seconds to wait for it")
+    purpose: Text | None = Field(default=None, description="what others read; the name of the project when left out")
+    name: Text = Field(default="topgallant", description="of the Lease object: all who share say the same")
+    namespace: Text | None = Field(default=None, description="of that object; the one of the cluster when left out")
+
+
+class Cluster(BaseModel):
+    """One of them: `existing`, `pool`, `create` or `machine`.
+
+    Other fields are the project's own. With none of the four the whole entry is, and nobody shares anything by it.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    existing: Existing | None = None
+    pool: Annotated[list[Member], Field(min_length=1)] | None = None
+    create: Create | None = None
+    machine: Machine | None = None
+    lease: Lease = Lease()
+    compare: bool = Field(default=False, description="whether it has to be after the run as it was before")
+
+    @property
+    def kind(self) -> str | None:
+        """Which of them it is; None where it is none of ours."""
+        return next(iter(self._given()), None)
+
+    def _given(self) -> list[str]:
+        return [kind for kind in _KINDS if getattr(self, kind) is not None]
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> Self:
+        given = self._given()
+        if len(given) > 1:
+            raise ValueError(f"one of {', '.join(_KINDS)} was expected, and there are {' and '.join(given)}")
+        for name in self.model_extra or {}:
+            if near := get_close_matches(name, type(self).model_fields, n=1, cutoff=_ALIKE):
+                raise ValueError(f"it has a field `{name}`: is `{near[0]}` meant?")
+        if not given and self.model_fields_set & {"lease", "compare"}:
+            raise ValueError(f"it has a lease, or is compared, and one of {', '.join(_KINDS)} is missing")
+        if self.compare and self.kind not in ("existing", "pool"):
+            raise ValueError(f"`compare` is for what is there before and after the run: this one is of `{self.kind}`")
+        if self.machine is not None and not self.lease.enabled:
+            raise ValueError("of a machine there is nothing but its lease: without that, leave the entry out")
+        doubles = [name for name, count in Counter(member.name for member in self.pool or ()).items() if count > 1]
+        if doubles:
+            raise ValueError(f"two clusters of the pool have the name {doubles[0]}")
+        return self
+
+
+class Contract(RootModel[dict[str, Cluster | None]]):
+    """The clusters of a run by their names; null is none, for a preset to fill in."""
+
+    @model_validator(mode="after")
+    def _has_good_names(self) -> Self:
+        for name, cluster in self.root.items():
+            if cluster is not None and cluster.kind and not _NAME.fullmatch(name):
+                raise ValueError(f"`{name}` is no name of a cluster: up to 19 of a-z, 0-9 and - were expected")
+        return self

@@ -1,0 +1,224 @@
+"""What the API server says of a Job and of a pod, read into what we need of it. Nothing is decided here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+WORKLOAD: Final = "workload"
+FILES: Final = "files"
+ATTEMPT_LABEL: Final = "topgallant.dev/attempt"  # of the pods of a Job or JobSet: its name
+INDEX: Final = "batch.kubernetes.io/job-completion-index"
+SLICE: Final = "jobset.sigs.k8s.io/job-index"
+_TERMINAL: Final = ("Complete", "Failed", "Completed")  # of a Job; the last one of a JobSet
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a container ended. `told`: what the agent wrote as its termination message; None where it could not."""
+
+    exit_code: int
+    reason: str
+    message: str
+    told: Mapping[str, Any] | None
+
+    @property
+    def said(self) -> Mapping[str, int] | None:
+        """How many bytes of each log were said; None where nobody knows."""
+        found = self.told.get("log_said") if self.told is not None else None
+        if not isinstance(found, dict) or not all(isinstance(count, int) for count in found.values()):
+            return None  # a workload may write there too
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """A pod.
+
+    Args:
+        job: the name of its Job.
+        index: its place among the pods of its cell; None where it has none.
+        node: where it runs; empty before that is decided.
+        unschedulable: why no node takes it, as the scheduler says.
+        waiting: why its container has not started: a reason and a message.
+        is_running: whether the workload's container runs.
+        ended: how that ended.
+        has_files: whether there is a container `files`, and `files`: how that ended.
+        disruption: why it was taken from its node: evicted, preempted, its node lost.
+        is_deleted: whether it is being deleted, or is gone.
+        deleted_at: when that was asked for, in seconds of the cluster's clock; None where nobody has told it.
+        grace_seconds: how long it has from then on.
+        memory_limit: of the workload's container.
+    """
+
+    name: str
+    uid: str
+    job: str
+    index: int | None = None
+    node: str = ""
+    unschedulable: str = ""
+    waiting: tuple[str, str] = ("", "")
+    is_running: bool = False
+    ended: Ended | None = None
+    has_files: bool = True
+    files: Ended | None = None
+    disruption: str = ""
+    is_deleted: bool = False
+    deleted_at: float | None = None
+    grace_seconds: float = 0.0
+    memory_limit: str = ""
+
+    @property
+    def has_started(self) -> bool:
+        """Whether its workload runs, or ran."""
+        return self.is_running or self.ended is not None
+
+    @property
+    def holds_files(self) -> bool:
+        """Whether what its workload left is still there."""
+        return self.ended is not None and self.has_files and self.files is None and not self.is_deleted
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A Job, or a JobSet.
+
+    Args:
+        is_set: whether it is a JobSet.
+        is_suspended: whether it waits in a queue.
+        condition: `Complete` or `Failed`, once it is terminal; else empty.
+        reason: of that, and the `message`.
+        is_deleted: whether it is being deleted, or is gone.
+        ends_at: when the cluster ends it (`activeDeadlineSeconds`), in seconds of the cluster's clock.
+    """
+
+    name: str
+    uid: str
+    is_set: bool = False
+    is_suspended: bool = False
+    condition: str = ""
+    reason: str = ""
+    message: str = ""
+    is_deleted: bool = False
+    ends_at: float = math.inf
+
+
+def job(found: Mapping[str, Any], *, is_gone: bool = False) -> JobView:
+    """Read a Job."""
+    meta, spec, status = found["metadata"], found.get("spec") or {}, found.get("status") or {}
+    terminal = _condition(status, _TERMINAL) or {}
+    return JobView(
+        str(meta["name"]),
+        str(meta["uid"]),
+        "replicatedJobs" in spec,
+        bool(spec.get("suspend")),
+        {"Completed": "Complete"}.get(kind := str(terminal.get("type", "")), kind),
+        str(terminal.get("reason", "")),
+        str(terminal.get("message", "")),
+        is_gone or "deletionTimestamp" in meta,
+        _ends_at(spec, status),
+    )
+
+
+def pod(found: Mapping[str, Any], *, is_gone: bool = False) -> PodView:
+    """Read a pod of ours."""
+    meta, spec, status = found["metadata"], found["spec"], found.get("status") or {}
+    containers = {str(each["name"]): each.get("state") or {} for each in status.get("containerStatuses") or ()}
+    main = containers.get(WORKLOAD, {})
+    waiting = main.get("waiting") or {}
+    scheduled = _condition(status, ("PodScheduled",), value="False") or {}
+    return PodView(
+        name=str(meta["name"]),
+        uid=str(meta["uid"]),
+        job=str(meta["labels"][ATTEMPT_LABEL]),
+        index=_index(meta, spec),
+        node=str(spec.get("nodeName") or ""),
+        unschedulable=str(scheduled.get("message") or scheduled.get("reason") or ""),
+        waiting=(str(waiting.get("reason", "")), str(waiting.get("message", ""))),
+        is_running="running" in main,
+        ended=_ended(main),
+        has_files=any(each["name"] == FILES for each in spec.get("containers") or ()),
+        files=_ended(containers.get(FILES, {})),
+        disruption=_disruption(status),
+        is_deleted=is_gone or "deletionTimestamp" in meta,
+        deleted_at=_deleted_at(meta),
+        grace_seconds=_grace(meta),
+        memory_limit=_memory_limit(spec),
+    )
+
+
+def gone(view: PodView) -> PodView:
+    """Return what is left to be said of a pod that is gone."""
+    return dataclasses.replace(view, is_deleted=True, is_running=False)
+
+
+def _ends_at(spec: Mapping[str, Any], status: Mapping[str, Any]) -> float:
+    begun, seconds = status.get("startTime"), spec.get("activeDeadlineSeconds")
+    return _moment(begun) + float(seconds) if begun and seconds is not None else math.inf
+
+
+def _deleted_at(meta: Mapping[str, Any]) -> float | None:
+    """Return when the deletion of a pod was asked for: what is written there is when it may be carried out at last."""
+    if "deletionTimestamp" not in meta:
+        return None
+    return _moment(meta["deletionTimestamp"]) - _grace(meta)
+
+
+def _grace(meta: Mapping[str, Any]) -> float:
+    return float(meta.get("deletionGracePeriodSeconds") or 0)
+
+
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _ended(state: Mapping[str, Any]) -> Ended | None:
+    found = state.get("terminated")
+    if found is None:
+        return None
+    message = str(found.get("message") or "")
+    return Ended(int(found.get("exitCode", -1)), str(found.get("reason", "")), message, _told(message))
+
+
+def _told(message: str) -> Mapping[str, Any] | None:
+    try:
+        told = json.loads(message)
+    except ValueError:
+        return None
+    return told if isinstance(told, dict) and "ended_by" in told else None
+
+
+def _condition(status: Mapping[str, Any], kinds: Iterable[str], value: str = "True") -> Mapping[str, Any] | None:
+    conditions = status.get("conditions") or ()
+    return next((each for each in conditions if each["type"] in kinds and each["status"] == value), None)
+
+
+def _disruption(status: Mapping[str, Any]) -> str:
+    """Return why a pod was taken from its node; see "Pod disruption conditions" in the Kubernetes documentation."""
+    found = _condition(status, ("DisruptionTarget",))
+    if found is not None:
+        return f"{found.get('reason', '')}: {found.get('message', '')}".strip(": ")
+    reason = str(status.get("reason") or "")  # Evicted, Preempting, NodeLost, NodeShutdown, Terminated
+    return f"{reason}: {status.get('message', '')}".strip(": ") if reason else ""
+
+
+def _index(meta: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:
+    said = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
+    if INDEX not in said:
+        return None
+    env = {each["name"]: each.get("value") for each in _workload(spec).get("env") or ()}
+    hosts = int(env.get("TOPGALLANT_HOSTS") or 1)
+    return int(said.get(SLICE, 0)) * hosts + int(said[INDEX])
+
+
+def _memory_limit(spec: Mapping[str, Any]) -> str:
+    return str((_workload(spec).get("resources") or {}).get("limits", {}).get("memory", ""))
+
+
+def _workload(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    return next((each for each in spec.get("containers") or () if each["name"] == WORKLOAD), {})
