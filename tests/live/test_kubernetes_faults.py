@@ -132,13 +132,14 @@ def test_a_pod_that_somebody_deletes_is_tried_again(field: PodGrid) -> None:
         grid.wait_for("begin b")
         field.wait_for("AttemptReleased", 3)  # the others
         field.cluster.core.delete_namespaced_pod(field.pod_of("b"), field.namespace, grace_period_seconds=1)
-        wait(lambda: grid.said.count("begin b") == 2, "another attempt")
+        # A server older than 1.28 puts another pod in its place, which may begin before its Job is removed.
+        wait(lambda: list(grid.directory.glob("*__test/*__x=b/attempt-2")), "another attempt")
         grid.unmark("hold-b")
         outcome = running.wait(PATIENCE)
     assert outcome.exit_code == 0, str(outcome)
     assert grid.verdicts == dict.fromkeys("abcd", "passed")
     assert "it passed at attempt 2" in outcome.stdout
-    assert grid.said.count("end b") == 1
+    assert grid.said.count("end b") == 1, grid.said  # never two of it at once
     assert field.left() == []
 
 

@@ -266,12 +266,21 @@ class Tracker:
                 # What its pods say comes on another connection, and may still be on its way.
                 attempt.ask_in(_DOUBT_SECONDS)
                 return
+        if outcome is not None and is_deleted and not attempt.is_certain and self._runs(job):
+            # Other hosts of the cell; or, before Kubernetes 1.28, a pod that took the place of this one all the same.
+            attempt.ask_in(_DOUBT_SECONDS)
+            outcome = None
         if outcome is not None:
             self.end(attempt, outcome)
         elif is_deleted and not attempt.is_discarded:
             # Its place would be taken by another pod, which would do again what this one did.
             attempt.is_discarded = True
             self._do(self._discard, job)
+
+    def _runs(self, job: str) -> bool:
+        """Tell whether a pod of a Job runs, whosever place it has."""
+        with self._lock:
+            return any(pod.is_running for pod in self._pods.get(job, {}).values())
 
     def _members(self, attempt: Attempt) -> list[PodView]:
         """Return the pods of an attempt by their index. A pod that another one has replaced stays: that one is none."""
@@ -398,7 +407,8 @@ class Tracker:
                 self._jobs[attempt.job] = views.job(job)
             elif attempt.job in self._jobs:
                 self._jobs[attempt.job] = dataclasses.replace(self._jobs[attempt.job], is_deleted=True)
-            dying = [pod.grace_seconds for pod in found.values() if pod.is_running and pod.is_deleted]
+            is_ending = attempt.is_discarded
+            dying = [pod.grace_seconds for pod in found.values() if pod.is_running and (pod.is_deleted or is_ending)]
             # What is being deleted runs until its node says that it does not; one that is lost says nothing.
             attempt.is_certain = not dying or attempt.was_borne_with
             attempt.ask_at = None if attempt.is_certain else time.monotonic() + max(dying) + _KILL_SECONDS

@@ -195,6 +195,24 @@ def test_a_pod_in_the_place_of_another_is_none_of_ours(followed: Followed, track
     assert "another" not in attempt.logs
 
 
+def test_an_attempt_has_not_ended_while_another_pod_in_its_place_runs(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
+    other = pod_json("q", {"running": {}})
+    server.says("GET", PODS, listed_for([other]))
+    tracker.start(5)
+    attempt = followed.add()
+    tracker.see_job(JobView("j", "u"))
+    tracker.see_pod(RUNNING)
+    tracker.see_pod(PodView("q", "w", "j", node="n", is_running=True))
+    tracker.see_pod(PodView("p", "u", "j", node="n", is_deleted=True, deleted_at=100), is_gone=True)
+    assert followed.discarded.get(timeout=20) == "j"
+    wait_until(lambda: server.count("GET", PODS) > 2)  # it was asked about
+    assert attempt.outcome is None
+    tracker.see_pod(PodView("q", "w", "j", node="n", is_deleted=True, deleted_at=101), is_gone=True)
+    assert "its pod p was deleted" in followed.outcome(attempt).message
+
+
 def test_a_pod_that_is_deleted_while_it_ends_has_its_job_ended_first(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
     tracker.see_job(JobView("j", "u", ends_at=200))
