@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
@@ -33,10 +34,15 @@ class Cost:
 
 
 def of_run(work: Workspace, cells: int, *args: str) -> Cost:
-    """Run the project `cells`, and return what that cost, with all that it started."""
+    """Run the project `cells`, and return what that cost, with all that it started.
+
+    A workspace has a home of its own, in which its first run would make the store; where the benchmark names a
+    `$XDG_STATE_HOME`, its runs share that one, as the runs of a user do.
+    """
+    shared = {name: os.environ[name] for name in ("XDG_STATE_HOME",) if name in os.environ}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
-    with work.start("project", "run", "cells", *args) as running:
+    with work.start("project", "run", "cells", *args, env=shared) as running:
         outcome = running.wait(_PATIENCE)
     wall = time.perf_counter() - began
     if outcome.exit_code != 0:

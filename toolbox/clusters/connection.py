@@ -267,13 +267,15 @@ def _cause(fault: Fault) -> Cause:
 
 
 def _json(response: BaseHTTPResponse) -> Json:
+    import orjson
+
     try:
         content = response.read()
     finally:
         response.release_conn()
     if content and not response.headers.get("Content-Type", _JSON).startswith(_JSON):
         return {"text": content.decode(errors="replace")}
-    return cast("Json", json.loads(content)) if content else {}
+    return cast("Json", orjson.loads(content)) if content else {}
 
 
 def fault_of(error: Exception) -> Fault:

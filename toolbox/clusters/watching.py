@@ -140,6 +140,7 @@ class Watch:
                 return
 
     def _watch(self) -> None:
+        import orjson
         from urllib3.exceptions import HTTPError, ReadTimeoutError
 
         # Not all watches of a run end, and begin again, in the same second.
@@ -153,7 +154,7 @@ class Watch:
                 return
             self._heard = time.monotonic()
             for line in lines(response):
-                self._take(json.loads(line))
+                self._take(orjson.loads(line))
             self._heard = time.monotonic()  # it was there until now, however little it had to say
         except ReadTimeoutError:
             return  # whether the server is there is found out by another connection

@@ -77,6 +77,10 @@ class Executions:
         except queue.Empty:
             return
 
+    def wake(self) -> None:
+        """Have `next_news` wait no longer. A handler of signals may do this: the queue is made for it."""
+        self._news.put(_no_news)
+
     def start(self, run: CellRun, done: Callable[[Handle], None], failed: Callable[[Conclusion], None]) -> None:
         """Start an attempt, or find it where it runs already."""
         self._do(partial(self._start, run), done, lambda error: failed(_failure(error)), threads=self._starters)
@@ -231,6 +235,10 @@ def _failure(error: BaseException) -> Conclusion:
         log.error("an attempt could not be run or judged", exc_info=error)
     verdict, cause = outcome_of(error)
     return Conclusion(Outcome(verdict, cause, describe(error)), is_open=isinstance(error, Undecided))
+
+
+def _no_news() -> None:
+    return
 
 
 def _nothing(_result: object) -> None:

@@ -34,7 +34,8 @@ from toolbox.system import cancellation, signals
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS: Final = 0.1
+_GLANCE_SECONDS: Final = 0.1
+_LOOK_SECONDS: Final = 1.0  # for a signal that the system has handed to another thread
 _STOP_SECONDS: Final = 60.0
 _OUTAGE_SHARE: Final = 1 / 3
 
@@ -108,7 +109,8 @@ class Scheduler:
         done = sum(self._is_done(cell, self._before(cell)) for cell in self._plan.cells)
         planned = MatrixPlanned(self._step.identity, len(self._plan.cells), self._pools.jobs, done)
         self._step.recorder.record(planned)
-        with signals.deferred():
+        unwatched = cancellation.current().add(self._executions.wake)
+        with signals.deferred(self._executions.wake):
             try:
                 for cell in self._plan.cells:
                     self._take(cell)
@@ -122,6 +124,7 @@ class Scheduler:
                     self._leave()
                 raise
             finally:
+                unwatched()
                 self._executions.close()
 
     def _leave(self) -> None:
@@ -134,7 +137,8 @@ class Scheduler:
             if not (self._running or self._later or (len(self._waiting) and not self.stopped)):
                 self._leave_open()
                 return
-            self._executions.next_news(_LOOK_SECONDS)
+            pause = self._later[0][0] - time.monotonic() if self._later else _LOOK_SECONDS
+            self._executions.next_news(min(max(pause, 0.0), _LOOK_SECONDS))
             signals.check()
             cancellation.current().check()
 
@@ -465,4 +469,4 @@ class Scheduler:
             left = [run for run in self._running.values() if run.handle is not None and not run.is_over]
             if all(self._executions.status(run).state is not AttemptState.RUNNING for run in left):
                 return
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_GLANCE_SECONDS)

@@ -32,6 +32,7 @@ class Attempt:
         is_asked: whether it is being asked, and `is_certain`: whether it just was, and has no more to tell.
         was_borne_with: whether its pods were given the time that they have to end in.
         logs: by the names of its pods, and `copying`: those that are being brought.
+        unheard: since when there is a log that nobody follows yet, by the monotonic clock.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Attempt:
     was_borne_with: bool = False
     logs: dict[str, PodLogs] = field(default_factory=dict)
     copying: dict[str, Future[None]] = field(default_factory=dict)
+    unheard: dict[str, float] = field(default_factory=dict)
 
     @property
     def expected(self) -> int:

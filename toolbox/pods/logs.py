@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STREAMS: Final = ("stdout", "stderr")
-_SHORT_SECONDS: Final = 1.0  # of a workload that ends within them, and has said nothing, no log is asked for
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
 _PIECE_BYTES: Final = 1 << 16
@@ -85,7 +84,6 @@ class PodLogs:
 
     def follow(self) -> None:
         """Copy what is said until the workload has ended, and all of it is here or cannot be had."""
-        self._ended.wait(_SHORT_SECONDS)
         pause, tries, deadline = _FIRST_PAUSE, 0, math.inf
         while not self._is_closed.is_set():
             has_ended = self._ended.is_set()

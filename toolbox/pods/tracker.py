@@ -29,6 +29,7 @@ from toolbox.pods.views import JobView, PodView
 log = logging.getLogger(__name__)
 
 _FOLLOWERS: Final = 64  # logs that are followed at once; the others are brought in the end
+_SHORT_SECONDS: Final = 1.0  # of a workload that ends within them, and has said nothing, no log is asked for
 _FINISHERS: Final = 8
 _CLOCK_SECONDS: Final = 1.0
 _DOUBT_SECONDS: Final = 1.0
@@ -214,6 +215,8 @@ class Tracker:
                 if not of_job:
                     del self._pods[view.job]
                 return
+            if of_job.get(view.name) == view:
+                return  # much that changes is of no interest
             of_job[view.name] = view
         self._look(view.job)
 
@@ -251,8 +254,8 @@ class Tracker:
             pods, view = self._members(attempt), self._jobs.get(job)
             attempt.has_started = attempt.has_started or sum(pod.has_started for pod in pods) >= attempt.expected
             for number, pod in enumerate(pods):
-                if pod.is_running:
-                    self._copy(attempt, pod, number)
+                if pod.is_running and not self._is_closed.is_set():
+                    self._logs_of(attempt, pod, number)
             is_cancelled = attempt.is_cancelled
             is_deleted = any(pod.is_deleted for pod in pods) and not is_cancelled
             if is_deleted and not attempt.is_certain and not endings.is_told(pods, view):
@@ -292,17 +295,21 @@ class Tracker:
             pod if attempt.expected == 1 else dataclasses.replace(pod, index=number) for number, pod in enumerate(pods)
         ][: attempt.expected]
 
-    def _copy(self, attempt: Attempt, pod: PodView, number: int) -> None:
-        """Have the logs of a pod copied, unless they are."""
-        if pod.name not in attempt.logs and not self._is_closed.is_set():
-            self._logs_of(attempt, pod, number)
-            attempt.copying[pod.name] = self._followers.submit(self._follow, attempt, pod.name)
-
     def _logs_of(self, attempt: Attempt, pod: PodView, number: int) -> PodLogs:
         if pod.name not in attempt.logs:
             place = attempt.place(number if pod.index is None else pod.index)
             attempt.logs[pod.name] = PodLogs(self._cluster, pod.name, place, attempt.wait)
+            attempt.unheard[pod.name] = time.monotonic()
         return attempt.logs[pod.name]
+
+    def _follow_what_lasts(self, now: float) -> None:
+        """Have the logs followed of what has run for a while."""
+        with self._lock:
+            for attempt in self._running():
+                for name in [name for name, since in attempt.unheard.items() if now - since > _SHORT_SECONDS]:
+                    del attempt.unheard[name]
+                    if not attempt.outcome:
+                        attempt.copying[name] = self._followers.submit(self._follow, attempt, name)
 
     def _follow(self, attempt: Attempt, name: str) -> None:
         try:
@@ -338,9 +345,10 @@ class Tracker:
         self._notify(attempt.name)
 
     def _mind_the_time(self) -> None:
-        """End what has not started in time. The time in a queue is not counted."""
+        """End what has not started in time; follow what says something. The time in a queue is not counted."""
         while not self._is_closed.wait(_CLOCK_SECONDS):
             now = time.monotonic()
+            self._follow_what_lasts(now)
             with self._lock:
                 waiting = [attempt for attempt in self._running() if not attempt.has_started and not attempt.outcome]
                 for attempt in waiting:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
@@ -21,17 +21,23 @@ log = logging.getLogger(__name__)
 _PATIENCE: Final = 3
 
 
+def _nobody() -> None:
+    return
+
+
 class _State:
     """What has arrived. Only the main thread and its signal handlers touch it."""
 
     received: list[int]
     is_shielded: bool
     is_deferred: bool
+    wake: Callable[[], object]  # where signals are deferred
 
     def __init__(self) -> None:
         self.received = []
         self.is_shielded = False
         self.is_deferred = False
+        self.wake = _nobody
 
 
 _state = _State()
@@ -85,8 +91,11 @@ def exposed() -> Iterator[None]:
 
 
 @contextmanager
-def deferred() -> Iterator[None]:
+def deferred(wake: Callable[[], object] | None = None) -> Iterator[None]:
     """Let no signal tear the body apart; the caller asks for those that came, with `check`, where it is ready.
+
+    Args:
+        wake: called in the handler of a signal, between two instructions of anything: it may take no lock.
 
     An exception out of nowhere is no way to leave code that hands locks to other threads: one that is raised between
     the acquiring of a lock and the line that would release it leaves the others waiting for ever.
@@ -94,11 +103,12 @@ def deferred() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before, _state.is_deferred = _state.is_deferred, True
+    before = (_state.is_deferred, _state.wake)
+    _state.is_deferred, _state.wake = True, wake or _state.wake
     try:
         yield
     finally:
-        _state.is_deferred = before
+        _state.is_deferred, _state.wake = before
 
 
 def check() -> None:
@@ -113,6 +123,7 @@ def _handle(number: int, _frame: FrameType | None) -> None:
     count = len(_state.received)
     if count == 1 and not _state.is_shielded:
         if _state.is_deferred:
+            _state.wake()
             return
         raise Interrupted(number)
     if count >= _PATIENCE:

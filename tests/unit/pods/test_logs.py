@@ -22,7 +22,6 @@ TEXT = {"Content-Type": "text/plain"}
 
 @pytest.fixture
 def copied(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PodLogs:
-    monkeypatch.setattr(logs, "_SHORT_SECONDS", 0)
     monkeypatch.setattr(logs, "_FIRST_PAUSE", 0.02)
     return PodLogs(cluster, "p", tmp_path, 5)
 
@@ -159,15 +158,6 @@ def test_what_has_all_come_is_not_asked_for(server: ApiServer, copied: PodLogs, 
     copied.end({"stdout": 4, "stderr": 0})
     copied.follow()
     assert server.asked == []
-
-
-def test_of_what_ends_at_once_and_says_nothing_no_log_is_asked_for(
-    server: ApiServer, copied: PodLogs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logs, "_SHORT_SECONDS", 20)
-    began = time.monotonic()
-    follow(copied, stdout=0, stderr=0)
-    assert (server.count("GET", PATH), time.monotonic() - began < 10) == (0, True)
 
 
 def test_who_stops_following_waits_for_nothing(server: ApiServer, copied: PodLogs, tmp_path: Path) -> None:

@@ -140,6 +140,31 @@ def test_it_is_told_when_its_logs_are_here(followed: Followed, tracker: Tracker,
     assert (attempt.directory / "stdout.log").read_text() == "one\n"
 
 
+def test_of_what_ends_at_once_and_says_nothing_no_log_is_asked_for(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
+    tracker.start(5)
+    attempt = followed.add()
+    tracker.see_pod(RUNNING)
+    time.sleep(0.3)  # the clock ticks meanwhile
+    tracker.see_pod(ended())
+    assert followed.outcome(attempt).exit_code == 0
+    assert server.count("GET", f"{PODS}/p/log") == 0
+
+
+def test_what_lasts_is_followed_while_it_runs(
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SHORT_SECONDS", 0.1)
+    server.says("GET", f"{PODS}/p/log", Answer([frames.encode("stdout", 0, b"one\n"), HOLD]))
+    tracker.start(5)
+    attempt = followed.add()
+    tracker.see_pod(RUNNING)
+    copy = attempt.directory / "stdout.log"
+    wait_until(lambda: copy.exists() and copy.read_text() == "one\n")
+    assert server.count("GET", f"{PODS}/p/log") == 1
+
+
 def pod_json(name: str, state: dict[str, Any]) -> dict[str, Any]:
     """Return a pod as the API server has it."""
     return {
