@@ -94,7 +94,7 @@ def test_a_server_that_stays_away_is_named_with_the_cause_and_the_time(tmp_path:
     [
         (Answer([HOLD]), "Read timed out."),
         (Answer([b"{", BREAK]), "IncompleteRead(1 bytes read)"),
-        (Answer(b"<html>"), "Expecting value: line 1 column 1 (char 0)"),
+        (Answer(b"<html>"), "unexpected character, expected a JSON value: line 1 column 1 (char 0)"),
         (failure(503, "etcdserver: leader changed"), "etcdserver: leader changed"),
         (Answer(b"", 504, {}), "Gateway Timeout"),
     ],
