@@ -6,7 +6,6 @@ changes"). Nothing is kept here: who is told keeps what it needs.
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 import threading
