@@ -40,7 +40,6 @@ from toolbox.model.workloads import (
     Handle,
     TargetContext,
     Workload,
-    WorkloadOutcome,
 )
 from toolbox.pods import description, fetching, manifests
 from toolbox.pods.attempts import Attempt
@@ -218,11 +217,9 @@ class _Kubernetes:
         if attempt.outcome is not None:
             return
         attempt.is_cancelled = True
-        # One that has a node may run already, or may have ended well: its status comes later than that.
-        placed = [pod for pod in self._tracker.pods_of(attempt) if pod.node and pod.ended is None]
+        placed = [pod for pod in self._tracker.pods_of(attempt) if pod.may_run]
         if not placed:
-            self._discard(attempt.job)
-            self._tracker.end(attempt, WorkloadOutcome(EndedBy.CANCELLED))
+            self._drop(attempt)
             return
         try:
             for pod in placed:
@@ -234,7 +231,12 @@ class _Kubernetes:
             while attempt.outcome is None and time.monotonic() < deadline:
                 time.sleep(_LOOK_SECONDS)
             if attempt.outcome is None:
-                self._discard(attempt.job)  # its pod says how it ended when it goes
+                self._drop(attempt)
+
+    def _drop(self, attempt: Attempt) -> None:
+        """Remove the Job of an attempt that is to end: what runs of it says how it ended when it goes."""
+        self._discard(attempt.job)
+        self._tracker.doubt(attempt)
 
     def release(self, handle: Handle) -> None:
         """See `Backend`."""

@@ -30,7 +30,7 @@ class Attempt:
         is_discarded: whether we have deleted its Job, so that no other pod takes the place of one that is gone.
         ask_at: when the server is asked about it, by the same clock: its end is only half told.
         is_asked: whether it is being asked, and `is_certain`: whether it just was, and has no more to tell.
-        was_borne_with: whether its pods were given the time that they have to end in.
+        patient_until: until when its pods may still say how they ended, by the same clock.
         logs: by the names of its pods, and `copying`: those that are being brought.
         unheard: since when there is a log that nobody follows yet, by the monotonic clock.
     """
@@ -50,7 +50,7 @@ class Attempt:
     ask_at: float | None = None
     is_asked: bool = False
     is_certain: bool = False
-    was_borne_with: bool = False
+    patient_until: float | None = None
     logs: dict[str, PodLogs] = field(default_factory=dict)
     copying: dict[str, Future[None]] = field(default_factory=dict)
     unheard: dict[str, float] = field(default_factory=dict)
@@ -66,9 +66,9 @@ class Attempt:
         return self.status.state is AttemptState.RUNNING
 
     def ask_in(self, seconds: float) -> None:
-        """Have the server asked about it so many seconds from now, unless that is planned already."""
-        if self.ask_at is None:
-            self.ask_at = time.monotonic() + seconds
+        """Have the server asked about it so many seconds from now, or earlier where that is planned already."""
+        at = time.monotonic() + seconds
+        self.ask_at = at if self.ask_at is None else min(self.ask_at, at)
 
     def has_to_be_asked(self, now: float) -> bool:
         """Tell whether it is time for that, by the monotonic clock."""

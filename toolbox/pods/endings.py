@@ -70,7 +70,7 @@ def outcome_of(pod: PodView, job: JobView | None, *, is_cancelled: bool) -> Work
     by_deadline = job is not None and _is_by_deadline(pod, job)
     if pod.ended is not None:
         return _by_container(pod, pod.ended, is_cancelled=is_cancelled, by_deadline=by_deadline)
-    if pod.is_running or not (pod.disruption or (pod.is_deleted and not is_cancelled and not by_deadline)):
+    if pod.may_run or not (pod.disruption or (pod.is_deleted and not is_cancelled and not by_deadline)):
         return None
     return _evicted(pod)
 

@@ -137,6 +137,11 @@ class Tracker:
         with self._lock:
             return self._members(attempt)
 
+    def doubt(self, attempt: Attempt) -> None:
+        """Have the server asked how an attempt stands, whose Job has been removed: the watches may be behind."""
+        with self._lock:
+            attempt.ask_in(_DOUBT_SECONDS)
+
     def forget(self, attempt: Attempt) -> None:
         """Follow an attempt no longer."""
         with self._lock:
@@ -269,7 +274,7 @@ class Tracker:
                 # What its pods say comes on another connection, and may still be on its way.
                 attempt.ask_in(_DOUBT_SECONDS)
                 return
-        if outcome is not None and is_deleted and not attempt.is_certain and self._runs(job):
+        if outcome is not None and is_deleted and not attempt.is_certain and self._may_run(job):
             # Other hosts of the cell; or, before Kubernetes 1.28, a pod that took the place of this one all the same.
             attempt.ask_in(_DOUBT_SECONDS)
             outcome = None
@@ -280,10 +285,10 @@ class Tracker:
             attempt.is_discarded = True
             self._do(self._discard, job)
 
-    def _runs(self, job: str) -> bool:
-        """Tell whether a pod of a Job runs, whosever place it has."""
+    def _may_run(self, job: str) -> bool:
+        """Tell whether a pod of a Job may run, whosever place it has."""
         with self._lock:
-            return any(pod.is_running for pod in self._pods.get(job, {}).values())
+            return any(pod.may_run for pod in self._pods.get(job, {}).values())
 
     def _members(self, attempt: Attempt) -> list[PodView]:
         """Return the pods of an attempt by their index. A pod that another one has replaced stays: that one is none."""
@@ -410,17 +415,25 @@ class Tracker:
             if attempt.job not in self._by_job:
                 return  # nobody waits for it any more
             known = self._pods.setdefault(attempt.job, {})
-            known.update({**found, **{name: views.gone(view) for name, view in known.items() if name not in found}})
+            # What the watch has told meanwhile may be younger.
+            past = {name for name, pod in known.items() if pod.is_over or pod.ended is not None}
+            known.update({name: pod for name, pod in found.items() if name not in past})
             if job is not None:
                 self._jobs[attempt.job] = views.job(job)
-            elif attempt.job in self._jobs:
-                self._jobs[attempt.job] = dataclasses.replace(self._jobs[attempt.job], is_deleted=True)
-            is_ending = attempt.is_discarded
-            dying = [pod.grace_seconds for pod in found.values() if pod.is_running and (pod.is_deleted or is_ending)]
-            # What is being deleted runs until its node says that it does not; one that is lost says nothing.
-            attempt.is_certain = not dying or attempt.was_borne_with
-            attempt.ask_at = None if attempt.is_certain else time.monotonic() + max(dying) + _KILL_SECONDS
-            attempt.was_borne_with = not attempt.is_certain
+            else:
+                last = self._jobs.get(attempt.job) or JobView(attempt.job, "")
+                self._jobs[attempt.job] = dataclasses.replace(last, is_deleted=True)
+            view = self._jobs[attempt.job]
+            is_ending = view.is_deleted or view.condition or any(pod.is_deleted for pod in known.values())
+            # A pod says how it ended when it goes, which the watch tells; a node that is lost says nothing.
+            silent = [pod.grace_seconds for pod in known.values() if pod.may_run] if is_ending else []
+            now = time.monotonic()
+            if silent and attempt.patient_until is None:
+                attempt.patient_until = now + max(silent) + _KILL_SECONDS
+            attempt.is_certain = not silent or now >= (attempt.patient_until or 0)
+            attempt.ask_at = None if attempt.is_certain else attempt.patient_until
+            if attempt.is_certain:
+                known.update({name: views.gone(pod) for name, pod in known.items() if name not in found})
 
     def _end_late(self, attempt: Attempt) -> None:
         """End what has not started, and waits in no queue."""

@@ -15,6 +15,7 @@ FILES: Final = "files"
 ATTEMPT_LABEL: Final = "topgallant.dev/attempt"  # of the pods of a Job or JobSet: its name
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 SLICE: Final = "jobset.sigs.k8s.io/job-index"
+_OVER: Final = ("Succeeded", "Failed")  # the phases in which no container of a pod runs any more
 _TERMINAL: Final = ("Complete", "Failed", "Completed")  # of a Job; the last one of a JobSet
 
 
@@ -46,8 +47,9 @@ class PodView:
         node: where it runs; empty before that is decided.
         unschedulable: why no node takes it, as the scheduler says.
         waiting: why its container has not started: a reason and a message.
-        is_running: whether the workload's container runs.
+        is_running: whether the workload's container runs, as far as its node has said.
         ended: how that ended.
+        is_over: whether it is gone, or has ended as a whole.
         has_files: whether there is a container `files`, and `files`: how that ended.
         disruption: why it was taken from its node: evicted, preempted, its node lost.
         is_deleted: whether it is being deleted, or is gone.
@@ -65,6 +67,7 @@ class PodView:
     waiting: tuple[str, str] = ("", "")
     is_running: bool = False
     ended: Ended | None = None
+    is_over: bool = False
     has_files: bool = True
     files: Ended | None = None
     disruption: str = ""
@@ -77,6 +80,11 @@ class PodView:
     def has_started(self) -> bool:
         """Whether its workload runs, or ran."""
         return self.is_running or self.ended is not None
+
+    @property
+    def may_run(self) -> bool:
+        """Whether a node has it and has not said that it is over: a node tells later what it does."""
+        return bool(self.node) and self.ended is None and not self.is_over
 
     @property
     def holds_files(self) -> bool:
@@ -142,6 +150,7 @@ def pod(found: Mapping[str, Any], *, is_gone: bool = False) -> PodView:
         waiting=(str(waiting.get("reason", "")), str(waiting.get("message", ""))),
         is_running="running" in main,
         ended=_ended(main),
+        is_over=is_gone or status.get("phase") in _OVER,
         has_files=any(each["name"] == FILES for each in spec.get("containers") or ()),
         files=_ended(containers.get(FILES, {})),
         disruption=_disruption(status),
@@ -154,7 +163,7 @@ def pod(found: Mapping[str, Any], *, is_gone: bool = False) -> PodView:
 
 def gone(view: PodView) -> PodView:
     """Return what is left to be said of a pod that is gone."""
-    return dataclasses.replace(view, is_deleted=True, is_running=False)
+    return dataclasses.replace(view, is_deleted=True, is_running=False, is_over=True)
 
 
 def _ends_at(spec: Mapping[str, Any], status: Mapping[str, Any]) -> float:

@@ -84,11 +84,13 @@ def test_a_cell_of_several_slices_is_found_again_and_followed_to_its_end(
     assert (server.count("DELETE", f"{SETS}/{JOB}"), server.count("DELETE", f"{JOBS}/{JOB}")) == (1, 0)
 
 
+@pytest.mark.parametrize("known", [{}, {"nodeName": "n"}])
 def test_a_pod_that_has_ended_well_before_it_could_be_cancelled_has_passed(
-    server: ApiServer, backend: Backend, tmp_path: Path, notified: Queue[str]
+    server: ApiServer, backend: Backend, tmp_path: Path, notified: Queue[str], known: dict[str, str]
 ) -> None:
     ended = pod(0, 0)
-    placed = {**ended, "status": {}}  # which is all that is known of it by then
+    bare = {key: value for key, value in ended["spec"].items() if key != "nodeName"}
+    placed = {**ended, "spec": {**bare, **known}, "status": {}}  # which is all that we have heard of it by then
     spec = {"template": {"spec": {"containers": [CONTAINER]}}}
     server.says("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
     server.says("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [placed]})

@@ -82,11 +82,16 @@ def test_what_we_asked_to_end_was_cancelled_whatever_becomes_of_its_pod() -> Non
 
 
 def test_a_pod_that_was_deleted_before_it_started_or_told_is_gone() -> None:
-    outcome = end(PodView("p", "u", "j", node="n", is_deleted=True))
+    outcome = end(PodView("p", "u", "j", node="n", is_over=True, is_deleted=True))
     assert (outcome.ended_by, outcome.message) == (
         EndedBy.EVICTED,
         "its pod p was deleted, and not by us (node n)",
     )
+
+
+def test_a_pod_that_is_being_deleted_may_still_say_how_it_ended() -> None:
+    dying = PodView("p", "u", "j", node="n", is_deleted=True)
+    assert conclude([dying], JOB, expected=1, is_cancelled=False) is None
 
 
 def test_a_job_that_is_gone_says_so() -> None:

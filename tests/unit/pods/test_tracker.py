@@ -169,7 +169,7 @@ def pod_json(name: str, state: dict[str, Any]) -> dict[str, Any]:
     """Return a pod as the API server has it."""
     return {
         "metadata": {"name": name, "uid": "u", "labels": {ATTEMPT_LABEL: "j"}, "resourceVersion": "5"},
-        "spec": {"containers": [{"name": "workload"}]},
+        "spec": {"nodeName": "n", "containers": [{"name": "workload"}]},
         "status": {"containerStatuses": [{"name": "workload", "state": state}]},
     }
 
@@ -212,7 +212,7 @@ def test_a_pod_in_the_place_of_another_is_none_of_ours(followed: Followed, track
     attempt = followed.add()
     tracker.see_job(JobView("j", "u"))
     tracker.see_pod(RUNNING)
-    tracker.see_pod(PodView("p", "u", "j", node="n", is_deleted=True, deleted_at=100), is_gone=True)
+    tracker.see_pod(PodView("p", "u", "j", node="n", is_over=True, is_deleted=True, deleted_at=100), is_gone=True)
     tracker.see_pod(ended("another"))
     outcome = followed.outcome(attempt)
     assert (outcome.ended_by, "its pod p was deleted" in outcome.message) == (EndedBy.EVICTED, True)
@@ -230,11 +230,11 @@ def test_an_attempt_has_not_ended_while_another_pod_in_its_place_runs(
     tracker.see_job(JobView("j", "u"))
     tracker.see_pod(RUNNING)
     tracker.see_pod(PodView("q", "w", "j", node="n", is_running=True))
-    tracker.see_pod(PodView("p", "u", "j", node="n", is_deleted=True, deleted_at=100), is_gone=True)
+    tracker.see_pod(PodView("p", "u", "j", node="n", is_over=True, is_deleted=True, deleted_at=100), is_gone=True)
     assert followed.discarded.get(timeout=20) == "j"
     wait_until(lambda: server.count("GET", PODS) > 2)  # it was asked about
     assert attempt.outcome is None
-    tracker.see_pod(PodView("q", "w", "j", node="n", is_deleted=True, deleted_at=101), is_gone=True)
+    tracker.see_pod(PodView("q", "w", "j", node="n", is_over=True, is_deleted=True, deleted_at=101), is_gone=True)
     assert "its pod p was deleted" in followed.outcome(attempt).message
 
 
