@@ -248,6 +248,9 @@ class _Kubernetes:
                 verdict=Verdict.ERROR,
                 cause=Cause.INFRASTRUCTURE,
             )
+        if attempt is None and not self._tracker.has_job(job):
+            self._delete_all(job)
+            return
         self._delete(job)
         if attempt is not None:
             if attempt.pod.hosts > 1 and attempt.pod.slices == 1:
@@ -352,13 +355,27 @@ class _Kubernetes:
 
     def _make(self, kind: Kind, body: dict[str, Any], patience: float) -> None:
         try:
-            self._objects.create(kind, self._cluster.namespace, body, patience=patience)
+            made = self._objects.create(kind, self._cluster.namespace, body, patience=patience)
+            if "completionMode" in body["spec"] and "completionMode" not in made.get("spec", {}):
+                name = body["metadata"]["name"]
+                log.warning("%s has no Indexed Jobs: no host of %s knows which one it is", self._context.name, name)
         except Refused as error:
             if not error.is_there:
                 raise
 
     def _delete(self, job: str) -> None:
         self._objects.delete(JOB_SET if self._tracker.is_set(job) else JOB, self._cluster.namespace, job)
+
+    def _delete_all(self, job: str) -> None:
+        """Remove what an attempt of an earlier session may be: a Job, with a Service or without, or a JobSet."""
+        namespace = self._cluster.namespace
+        self._objects.delete(JOB, namespace, job)
+        for kind in (JOB_SET, SERVICE):
+            try:
+                self._objects.delete(kind, namespace, job)
+            except Refused as error:
+                if error.status != HTTPStatus.FORBIDDEN:
+                    raise  # who may not remove these has made none
 
     def _notify(self, name: str) -> None:
         outcome = self._tracker.get(name).status.outcome

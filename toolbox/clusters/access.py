@@ -53,6 +53,7 @@ class Credentials:
         """
         try:
             with modules.for_good():
+                import orjson  # noqa: F401  # what this reads answers with
                 from kubernetes.client import Configuration
         except ImportError:
             raise ConfigurationError("Kubernetes needs its client: pip install 'topgallant[kubernetes]'") from None

@@ -39,7 +39,8 @@ _TROUBLE: Final = 500
 # By these words alone are they told from what we may not do at all.
 _USED_UP: Final = "exceeded quota"
 _TERMINATING: Final = "because it is being terminated"
-_MALFORMED: Final = "failed to create typed patch object"  # servers before 1.22 call it a trouble of theirs (500)
+# What servers before 1.22 call a trouble of theirs (500), and is one of ours.
+_MALFORMED: Final = ("failed to create typed patch object", "quantities must match the regular expression")
 
 
 class Refused(StepError):
@@ -99,7 +100,7 @@ class Fault:
     @property
     def passes(self) -> bool:
         """Whether it may be over when it is asked again."""
-        if _MALFORMED in self.text:
+        if any(sign in self.text for sign in _MALFORMED):
             return False
         return self.status == 0 or self.status in (_BUSY, _UNAUTHORIZED) or self.status >= _TROUBLE
 
@@ -262,7 +263,7 @@ def _cause(fault: Fault) -> Cause:
     if fault.status == _FORBIDDEN and _TERMINATING in fault.text:
         return Cause.INFRASTRUCTURE  # somebody deletes the namespace
     # What is wrong with the request itself, or with our rights, is no better next time.
-    is_ours = fault.status in (400, _FORBIDDEN, _INVALID) or _MALFORMED in fault.text
+    is_ours = fault.status in (400, _FORBIDDEN, _INVALID) or any(sign in fault.text for sign in _MALFORMED)
     return Cause.CONFIGURATION if is_ours else Cause.INFRASTRUCTURE
 
 

@@ -16,7 +16,6 @@ from toolbox.clusters.leases import Claim, Record
 from toolbox.model.clusters import Access
 from toolbox.model.errors import StepError, UsageError
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.system import environ
 
 
 @contextmanager
@@ -50,7 +49,7 @@ def take(lock: LeaseObject, purpose: str, *, ttl: int, wait: float, force: bool)
             raise
         hint = "--wait=SECONDS waits for it, --force takes it away"
         raise StepError(f"{error}\n{hint}", verdict=error.verdict, cause=error.cause) from None
-    return f"{lock} is yours, and {record.expiry}; `{environ.program()} cluster release_lease` gives it back before"
+    return f"{lock} is yours, and {record.expiry}; `cluster release_lease`, with the same options, gives it back before"
 
 
 def release(lock: LeaseObject, *, force: bool) -> str:

@@ -67,6 +67,7 @@ class Executions:
         self._starting = CancelScope()
         self._backends: dict[str, Backend] = {}
         self._lock = threading.Lock()
+        self._is_settled = False
 
     def next_news(self, timeout: float) -> None:
         """Deal with what there is to deal with, waiting so many seconds for the first of it."""
@@ -105,12 +106,12 @@ class Executions:
     def cancel(self, run: CellRun) -> None:
         """Have an attempt end."""
         if run.handle is not None:
-            cancel = partial(self._backend(run.target).cancel, run.handle)
+            cancel = partial(_uncancelled, partial(self._backend(run.target).cancel, run.handle))
             self._do(cancel, _nothing, partial(_warn, f"the workload of {run.cell.name} could not be ended"))
 
     def release(self, target: str, handle: Handle, done: Callable[[], None]) -> None:
         """Remove what an attempt left on its target. Where that fails it is tried again when the run is resumed."""
-        release = partial(self._backend(target).release, handle)
+        release = partial(_uncancelled, partial(self._backend(target).release, handle))
         self._do(release, lambda _: done(), partial(_warn, f"what {handle.name} left on {target} is still there"))
 
     def stop_starting(self, reason: str) -> None:
@@ -118,9 +119,10 @@ class Executions:
         self._starting.cancel(reason)
 
     def settle(self) -> None:
-        """Wait for what is being done, and deal with it. Nothing can be begun any more."""
+        """Wait for what is being done, and deal with it. Nothing is begun any more: a resumed run does that."""
         self._starters.shutdown()
         self._threads.shutdown()
+        self._is_settled = True
         self.next_news(0)
 
     def leave(self, targets: Iterable[str]) -> None:
@@ -145,7 +147,7 @@ class Executions:
         failed: Callable[[BaseException], None],
         threads: ThreadPoolExecutor | None = None,
     ) -> None:
-        """Do something in another thread, and have the deciding one told of its result."""
+        """Do something in another thread, and have the deciding one told of its result, unless all is settled."""
 
         def call() -> None:
             try:
@@ -155,7 +157,8 @@ class Executions:
             else:
                 self._news.put(news)
 
-        (threads or self._threads).submit(contextvars.copy_context().run, call)
+        if not self._is_settled:
+            (threads or self._threads).submit(contextvars.copy_context().run, call)
 
     def _start(self, run: CellRun) -> Handle:
         with cancellation.entered(self._starting):
@@ -235,6 +238,12 @@ def _failure(error: BaseException) -> Conclusion:
         log.error("an attempt could not be run or judged", exc_info=error)
     verdict, cause = outcome_of(error)
     return Conclusion(Outcome(verdict, cause, describe(error)), is_open=isinstance(error, Undecided))
+
+
+def _uncancelled(work: Callable[[], None]) -> None:
+    """Clean up, with all the patience that it takes: that the run was cancelled is no reason to give up early."""
+    with cancellation.entered(CancelScope()):
+        work()
 
 
 def _no_news() -> None:

@@ -29,7 +29,8 @@ class Attempt:
         is_cancelled: whether we asked for its end.
         is_discarded: whether we have deleted its Job, so that no other pod takes the place of one that is gone.
         ask_at: when the server is asked about it, by the same clock: its end is only half told.
-        is_asked: whether it is being asked, and `is_certain`: whether it just was, and has no more to tell.
+        is_asked: whether it is being asked.
+        found: how it ended, though something of it may still run.
         patient_until: until when its pods may still say how they ended, by the same clock.
         logs: by the names of its pods, and `copying`: those that are being brought.
         unheard: since when there is a log that nobody follows yet, by the monotonic clock.
@@ -49,7 +50,7 @@ class Attempt:
     is_discarded: bool = False
     ask_at: float | None = None
     is_asked: bool = False
-    is_certain: bool = False
+    found: WorkloadOutcome | None = None
     patient_until: float | None = None
     logs: dict[str, PodLogs] = field(default_factory=dict)
     copying: dict[str, Future[None]] = field(default_factory=dict)

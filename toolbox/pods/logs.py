@@ -67,9 +67,14 @@ class PodLogs:
         return sum(max(0, int(said.get(stream, 0)) - files.size(self._file(stream))) for stream in STREAMS)
 
     def end(self, said: Mapping[str, int] | None) -> None:
-        """Learn that the workload has ended, and how much of each log was said; None where nobody knows."""
+        """Learn that the workload has ended, and how much of each log was said.
+
+        None where nobody knows: what follows it hears no end then, for it may run.
+        """
         self._said = said
         self._ended.set()
+        if said is None and (response := self._response) is not None:
+            shut(response)
 
     def is_whole(self) -> bool:
         """Whether all of it is here, and there is no need to ask."""

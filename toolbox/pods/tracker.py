@@ -8,6 +8,7 @@ and a bounded number that copy logs.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import threading
 import time
@@ -20,11 +21,13 @@ from toolbox.clusters.connection import Cluster, Json
 from toolbox.clusters.objects import JOB, JOB_SET, POD, Kind, Objects, Query
 from toolbox.clusters.watching import Watch
 from toolbox.model.errors import StepError
-from toolbox.model.workloads import AttemptState, AttemptStatus, WorkloadOutcome
+from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, WorkloadOutcome
 from toolbox.pods import endings, results, views
 from toolbox.pods.attempts import Attempt
 from toolbox.pods.logs import PodLogs
 from toolbox.pods.views import JobView, PodView
+from toolbox.system import cancellation
+from toolbox.system.cancellation import CancelScope
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +74,8 @@ class Tracker:
         self._is_closed = threading.Event()
         self._followers = ThreadPoolExecutor(_FOLLOWERS, thread_name_prefix="logs")
         self._finishers = ThreadPoolExecutor(_FINISHERS, thread_name_prefix="ends")
+        # A kubelet that hangs holds up the rest of its own logs, and no end.
+        self._fetchers = ThreadPoolExecutor(_FINISHERS, thread_name_prefix="tails")
 
     def start(self, patience: float) -> None:
         """Begin to watch, unless that was done.
@@ -82,8 +87,13 @@ class Tracker:
             if self._watches:
                 return
             watches = [self._watch(JOB), self._watch(POD)]
-            for watch in watches:
-                watch.start(patience)
+            try:
+                for watch in watches:
+                    watch.start(patience)
+            except BaseException:
+                for watch in watches:
+                    watch.close()
+                raise
             self._watches = watches
             threading.Thread(target=self._mind_the_time, name="clock", daemon=True).start()
 
@@ -101,7 +111,8 @@ class Tracker:
                 self._watches_sets = True
 
     def _watch(self, kind: Kind) -> Watch:
-        take, keep = (self._take_pod, self.keep_pods) if kind == POD else (self._take_job, self.keep_jobs)
+        keep_jobs = functools.partial(self.keep_jobs, are_sets=kind == JOB_SET)
+        take, keep = (self._take_pod, self.keep_pods) if kind == POD else (self._take_job, keep_jobs)
         query = Query(kind, self._cluster.namespace, self._selector)
         return Watch(self._cluster, query, _Told(take, keep, self.miss))
 
@@ -172,7 +183,7 @@ class Tracker:
                 # What waits for its turn behind logs that are followed might wait for long.
                 attempt.copying.pop(name, None)
                 if not logs.is_whole():
-                    attempt.copying[name] = self._finishers.submit(self._follow, attempt, name)
+                    attempt.copying[name] = self._fetchers.submit(self._follow, attempt, name)
             is_complete = not attempt.copying
         if is_complete:
             # Nobody is kept waiting by a disk in the thread of a watch.
@@ -187,7 +198,7 @@ class Tracker:
             watch.close()
         for each in logs:
             each.close()
-        for pool in (self._followers, self._finishers):
+        for pool in (self._followers, self._fetchers, self._finishers):
             pool.shutdown(wait=False, cancel_futures=True)
 
     # What the watches tell
@@ -225,10 +236,10 @@ class Tracker:
             of_job[view.name] = view
         self._look(view.job)
 
-    def keep_jobs(self, names: set[str]) -> None:
-        """Take in that there are these Jobs, and no others."""
+    def keep_jobs(self, names: set[str], *, are_sets: bool = False) -> None:
+        """Take in that there are these Jobs, or JobSets, and no others."""
         with self._lock:
-            gone = [view for name, view in self._jobs.items() if name not in names]
+            gone = [view for name, view in self._jobs.items() if name not in names and view.is_set == are_sets]
         for view in gone:
             self.see_job(dataclasses.replace(view, is_deleted=True), is_gone=True)
 
@@ -251,7 +262,13 @@ class Tracker:
     def _running(self) -> Iterator[Attempt]:
         return (attempt for attempt in self._attempts.values() if attempt.is_running)
 
-    def _look(self, job: str) -> None:
+    def _look(self, job: str, *, is_fresh: bool = False, is_certain: bool = False) -> None:
+        """See whether an attempt has ended.
+
+        Args:
+            is_fresh: whether the server was just asked.
+            is_certain: whether besides that nothing of it has any more to tell.
+        """
         with self._lock:
             attempt = self._by_job.get(job)
             if attempt is None or attempt.outcome is not None:
@@ -263,24 +280,28 @@ class Tracker:
                     self._logs_of(attempt, pod, number)
             is_cancelled = attempt.is_cancelled
             is_deleted = any(pod.is_deleted for pod in pods) and not is_cancelled
-            if is_deleted and not attempt.is_certain and not endings.is_told(pods, view):
+            if is_deleted and not is_fresh and not endings.is_told(pods, view):
                 attempt.ask_in(_DOUBT_SECONDS)
                 return
         outcome = endings.conclude(pods, view, expected=attempt.expected, is_cancelled=is_cancelled)
         outcome = outcome or next(filter(None, map(endings.hopeless, pods)), None)
         if outcome is None and view is not None:
             outcome = endings.untold(view, pods, is_cancelled=is_cancelled, is_discarded=attempt.is_discarded)
-            if outcome is not None and not attempt.is_certain:
+            if outcome is not None and not is_certain:
                 # What its pods say comes on another connection, and may still be on its way.
                 attempt.ask_in(_DOUBT_SECONDS)
                 return
-        if outcome is not None and is_deleted and not attempt.is_certain and self._may_run(job):
-            # Other hosts of the cell; or, before Kubernetes 1.28, a pod that took the place of this one all the same.
-            attempt.ask_in(_DOUBT_SECONDS)
-            outcome = None
-        if outcome is not None:
+        outcome = attempt.found or outcome
+        is_taken = is_deleted or (outcome is not None and outcome.ended_by is EndedBy.LOST)
+        if outcome is not None and (is_certain or not (is_taken and self._may_run(job))):
             self.end(attempt, outcome)
-        elif is_deleted and not attempt.is_discarded:
+            return
+        if outcome is not None:
+            # Other hosts of the cell; or, before Kubernetes 1.28, a pod that took the place of this one all the same.
+            # Another attempt begins when none of them runs.
+            attempt.found = outcome
+            attempt.ask_in(_DOUBT_SECONDS)
+        if is_taken and not attempt.is_discarded:
             # Its place would be taken by another pod, which would do again what this one did.
             attempt.is_discarded = True
             self._do(self._discard, job)
@@ -310,7 +331,7 @@ class Tracker:
     def _follow_what_lasts(self, now: float) -> None:
         """Have the logs followed of what has run for a while."""
         with self._lock:
-            for attempt in self._running():
+            for attempt in () if self._is_closed.is_set() else self._running():
                 for name in [name for name, since in attempt.unheard.items() if now - since > _SHORT_SECONDS]:
                     del attempt.unheard[name]
                     if not attempt.outcome:
@@ -352,28 +373,34 @@ class Tracker:
     def _mind_the_time(self) -> None:
         """End what has not started in time; follow what says something. The time in a queue is not counted."""
         while not self._is_closed.wait(_CLOCK_SECONDS):
-            now = time.monotonic()
-            self._follow_what_lasts(now)
-            with self._lock:
-                waiting = [attempt for attempt in self._running() if not attempt.has_started and not attempt.outcome]
-                for attempt in waiting:
-                    view = self._jobs.get(attempt.job)
-                    if view is not None and view.is_suspended:
-                        attempt.since = now
-                late = {attempt.name for attempt in waiting if now - attempt.since > attempt.wait}
-                asked = [attempt for attempt in self._running() if attempt.name in late or attempt.has_to_be_asked(now)]
-                asked = [attempt for attempt in asked if not (attempt.is_asked or attempt.outcome)]
-                for attempt in asked:
-                    attempt.is_asked = True
+            try:
+                self._tick(time.monotonic())
+            except Exception:  # whoever waits would wait for ever
+                log.exception("%s: the clock goes on", self._cluster.label)
+
+    def _tick(self, now: float) -> None:
+        self._follow_what_lasts(now)
+        with self._lock:
+            waiting = [attempt for attempt in self._running() if not attempt.has_started and not attempt.outcome]
+            for attempt in waiting:
+                view = self._jobs.get(attempt.job)
+                if view is not None and view.is_suspended:
+                    attempt.since = now
+            late = {attempt.name for attempt in waiting if now - attempt.since > attempt.wait}
+            asked = [attempt for attempt in self._running() if attempt.name in late or attempt.has_to_be_asked(now)]
+            asked = [attempt for attempt in asked if not (attempt.is_asked or attempt.outcome)]
             for attempt in asked:
-                self._do(self._ask, attempt, attempt.name in late)
+                attempt.is_asked = True
+        for attempt in asked:
+            self._do(self._ask, attempt, attempt.name in late)
 
     def _do(self, work: Callable[..., None], *arguments: Any) -> None:
         """Do something in another thread, unless all of it is over."""
 
         def tried() -> None:
             try:
-                work(*arguments)
+                with cancellation.entered(CancelScope()):  # what ends is brought home, whoever has cancelled the run
+                    work(*arguments)
             except Exception:  # a thread of a pool would keep it to itself
                 log.exception("%s has failed", self._cluster.label)
 
@@ -390,50 +417,53 @@ class Tracker:
             is_late: whether it ends where it has not started by now.
         """
         try:
-            self._refresh(attempt)
-            self._look(attempt.job)
+            is_certain = self._refresh(attempt)
+            self._look(attempt.job, is_fresh=True, is_certain=is_certain)
             if is_late:
                 self._end_late(attempt)
         except StepError as error:
             log.debug("%s: %s", attempt.name, error)
         finally:
             with self._lock:
-                attempt.is_asked = attempt.is_certain = False
+                attempt.is_asked = False
 
-    def _refresh(self, attempt: Attempt) -> None:
-        """Have what is known of an attempt be what the server says now.
+    def _refresh(self, attempt: Attempt) -> bool:
+        """Have what is known of an attempt be what the server says now, and tell whether nothing of it may say more.
 
         Raises:
             StepError: the server cannot be asked.
         """
         objects, namespace = Objects(self._cluster), self._cluster.namespace
         query = Query(POD, namespace, f"{views.ATTEMPT_LABEL}={attempt.job}")
+        with self._lock:
+            past, past_job = dict(self._pods.get(attempt.job, {})), self._jobs.get(attempt.job)
         found = {view.name: view for view in map(views.pod, objects.listed(query, patience=_ASK_SECONDS))}
         kind = JOB_SET if attempt.pod.slices > 1 else JOB
         job = objects.read(kind, namespace, attempt.job, patience=_ASK_SECONDS)
         with self._lock:
             if attempt.job not in self._by_job:
-                return  # nobody waits for it any more
+                return False  # nobody waits for it any more
             known = self._pods.setdefault(attempt.job, {})
-            # What the watch has told meanwhile may be younger.
-            past = {name for name, pod in known.items() if pod.is_over or pod.ended is not None}
-            known.update({name: pod for name, pod in found.items() if name not in past})
-            if job is not None:
-                self._jobs[attempt.job] = views.job(job)
-            else:
-                last = self._jobs.get(attempt.job) or JobView(attempt.job, "")
-                self._jobs[attempt.job] = dataclasses.replace(last, is_deleted=True)
+            # What the watch has told meanwhile is younger.
+            same = {name for name in {**found, **known} if known.get(name) is past.get(name)}
+            known.update({name: pod for name, pod in found.items() if name in same})
+            if self._jobs.get(attempt.job) is past_job:
+                last = past_job or JobView(attempt.job, "")
+                self._jobs[attempt.job] = views.job(job) if job else dataclasses.replace(last, is_deleted=True)
             view = self._jobs[attempt.job]
-            is_ending = view.is_deleted or view.condition or any(pod.is_deleted for pod in known.values())
+            is_ending = (
+                attempt.found or view.is_deleted or view.condition or any(pod.is_deleted for pod in known.values())
+            )
             # A pod says how it ended when it goes, which the watch tells; a node that is lost says nothing.
             silent = [pod.grace_seconds for pod in known.values() if pod.may_run] if is_ending else []
             now = time.monotonic()
             if silent and attempt.patient_until is None:
                 attempt.patient_until = now + max(silent) + _KILL_SECONDS
-            attempt.is_certain = not silent or now >= (attempt.patient_until or 0)
-            attempt.ask_at = None if attempt.is_certain else attempt.patient_until
-            if attempt.is_certain:
-                known.update({name: views.gone(pod) for name, pod in known.items() if name not in found})
+            is_certain = not silent or now >= (attempt.patient_until or 0)
+            attempt.ask_at = None if is_certain else attempt.patient_until
+            if is_certain:
+                known.update({name: views.gone(known[name]) for name in same - set(found)})
+            return is_certain
 
     def _end_late(self, attempt: Attempt) -> None:
         """End what has not started, and waits in no queue."""

@@ -54,7 +54,7 @@ class PodView:
         disruption: why it was taken from its node: evicted, preempted, its node lost.
         is_deleted: whether it is being deleted, or is gone.
         deleted_at: when that was asked for, in seconds of the cluster's clock; None where nobody has told it.
-        grace_seconds: how long it has from then on.
+        grace_seconds: how long it has from then on, or would have.
         memory_limit: of the workload's container.
     """
 
@@ -148,7 +148,7 @@ def pod(found: Mapping[str, Any], *, is_gone: bool = False) -> PodView:
         node=str(spec.get("nodeName") or ""),
         unschedulable=str(scheduled.get("message") or scheduled.get("reason") or ""),
         waiting=(str(waiting.get("reason", "")), str(waiting.get("message", ""))),
-        is_running="running" in main,
+        is_running="running" in main and not is_gone,
         ended=_ended(main),
         is_over=is_gone or status.get("phase") in _OVER,
         has_files=any(each["name"] == FILES for each in spec.get("containers") or ()),
@@ -156,7 +156,7 @@ def pod(found: Mapping[str, Any], *, is_gone: bool = False) -> PodView:
         disruption=_disruption(status),
         is_deleted=is_gone or "deletionTimestamp" in meta,
         deleted_at=_deleted_at(meta),
-        grace_seconds=_grace(meta),
+        grace_seconds=_grace(meta, spec),
         memory_limit=_memory_limit(spec),
     )
 
@@ -175,11 +175,12 @@ def _deleted_at(meta: Mapping[str, Any]) -> float | None:
     """Return when the deletion of a pod was asked for: what is written there is when it may be carried out at last."""
     if "deletionTimestamp" not in meta:
         return None
-    return _moment(meta["deletionTimestamp"]) - _grace(meta)
+    return _moment(meta["deletionTimestamp"]) - float(meta.get("deletionGracePeriodSeconds") or 0)
 
 
-def _grace(meta: Mapping[str, Any]) -> float:
-    return float(meta.get("deletionGracePeriodSeconds") or 0)
+def _grace(meta: Mapping[str, Any], spec: Mapping[str, Any]) -> float:
+    found = meta.get("deletionGracePeriodSeconds", spec.get("terminationGracePeriodSeconds"))
+    return float(found or 0)
 
 
 def _moment(text: str) -> float:

@@ -16,7 +16,7 @@ from toolbox.backends.kubernetes import NEEDS, NEEDS_OF_HOSTS, NEEDS_OF_SLICES, 
 from toolbox.clusters.connection import Refused
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError
-from toolbox.model.workloads import AttemptState, Backend, EndedBy, TargetContext, Workload, WorkloadOutcome
+from toolbox.model.workloads import AttemptState, Backend, EndedBy, Handle, TargetContext, Workload, WorkloadOutcome
 from toolbox.pods import manifests
 from toolbox.pods.views import ATTEMPT_LABEL, INDEX, SLICE
 
@@ -110,6 +110,21 @@ def test_a_pod_that_has_ended_well_before_it_could_be_cancelled_has_passed(
     outcome = backend.poll([handle])[handle].outcome
     assert outcome is not None
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 0)
+
+
+def test_of_a_past_attempt_all_is_removed_that_it_may_have_been(
+    server: ApiServer, backend: Backend, tmp_path: Path
+) -> None:
+    server.says("DELETE", f"{SETS}/{JOB}", {})
+    backend.release(Handle(NAME, tmp_path))
+    assert server.count("DELETE", f"{SETS}/{JOB}") == 1
+
+
+def test_who_may_not_remove_job_sets_has_made_none(server: ApiServer, backend: Backend, tmp_path: Path) -> None:
+    server.says("DELETE", f"{JOBS}/{JOB}", {})
+    server.says("DELETE", f"{SETS}/{JOB}", failure(403, "jobsets is forbidden"))
+    backend.release(Handle(NAME, tmp_path))
+    assert server.count("DELETE", f"{JOBS}/{JOB}") == 1
 
 
 def test_what_is_neither_a_job_nor_a_job_set_is_not_found(backend: Backend, tmp_path: Path) -> None:

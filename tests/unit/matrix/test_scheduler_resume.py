@@ -1,5 +1,6 @@
 """What a run that is resumed does with each cell: nothing finished is executed again, and nothing is lost."""
 
+import time
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tests.fakes.backend import BROKEN, CRASH, NEVER, Ending, Machines
 from tests.fakes.bench import AT_ONCE, Bench, verdicts
 from tests.unit.matrix.test_scheduler_relations import B_WITH_A, compared, took
+from toolbox.matrix import scheduler
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import Cancelled
 from toolbox.model.events import (
@@ -249,3 +251,20 @@ def test_what_an_ended_attempt_left_on_its_target_is_removed_when_the_run_goes_o
         bench.run("a", machines)
         assert [event.step[-1] for event in bench.of(AttemptReleased)] == released
         bench.events.clear()
+
+
+def test_what_ends_when_nobody_waits_any_longer_is_left_to_a_resumed_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "_STOP_SECONDS", 0.2)
+    machines = Slow({"a": NEVER})
+    interrupt(bench, "a", machines, at="a")
+    assert ("cancel a" in machines.said, "release a" in machines.said) == (True, False)
+
+
+class Slow(Machines):
+    """Machines that take their time to end something."""
+
+    def cancel(self, name: str) -> None:
+        time.sleep(0.6)
+        super().cancel(name)

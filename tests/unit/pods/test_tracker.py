@@ -5,97 +5,29 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from queue import Queue
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.fakes import api_server
 from tests.fakes.api_server import HOLD, Answer, ApiServer, Asked, event, failure, listing
+from tests.unit.pods.following import (
+    COMPLETE,
+    JOBS,
+    PODS,
+    RUNNING,
+    Followed,
+    ended,
+    listed_for,
+    pod_json,
+    told,
+    wait_until,
+)
 from toolbox.agent import frames
-from toolbox.clusters.connection import Cluster
-from toolbox.model.clusters import Access
-from toolbox.model.workloads import AttemptState, EndedBy, WorkloadOutcome
+from toolbox.model.workloads import AttemptState, EndedBy
 from toolbox.pods import tracker as module
-from toolbox.pods.attempts import Attempt
-from toolbox.pods.description import Pod
 from toolbox.pods.tracker import Tracker
-from toolbox.pods.views import ATTEMPT_LABEL, Ended, JobView, PodView
-
-JOBS, PODS = "/apis/batch/v1/namespaces/tests/jobs", "/api/v1/namespaces/tests/pods"
-COMPLETE = JobView("j", "u", condition="Complete", reason="Completed")
-RUNNING = PodView("p", "u", "j", node="n", is_running=True)
-
-
-def told(code: int = 0, **fields: Any) -> dict[str, Any]:
-    """Return an outcome as an agent writes it."""
-    known = WorkloadOutcome(EndedBy.EXIT, code).as_json()
-    return {**known, "log_said": {"stdout": 0, "stderr": 0}, "left": 0, **fields}
-
-
-def ended(name: str = "p", job: str = "j", code: int = 0, **fields: Any) -> PodView:
-    message = told(code, **fields.pop("told", {}))
-    return PodView(name, f"uid-{name}", job, node="n", ended=Ended(code, "Completed", "", message), **fields)
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-class Followed:
-    """A tracker, and what it says."""
-
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
-        self.directory = directory
-        self.notified: Queue[str] = Queue()
-        self.discarded: Queue[str] = Queue()
-        self.tracker = Tracker(
-            cluster, "run=r", self.notified.put, self.discarded.put, lambda job: [f"an event of {job}"]
-        )
-
-    def add(self, name: str = "a", job: str = "j", wait: float = 60, **pod: Any) -> Attempt:
-        attempt = Attempt(name, job, self.directory / name, f"/topgallant/{name}", wait, Pod(image="i", **pod))
-        attempt.directory.mkdir()
-        self.tracker.add(attempt)
-        return attempt
-
-    def outcome(self, attempt: Attempt) -> WorkloadOutcome:
-        """Return how an attempt ended, once that is told."""
-        assert self.notified.get(timeout=20) == attempt.name
-        assert attempt.status.outcome is not None
-        return attempt.status.outcome
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ApiServer]:
-    with api_server.serving(tmp_path) as found:
-        for path in (JOBS, PODS):
-            found.says("GET", path, listing(1))
-            found.says("WATCH", path, Answer([HOLD]))
-        for job in ("j", "k"):
-            found.says("GET", f"{JOBS}/{job}", {"metadata": {"name": job, "uid": "u"}})
-        yield found
-
-
-@pytest.fixture
-def followed(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
-    monkeypatch.setattr(module, "_CLOCK_SECONDS", 0.05)
-    monkeypatch.setattr(module, "_DOUBT_SECONDS", 0.1)
-    cluster = Cluster(Access(str(server.kubeconfig)))
-    found = Followed(cluster, tmp_path)
-    yield found
-    found.tracker.close()
-    cluster.close()
-
-
-@pytest.fixture
-def tracker(followed: Followed) -> Tracker:
-    return followed.tracker
+from toolbox.pods.views import Ended, JobView, PodView
 
 
 def test_how_it_ended_is_told_once_and_written_down(followed: Followed, tracker: Tracker) -> None:
@@ -141,8 +73,9 @@ def test_it_is_told_when_its_logs_are_here(followed: Followed, tracker: Tracker,
 
 
 def test_of_what_ends_at_once_and_says_nothing_no_log_is_asked_for(
-    followed: Followed, tracker: Tracker, server: ApiServer
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "_SHORT_SECONDS", 20)
     tracker.start(5)
     attempt = followed.add()
     tracker.see_pod(RUNNING)
@@ -163,25 +96,6 @@ def test_what_lasts_is_followed_while_it_runs(
     copy = attempt.directory / "stdout.log"
     wait_until(lambda: copy.exists() and copy.read_text() == "one\n")
     assert server.count("GET", f"{PODS}/p/log") == 1
-
-
-def pod_json(name: str, state: dict[str, Any]) -> dict[str, Any]:
-    """Return a pod as the API server has it."""
-    return {
-        "metadata": {"name": name, "uid": "u", "labels": {ATTEMPT_LABEL: "j"}, "resourceVersion": "5"},
-        "spec": {"nodeName": "n", "containers": [{"name": "workload"}]},
-        "status": {"containerStatuses": [{"name": "workload", "state": state}]},
-    }
-
-
-def listed_for(pods: list[dict[str, Any]]) -> Callable[[Asked], dict[str, Any]]:
-    """Return what the server answers who asks for the pods of an attempt; the watch sees none of them."""
-
-    def answer(asked: Asked) -> dict[str, Any]:
-        items = pods if asked.get("labelSelector") == f"{ATTEMPT_LABEL}=j" else []
-        return {"metadata": {"resourceVersion": "1"}, "items": items}
-
-    return answer
 
 
 def test_a_job_that_ends_before_its_pod_says_how_is_asked_about_once(
@@ -218,24 +132,6 @@ def test_a_pod_in_the_place_of_another_is_none_of_ours(followed: Followed, track
     assert (outcome.ended_by, "its pod p was deleted" in outcome.message) == (EndedBy.EVICTED, True)
     assert followed.discarded.get(timeout=20) == "j"
     assert "another" not in attempt.logs
-
-
-def test_an_attempt_has_not_ended_while_another_pod_in_its_place_runs(
-    followed: Followed, tracker: Tracker, server: ApiServer
-) -> None:
-    other = pod_json("q", {"running": {}})
-    server.says("GET", PODS, listed_for([other]))
-    tracker.start(5)
-    attempt = followed.add()
-    tracker.see_job(JobView("j", "u"))
-    tracker.see_pod(RUNNING)
-    tracker.see_pod(PodView("q", "w", "j", node="n", is_running=True))
-    tracker.see_pod(PodView("p", "u", "j", node="n", is_over=True, is_deleted=True, deleted_at=100), is_gone=True)
-    assert followed.discarded.get(timeout=20) == "j"
-    wait_until(lambda: server.count("GET", PODS) > 2)  # it was asked about
-    assert attempt.outcome is None
-    tracker.see_pod(PodView("q", "w", "j", node="n", is_over=True, is_deleted=True, deleted_at=101), is_gone=True)
-    assert "its pod p was deleted" in followed.outcome(attempt).message
 
 
 def test_a_pod_that_is_deleted_while_it_ends_has_its_job_ended_first(followed: Followed, tracker: Tracker) -> None:
@@ -446,17 +342,20 @@ def test_the_watches_are_read(followed: Followed, tracker: Tracker, server: ApiS
 
 
 def test_who_closes_it_waits_for_nothing_and_is_told_nothing(
-    followed: Followed, tracker: Tracker, server: ApiServer
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "_SHORT_SECONDS", 0.05)
     server.says("GET", f"{PODS}/p/log", Answer([HOLD]))
     tracker.start(5)
     attempt = followed.add()
     tracker.see_pod(RUNNING)
+    wait_until(lambda: server.count("GET", f"{PODS}/p/log"))
     began = time.monotonic()
     tracker.close()
     tracker.see_pod(ended())
     assert time.monotonic() - began < 3
     assert (attempt.status.state, followed.notified.empty()) == (AttemptState.RUNNING, True)
+    wait_until(lambda: not [each for each in threading.enumerate() if each.name.startswith("logs_")])
 
 
 def test_of_a_thousand_attempts_that_are_over_nothing_is_kept(followed: Followed, tracker: Tracker) -> None:

@@ -80,6 +80,7 @@ def test_a_disruption_is_told_by_its_condition_or_by_the_reason_of_the_pod() -> 
 def test_a_pod_that_is_being_deleted_counts_as_deleted() -> None:
     assert views.pod(pod(meta={"deletionTimestamp": "2026-01-02T03:04:05Z"})).is_deleted
     assert views.pod(pod(), is_gone=True).is_deleted
+    assert not views.pod(pod(containerStatuses=states(workload={"running": {}})), is_gone=True).is_running
     assert views.gone(views.pod(pod())).is_deleted
     assert not views.pod(pod()).is_deleted
 
