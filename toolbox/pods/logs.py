@@ -31,7 +31,7 @@ _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
 _PIECE_BYTES: Final = 1 << 16
 _OVERLAP_SECONDS: Final = 30  # that a server's clock and ours count differently
-_TRIES: Final = 4  # once it has ended
+_TRIES: Final = 6  # once it has ended: a node that is busy writes the end of a log seconds later
 # Seconds, to connect and between two pieces: a connection that hangs is given up, and one that is silent begun again.
 _TIMEOUT: Final = (5.0, 120.0)
 _GLANCE_SECONDS: Final = 5.0
@@ -149,7 +149,8 @@ class PodLogs:
         for chunk in response.stream(_PIECE_BYTES, decode_content=False):
             *whole, held = (held + chunk).split(b"\n")
             yield self._decoded(whole)
-        if held:
+        # A node that still writes the log gives a line by halves; a piece is whole with its line.
+        if held and frames.decode(held) is None:
             yield self._decoded([held])
 
     def _decoded(self, lines: list[bytes]) -> list[frames.Piece]:

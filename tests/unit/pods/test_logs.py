@@ -93,6 +93,16 @@ def test_what_is_missing_within_what_comes_at_once_is_missed(
     assert since(server)[:2] == [False, False]
 
 
+def test_a_line_that_a_busy_node_gives_by_halves_is_waited_for(
+    server: ApiServer, copied: PodLogs, tmp_path: Path
+) -> None:
+    whole = said(b"one\n") + said(b"two\n", 4)
+    server.says("GET", PATH, spoken(whole[:-3]), spoken(whole))
+    follow(copied, stdout=8, stderr=0)
+    assert (tmp_path / "stdout.log").read_bytes() == b"one\ntwo\n"
+    assert copied.is_whole()
+
+
 def test_what_is_there_already_is_gone_on_with(server: ApiServer, copied: PodLogs, tmp_path: Path) -> None:
     (tmp_path / "stdout.log").write_bytes(b"one\ntw")  # by an orchestrator that was killed
     server.says("GET", PATH, spoken(said(b"one\n"), said(b"two\n", 4)))
@@ -138,7 +148,7 @@ def test_what_the_node_has_not_kept_is_asked_for_a_few_times_and_counted(
     server.says("GET", PATH, spoken(said(b"two\n", 4)))  # it has dropped the beginning
     copied.end({"stdout": 8, "stderr": 0})
     copied.follow()
-    assert (copied.missing(), copied.is_whole(), server.count("GET", PATH)) == (8, False, 5)
+    assert (copied.missing(), copied.is_whole(), server.count("GET", PATH)) == (8, False, 7)
     assert {each.get("follow") for each in server.asked} == {"false"}
     assert not (tmp_path / "stdout.log").exists()
 
