@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,22 @@ def test_who_takes_more_memory_than_its_limit_is_told_so(bench: Bench) -> None:
     assert outcome.ended_by is EndedBy.OUT_OF_MEMORY, outcome
     assert told(outcome) == (Verdict.FAILED, Cause.PRODUCT)
     assert outcome.message == "it was killed for the memory that it used: more than its limit (100M)"
+
+
+def test_what_was_cancelled_while_it_was_started_has_not_run_to_its_end(bench: Bench, tmp_path: Path) -> None:
+    ends = tmp_path / "ends"
+    ends.mkdir()
+    attempts = bench.start_all([("sh", "-c", f"sleep 0.5; touch {ends}/{number}") for number in range(8)])
+
+    def cancel_soon(number: int) -> WorkloadOutcome:
+        time.sleep(number * 0.3)
+        return attempts[number].cancel()
+
+    with ThreadPoolExecutor() as threads:
+        outcomes = list(threads.map(cancel_soon, range(len(attempts))))
+    time.sleep(3)  # a container of which nobody hears any more
+    passed = [number for number, outcome in enumerate(outcomes) if outcome.ended_by is EndedBy.EXIT]
+    assert sorted(int(end.name) for end in ends.iterdir()) == passed
 
 
 def test_a_job_that_runs_into_its_deadline_has_a_timeout(bench: Bench) -> None:

@@ -100,6 +100,9 @@ def cancel(directory: str) -> int:
     """Have a workload end. Its container may end before we do: that it will be asked is said first."""
     sys.stdout.write(CANCELLING)
     sys.stdout.flush()
+    deadline = time.monotonic() + attempts.PATIENCE_SECONDS
+    while attempts.state(directory)["state"] == "absent" and time.monotonic() < deadline:
+        time.sleep(attempts.LOOK_SECONDS)  # the container has just started
     attempts.cancel(directory)
     return 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -41,7 +41,7 @@ from toolbox.model.workloads import (
     TargetContext,
     Workload,
 )
-from toolbox.pods import description, fetching, manifests
+from toolbox.pods import description, endings, fetching, manifests
 from toolbox.pods.attempts import Attempt
 from toolbox.pods.description import Pod
 from toolbox.pods.fetching import Wanted
@@ -49,7 +49,7 @@ from toolbox.pods.logs import STREAMS
 from toolbox.pods.manifests import Order
 from toolbox.pods.provisions import Provisions
 from toolbox.pods.tracker import Tracker
-from toolbox.pods.views import ATTEMPT_LABEL, WORKLOAD
+from toolbox.pods.views import ATTEMPT_LABEL, WORKLOAD, PodView
 from toolbox.system import files
 
 log = logging.getLogger(__name__)
@@ -72,8 +72,10 @@ NEEDS: Final[tuple[Need, ...]] = (
 NEEDS_OF_SLICES: Final = tuple(Need(verb, "jobsets", "jobset.x-k8s.io") for verb in _OF_JOBS)
 NEEDS_OF_HOSTS: Final = (Need("create", "services"), Need("delete", "services"))
 _VERIFY_SECONDS: Final = 15.0
-_CANCEL_SECONDS: Final = 30.0
-_LOOK_SECONDS: Final = 0.1
+_CANCEL_SECONDS: Final = 30.0  # that a pod which runs may take to be asked to end, or to tell its own end
+_START_SECONDS: Final = 15.0  # likewise, of one that a node is starting
+_PLACE_SECONDS: Final = 2.0  # that a new pod takes to get a node where there is one for it
+_LOOK_SECONDS: Final = 0.3
 
 
 class Target(BaseModel):
@@ -217,26 +219,41 @@ class _Kubernetes:
         if attempt.outcome is not None:
             return
         attempt.is_cancelled = True
-        placed = [pod for pod in self._tracker.pods_of(attempt) if pod.may_run]
-        if not placed:
-            self._drop(attempt)
-            return
-        try:
-            for pod in placed:
-                fetching.cancel(self._cluster, pod.name, attempt.pod.interpreter, attempt.there)
-        except StepError as error:
-            log.debug("%s: %s", handle.name, error)
-            # Its container may have ended before the answer came.
-            deadline = time.monotonic() + (_CANCEL_SECONDS if any(pod.is_running for pod in placed) else 0.0)
-            while attempt.outcome is None and time.monotonic() < deadline:
-                time.sleep(_LOOK_SECONDS)
-            if attempt.outcome is None:
-                self._drop(attempt)
+        # A node may go on starting the container of a pod that is deleted, and then nobody hears how that ended
+        # (seen with Kubernetes 1.20). Who may start any moment is asked by the agent to end, which tells the truth.
+        began, asked = time.monotonic(), set[str]()
+        while attempt.outcome is None:
+            waited, pods = time.monotonic() - began, self._tracker.pods_of(attempt)
+            to_ask = [pod for pod in pods if pod.may_run and pod.name not in asked]
+            asked.update(pod.name for pod in to_ask if self._asks_to_end(attempt, pod))
+            ended = {pod.name for pod in pods if pod.ended is not None}
+            if len(asked | ended) >= attempt.expected:
+                return
+            if not self._may_start(attempt, [pod for pod in pods if pod.name not in asked | ended], waited):
+                # What runs of it says how it ended when it goes.
+                self._discard(attempt.job)
+                self._tracker.doubt(attempt)
+                return
+            time.sleep(_LOOK_SECONDS)
 
-    def _drop(self, attempt: Attempt) -> None:
-        """Remove the Job of an attempt that is to end: what runs of it says how it ended when it goes."""
-        self._discard(attempt.job)
-        self._tracker.doubt(attempt)
+    def _asks_to_end(self, attempt: Attempt, pod: PodView) -> bool:
+        """Ask the agent of a pod to end its workload, and tell whether it has heard that."""
+        try:
+            fetching.cancel(self._cluster, pod.name, attempt.pod.interpreter, attempt.there)
+        except StepError as error:
+            log.debug("%s: %s", attempt.name, error)  # its container has not started, or has ended
+            return False
+        return True
+
+    def _may_start(self, attempt: Attempt, pods: Collection[PodView], waited: float) -> bool:
+        """Tell whether pods may start all the same, or run, which could not be asked to end for so many seconds."""
+        if not pods:
+            return waited < _PLACE_SECONDS and not self._tracker.is_suspended(attempt.job)
+        return any(
+            waited < (_CANCEL_SECONDS if pod.is_running else _START_SECONDS if pod.node else _PLACE_SECONDS)
+            for pod in pods
+            if not (pod.is_over or endings.is_stuck(pod))
+        )
 
     def release(self, handle: Handle) -> None:
         """See `Backend`."""

@@ -94,6 +94,11 @@ def hopeless(pod: PodView) -> WorkloadOutcome | None:
     return None
 
 
+def is_stuck(pod: PodView) -> bool:
+    """Tell whether a pod does not start now: it has no node and gets none, or no image, or not what it names."""
+    return bool(pod.unschedulable and not pod.node) or pod.waiting[0] in (*readiness.PULLING, *_MISCONFIGURED)
+
+
 def overdue(pods: Sequence[PodView], seconds: float, events: Sequence[str]) -> WorkloadOutcome:
     """Return why an attempt has not started in time.
 

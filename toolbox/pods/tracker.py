@@ -121,6 +121,11 @@ class Tracker:
         with self._lock:
             return job in self._jobs and not self._jobs[job].is_deleted
 
+    def is_suspended(self, job: str) -> bool:
+        """Tell whether a Job waits in a queue, which gives it no pods."""
+        with self._lock:
+            return job in self._jobs and self._jobs[job].is_suspended
+
     def is_set(self, job: str) -> bool:
         """Tell whether it is a JobSet, by what is known of it."""
         with self._lock:
