@@ -7,9 +7,10 @@ cluster carries its label, and is owned by one object: see `toolbox.pods.provisi
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -219,31 +220,39 @@ class _Kubernetes:
         if attempt.outcome is not None:
             return
         attempt.is_cancelled = True
-        # A node may go on starting the container of a pod that is deleted, and then nobody hears how that ended
-        # (seen with Kubernetes 1.20). Who may start any moment is asked by the agent to end, which tells the truth.
+        if not self._ask_to_end(attempt, functools.partial(self._tracker.pods_of, attempt), attempt.expected):
+            # What runs of it says how it ended when it goes.
+            self._remove(attempt.job)
+            self._tracker.doubt(attempt)
+
+    def _ask_to_end(self, attempt: Attempt, pods: Callable[[], Collection[PodView]], expected: int) -> bool:
+        """Have the agents of pods end what they run, and tell whether there are so many pods, and all have heard it.
+
+        A node may go on starting the container of a pod that is deleted, and then nobody hears how that ended (seen
+        with Kubernetes 1.20). So what may start any moment is waited for: what its agent says is true.
+        """
         began, asked = time.monotonic(), set[str]()
-        while attempt.outcome is None:
-            waited, pods = time.monotonic() - began, self._tracker.pods_of(attempt)
-            to_ask = [pod for pod in pods if pod.may_run and pod.name not in asked]
-            asked.update(pod.name for pod in to_ask if self._asks_to_end(attempt, pod))
-            ended = {pod.name for pod in pods if pod.ended is not None}
-            if len(asked | ended) >= attempt.expected:
-                return
-            if not self._may_start(attempt, [pod for pod in pods if pod.name not in asked | ended], waited):
-                # What runs of it says how it ended when it goes.
-                self._discard(attempt.job)
-                self._tracker.doubt(attempt)
-                return
+        while True:
+            found, waited = pods(), time.monotonic() - began
+            asked.update(pod.name for pod in found if pod.name not in asked and self._hears_it(attempt, pod))
+            ended = {pod.name for pod in found if pod.ended is not None}
+            rest = [pod for pod in found if pod.name not in asked | ended]
+            if attempt.outcome is not None and attempt.is_cancelled:
+                return True
+            if not rest and len(asked | ended) >= expected:
+                return True
+            if not self._may_start(attempt, rest, waited):
+                return False
             time.sleep(_LOOK_SECONDS)
 
-    def _asks_to_end(self, attempt: Attempt, pod: PodView) -> bool:
-        """Ask the agent of a pod to end its workload, and tell whether it has heard that."""
+    def _hears_it(self, attempt: Attempt, pod: PodView) -> bool:
         try:
-            fetching.cancel(self._cluster, pod.name, attempt.pod.interpreter, attempt.there)
+            if pod.may_run:
+                fetching.cancel(self._cluster, pod.name, attempt.pod.interpreter, attempt.there)
         except StepError as error:
             log.debug("%s: %s", attempt.name, error)  # its container has not started, or has ended
             return False
-        return True
+        return pod.may_run
 
     def _may_start(self, attempt: Attempt, pods: Collection[PodView], waited: float) -> bool:
         """Tell whether pods may start all the same, or run, which could not be asked to end for so many seconds."""
@@ -400,7 +409,12 @@ class _Kubernetes:
             self._provisions.forget()
         self._context.notify(name)
 
-    def _discard(self, job: str) -> None:
+    def _discard(self, attempt: Attempt) -> None:
+        """Have nothing of an attempt go on: other hosts, or what took the place of a pod that somebody deleted."""
+        self._ask_to_end(attempt, functools.partial(self._tracker.replacements_of, attempt), expected=0)
+        self._remove(attempt.job)
+
+    def _remove(self, job: str) -> None:
         """Have a Job do nothing more; where that is not possible now, its release will."""
         try:
             self._delete(job)

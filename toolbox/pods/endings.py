@@ -50,7 +50,7 @@ def untold(job: JobView, pods: Sequence[PodView], *, is_cancelled: bool, is_disc
     Args:
         is_discarded: whether we have deleted the Job, since a pod was taken from it.
     """
-    if job.reason == _DEADLINE:
+    if job.reason == _DEADLINE or (is_by_deadline(pods, job) and not is_cancelled):
         return WorkloadOutcome(EndedBy.TIMEOUT, message=_DEADLINE_TEXT)
     if job.is_deleted:
         if is_cancelled:
@@ -73,6 +73,11 @@ def outcome_of(pod: PodView, job: JobView | None, *, is_cancelled: bool) -> Work
     if pod.may_run or not (pod.disruption or (pod.is_deleted and not is_cancelled and not by_deadline)):
         return None
     return _evicted(pod)
+
+
+def is_by_deadline(pods: Sequence[PodView], job: JobView | None) -> bool:
+    """Tell whether the cluster has ended pods for the deadline of their Job: none takes their place."""
+    return job is not None and (job.reason == _DEADLINE or any(_is_by_deadline(pod, job) for pod in pods))
 
 
 def is_told(pods: Sequence[PodView], job: JobView | None) -> bool:

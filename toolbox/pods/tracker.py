@@ -46,7 +46,7 @@ class Tracker:
     Args:
         selector: finds what is of the run.
         notify: told the name of an attempt that runs no longer, from a thread of ours.
-        discard: removes the Job of an attempt that has ended as one that must not go on.
+        discard: ends what is there of an attempt that has ended as one that must not go on.
         events: returns what the cluster says of a Job, or of a pod, by its name.
     """
 
@@ -55,7 +55,7 @@ class Tracker:
         cluster: Cluster,
         selector: str,
         notify: Callable[[str], None],
-        discard: Callable[[str], None],
+        discard: Callable[[Attempt], None],
         events: Callable[[str], list[str]],
     ) -> None:
         self._cluster = cluster
@@ -152,6 +152,13 @@ class Tracker:
         """Return its pods as far as they are known, by their index."""
         with self._lock:
             return self._members(attempt)
+
+    def replacements_of(self, attempt: Attempt) -> list[PodView]:
+        """Return the pods that took the place of one of its own, which was deleted, and have not been deleted too."""
+        with self._lock:
+            own = {pod.name for pod in self._members(attempt)}
+            pods = self._pods.get(attempt.job, {}).values()
+            return [pod for pod in pods if pod.name not in own and not pod.is_deleted]
 
     def doubt(self, attempt: Attempt) -> None:
         """Have the server asked how an attempt stands, whose Job has been removed: the watches may be behind."""
@@ -288,6 +295,7 @@ class Tracker:
             if is_deleted and not is_fresh and not endings.is_told(pods, view):
                 attempt.ask_in(_DOUBT_SECONDS)
                 return
+            is_deleted = is_deleted and not endings.is_by_deadline(pods, view)
         outcome = endings.conclude(pods, view, expected=attempt.expected, is_cancelled=is_cancelled)
         outcome = outcome or next(filter(None, map(endings.hopeless, pods)), None)
         if outcome is None and view is not None:
@@ -309,7 +317,7 @@ class Tracker:
         if is_taken and not attempt.is_discarded:
             # Its place would be taken by another pod, which would do again what this one did.
             attempt.is_discarded = True
-            self._do(self._discard, job)
+            self._do(self._discard, attempt)
 
     def _may_run(self, job: str) -> bool:
         """Tell whether a pod of a Job may run, whosever place it has."""
@@ -364,7 +372,7 @@ class Tracker:
             has_more = any(pod.is_deleted or pod.ended is None for pod in pods)
             if has_more and not any(pod.holds_files for pod in pods):
                 # A pod that waits might start, and one that was deleted is replaced. What holds files is released soon.
-                self._discard(attempt.job)
+                self._discard(attempt)
         finally:
             self._tell(attempt, AttemptStatus(AttemptState.ENDED, outcome))
 

@@ -47,7 +47,11 @@ class Followed:
         self.notified: Queue[str] = Queue()
         self.discarded: Queue[str] = Queue()
         self.tracker = Tracker(
-            cluster, "run=r", self.notified.put, self.discarded.put, lambda job: [f"an event of {job}"]
+            cluster,
+            "run=r",
+            self.notified.put,
+            lambda attempt: self.discarded.put(attempt.job),
+            lambda job: [f"an event of {job}"],
         )
 
     def add(self, name: str = "a", job: str = "j", wait: float = 60, **pod: Any) -> Attempt:

@@ -119,6 +119,12 @@ def test_the_deadline_of_a_job_is_a_timeout_also_where_the_pod_was_deleted_for_i
     assert end(pod(None, 137, "Error", is_deleted=True), job=DEADLINE).ended_by is EndedBy.TIMEOUT
 
 
+def test_a_pod_that_went_at_the_deadline_before_it_ran_is_a_timeout_too() -> None:
+    job, late = JobView("j", "u", is_deleted=True, ends_at=100.0), running(is_deleted=True, deleted_at=100.0)
+    outcomes = [untold(job, [late], is_cancelled=cancelled, is_discarded=True) for cancelled in (False, True)]
+    assert [outcome and outcome.ended_by for outcome in outcomes] == [EndedBy.TIMEOUT, EndedBy.CANCELLED]
+
+
 @pytest.mark.parametrize(
     ("deleted_at", "expected"),
     [(98.0, EndedBy.EVICTED), (99.0, EndedBy.TIMEOUT), (100.0, EndedBy.TIMEOUT), (None, EndedBy.EVICTED)],

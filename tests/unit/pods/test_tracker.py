@@ -142,6 +142,25 @@ def test_a_pod_that_is_deleted_while_it_ends_has_its_job_ended_first(followed: F
     assert attempt.outcome is None
 
 
+def test_a_job_that_ends_its_pod_at_its_deadline_is_left_to_say_so(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add()
+    tracker.see_job(JobView("j", "u", ends_at=100))
+    tracker.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=100))
+    tracker.see_pod(ended(code=143, told={"ended_by": "cancelled"}, is_deleted=True, deleted_at=100))
+    assert followed.outcome(attempt).ended_by is EndedBy.TIMEOUT
+    assert followed.discarded.get(timeout=20) == "j"  # in the end
+    assert followed.discarded.empty()
+
+
+def test_what_took_the_place_of_a_deleted_pod_is_known_apart(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add(hosts=2)
+    for name, index, is_deleted in (("p-0", 0, True), ("p-1", 1, False), ("again", 0, False), ("once", 1, True)):
+        pod = PodView(name, f"uid-{name}", "j", index=index, node="n", is_running=True, is_deleted=is_deleted)
+        tracker.see_pod(pod)
+    assert [pod.name for pod in tracker.pods_of(attempt)] == ["p-0", "p-1"]
+    assert [pod.name for pod in tracker.replacements_of(attempt)] == ["again"]
+
+
 def test_a_pod_that_is_being_deleted_is_waited_for_until_its_node_says_that_it_is_gone(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
