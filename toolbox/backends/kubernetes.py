@@ -7,10 +7,9 @@ cluster carries its label, and is owned by one object: see `toolbox.pods.provisi
 from __future__ import annotations
 
 import dataclasses
-import functools
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -220,39 +219,31 @@ class _Kubernetes:
         if attempt.outcome is not None:
             return
         attempt.is_cancelled = True
-        if not self._ask_to_end(attempt, functools.partial(self._tracker.pods_of, attempt), attempt.expected):
-            # What runs of it says how it ended when it goes.
-            self._remove(attempt.job)
-            self._tracker.doubt(attempt)
-
-    def _ask_to_end(self, attempt: Attempt, pods: Callable[[], Collection[PodView]], expected: int) -> bool:
-        """Have the agents of pods end what they run, and tell whether there are so many pods, and all have heard it.
-
-        A node may go on starting the container of a pod that is deleted, and then nobody hears how that ended (seen
-        with Kubernetes 1.20). So what may start any moment is waited for: what its agent says is true.
-        """
+        # A node may go on starting the container of a pod that is deleted, and then nobody hears how that ended (seen
+        # with Kubernetes 1.20). So what may start any moment is waited for: what its agent says is true.
         began, asked = time.monotonic(), set[str]()
-        while True:
-            found, waited = pods(), time.monotonic() - began
-            asked.update(pod.name for pod in found if pod.name not in asked and self._hears_it(attempt, pod))
-            ended = {pod.name for pod in found if pod.ended is not None}
-            rest = [pod for pod in found if pod.name not in asked | ended]
-            if attempt.outcome is not None and attempt.is_cancelled:
-                return True
-            if not rest and len(asked | ended) >= expected:
-                return True
-            if not self._may_start(attempt, rest, waited):
-                return False
+        while attempt.outcome is None:
+            pods, waited = self._tracker.pods_of(attempt), time.monotonic() - began
+            self._ask_to_end(attempt, pods, asked)
+            settled = asked | {pod.name for pod in pods if pod.ended is not None}
+            if len(settled) >= attempt.expected:
+                return
+            if not self._may_start(attempt, [pod for pod in pods if pod.name not in settled], waited):
+                # What runs of it says how it ended when it goes.
+                self._remove(attempt.job)
+                self._tracker.doubt(attempt)
+                return
             time.sleep(_LOOK_SECONDS)
 
-    def _hears_it(self, attempt: Attempt, pod: PodView) -> bool:
-        try:
-            if pod.may_run:
-                fetching.cancel(self._cluster, pod.name, attempt.pod.interpreter, attempt.there)
-        except StepError as error:
-            log.debug("%s: %s", attempt.name, error)  # its container has not started, or has ended
-            return False
-        return pod.may_run
+    def _ask_to_end(self, attempt: Attempt, pods: Iterable[PodView], asked: set[str]) -> None:
+        """Ask the agents of pods to end what they run, those that have not been asked; `asked` are who has heard it."""
+        for pod in pods:
+            if pod.may_run and pod.name not in asked:
+                try:
+                    fetching.cancel(self._cluster, pod.name, attempt.pod.interpreter, attempt.there)
+                    asked.add(pod.name)
+                except StepError as error:
+                    log.debug("%s: %s", attempt.name, error)  # its container has not started, or has ended
 
     def _may_start(self, attempt: Attempt, pods: Collection[PodView], waited: float) -> bool:
         """Tell whether pods may start all the same, or run, which could not be asked to end for so many seconds."""
@@ -411,7 +402,15 @@ class _Kubernetes:
 
     def _discard(self, attempt: Attempt) -> None:
         """Have nothing of an attempt go on: other hosts, or what took the place of a pod that somebody deleted."""
-        self._ask_to_end(attempt, functools.partial(self._tracker.replacements_of, attempt), expected=0)
+        began, asked = time.monotonic(), set[str]()
+        while self._tracker.is_replacing(attempt):
+            # As in `cancel`; and the next attempt begins when this one's pods have told that they run no longer.
+            pods, waited = self._tracker.replacements_of(attempt), time.monotonic() - began
+            self._ask_to_end(attempt, pods, asked)
+            rest = [pod for pod in pods if pod.ended is None]
+            if not self._may_start(attempt, rest, waited) or (pods and not rest):
+                break
+            time.sleep(_LOOK_SECONDS)
         self._remove(attempt.job)
 
     def _remove(self, job: str) -> None:

@@ -121,6 +121,13 @@ class Tracker:
         with self._lock:
             return job in self._jobs and not self._jobs[job].is_deleted
 
+    def is_replacing(self, attempt: Attempt) -> bool:
+        """Tell whether its Job is at work that has another pod at once in the place of one that was deleted."""
+        with self._lock:
+            view = self._jobs.get(attempt.job)
+            is_at_work = view is not None and view.replaces and not view.is_deleted and not view.condition
+            return is_at_work and any(pod.is_deleted for pod in self._members(attempt))
+
     def is_suspended(self, job: str) -> bool:
         """Tell whether a Job waits in a queue, which gives it no pods."""
         with self._lock:

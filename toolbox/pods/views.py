@@ -103,6 +103,7 @@ class JobView:
         reason: of that, and the `message`.
         is_deleted: whether it is being deleted, or is gone.
         ends_at: when the cluster ends it (`activeDeadlineSeconds`), in seconds of the cluster's clock.
+        replaces: whether another pod takes the place of one that is deleted at once: before Kubernetes 1.28.
     """
 
     name: str
@@ -114,6 +115,7 @@ class JobView:
     message: str = ""
     is_deleted: bool = False
     ends_at: float = math.inf
+    replaces: bool = False
 
 
 def job(found: Mapping[str, Any], *, is_gone: bool = False) -> JobView:
@@ -130,6 +132,7 @@ def job(found: Mapping[str, Any], *, is_gone: bool = False) -> JobView:
         str(terminal.get("message", "")),
         is_gone or "deletionTimestamp" in meta,
         _ends_at(spec, status),
+        "template" in spec and spec.get("podReplacementPolicy") != "Failed",
     )
 
 

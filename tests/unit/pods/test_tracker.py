@@ -159,6 +159,13 @@ def test_what_took_the_place_of_a_deleted_pod_is_known_apart(followed: Followed,
         tracker.see_pod(pod)
     assert [pod.name for pod in tracker.pods_of(attempt)] == ["p-0", "p-1"]
     assert [pod.name for pod in tracker.replacements_of(attempt)] == ["again"]
+    for view, expected in (
+        (JobView("j", "u"), False),
+        (JobView("j", "u", replaces=True), True),
+        (JobView("j", "u", replaces=True, is_deleted=True), False),
+    ):
+        tracker.see_job(view)
+        assert tracker.is_replacing(attempt) is expected
 
 
 def test_a_pod_that_is_being_deleted_is_waited_for_until_its_node_says_that_it_is_gone(

@@ -98,6 +98,13 @@ def test_a_job_with_a_deadline_ends_so_long_after_its_start() -> None:
     assert views.job(job({"activeDeadlineSeconds": 5})).ends_at == math.inf
 
 
+def test_a_server_that_does_not_keep_how_pods_are_replaced_replaces_them_at_once() -> None:
+    spec: dict[str, Any] = {"template": {}}
+    assert views.job(job(spec)).replaces
+    assert not views.job(job({**spec, "podReplacementPolicy": "Failed"})).replaces
+    assert not views.job(job({"replicatedJobs": []})).replaces
+
+
 def test_the_index_of_a_pod_is_that_in_its_slice_after_the_slices_before() -> None:
     env = {"env": [{"name": "TOPGALLANT_HOSTS", "value": "4"}]}
     one = pod(container=env, meta={"annotations": {views.INDEX: "3"}, "labels": {views.ATTEMPT_LABEL: "j"}})
