@@ -31,7 +31,7 @@ _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
 _PIECE_BYTES: Final = 1 << 16
 _OVERLAP_SECONDS: Final = 30  # that a server's clock and ours count differently
-_TRIES: Final = 6  # once it has ended: a node that is busy writes the end of a log seconds later
+_TRIES: Final = 6  # in vain, once it has ended: a node that is busy writes the end of a log seconds later
 # Seconds, to connect and between two pieces: a connection that hangs is given up, and one that is silent begun again.
 _TIMEOUT: Final = (5.0, 120.0)
 _GLANCE_SECONDS: Final = 5.0
@@ -54,7 +54,8 @@ class PodLogs:
         self._directory = directory
         self._patience = patience
         self._response: BaseHTTPResponse | None = None
-        self._heard = 0.0
+        self._heard = 0.0  # when something was heard last, by the monotonic clock
+        self._copied = 0  # bytes
         self._has_gap = False
         self._is_closed = threading.Event()
         self._ended = threading.Event()
@@ -98,7 +99,7 @@ class PodLogs:
                 deadline = min(deadline, time.monotonic() + patience)
             if has_ended and (self.is_whole() or (tries >= _TRIES and time.monotonic() >= deadline)):
                 return
-            before = self._heard
+            before = self._copied
             try:
                 self._read(follow=not has_ended)
             except Refused as error:
@@ -108,10 +109,12 @@ class PodLogs:
             except (StepError, OSError) as error:
                 log.debug("%s: the log was broken off: %s", self._pod, error)
             else:
-                if has_ended and (self._said is None or tries >= _TRIES):
+                if has_ended and (self._said is None or (tries >= _TRIES and self._copied == before)):
                     return  # all that there is
-            tries += has_ended
-            pause = _FIRST_PAUSE if self._heard > before else min(2 * pause, _LONGEST_PAUSE)
+            if self._copied > before:
+                pause, tries = _FIRST_PAUSE, 0
+            else:
+                pause, tries = min(2 * pause, _LONGEST_PAUSE), tries + has_ended
             if not self.is_whole():
                 self._ended.wait(pause) if not has_ended else self._is_closed.wait(pause)
 
@@ -190,6 +193,7 @@ class PodLogs:
         try:
             files.make_directory(self._directory)
             files.write_at(file, have, new)
+            self._copied += len(new)
         except OSError as error:
             log.warning("%s cannot be written: %s", file, error)
 

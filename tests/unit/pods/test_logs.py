@@ -103,6 +103,18 @@ def test_a_line_that_a_busy_node_gives_by_halves_is_waited_for(
     assert copied.is_whole()
 
 
+def test_what_a_node_gives_again_is_no_reason_to_ask_it_quickly(
+    server: ApiServer, copied: PodLogs, tmp_path: Path
+) -> None:
+    begun, whole = said(b"begin\n"), said(b"begin\n") + said(b"end\n", 6)
+    late = time.monotonic() + 0.8
+    server.says("GET", PATH, lambda _: spoken(begun if time.monotonic() < late else whole))
+    copied.end({"stdout": 10})
+    copied.follow()
+    assert (tmp_path / "stdout.log").read_bytes() == b"begin\nend\n"
+    assert len(server.asked) <= 8
+
+
 def test_what_is_there_already_is_gone_on_with(server: ApiServer, copied: PodLogs, tmp_path: Path) -> None:
     (tmp_path / "stdout.log").write_bytes(b"one\ntw")  # by an orchestrator that was killed
     server.says("GET", PATH, spoken(said(b"one\n"), said(b"two\n", 4)))
