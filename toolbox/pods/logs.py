@@ -100,23 +100,28 @@ class PodLogs:
             if has_ended and (self.is_whole() or (tries >= _TRIES and time.monotonic() >= deadline)):
                 return
             before = self._copied
-            try:
-                self._read(follow=not has_ended)
-            except Refused as error:
-                if error.is_absent and self._is_gone():
-                    return
-                log.debug("%s: the log is not there yet: %s", self._pod, error)
-            except (StepError, OSError) as error:
-                log.debug("%s: the log was broken off: %s", self._pod, error)
-            else:
-                if has_ended and (self._said is None or (tries >= _TRIES and self._copied == before)):
-                    return  # all that there is
-            if self._copied > before:
-                pause, tries = _FIRST_PAUSE, 0
-            else:
-                pause, tries = min(2 * pause, _LONGEST_PAUSE), tries + has_ended
+            was_given = self._try_to_read(follow=not has_ended)
+            is_new = self._copied > before
+            is_all = self._said is None or (tries >= _TRIES and not is_new)
+            if was_given is None or (has_ended and was_given and is_all):
+                return
+            pause, tries = (_FIRST_PAUSE, 0) if is_new else (min(2 * pause, _LONGEST_PAUSE), tries + has_ended)
             if not self.is_whole():
                 self._ended.wait(pause) if not has_ended else self._is_closed.wait(pause)
+
+    def _try_to_read(self, *, follow: bool) -> bool | None:
+        """Read the log once, and tell whether it was given; None where there is none any more."""
+        try:
+            self._read(follow=follow)
+        except Refused as error:
+            if error.is_absent and self._is_gone():
+                return None
+            log.debug("%s: the log is not there yet: %s", self._pod, error)
+        except (StepError, OSError) as error:
+            log.debug("%s: the log was broken off: %s", self._pod, error)
+        else:
+            return True
+        return False
 
     def _is_gone(self) -> bool:
         """Tell whether there is no such pod, and so no log of it."""
