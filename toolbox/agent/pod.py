@@ -24,9 +24,9 @@ import tarfile
 import time
 from typing import Any, BinaryIO, Callable, Dict, List, Mapping
 
-from toolbox.agent import attempts
+from toolbox.agent import attempts, tree
 from toolbox.agent.echo import Echo
-from toolbox.agent.supervisor import EXIT_CODE, LOCK, OUTCOME, STARTED, STREAMS, Supervisor
+from toolbox.agent.supervisor import EXIT_CODE, LOCK, MARK, OUTCOME, STARTED, STREAMS, Supervisor
 
 SOURCES = "/topgallant/sources/sources.tar.gz"
 TERMINATION_LOG = "/dev/termination-log"
@@ -98,13 +98,21 @@ def send(directory: str, patterns: List[str], logs: List[str]) -> int:
 
 def cancel(directory: str) -> int:
     """Have a workload end. Its container may end before we do: that it will be asked is said first."""
+    deadline = time.monotonic() + attempts.PATIENCE_SECONDS
+    while _is_absent(directory) and time.monotonic() < deadline:
+        time.sleep(attempts.LOOK_SECONDS)  # the container has just started
+    if _is_absent(directory):
+        sys.stderr.write("there is no workload\n")
+        return _FAILED
     sys.stdout.write(CANCELLING)
     sys.stdout.flush()
-    deadline = time.monotonic() + attempts.PATIENCE_SECONDS
-    while attempts.state(directory)["state"] == "absent" and time.monotonic() < deadline:
-        time.sleep(attempts.LOOK_SECONDS)  # the container has just started
     attempts.cancel(directory)
     return 0
+
+
+def _is_absent(directory: str) -> bool:
+    """Tell whether no workload was started. One that runs may have deleted its directory."""
+    return attempts.state(directory)["state"] == "absent" and not tree.marked(MARK, directory)
 
 
 def _left(directory: str, patterns: List[str]) -> List[str]:

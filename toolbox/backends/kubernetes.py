@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -41,7 +41,7 @@ from toolbox.model.workloads import (
     TargetContext,
     Workload,
 )
-from toolbox.pods import description, endings, fetching, manifests
+from toolbox.pods import description, fetching, manifests
 from toolbox.pods.attempts import Attempt
 from toolbox.pods.description import Pod
 from toolbox.pods.fetching import Wanted
@@ -49,7 +49,7 @@ from toolbox.pods.logs import STREAMS
 from toolbox.pods.manifests import Order
 from toolbox.pods.provisions import Provisions
 from toolbox.pods.tracker import Tracker
-from toolbox.pods.views import ATTEMPT_LABEL, WORKLOAD, PodView
+from toolbox.pods.views import ATTEMPT_LABEL, WORKLOAD
 from toolbox.system import files
 
 log = logging.getLogger(__name__)
@@ -72,10 +72,6 @@ NEEDS: Final[tuple[Need, ...]] = (
 NEEDS_OF_SLICES: Final = tuple(Need(verb, "jobsets", "jobset.x-k8s.io") for verb in _OF_JOBS)
 NEEDS_OF_HOSTS: Final = (Need("create", "services"), Need("delete", "services"))
 _VERIFY_SECONDS: Final = 15.0
-_CANCEL_SECONDS: Final = 30.0  # that a pod which runs may take to be asked to end, or to tell its own end
-_START_SECONDS: Final = 15.0  # likewise, of one that a node is starting
-_PLACE_SECONDS: Final = 2.0  # that a new pod takes to get a node where there is one for it
-_LOOK_SECONDS: Final = 0.3
 
 
 class Target(BaseModel):
@@ -179,7 +175,7 @@ class _Kubernetes:
         self._objects = Objects(cluster)
         self._provisions = Provisions(cluster, context.run)
         selector = ",".join(f"{key}={value}" for key, value in self._provisions.labels.items())
-        self._tracker = Tracker(cluster, selector, self._notify, self._discard, self._events)
+        self._tracker = Tracker(cluster, selector, self._notify, self._remove, self._events)
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
         """See `Backend`. It waits for the Job to be taken, not for its pod to start: a cluster has its own queue."""
@@ -216,44 +212,8 @@ class _Kubernetes:
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""
         attempt = self._tracker.get(handle.name)
-        if attempt.outcome is not None:
-            return
-        attempt.is_cancelled = True
-        # A node may go on starting the container of a pod that is deleted, and then nobody hears how that ended (seen
-        # with Kubernetes 1.20). So what may start any moment is waited for: what its agent says is true.
-        began, asked = time.monotonic(), set[str]()
-        while attempt.outcome is None:
-            pods, waited = self._tracker.pods_of(attempt), time.monotonic() - began
-            self._ask_to_end(attempt, pods, asked)
-            settled = asked | {pod.name for pod in pods if pod.ended is not None}
-            if len(settled) >= attempt.expected:
-                return
-            if not self._may_start(attempt, [pod for pod in pods if pod.name not in settled], waited):
-                # What runs of it says how it ended when it goes.
-                self._remove(attempt.job)
-                self._tracker.doubt(attempt)
-                return
-            time.sleep(_LOOK_SECONDS)
-
-    def _ask_to_end(self, attempt: Attempt, pods: Iterable[PodView], asked: set[str]) -> None:
-        """Ask the agents of pods to end what they run, those that have not been asked; `asked` are who has heard it."""
-        for pod in pods:
-            if pod.may_run and pod.name not in asked:
-                try:
-                    fetching.cancel(self._cluster, pod.name, attempt.pod.interpreter, attempt.there)
-                    asked.add(pod.name)
-                except StepError as error:
-                    log.debug("%s: %s", attempt.name, error)  # its container has not started, or has ended
-
-    def _may_start(self, attempt: Attempt, pods: Collection[PodView], waited: float) -> bool:
-        """Tell whether pods may start all the same, or run, which could not be asked to end for so many seconds."""
-        if not pods:
-            return waited < _PLACE_SECONDS and not self._tracker.is_suspended(attempt.job)
-        return any(
-            waited < (_CANCEL_SECONDS if pod.is_running else _START_SECONDS if pod.node else _PLACE_SECONDS)
-            for pod in pods
-            if not (pod.is_over or endings.is_stuck(pod))
-        )
+        if attempt.outcome is None:
+            self._tracker.cancel(attempt)
 
     def release(self, handle: Handle) -> None:
         """See `Backend`."""
@@ -399,19 +359,6 @@ class _Kubernetes:
         if outcome is not None and outcome.ended_by is EndedBy.EVICTED:
             self._provisions.forget()
         self._context.notify(name)
-
-    def _discard(self, attempt: Attempt) -> None:
-        """Have nothing of an attempt go on: other hosts, or what took the place of a pod that somebody deleted."""
-        began, asked = time.monotonic(), set[str]()
-        while self._tracker.is_replacing(attempt):
-            # As in `cancel`; and the next attempt begins when this one's pods have told that they run no longer.
-            pods, waited = self._tracker.replacements_of(attempt), time.monotonic() - began
-            self._ask_to_end(attempt, pods, asked)
-            rest = [pod for pod in pods if pod.ended is None]
-            if not self._may_start(attempt, rest, waited) or (pods and not rest):
-                break
-            time.sleep(_LOOK_SECONDS)
-        self._remove(attempt.job)
 
     def _remove(self, job: str) -> None:
         """Have a Job do nothing more; where that is not possible now, its release will."""

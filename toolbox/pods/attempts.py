@@ -11,6 +11,7 @@ from typing import Final
 from toolbox.model.workloads import AttemptState, AttemptStatus, WorkloadOutcome
 from toolbox.pods.description import Pod
 from toolbox.pods.logs import PodLogs
+from toolbox.pods.stopping import Stop
 
 _HOSTS: Final = "hosts"
 
@@ -27,7 +28,8 @@ class Attempt:
         since: when it began to wait for its start, by the monotonic clock.
         outcome: how it ended, before all of its logs are here too.
         is_cancelled: whether we asked for its end.
-        is_discarded: whether we have deleted its Job, so that no other pod takes the place of one that is gone.
+        is_discarded: whether we end it, so that no other pod takes the place of one that is gone.
+        stop: how far that is, or what we were asked for; None where neither is to be.
         ask_at: when the server is asked about it, by the same clock: its end is only half told.
         is_asked: whether it is being asked.
         found: how it ended, though something of it may still run.
@@ -48,6 +50,7 @@ class Attempt:
     has_started: bool = False
     is_cancelled: bool = False
     is_discarded: bool = False
+    stop: Stop | None = None
     ask_at: float | None = None
     is_asked: bool = False
     found: WorkloadOutcome | None = None

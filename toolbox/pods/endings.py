@@ -48,7 +48,7 @@ def untold(job: JobView, pods: Sequence[PodView], *, is_cancelled: bool, is_disc
     """Return how an attempt ended whose pods do not say it, by its Job; None where that goes on.
 
     Args:
-        is_discarded: whether we have deleted the Job, since a pod was taken from it.
+        is_discarded: whether we end the Job, since a pod was taken from it.
     """
     if job.reason == _DEADLINE or (is_by_deadline(pods, job) and not is_cancelled):
         return WorkloadOutcome(EndedBy.TIMEOUT, message=_DEADLINE_TEXT)

@@ -22,9 +22,10 @@ from toolbox.clusters.objects import JOB, JOB_SET, POD, Kind, Objects, Query
 from toolbox.clusters.watching import Watch
 from toolbox.model.errors import StepError
 from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, WorkloadOutcome
-from toolbox.pods import endings, results, views
+from toolbox.pods import endings, fetching, results, views
 from toolbox.pods.attempts import Attempt
 from toolbox.pods.logs import PodLogs
+from toolbox.pods.stopping import Asking, Stop
 from toolbox.pods.views import JobView, PodView
 from toolbox.system import cancellation
 from toolbox.system.cancellation import CancelScope
@@ -46,7 +47,7 @@ class Tracker:
     Args:
         selector: finds what is of the run.
         notify: told the name of an attempt that runs no longer, from a thread of ours.
-        discard: ends what is there of an attempt that has ended as one that must not go on.
+        remove: removes a Job.
         events: returns what the cluster says of a Job, or of a pod, by its name.
     """
 
@@ -55,13 +56,13 @@ class Tracker:
         cluster: Cluster,
         selector: str,
         notify: Callable[[str], None],
-        discard: Callable[[Attempt], None],
+        remove: Callable[[str], None],
         events: Callable[[str], list[str]],
     ) -> None:
         self._cluster = cluster
         self._selector = selector
         self._notify = notify
-        self._discard = discard
+        self._remove = remove
         self._events = events
         self._lock = threading.RLock()
         self._starting = threading.Lock()
@@ -76,6 +77,7 @@ class Tracker:
         self._finishers = ThreadPoolExecutor(_FINISHERS, thread_name_prefix="ends")
         # A kubelet that hangs holds up the rest of its own logs, and no end.
         self._fetchers = ThreadPoolExecutor(_FINISHERS, thread_name_prefix="tails")
+        self._asking = Asking()
 
     def start(self, patience: float) -> None:
         """Begin to watch, unless that was done.
@@ -121,18 +123,6 @@ class Tracker:
         with self._lock:
             return job in self._jobs and not self._jobs[job].is_deleted
 
-    def is_replacing(self, attempt: Attempt) -> bool:
-        """Tell whether its Job is at work that has another pod at once in the place of one that was deleted."""
-        with self._lock:
-            view = self._jobs.get(attempt.job)
-            is_at_work = view is not None and view.replaces and not view.is_deleted and not view.condition
-            return is_at_work and any(pod.is_deleted for pod in self._members(attempt))
-
-    def is_suspended(self, job: str) -> bool:
-        """Tell whether a Job waits in a queue, which gives it no pods."""
-        with self._lock:
-            return job in self._jobs and self._jobs[job].is_suspended
-
     def is_set(self, job: str) -> bool:
         """Tell whether it is a JobSet, by what is known of it."""
         with self._lock:
@@ -160,17 +150,12 @@ class Tracker:
         with self._lock:
             return self._members(attempt)
 
-    def replacements_of(self, attempt: Attempt) -> list[PodView]:
-        """Return the pods that took the place of one of its own, which was deleted, and have not been deleted too."""
+    def cancel(self, attempt: Attempt) -> None:
+        """Have an attempt end: by its agents, or with its Job where none of them can hear it."""
         with self._lock:
-            own = {pod.name for pod in self._members(attempt)}
-            pods = self._pods.get(attempt.job, {}).values()
-            return [pod for pod in pods if pod.name not in own and not pod.is_deleted]
-
-    def doubt(self, attempt: Attempt) -> None:
-        """Have the server asked how an attempt stands, whose Job has been removed: the watches may be behind."""
-        with self._lock:
-            attempt.ask_in(_DOUBT_SECONDS)
+            attempt.is_cancelled = True
+            attempt.stop = attempt.stop or Stop(time.monotonic())
+        self._look(attempt.job)
 
     def forget(self, attempt: Attempt) -> None:
         """Follow an attempt no longer."""
@@ -217,6 +202,7 @@ class Tracker:
             watch.close()
         for each in logs:
             each.close()
+        self._asking.close()
         for pool in (self._followers, self._fetchers, self._finishers):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -292,6 +278,7 @@ class Tracker:
             attempt = self._by_job.get(job)
             if attempt is None or attempt.outcome is not None:
                 return
+            self._stop_on(attempt)
             pods, view = self._members(attempt), self._jobs.get(job)
             attempt.has_started = attempt.has_started or sum(pod.has_started for pod in pods) >= attempt.expected
             for number, pod in enumerate(pods):
@@ -312,8 +299,8 @@ class Tracker:
                 attempt.ask_in(_DOUBT_SECONDS)
                 return
         outcome = attempt.found or outcome
-        is_taken = is_deleted or (outcome is not None and outcome.ended_by is EndedBy.LOST)
-        if outcome is not None and (is_certain or not (is_taken and self._may_run(job))):
+        is_taken = attempt.is_discarded or is_deleted or (outcome is not None and outcome.ended_by is EndedBy.LOST)
+        if outcome is not None and (is_certain or not (is_taken and self._may_go_on(attempt))):
             self.end(attempt, outcome)
             return
         if outcome is not None:
@@ -323,13 +310,47 @@ class Tracker:
             attempt.ask_in(_DOUBT_SECONDS)
         if is_taken and not attempt.is_discarded:
             # Its place would be taken by another pod, which would do again what this one did.
-            attempt.is_discarded = True
-            self._do(self._discard, attempt)
+            with self._lock:
+                attempt.is_discarded = True
+                attempt.stop = attempt.stop or Stop(time.monotonic())
+            self._stop_on(attempt)
 
-    def _may_run(self, job: str) -> bool:
-        """Tell whether a pod of a Job may run, whosever place it has."""
+    def _may_go_on(self, attempt: Attempt) -> bool:
+        """Tell whether a pod of its Job may run, whosever place it has, or may come in the place of a deleted one."""
         with self._lock:
-            return any(pod.may_run for pod in self._pods.get(job, {}).values())
+            own, view = self._members(attempt), self._jobs.get(attempt.job)
+            is_replaced = view is not None and view.is_at_work and view.replaces and any(pod.is_deleted for pod in own)
+            return is_replaced or any(pod.may_run for pod in self._pods.get(attempt.job, {}).values())
+
+    def _stop_on(self, attempt: Attempt) -> None:
+        """Go on with the end that an attempt is to have."""
+        with self._lock:
+            stop, now = attempt.stop, time.monotonic()
+            if stop is None or stop.is_over or self._is_closed.is_set():
+                return
+            own, view = self._members(attempt), self._jobs.get(attempt.job)
+            names = {pod.name for pod in own}
+            pods = [pod for pod in self._pods.get(attempt.job, {}).values() if pod.name not in names]
+            more = view is not None and view.replaces and not pods and any(pod.is_deleted for pod in own)
+            if attempt.is_cancelled:
+                more = more or len(own) < attempt.expected
+                pods += own
+            more = more and (view is None or view.is_at_work)
+            cancel = functools.partial(
+                fetching.cancel, self._cluster, python=attempt.pod.interpreter, there=attempt.there
+            )
+            self._asking.ask(stop, pods, cancel, now)
+            has_ended = attempt.is_cancelled and sum(pod.ended is not None for pod in own) >= attempt.expected
+            if has_ended or stop.awaits(pods, now, more=more):
+                return
+            stop.is_over = True
+        self._do(self._remove_job, attempt)
+
+    def _remove_job(self, attempt: Attempt) -> None:
+        """Remove the Job of an attempt; what runs of it says how it ended when it goes."""
+        self._remove(attempt.job)
+        with self._lock:
+            attempt.ask_in(_DOUBT_SECONDS)  # the watches may be behind
 
     def _members(self, attempt: Attempt) -> list[PodView]:
         """Return the pods of an attempt by their index. A pod that another one has replaced stays: that one is none."""
@@ -379,7 +400,7 @@ class Tracker:
             has_more = any(pod.is_deleted or pod.ended is None for pod in pods)
             if has_more and not any(pod.holds_files for pod in pods):
                 # A pod that waits might start, and one that was deleted is replaced. What holds files is released soon.
-                self._discard(attempt)
+                self._remove(attempt.job)
         finally:
             self._tell(attempt, AttemptStatus(AttemptState.ENDED, outcome))
 
@@ -401,6 +422,9 @@ class Tracker:
     def _tick(self, now: float) -> None:
         self._follow_what_lasts(now)
         with self._lock:
+            for attempt in self._running():
+                if not attempt.outcome:
+                    self._stop_on(attempt)
             waiting = [attempt for attempt in self._running() if not attempt.has_started and not attempt.outcome]
             for attempt in waiting:
                 view = self._jobs.get(attempt.job)

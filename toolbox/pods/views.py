@@ -117,6 +117,11 @@ class JobView:
     ends_at: float = math.inf
     replaces: bool = False
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it may make pods."""
+        return not (self.is_deleted or self.condition or self.is_suspended)
+
 
 def job(found: Mapping[str, Any], *, is_gone: bool = False) -> JobView:
     """Read a Job."""

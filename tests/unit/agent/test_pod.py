@@ -22,8 +22,9 @@ from toolbox.agent.pod import LOGS_KEPT_BYTES
 
 # A pod has these files in places that are the system's.
 DRIVER = f"""
-import sys; sys.path.insert(0, {str(ROOT)!r})
-from toolbox.agent import pod
+import os, sys; sys.path.insert(0, {str(ROOT)!r})
+from toolbox.agent import attempts, pod
+attempts.PATIENCE_SECONDS = float(os.environ.get("PATIENCE", attempts.PATIENCE_SECONDS))
 pod.SOURCES, pod.TERMINATION_LOG = "sources.tar.gz", "termination-log"
 pod.main()
 """
@@ -171,6 +172,20 @@ def test_to_cancel_is_said_before_it_is_done(pod: Pod) -> None:
     assert end(pod.start("cancel")) == (0, b"cancelling\n", b"")
     assert end(supervisor)[0] == 143
     assert pod.told()["ended_by"] == "cancelled"
+
+
+def test_what_is_just_being_started_is_waited_for_and_then_cancelled(pod: Pod) -> None:
+    canceller = pod.start("cancel")
+    time.sleep(0.5)
+    supervisor = pod.supervise("sleep", "60")
+    assert end(canceller) == (0, b"cancelling\n", b"")
+    assert end(supervisor)[0] == 143
+    assert pod.told()["ended_by"] == "cancelled"
+
+
+def test_who_finds_no_workload_does_not_say_that_it_is_asked(pod: Pod) -> None:
+    canceller = pod.start("cancel", PATIENCE="0.3")
+    assert end(canceller) == (1, b"", b"there is no workload\n")
 
 
 def test_where_nothing_is_left_nothing_is_kept(pod: Pod) -> None:

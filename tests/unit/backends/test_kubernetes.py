@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -26,7 +27,6 @@ JOBS, PODS = "/apis/batch/v1/namespaces/tests/jobs", "/api/v1/namespaces/tests/p
 SETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/tests/jobsets"
 TWO_SLICES: dict[str, Any] = {"tpu": {"accelerator": "tpu-v5p-slice", "topology": "2x2x1", "chips": 4}, "slices": 2}
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-SOON = 0.4
 CONTAINER = {"name": "workload", "command": ["python3"], "env": [{"name": "TOPGALLANT_HOSTS", "value": "2"}]}
 
 
@@ -85,46 +85,29 @@ def test_a_cell_of_several_slices_is_found_again_and_followed_to_its_end(
     assert (server.count("DELETE", f"{SETS}/{JOB}"), server.count("DELETE", f"{JOBS}/{JOB}")) == (1, 0)
 
 
-@pytest.fixture
-def cancel(server: ApiServer, backend: Backend, tmp_path: Path) -> Callable[..., Handle]:
-    """Find the attempt of a Job whose pod is known by this, and tell about it what follows; then have it end."""
-
-    def cancelled(status: dict[str, Any], news: Iterable[dict[str, Any]] = (), node: str = "n", **job: Any) -> Handle:
-        placed = {**pod(0, 0), "spec": {"nodeName": node, "containers": [CONTAINER]}, "status": status}
-        spec = {"template": {"spec": {"containers": [CONTAINER]}}, **job}
-        body = {"metadata": {"name": JOB, "uid": "u", "labels": {ATTEMPT_LABEL: JOB}}, "spec": spec}
-        server.says("GET", f"{JOBS}/{JOB}", body)
-        server.says("GET", JOBS, {"metadata": {"resourceVersion": "1"}, "items": [body]})
-        pods = [] if job else [placed]
-        server.says("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": pods})
-        server.says("DELETE", f"{JOBS}/{JOB}", {})
-        lines = [json.dumps({"type": "MODIFIED", "object": each}).encode() + b"\n" for each in news]
-
-        def told() -> Iterator[bytes]:
-            for line in lines:
-                time.sleep(SOON)
-                yield line
-            yield HOLD
-
-        server.says("WATCH", PODS, Answer(told()))
-        (tmp_path / "attempt").mkdir()
-        handle = backend.find(NAME, tmp_path / "attempt")
-        assert handle is not None
-        backend.cancel(handle)
-        return handle
-
-    return cancelled
-
-
-@pytest.mark.parametrize("status", [{}, {"containerStatuses": [{"name": "workload", "state": {"running": {}}}]}])
+@pytest.mark.parametrize("known", [{}, {"nodeName": "n"}])
 def test_a_pod_that_has_ended_well_before_it_could_be_cancelled_has_passed(
-    server: ApiServer,
-    backend: Backend,
-    cancel: Callable[..., Handle],
-    notified: Queue[str],
-    status: dict[str, Any],
+    server: ApiServer, backend: Backend, tmp_path: Path, notified: Queue[str], known: dict[str, str]
 ) -> None:
-    handle = cancel(status, [pod(0, 0)])
+    ended = pod(0, 0)
+    bare = {key: value for key, value in ended["spec"].items() if key != "nodeName"}
+    placed = {**ended, "spec": {**bare, **known}, "status": {}}  # which is all that we have heard of it by then
+    spec = {"template": {"spec": {"containers": [CONTAINER]}}}
+    server.says("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
+    server.says("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [placed]})
+    is_cancelled = threading.Event()
+
+    def news() -> Iterator[bytes]:
+        assert is_cancelled.wait(20)
+        yield json.dumps({"type": "MODIFIED", "object": ended}).encode() + b"\n"
+        yield HOLD
+
+    server.says("WATCH", PODS, Answer(news()))
+    (tmp_path / "attempt").mkdir()
+    handle = backend.find(NAME, tmp_path / "attempt")
+    assert handle is not None
+    backend.cancel(handle)
+    is_cancelled.set()
     assert notified.get(timeout=20) == NAME
     outcome = backend.poll([handle])[handle].outcome
     assert outcome is not None
@@ -132,31 +115,22 @@ def test_a_pod_that_has_ended_well_before_it_could_be_cancelled_has_passed(
     assert server.count("DELETE", f"{JOBS}/{JOB}") == 0  # which might have hidden its end
 
 
-def test_a_pod_that_gets_a_node_while_it_is_cancelled_may_end_well(
-    server: ApiServer, backend: Backend, cancel: Callable[..., Handle], notified: Queue[str]
+def test_the_job_of_a_pod_that_gets_no_node_is_removed_when_it_is_cancelled(
+    server: ApiServer, backend: Backend, tmp_path: Path
 ) -> None:
-    handle = cancel({}, [{**pod(0, 0), "status": {}}, pod(0, 0)], node="")
-    assert notified.get(timeout=20) == NAME
-    outcome = backend.poll([handle])[handle].outcome
-    assert outcome is not None
-    assert outcome.ended_by is EndedBy.EXIT
-    assert server.count("DELETE", f"{JOBS}/{JOB}") == 0
-
-
-UNPLACED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
-PULLING = {"containerStatuses": [{"name": "workload", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]}
-
-
-@pytest.mark.parametrize(
-    ("status", "node", "job"), [(UNPLACED, "", {}), (PULLING, "n", {}), ({}, "", {"suspend": True})]
-)
-def test_what_cannot_start_now_is_removed_at_once(
-    server: ApiServer, cancel: Callable[..., Handle], status: dict[str, Any], node: str, job: dict[str, Any]
-) -> None:
-    began = time.monotonic()
-    cancel(status, node=node, **job)
-    assert server.count("DELETE", f"{JOBS}/{JOB}") == 1
-    assert time.monotonic() - began < 2
+    status = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    waiting = {**pod(0, 0), "spec": {"containers": [CONTAINER]}, "status": status}
+    spec = {"template": {"spec": {"containers": [CONTAINER]}}}
+    server.says("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
+    server.says("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [waiting]})
+    server.says("DELETE", f"{JOBS}/{JOB}", {})
+    handle = backend.find(NAME, tmp_path)
+    assert handle is not None
+    backend.cancel(handle)
+    deadline = time.monotonic() + 20
+    while not server.count("DELETE", f"{JOBS}/{JOB}"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_of_a_past_attempt_all_is_removed_that_it_may_have_been(

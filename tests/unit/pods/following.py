@@ -45,13 +45,9 @@ class Followed:
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.directory = directory
         self.notified: Queue[str] = Queue()
-        self.discarded: Queue[str] = Queue()
+        self.removed: Queue[str] = Queue()
         self.tracker = Tracker(
-            cluster,
-            "run=r",
-            self.notified.put,
-            lambda attempt: self.discarded.put(attempt.job),
-            lambda job: [f"an event of {job}"],
+            cluster, "run=r", self.notified.put, self.removed.put, lambda job: [f"an event of {job}"]
         )
 
     def add(self, name: str = "a", job: str = "j", wait: float = 60, **pod: Any) -> Attempt:

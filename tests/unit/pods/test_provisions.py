@@ -100,6 +100,7 @@ def test_the_owner_holds_an_agent_that_runs(provided: Provisions, kept: Kept, tm
     provided.owner(5)
     program = tmp_path / "agent.zip"
     program.write_bytes(base64.b64decode(kept.objects[provided.name]["binaryData"]["agent.zip"]))
+    (tmp_path / "exit_code").write_text("0")  # of a workload that has ended
     command = [sys.executable, "-I", "-S", str(program), "cancel", str(tmp_path)]
     assert subprocess.run(command, capture_output=True, check=True, cwd="/").stdout == b"cancelling\n"
 

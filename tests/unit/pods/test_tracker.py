@@ -45,7 +45,7 @@ def test_how_it_ended_is_told_once_and_written_down(followed: Followed, tracker:
         "stdout.log",
     }
     assert followed.notified.empty()
-    assert followed.discarded.empty()
+    assert followed.removed.empty()
 
 
 def test_what_was_told_before_somebody_asks_is_known(followed: Followed, tracker: Tracker) -> None:
@@ -130,7 +130,7 @@ def test_a_pod_in_the_place_of_another_is_none_of_ours(followed: Followed, track
     tracker.see_pod(ended("another"))
     outcome = followed.outcome(attempt)
     assert (outcome.ended_by, "its pod p was deleted" in outcome.message) == (EndedBy.EVICTED, True)
-    assert followed.discarded.get(timeout=20) == "j"
+    assert followed.removed.get(timeout=20) == "j"
     assert "another" not in attempt.logs
 
 
@@ -138,7 +138,7 @@ def test_a_pod_that_is_deleted_while_it_ends_has_its_job_ended_first(followed: F
     attempt = followed.add()
     tracker.see_job(JobView("j", "u", ends_at=200))
     tracker.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=100))
-    assert followed.discarded.get(timeout=20) == "j"
+    assert followed.removed.get(timeout=20) == "j"
     assert attempt.outcome is None
 
 
@@ -148,24 +148,8 @@ def test_a_job_that_ends_its_pod_at_its_deadline_is_left_to_say_so(followed: Fol
     tracker.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=100))
     tracker.see_pod(ended(code=143, told={"ended_by": "cancelled"}, is_deleted=True, deleted_at=100))
     assert followed.outcome(attempt).ended_by is EndedBy.TIMEOUT
-    assert followed.discarded.get(timeout=20) == "j"  # in the end
-    assert followed.discarded.empty()
-
-
-def test_what_took_the_place_of_a_deleted_pod_is_known_apart(followed: Followed, tracker: Tracker) -> None:
-    attempt = followed.add(hosts=2)
-    for name, index, is_deleted in (("p-0", 0, True), ("p-1", 1, False), ("again", 0, False), ("once", 1, True)):
-        pod = PodView(name, f"uid-{name}", "j", index=index, node="n", is_running=True, is_deleted=is_deleted)
-        tracker.see_pod(pod)
-    assert [pod.name for pod in tracker.pods_of(attempt)] == ["p-0", "p-1"]
-    assert [pod.name for pod in tracker.replacements_of(attempt)] == ["again"]
-    for view, expected in (
-        (JobView("j", "u"), False),
-        (JobView("j", "u", replaces=True), True),
-        (JobView("j", "u", replaces=True, is_deleted=True), False),
-    ):
-        tracker.see_job(view)
-        assert tracker.is_replacing(attempt) is expected
+    assert followed.removed.get(timeout=20) == "j"  # in the end
+    assert followed.removed.empty()
 
 
 def test_a_pod_that_is_being_deleted_is_waited_for_until_its_node_says_that_it_is_gone(
@@ -180,7 +164,7 @@ def test_a_pod_that_is_being_deleted_is_waited_for_until_its_node_says_that_it_i
     attempt = followed.add()
     tracker.see_job(JobView("j", "u"))
     tracker.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=1))
-    assert followed.discarded.get(timeout=20) == "j"
+    assert followed.removed.get(timeout=20) == "j"
     tracker.see_job(JobView("j", "u", is_deleted=True), is_gone=True)
     began = time.monotonic()
     outcome = followed.outcome(attempt)  # of a node that is lost
@@ -270,7 +254,7 @@ def test_an_image_that_does_not_exist_is_not_waited_for(followed: Followed, trac
     attempt = followed.add()
     tracker.see_pod(PodView("p", "u", "j", waiting=("InvalidImageName", "no such")))
     assert followed.outcome(attempt).ended_by is EndedBy.NOT_STARTED
-    assert followed.discarded.get(timeout=20) == "j"  # it would go on trying
+    assert followed.removed.get(timeout=20) == "j"  # it would go on trying
 
 
 def test_of_several_pods_each_has_its_place_and_the_last_one_ends_it(followed: Followed, tracker: Tracker) -> None:
@@ -288,7 +272,7 @@ def test_a_job_is_not_removed_while_a_pod_holds_what_it_left(followed: Followed,
     tracker.see_pod(PodView("p-0", "u", "j", index=0, is_running=True))
     tracker.see_pod(ended("p-1", code=3, index=1, told={"left": 2}))
     assert followed.outcome(attempt).exit_code == 3
-    assert followed.discarded.empty()
+    assert followed.removed.empty()
 
 
 def test_an_attempt_ends_whatever_a_workload_has_forged(followed: Followed, tracker: Tracker) -> None:
@@ -311,7 +295,7 @@ def test_an_attempt_ends_though_its_job_cannot_be_removed(
     def mistake(_: str) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(tracker, "_discard", mistake)
+    monkeypatch.setattr(tracker, "_remove", mistake)
     attempt = followed.add()
     tracker.see_job(JobView("j", "u"))
     tracker.see_pod(ended(is_deleted=True, deleted_at=1.0))
