@@ -5,13 +5,24 @@ It reads what was written, so that nothing is held in memory, and a reader that 
 
 from __future__ import annotations
 
+import fcntl
 import os
+import select
+import struct
+import termios
+import time
 from typing import Dict, Sequence
 
 from toolbox.agent import frames
 
 _PIECE_BYTES = 1 << 16
 _MOST_PIECES = 16
+_LOOK_SECONDS = 0.005
+_QUICK_SECONDS = 0.1
+_BEYOND_BYTES = 96 << 10  # that may be between our pipe and the log: a buffer of the shim's, and its pipe to containerd
+_LEAST_BYTES = 4 << 10
+_GRANTED_SECONDS = 1.0  # of what a runtime grants, the half
+_LONGEST_SECONDS = 10.0
 
 
 class Echo:
@@ -52,6 +63,21 @@ class Echo:
                 self._pending = b""
         self._pending = self._pending or self._next()  # so that it is known to be behind
 
+    def settle(self) -> None:
+        """Wait until what was said is likely to be in the log of the container, whose reader we cannot see.
+
+        A container runtime that is behind drops what it has not read some time after the end of the container: two
+        seconds with containerd (`Init.delete` in the shim of runc). How long the rest takes that has left our pipe is
+        judged by how fast that became empty.
+        """
+        began, said, taken = time.monotonic(), _unread(self.descriptor), 0.0
+        while _unread(self.descriptor) and not _is_deserted(self.descriptor) and taken < _LONGEST_SECONDS:
+            time.sleep(_LOOK_SECONDS)
+            taken = time.monotonic() - began
+        if _QUICK_SECONDS < taken < _LONGEST_SECONDS:
+            rest = taken * _BEYOND_BYTES / max(said, _LEAST_BYTES) - _GRANTED_SECONDS
+            time.sleep(max(0.0, min(rest, _LONGEST_SECONDS)))
+
     def _next(self) -> bytes:
         said = b""
         for stream, offset in self.offsets.items():
@@ -65,3 +91,19 @@ class Echo:
                 said += frames.encode(stream, offset, content)
                 self.offsets[stream] = offset + len(content)
         return said
+
+
+def _is_deserted(descriptor: int) -> bool:
+    """Tell whether nobody can read a pipe any more."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return bool(poll.poll(0))
+
+
+def _unread(descriptor: int) -> int:
+    """Return how many bytes of a pipe nobody has read; none of what is no pipe."""
+    try:
+        (count,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))
+    except OSError:
+        return 0
+    return int(count)

@@ -64,6 +64,7 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
     outcome = {**outcome, "log_said": echo.offsets, "left": len(_left(directory, order["collect"]))}
     with open(TERMINATION_LOG, "w", encoding="utf-8") as stream:
         json.dump(outcome, stream)
+    echo.settle()
     code = int(outcome["exit_code"])
     return code if outcome["ended_by"] in _ENDED_BY_ITSELF else code or _FAILED
 

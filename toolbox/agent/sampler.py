@@ -51,13 +51,19 @@ class Sampler:
     def sample(self) -> None:
         """Take a sample."""
         now = time.monotonic()
-        members = {pid: found for pid, found in tree.descendants(os.getpid()).items() if pid != self.gpu_reader}
+        # Who has no memory any more has come to its end, though the system still lists it.
+        members = {
+            pid: found
+            for pid, found in tree.descendants(os.getpid()).items()
+            if pid != self.gpu_reader and found.memory
+        }
         used = sum(found.ticks - self._ticks.get(pid, 0) for pid, found in members.items())
         percent = 100 * used / _TICKS / max(now - self._last, 1e-3)
         self._ticks = {pid: found.ticks for pid, found in members.items()}
         self._last = now
         memory = sum(found.memory for found in members.values())
-        self._append(SAMPLES, f"{now - self._began:.3f},{percent:.1f},{memory},{len(members)}\n")
+        if members:
+            self._append(SAMPLES, f"{now - self._began:.3f},{percent:.1f},{memory},{len(members)}\n")
         for line in self._gpu_lines():
             self._append(GPU_SAMPLES, f"{now - self._began:.3f},{line}\n")
 

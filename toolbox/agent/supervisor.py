@@ -293,6 +293,7 @@ class Supervisor:
         return now >= self._drain_until or not self._open
 
     def _finish(self, began: float) -> None:
+        seconds = time.monotonic() - self._began
         self._close_sampler()
         logs = self._logs
         for log in logs.values():
@@ -311,7 +312,7 @@ class Supervisor:
             "signal": by_signal,
             "message": self._message[:_MESSAGE_CHARACTERS],
             "started": began,
-            "seconds": round(time.monotonic() - self._began, 3),
+            "seconds": round(seconds, 3),
             "cpu_seconds": round(used.ru_utime + used.ru_stime, 3),
             "leftovers": self._leftovers,
             "log_bytes": {name: log.bytes for name, log in logs.items()},

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from toolbox.agent import echo as module
 from toolbox.agent import frames
 from toolbox.agent.echo import Echo
 
@@ -111,3 +114,64 @@ def test_a_reader_that_is_gone_is_told_nothing_more(tmp_path: Path) -> None:
     echo.pump()
     assert not echo.is_behind
     os.close(writer)
+
+
+def settling(echo: Echo, reader: int, pause: float, piece: int) -> float:
+    """Return how long it takes while somebody reads a piece after each pause; 0 is all that there is."""
+    is_over = threading.Event()
+
+    def read() -> None:
+        while not is_over.wait(pause):
+            try:
+                os.read(reader, piece or FULL)
+            except BlockingIOError:
+                return
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    began = time.monotonic()
+    echo.settle()
+    seconds = time.monotonic() - began
+    is_over.set()
+    thread.join()
+    return seconds
+
+
+def test_where_all_was_read_nobody_is_waited_for(echo: Echo, pipe: tuple[int, int]) -> None:
+    assert settling(echo, pipe[0], 0.01, 0) < 0.09
+
+
+def test_a_reader_that_is_behind_is_given_time_for_what_it_holds(
+    echo: Echo, pipe: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GRANTED_SECONDS", 0.0)
+    (tmp_path / "stdout.log").write_bytes(b"x\n" * 6000)  # of about 70 kB, in 17 pieces
+    echo.pump()
+    seconds = settling(echo, pipe[0], 0.03, 4096)
+    assert 0.9 < seconds < 5  # half a second to read them, and as long again for as much, and half
+    assert taken(pipe[0]) == b""
+
+
+def test_of_who_reads_no_more_it_is_given_up(echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LONGEST_SECONDS", 0.2)
+    (tmp_path / "stdout.log").write_bytes(b"x\n")
+    echo.pump()
+    began = time.monotonic()
+    echo.settle()
+    assert 0.2 <= time.monotonic() - began < 5
+
+
+def test_a_reader_that_is_gone_or_that_is_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    (tmp_path / "stdout.log").write_bytes(b"x\n")
+    gone = Echo(str(tmp_path), STREAMS, writer)
+    gone.pump()
+    os.close(reader)
+    began = time.monotonic()
+    gone.settle()
+    with (tmp_path / "said").open("wb") as file:
+        said = Echo(str(tmp_path), STREAMS, file.fileno())
+        said.pump()
+        said.settle()
+    os.close(writer)
+    assert time.monotonic() - began < 5
