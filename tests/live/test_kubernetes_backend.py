@@ -161,7 +161,9 @@ def test_who_takes_more_memory_than_its_limit_is_told_so(bench: Bench) -> None:
 def test_what_was_cancelled_while_it_was_started_has_not_run_to_its_end(bench: Bench, tmp_path: Path) -> None:
     ends = tmp_path / "ends"
     ends.mkdir()
-    attempts = bench.start_all([("sh", "-c", f"sleep 0.5; touch {ends}/{number}") for number in range(8)])
+    short, long = range(0, 8, 2), range(1, 8, 2)
+    seconds = {**dict.fromkeys(short, 0.5), **dict.fromkeys(long, 30)}
+    attempts = bench.start_all([("sh", "-c", f"sleep {seconds[number]}; touch {ends}/{number}") for number in range(8)])
 
     def cancel_soon(number: int) -> WorkloadOutcome:
         time.sleep(number * 0.3)
@@ -172,6 +174,7 @@ def test_what_was_cancelled_while_it_was_started_has_not_run_to_its_end(bench: B
     time.sleep(3)  # a container of which nobody hears any more
     passed = [number for number, outcome in enumerate(outcomes) if outcome.ended_by is EndedBy.EXIT]
     assert sorted(int(end.name) for end in ends.iterdir()) == passed
+    assert {outcomes[number].ended_by for number in long} == {EndedBy.CANCELLED}
 
 
 def test_a_job_that_runs_into_its_deadline_has_a_timeout(bench: Bench) -> None:
