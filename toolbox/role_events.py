@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from toolbox.model.events import TaskFinished, TaskStarted
+from toolbox.model.verdicts import CAUSE_KEY, Cause
 from toolbox.runs.steps import Step
 from toolbox.system import files
 
@@ -37,6 +38,7 @@ class RoleEvents:
         self._events = _open(step.directory / EVENTS_FILE)
         self._log = _open(step.directory / LOG_FILE)
         self._failures: list[TaskFinished] = []
+        self._causes: list[str] = []  # of these, as far as modules of ours have told them
         self._rescued = False
         self._tail: deque[str] = deque(maxlen=_LONGEST_MESSAGE)
 
@@ -45,7 +47,16 @@ class RoleEvents:
         """The task that made the role fail: the first one, or the last where a block rescued the others."""
         if not self._failures:
             return None
-        return self._failures[-1 if self._rescued else 0]
+        return self._failures[self._index]
+
+    @property
+    def is_misconfigured(self) -> bool:
+        """Whether a module of ours says that it failed for what it was given."""
+        return bool(self._failures) and self._causes[self._index] == Cause.CONFIGURATION
+
+    @property
+    def _index(self) -> int:
+        return -1 if self._rescued else 0
 
     def hosts_of(self, failed: TaskFinished) -> list[str]:
         """Return the hosts on which the task of a failure failed."""
@@ -90,6 +101,7 @@ class RoleEvents:
             self._step.recorder.record(finished)
             if finished.status in {"failed", "unreachable"}:
                 self._failures.append(finished)
+                self._causes.append(str((data.get("res") or {}).get(CAUSE_KEY, "")))
 
     def _finished(self, kind: str, data: dict[str, Any]) -> TaskFinished:
         # Before a command is written as a shell would, which could hide a secret in it.

@@ -246,6 +246,8 @@ def _failure(call: RoleCall, step: Step, events: RoleEvents, status: int) -> Ste
         )
     if failed.status == "unreachable":
         verdict, cause = Verdict.ERROR, Cause.INFRASTRUCTURE
+    elif events.is_misconfigured:
+        verdict, cause = Verdict.ERROR, Cause.CONFIGURATION
     message = f"task `{failed.name}` {failed.status} on {', '.join(events.hosts_of(failed))}: {failed.output}"
     return StepError(message, verdict=verdict, cause=cause, directory=step.directory)
 

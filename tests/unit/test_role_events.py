@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from toolbox.model.events import Event, TaskFinished, TaskStarted
+from toolbox.model.verdicts import CAUSE_KEY, Cause
 from toolbox.role_events import RoleEvents
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Step
@@ -144,6 +145,16 @@ def test_after_a_rescue_the_last_task_that_failed_made_the_role_fail(events: Rol
         events.handle(event)
     assert events.failed is not None
     assert events.failed.name == "second"
+
+
+def test_a_module_that_failed_for_what_it_was_given_says_so(events: RoleEvents) -> None:
+    said = [events.is_misconfigured]
+    for cause in (Cause.CONFIGURATION, Cause.INFRASTRUCTURE):
+        events.handle(task("runner_on_failed", {"msg": "no", CAUSE_KEY: cause.value}))
+    for rescued in (0, 1):
+        events.handle(stats(rescued=rescued))
+        said.append(events.is_misconfigured)
+    assert said == [False, True, False]
 
 
 def test_what_is_ignored_made_nothing_fail(events: RoleEvents) -> None:

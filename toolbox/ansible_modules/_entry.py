@@ -12,6 +12,7 @@ from toolbox.clusters.connection import Cluster
 from toolbox.clusters.objects import Objects
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ToolboxError
+from toolbox.model.verdicts import CAUSE_KEY
 
 # Who calls a module, and where.
 _ACCESS: Mapping[str, Any] = {
@@ -38,5 +39,5 @@ def run(ansible_module: Callable[..., Any], options: Mapping[str, Any], work: Wo
         cluster = Cluster(Access(given["kubeconfig"] or None, given["context"] or None, given["namespace"] or None))
         result = work(Objects(cluster), given)
     except ToolboxError as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(**{"msg": str(error), CAUSE_KEY: error.cause.value})
     module.exit_json(**result)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
+from typing import Final
+
+CAUSE_KEY: Final = "topgallant_cause"  # where a module of ours tells Ansible why it failed
 
 
 class Verdict(StrEnum):
