@@ -18,11 +18,11 @@ from toolbox.agent import frames
 _PIECE_BYTES = 1 << 16
 _MOST_PIECES = 16
 _LOOK_SECONDS = 0.005
-_QUICK_SECONDS = 0.1
+_QUICK_SECONDS = 0.1  # in which a reader that is not behind has read what there is
 _BEYOND_BYTES = 96 << 10  # that may be between our pipe and the log: a buffer of the shim's, and its pipe to containerd
-_LEAST_BYTES = 4 << 10
+_LEAST_BYTES = 4 << 10  # less says nothing about how fast a reader is
 _GRANTED_SECONDS = 1.0  # of what a runtime grants, the half
-_LONGEST_SECONDS = 10.0
+_LONGEST_SECONDS = 10.0  # for the pipe, and for what is beyond it
 
 
 class Echo:

@@ -2,7 +2,7 @@
 
 A node may go on starting the container of a pod that is deleted, and then nobody hears how that ended (seen with
 Kubernetes 1.20). While its Job is there, each end is heard. So a pod that may start is waited for, and asked when it
-runs: what its agent says is true.
+runs: what its agent says is true. When to look is the tracker's affair, and so is what the end comes to.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 _ASKERS: Final = 32  # a node that does not answer holds one of them for a minute
 _AGAIN_SECONDS: Final = 3.0  # between two tries to ask a pod
-_RUN_SECONDS: Final = 30.0  # that a pod which runs may take to hear it; and beyond its grace, to tell its end
+_RUN_SECONDS: Final = 30.0  # that a pod which runs may take to hear it, and beyond its start and grace to tell its end
 _START_SECONDS: Final = 15.0  # that a node may take to start a pod
 _PLACE_SECONDS: Final = 2.0  # that a new pod may take to come, and to get a node where there is one for it
 

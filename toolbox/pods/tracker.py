@@ -1,8 +1,8 @@
 """Knows how the attempts of a run on one cluster stand, by two watches for all of them: of Jobs, and of pods.
 
-It decides nothing by itself: `endings` says when an attempt has ended and how. Here that is found out as soon as it can
-be, the logs are brought along, and whoever waits is told. Its threads: a watch each, a clock for what does not happen,
-and a bounded number that copy logs.
+It decides nothing by itself: `endings` says when an attempt has ended and how, `stopping` how one is ended that is to.
+Here that is found out as soon as it can be, the logs are brought along, and whoever waits is told. Its threads: a watch
+each, a clock for what does not happen, and a bounded number that copy logs, ask the server, and write down ends.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from queue import Queue
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.api_server import HOLD, Answer, ApiServer, failure, listing
+from tests.unit.pods.following import wait_until
 from toolbox.backends.kubernetes import NEEDS, NEEDS_OF_HOSTS, NEEDS_OF_SLICES, Target
 from toolbox.clusters.connection import Refused
 from toolbox.model.clusters import Access
@@ -127,10 +127,7 @@ def test_the_job_of_a_pod_that_gets_no_node_is_removed_when_it_is_cancelled(
     handle = backend.find(NAME, tmp_path)
     assert handle is not None
     backend.cancel(handle)
-    deadline = time.monotonic() + 20
-    while not server.count("DELETE", f"{JOBS}/{JOB}"):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: server.count("DELETE", f"{JOBS}/{JOB}"))
 
 
 def test_of_a_past_attempt_all_is_removed_that_it_may_have_been(

@@ -16,6 +16,7 @@ from toolbox.agent.pod import CANCELLING
 from toolbox.clusters.connection import Away
 from toolbox.model.workloads import EndedBy
 from toolbox.pods import stopping
+from toolbox.pods.attempts import Attempt
 from toolbox.pods.stopping import Asking, Stop
 from toolbox.pods.tracker import Tracker
 from toolbox.pods.views import JobView, PodView
@@ -120,17 +121,23 @@ def removed(followed: Followed) -> bool:
         return False
 
 
+def cancelled(followed: Followed) -> Attempt:
+    """Have an attempt that was cancelled while its pod was being started."""
+    tracker, attempt = followed.tracker, followed.add()
+    tracker.start(5)
+    tracker.see_job(JobView("j", "u"))
+    tracker.see_pod(STARTING)
+    tracker.cancel(attempt)
+    return attempt
+
+
 @pytest.mark.parametrize("answers", [(Talk(hear),), (failure(500), Talk(give_up), Talk(hear))])
 def test_a_pod_that_is_starting_is_asked_when_it_runs_and_its_job_is_left(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch, answers: tuple[Said, ...]
 ) -> None:
     monkeypatch.setattr(stopping, "_AGAIN_SECONDS", 0.1)
     server.says("GET", f"{PODS}/p/exec", *answers)
-    attempt = followed.add()
-    tracker.start(5)
-    tracker.see_job(JobView("j", "u"))
-    tracker.see_pod(STARTING)
-    tracker.cancel(attempt)
+    attempt = cancelled(followed)
     assert not removed(followed)
     assert server.count("GET", f"{PODS}/p/exec") == 0
     tracker.see_pod(RUNNING)
@@ -151,15 +158,9 @@ def test_a_pod_that_ends_well_before_it_can_be_asked_has_passed(followed: Follow
     assert not removed(followed)
 
 
-def test_the_job_of_who_does_not_start_goes_in_the_end(
-    followed: Followed, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stopping, "_START_SECONDS", 0.5)
-    attempt = followed.add()
-    tracker.start(5)
-    tracker.see_job(JobView("j", "u"))
-    tracker.see_pod(STARTING)
-    tracker.cancel(attempt)
+def test_the_job_of_who_does_not_start_goes_in_the_end(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "_START_SECONDS", 2.0)
+    cancelled(followed)
     assert not removed(followed)
     assert followed.removed.get(timeout=20) == "j"
 
@@ -179,7 +180,7 @@ def test_the_job_of_who_cannot_start_goes_at_once(
     for view in known:
         tracker.see_job(view) if isinstance(view, JobView) else tracker.see_pod(view)
     tracker.cancel(attempt)
-    assert removed(followed)
+    assert followed.removed.get(timeout=20) == "j"  # no clock runs: it is now, or never
 
 
 def test_all_hosts_are_asked_and_waited_for(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
@@ -247,4 +248,4 @@ def test_a_server_that_replaces_nothing_early_has_the_job_removed_at_once(follow
     followed.add()
     tracker.see_job(JobView("j", "u"))
     tracker.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=1))
-    assert removed(followed)
+    assert followed.removed.get(timeout=20) == "j"  # no clock runs: it is now, or never
