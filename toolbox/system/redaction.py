@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Mapping
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
 
@@ -116,18 +115,17 @@ def _escaped(text: str) -> Iterable[str]:
     yield repr(text)[1:-1]
 
 
-_process: ContextVar[Redactor] = ContextVar("redactor")
+class _Process:
+    """Holds the redactor of this process. A context variable would be unset in threads that a project starts."""
+
+    redactor = Redactor()
 
 
 def current() -> Redactor:
-    """Return the redactor of this process, which the command line sets up; a new one where there is none."""
-    redactor = _process.get(None)
-    if redactor is None:
-        redactor = Redactor()
-        _process.set(redactor)
-    return redactor
+    """Return the redactor of this process, in each of its threads. The command line sets it up."""
+    return _Process.redactor
 
 
 def use(redactor: Redactor) -> None:
     """Make this the redactor of the process."""
-    _process.set(redactor)
+    _Process.redactor = redactor

@@ -1,11 +1,10 @@
 """Secret values are taken out of all that is written, in each form in which programs print them."""
 
-import contextvars
 import json
 import shlex
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 
@@ -135,14 +134,28 @@ def test_a_sweep_without_secrets_reads_nothing(tmp_path: Path) -> None:
     assert Redactor().sweep(tmp_path)[0] == []
 
 
-def test_the_redactor_of_the_process_stays_the_same() -> None:
-    def check() -> None:
-        first = redaction.current()
-        assert redaction.current() is first
-        redaction.use(other := Redactor())
-        assert redaction.current() is other
+@pytest.fixture
+def _redactor_of_the_process() -> Iterator[None]:
+    before = redaction.current()
+    yield
+    redaction.use(before)
 
-    contextvars.Context().run(check)
+
+@pytest.mark.usefixtures("_redactor_of_the_process")
+def test_the_redactor_of_the_process_stays_the_same() -> None:
+    assert redaction.current() is redaction.current()
+    redaction.use(other := Redactor())
+    assert redaction.current() is other
+
+
+@pytest.mark.usefixtures("_redactor_of_the_process")
+def test_a_thread_has_the_redactor_of_the_process() -> None:
+    redaction.use(redactor := Redactor())
+    seen: list[Redactor] = []
+    thread = threading.Thread(target=lambda: seen.append(redaction.current()))
+    thread.start()
+    thread.join()
+    assert seen == [redactor]
 
 
 KEY = '{\n  "type": "service_account",\n  "private_key": "-----BEGIN KEY-----\\nMIIEvQ\\n"\n}\n'
