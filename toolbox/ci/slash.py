@@ -27,6 +27,9 @@ COMMANDS: Final = ("test", "var", "skip", "only", "help")
 HELP: Final = (__doc__ or "").partition("\n\n")[2].partition("\n\nLines")[0]
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z_][\w-]*)(?:(?:[^\S\n]*\n|[^\S\n]+)(?P<rest>.*))?", re.DOTALL)
 _FENCE = re.compile(r"\s*(?P<mark>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
+_INDENT: Final = {" ", "\t"}
+# The value of a /var is a block of the lines that follow: only then may a blank line stand in it.
+_OPENS_BLOCK = re.compile(r"(^/var|:|[|>][-+1-9]*)\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,7 @@ def _lines(text: str) -> Iterator[Line]:
     """Yield the slash commands, each with the indented lines that go on with it."""
     number, parts, fence = 0, list[str](), ""
     for index, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
-        is_more = parts and (line[:1] in {" ", "\t"} or not line.strip())
-        if is_more and (parts[0].startswith("/var") or not _FENCE.match(line)):
+        if parts and _goes_on(parts, line):
             parts.append(line if line.strip() else "")
             continue
         if parts:
@@ -95,6 +97,15 @@ def _lines(text: str) -> Iterator[Line]:
             number, parts = index, [line]
     if parts:
         yield _line(number, parts)
+
+
+def _goes_on(parts: list[str], line: str) -> bool:
+    """Tell whether a command goes on with a line. A blank line ends it, except in the middle of a YAML block."""
+    if parts[0].startswith("/var"):
+        if not line.strip():
+            return True
+        return line[:1] in _INDENT and (bool(parts[-1]) or _OPENS_BLOCK.search(parts[0]) is not None)
+    return line[:1] in _INDENT and bool(line.strip()) and not _FENCE.match(line)
 
 
 def _fence_after(line: str, fence: str) -> str:
