@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 LIBRARY = FilePath(__file__).parent / "contracts"
+_PACKAGE = FilePath(__file__).parents[1]
 _ROOT = "root"  # what pydantic calls the only field of a model that is a mapping itself
 
 
@@ -37,15 +38,18 @@ def find(folders: Iterable[FilePath]) -> dict[Path, type[BaseModel]]:
 
 
 def check(document: Document, folders: Iterable[FilePath]) -> None:
-    """Hold a document against its contracts. A block that the document does not have is not asked for.
+    """Hold a document against its contracts. A block that is missing is not checked.
+
+    A block of the library may be null, for a preset to fill in; a project says in its contract what may be null.
 
     Raises:
         ConfigurationError: it names every fault, with the file, the line and what was expected.
     """
     faults = [
         fault
-        for path, model in find(folders).items()
-        if _is_there(document, path)
+        for folder in folders
+        for path, model in find([folder]).items()
+        if _is_there(document, path, or_null=not folder.is_relative_to(_PACKAGE))
         for fault in _faults(document, path, model)
     ]
     if faults:
@@ -64,12 +68,11 @@ def _load(file: FilePath) -> type[BaseModel]:
     return contract
 
 
-def _is_there(document: Document, path: Path) -> bool:
+def _is_there(document: Document, path: Path, *, or_null: bool) -> bool:
     try:
-        document.find(path)
+        return document.find(path) is not None or or_null
     except paths.PathError:
         return False
-    return True
 
 
 def _faults(document: Document, path: Path, model: type[BaseModel]) -> Iterator[str]:

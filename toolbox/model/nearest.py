@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Final
+
+_MISSPELLED: Final = 0.8  # how alike a misspelled name and the right one are, from 0 to 1
 
 
 def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
     """Return the known names most like this one, best first."""
     return difflib.get_close_matches(name, list(known), n=limit, cutoff=0.5)
+
+
+def misspelled(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name of which `name` is a misspelling; None where `name` is a word of its own.
+
+    A longer word that begins with a known name (`machineset`, `machine`) is one of its own; a plural is not.
+    """
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=_MISSPELLED)
+    if not near or (name.startswith(near[0]) and len(name) > len(near[0]) + 1):
+        return None
+    return near[0]
 
 
 def did_you_mean(name: str, known: Iterable[str], *, what: str = "known", most: int = 12) -> str:

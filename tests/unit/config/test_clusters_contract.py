@@ -23,9 +23,47 @@ def test_a_cluster_is_one_of_four_kinds() -> None:
     assert kinds(block) == {"a": "existing", "b": "pool", "c": "create", "d": "machine"}
 
 
-def test_other_fields_are_the_projects_own() -> None:
-    assert kinds({"sutest": {"is_metal": True, "compute": {"machineset": {"name": "pods"}}}}) == {"sutest": None}
-    assert kinds({"sut": {**EXISTING, "region": "us-west-2"}}) == {"sut": "existing"}
+@pytest.mark.parametrize(
+    "entry",
+    [
+        False,
+        5,
+        "us-west-2",
+        [{"existing": {}}],
+        {},
+        {"is_metal": True, "compute": {"dedicated": True, "machineset": {"name": "pods", "taint": {"key": "only"}}}},
+        {"type": "single", "keep": False, "name_prefix": "ci", "ocp": {"tags": {"TicketId": None}}},
+        {"node-1.lab.example.com": "profile_dgx"},
+        {"machines": ["a", "b"]},
+        {"machineset": {"type": "g5.2xlarge"}},
+        {"creates": None},
+    ],
+    ids=str,
+)
+def test_an_entry_without_any_of_our_fields_belongs_to_the_project(entry: object) -> None:
+    assert kinds({"sutest": EXISTING, "cleanup_on_exit": entry}) == {"sutest": "existing"}
+
+
+@pytest.mark.parametrize("name", ["region", "machineset", "machine_type", "compute", "lab", "keep", "worker"])
+def test_a_cluster_keeps_the_other_fields_of_its_project(name: str) -> None:
+    assert kinds({"sut": {**EXISTING, name: {"type": "m6i"}}}) == {"sut": "existing"}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("leases", "lease"), ("comapre", "compare"), ("lesae", "lease"), ("machnie", "machine"), ("pools", "pool")],
+)
+def test_a_misspelled_field_of_a_cluster_is_named(name: str, meant: str) -> None:
+    with pytest.raises(ValidationError, match=f"it has a field `{name}`: is `{meant}` meant"):
+        Contract.model_validate({"sut": {**EXISTING, name: {}}})
+
+
+@pytest.mark.parametrize(
+    "entry", [{"exsting": {}}, {"pools": [{"name": "a"}]}, {"machne": MACHINE["machine"]}], ids=str
+)
+def test_an_entry_that_only_a_misspelling_keeps_from_being_a_cluster_is_refused(entry: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=r"is `(existing|pool|machine)` meant"):
+        Contract.model_validate({"sut": entry})
 
 
 @pytest.mark.parametrize(
@@ -35,8 +73,7 @@ def test_other_fields_are_the_projects_own() -> None:
             {**EXISTING, **MACHINE},
             "one of existing, pool, create, machine was expected, and there are existing and machine",
         ),
-        ({"exsting": {}}, "it has a field `exsting`: is `existing` meant?"),
-        ({**EXISTING, "leases": {}}, "it has a field `leases`: is `lease` meant?"),
+        ({"existing": {"kubeconifg": "x"}}, "Extra inputs are not permitted"),
         (
             {"lease": {"ttl": 5}},
             "it has a lease, or is compared, and one of existing, pool, create, machine is missing",
@@ -63,4 +100,4 @@ def test_a_mistake_is_named(cluster: dict[str, Any], fault: str) -> None:
 def test_a_name_that_clouds_refuse_is_refused(name: str) -> None:
     with pytest.raises(ValidationError, match="up to 19 of a-z, 0-9 and - were expected"):
         Contract.model_validate({name: EXISTING})
-    assert kinds({name: {"region": "x"}}) == {name: None}, "of the project's own we say nothing"
+    assert kinds({name: {"region": "x"}}) == {}, "an entry of the project may have any name"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolbox.model.nearest import did_you_mean, nearest
+from toolbox.model.nearest import did_you_mean, misspelled, nearest
 
 
 def test_the_most_alike_name_comes_first() -> None:
@@ -34,3 +34,18 @@ def test_two_near_names_are_both_offered() -> None:
 def test_a_long_list_is_cut_and_counted() -> None:
     hint = did_you_mean("zzz", [f"n{index:02}" for index in range(20)], most=3)
     assert hint == "known: n00, n01, n02 and 17 more"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("leases", "lease"),
+        ("machne", "machine"),
+        ("machineset", None),
+        ("compute", None),
+        ("lease", "lease"),
+        ("", None),
+    ],
+)
+def test_a_misspelling_is_told_from_a_word_of_its_own(name: str, meant: str | None) -> None:
+    assert misspelled(name, ["lease", "machine", "compare"]) == meant

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from difflib import get_close_matches
-from typing import Annotated, Final, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    RootModel,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
-_ALIKE: Final = 0.8  # a name of the project's own so much like one of ours is a slip
+from toolbox.model.nearest import misspelled
+
 _KINDS: Final = ("existing", "pool", "create", "machine")
 # It becomes a part of the names of what is created, to which clouds allow few characters.
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,17}[a-z0-9])?")
@@ -61,10 +71,7 @@ class Lease(_Model):
 
 
 class Cluster(BaseModel):
-    """One of them: `existing`, `pool`, `create` or `machine`.
-
-    Other fields are the project's own. With none of the four the whole entry is, and nobody shares anything by it.
-    """
+    """One cluster: `existing`, `pool`, `create` or `machine`. Its other fields belong to the project."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -77,7 +84,7 @@ class Cluster(BaseModel):
 
     @property
     def kind(self) -> str | None:
-        """Which of them it is; None where it is none of ours."""
+        """Which of the four it is."""
         return next(iter(self._given()), None)
 
     def _given(self) -> list[str]:
@@ -89,8 +96,8 @@ class Cluster(BaseModel):
         if len(given) > 1:
             raise ValueError(f"one of {', '.join(_KINDS)} was expected, and there are {' and '.join(given)}")
         for name in self.model_extra or {}:
-            if near := get_close_matches(name, type(self).model_fields, n=1, cutoff=_ALIKE):
-                raise ValueError(f"it has a field `{name}`: is `{near[0]}` meant?")
+            if meant := misspelled(name, type(self).model_fields):
+                raise ValueError(f"it has a field `{name}`: is `{meant}` meant?")
         if not given and self.model_fields_set & {"lease", "compare"}:
             raise ValueError(f"it has a lease, or is compared, and one of {', '.join(_KINDS)} is missing")
         if self.compare and self.kind not in ("existing", "pool"):
@@ -103,8 +110,27 @@ class Cluster(BaseModel):
         return self
 
 
-class Contract(RootModel[dict[str, Cluster | None]]):
-    """The clusters of a run by their names; null is none, for a preset to fill in."""
+def _cluster_or_none(entry: Any) -> Any:
+    """Return an entry of the block if it describes a cluster; None if the entry belongs to the project."""
+    if not isinstance(entry, Mapping):
+        return None
+    is_cluster = bool(Cluster.model_fields.keys() & entry.keys())
+    return entry if is_cluster or any(_would_be_cluster(name, value) for name, value in entry.items()) else None
+
+
+def _would_be_cluster(name: Any, value: Any) -> bool:
+    """Tell whether a misspelled field would make its entry a cluster: leases must not be lost to a slip."""
+    meant = misspelled(str(name), Cluster.model_fields)
+    if meant is None or value is None:
+        return False
+    try:
+        return Cluster.model_validate({meant: value}).kind is not None
+    except ValidationError:
+        return False
+
+
+class Contract(RootModel[dict[str, Annotated[Cluster | None, BeforeValidator(_cluster_or_none)]]]):
+    """The clusters of a run by their names. None stands for null, and for an entry that belongs to the project."""
 
     @model_validator(mode="after")
     def _has_good_names(self) -> Self:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from toolbox.model.nearest import misspelled
 from toolbox.model.secrets import Secret
 
 CURRENCY: Final = "USD"  # where a project names none
@@ -23,6 +24,14 @@ class Contract(BaseModel):
         description="the store: a file, or the URL of a PostgreSQL, which may be a secret; null for that of this user",
     )
     currency: str = Field(default=CURRENCY, min_length=1, description="of the `cost_per_hour` of targets")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_another_block_alone(cls, block: Any) -> Any:
+        """Ignore a block of the project's own that has this name and none of these fields."""
+        fields = cls.model_fields
+        is_other = isinstance(block, dict) and not any(key in fields or misspelled(str(key), fields) for key in block)
+        return {} if is_other else block
 
     @field_validator("database")
     @classmethod
