@@ -201,6 +201,17 @@ def test_a_namespace_is_prepared_and_nothing_changes_the_second_time(
     assert tools.workspace.holding("aHVudGVyMg") == []
 
 
+def test_an_account_may_take_leases_only_where_that_was_asked_for(tools: Tools, namespace: str) -> None:
+    def resources() -> set[str]:
+        (role,) = (each for each in tools.kept("artifacts/objects.yaml") if each["kind"] == "Role")
+        return {resource for rule in role["rules"] for resource in rule["resources"]}
+
+    tools("cluster", "prepare_namespace", namespace, "--service_account=runner", "--cells_need=hosts,leases")
+    assert {"services", "leases"} <= resources()
+    tools("cluster", "prepare_namespace", namespace, "--service_account=runner")
+    assert not {"services", "leases", "jobsets"} & resources()
+
+
 def test_what_was_prepared_and_is_no_longer_asked_for_goes(
     tools: Tools, cluster: kubernetes.Cluster, namespace: str
 ) -> None:

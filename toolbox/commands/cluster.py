@@ -63,6 +63,7 @@ class Cluster:
         docker_config: Secret | None = None,
         service_account: str | None = None,
         may_run_cells: bool = True,
+        cells_need: list[Literal["hosts", "slices", "leases"]] | None = None,
         network_policy: Literal["none", "isolated"] = "none",
         kubeconfig: Path | None = None,
         context: str | None = None,
@@ -80,8 +81,11 @@ class Cluster:
             image_pull_secret: the name of a Secret for pulling images, with one of the next two.
             docker_config_file: the file that it holds, as `docker login` writes it.
             docker_config: what it holds, as a value.
-            service_account: the name of an account, which may use that Secret, and
-            may_run_cells: whether that account may run the cells of a matrix there, and nothing else.
+            service_account: the name of an account, which may use the Secret for pulling images.
+            may_run_cells: whether the account may run the cells of a matrix in the namespace. An account that may
+                create Jobs can read every Secret of the namespace.
+            cells_need: what the account may do besides: run cells of several hosts, or of several TPU slices, or take
+                leases in the namespace.
             network_policy: `isolated`: only pods of the namespace reach its pods.
             kubeconfig: the file that says how to reach the cluster; KUBECONFIG or ~/.kube/config when left out.
             context: the context of it; its current one when left out.

@@ -11,7 +11,7 @@ import math
 import posixpath
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -27,6 +27,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.text import shown
@@ -111,6 +112,7 @@ def _milli(value: float) -> float:
 Text = Annotated[str, Field(min_length=1, pattern=r"^\S+$")]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Seconds = Annotated[int, Field(strict=True, ge=0)]
+User = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 Quantity = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False), AfterValidator(_milli)]
 Name = Annotated[str, _matching("a name: lower-case letters, digits, `-` and `.`", _SUBDOMAIN, 253)]
 Label = Annotated[str, _matching("a name: lower-case letters, digits and `-`", r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", 63)]
@@ -136,15 +138,16 @@ class _Part(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_known_fields(cls, said: Any) -> Any:
+    def _drop_nulls(cls, said: Any) -> Any:
         if not isinstance(said, Mapping):
             return said
-        fields = {field.alias or name: field for name, field in cls.model_fields.items()}
-        if unknown := [str(name) for name in said if name not in fields]:
-            hints = (f"`{name}` is not a field here: {did_you_mean(name, fields, what='fields')}" for name in unknown)
-            raise ValueError("; ".join(hints))
-        nullable = {name for name, field in fields.items() if type(None) in get_args(field.annotation)}
-        return {name: value for name, value in said.items() if value is not None or name in nullable}
+        kept = {name for name, field in cls.fields().items() if type(None) in get_args(field.annotation)}
+        return {name: value for name, value in said.items() if value is not None or name in kept}
+
+    @classmethod
+    def fields(cls) -> dict[str, FieldInfo]:
+        """Return the fields by the names that a configuration gives them."""
+        return {field.alias or name: field for name, field in cls.model_fields.items()}
 
 
 class Resources(_Part):
@@ -303,6 +306,8 @@ class Pod(_Part):
         scratch_gb: how large the directory of an attempt may become, in 10^9 bytes.
         tolerations: as Kubernetes has them.
         service_account: the pod has its token; without one, it has none.
+        run_as_user: the number of the user in the containers; the user of the image when left out. A namespace with
+            the Pod Security Standard `restricted` accepts no root.
         queue: Kueue's LocalQueue, which lets the cell start.
         tpu: asks for a TPU slice, and then for no GPU.
         hosts: how many pods run the cell together, each with its index in TOPGALLANT_HOST_INDEX.
@@ -327,6 +332,7 @@ class Pod(_Part):
     node_selector: Annotated[dict[Key, Value], Nulls] = {}
     tolerations: list[Toleration] = []
     service_account: Name | None = None
+    run_as_user: User | None = None
     priority_class: Name | None = None
     labels: Annotated[dict[Annotated[Key, AfterValidator(_is_free)], Value], Nulls] = {}
     annotations: Annotated[dict[Key, str], Nulls] = {}
@@ -340,26 +346,27 @@ class Pod(_Part):
     patch: dict[str, JsonValue] = {}
 
     @model_validator(mode="after")
-    def _mounts_are_distinct(self) -> Pod:
+    def _fields_fit_together(self) -> Pod:
+        if faults := [*self._mount_faults(), *self._accelerator_faults()]:
+            raise ValueError("; ".join(faults))
+        return self
+
+    def _mount_faults(self) -> Iterator[str]:
         paths = [volume.mount_path for volume in self.volumes]
         paths += [SHARED_MEMORY] if self.shared_memory_gb else []
         for what, values in (("name", [volume.name for volume in self.volumes]), ("mount_path", paths)):
-            if twice := sorted({value for value in values if values.count(value) > 1}):
-                raise ValueError(f"`volumes`: two have the {what} {twice[0]}")
-        return self
+            yield from (f"`volumes`: two have the {what} {value}" for value in _repeated(values))
 
-    @model_validator(mode="after")
-    def _accelerators_fit(self) -> Pod:
+    def _accelerator_faults(self) -> Iterator[str]:
         if self.tpu is None:
             if self.slices > 1:
-                raise ValueError("`slices` are of a `tpu`, and there is none: `hosts` says how many pods run together")
-            return self
+                yield "`slices` are of a `tpu`, and there is none: `hosts` says how many pods run together"
+            return
         if self.resources and "gpu" in self.resources.model_fields_set and self.resources.gpus():
-            raise ValueError("`tpu` and `resources.gpu` are both asked for: set one of them to null")
+            yield "`tpu` and `resources.gpu` are both asked for: set one of them to null"
         if self.tpu.all_chips != self.hosts * self.tpu.chips:
             needed = f"`hosts` {self.hosts} with `tpu.chips` {self.tpu.chips} each have {self.hosts * self.tpu.chips}"
-            raise ValueError(f"`tpu.topology` {self.tpu.topology} has {self.tpu.all_chips} chips, but {needed}")
-        return self
+            yield f"`tpu.topology` {self.tpu.topology} has {self.tpu.all_chips} chips, but {needed}"
 
     @property
     def interpreter(self) -> str:
@@ -450,6 +457,10 @@ def _by(key: str, entries: Any) -> dict[str, Any] | None:
     return named if len(named) == len(entries) else None
 
 
+def _repeated(values: list[str]) -> list[str]:
+    return sorted({value for value in values if values.count(value) > 1})
+
+
 def _is_below(folder: str, other: str) -> bool:
     return folder != other and PurePosixPath(folder).is_relative_to(other)
 
@@ -471,6 +482,26 @@ def _quantity(value: float, unit: str, thousandth: str) -> str:
 def _fault(detail: dict[str, Any]) -> str:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"] if part != "[key]")
     message = detail["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
+    if detail["type"] == "extra_forbidden":
+        *parents, name = detail["loc"]
+        hint = did_you_mean(str(name), _fields_at(parents), what="fields")
+        return f"`{where.removeprefix('.')}` is not a field here: {hint}"
     if detail["type"] not in {"value_error", "missing"}:
         message = f"{shown(detail['input'])}: {message[:1].lower()}{message[1:]}"
     return f"`{where.removeprefix('.')}`: {message}" if where else message
+
+
+def _fields_at(parts: list[str | int]) -> list[str]:
+    """Return the names of the fields of the mapping at a place in the description."""
+    fields = Pod.fields()
+    for part in parts:
+        if field := fields.get(str(part)):
+            fields = next((kind.fields() for kind in _parts_of(field.annotation)), fields)
+    return list(fields)
+
+
+def _parts_of(annotation: Any) -> Iterator[type[_Part]]:
+    if isinstance(annotation, type) and issubclass(annotation, _Part):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _parts_of(argument)

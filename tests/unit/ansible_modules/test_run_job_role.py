@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes import pod_security
 from tests.fakes.api_server import ApiServer, failure, listing
 from toolbox.model.errors import StepError
 from toolbox.orchestration import run
@@ -81,3 +82,18 @@ def test_a_job_that_is_to_be_kept_stays(server: ApiServer) -> None:
     run_job(server, keep=True)
     assert server.count("DELETE", JOB) == 0
     assert "ttlSecondsAfterFinished" not in applied(server)["spec"]
+
+
+def test_a_job_has_no_privilege_and_no_token_unless_it_names_an_account(server: ApiServer) -> None:
+    user = {"spec": {"template": {"spec": {"securityContext": {"runAsUser": 1000, "runAsNonRoot": True}}}}}
+    run_job(server, patch=user)
+    spec = applied(server)["spec"]["template"]["spec"]
+    assert pod_security.violations(spec) == []
+    assert spec["automountServiceAccountToken"] is False
+
+
+def test_a_job_that_names_an_account_has_its_token(server: ApiServer) -> None:
+    run_job(server, service_account="trainer")
+    spec = applied(server)["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == "trainer"
+    assert "automountServiceAccountToken" not in spec

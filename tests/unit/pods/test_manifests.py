@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.fakes import pod_security
 from tests.servers import kubernetes
 from toolbox.pods import description, manifests
 from toolbox.pods.description import Pod
@@ -219,6 +220,28 @@ def test_a_variable_of_the_cell_wins_over_a_secret_of_its_pod_and_is_there_once(
     names = [item["name"] for item in containers(secrets=secrets)["workload"]["env"]]
     assert names == ["API_KEY", "NOTE", "STEPS"]
     assert env(secrets=secrets)["STEPS"] == "10"
+
+
+def spec_of_pod(**fields: Any) -> dict[str, Any]:
+    found: dict[str, Any] = manifest(**fields)["spec"]["template"]["spec"]
+    return found
+
+
+def test_the_image_chooses_the_user_and_the_pod_has_no_other_privilege() -> None:
+    assert pod_security.violations(spec_of_pod()) == ["runAsNonRoot"] * 2
+    assert spec_of_pod()["automountServiceAccountToken"] is False
+
+
+def test_a_pod_with_a_user_meets_the_restricted_pod_security_standard() -> None:
+    assert pod_security.violations(spec_of_pod(run_as_user=1000)) == []
+    assert spec_of_pod(run_as_user=0)["securityContext"]["runAsUser"] == 0
+    assert "runAsNonRoot" not in spec_of_pod(run_as_user=0)["securityContext"]
+
+
+def test_a_patch_gives_a_workload_a_capability() -> None:
+    container = {"name": "workload", "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}}
+    found = containers(patch={"spec": {"template": {"spec": {"containers": [container]}}}})["workload"]
+    assert found["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
 
 
 def test_no_container_waits_where_nothing_is_fetched() -> None:
