@@ -79,7 +79,7 @@ def _request(asked: Asked, artifact_dir: Path | None) -> RunRequest:
         overrides_source="/var",
         phases=named,
         artifact_dir=artifact_dir,
-        note={OVERRIDES_FILE: files.dump_yaml(asked.overrides)} if asked.overrides else {},
+        note={OVERRIDES_FILE: asked.overrides} if asked.overrides else {},
     )
     request.configure(wanted)
     return wanted

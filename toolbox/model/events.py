@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Self
+from typing import Any, Final, Self, TypeVar
 
 from toolbox.model.bounds import Direction, Side
 from toolbox.model.evidence import Deviation, Judgement, Metric
@@ -378,3 +378,23 @@ KeptEvent = (
 )
 ShownEvent = DurationsExpected | TaskStarted | TaskFinished | Note
 Event = KeptEvent | ShownEvent
+
+AnyEvent = TypeVar("AnyEvent", bound=Event)
+# A resumed run finds its steps, files and resources by these fields, so secrets are not masked in them. Every other
+# field is free text.
+_IDENTITIES: Final = frozenset(
+    {
+        *("run", "project", "directory", "presets", "revision", "seconds"),
+        *("step", "key", "fingerprint", "attempt", "target", "path", "file"),
+        *("check", "metric", "unit", "cluster", "member", "kubeconfig", "context", "namespace", "resource"),
+    }
+)
+# What Ansible calls a task may hold the value of a variable; every other name is an identity.
+_FREE_NAMES: Final = (TaskStarted, TaskFinished)
+
+
+def masked(event: AnyEvent, mask: Callable[[Any], Any]) -> AnyEvent:
+    """Return an event with the secrets in its free text masked. Identities keep their text."""
+    identities = _IDENTITIES if isinstance(event, _FREE_NAMES) else _IDENTITIES | {"name"}
+    names = [field.name for field in fields(event) if field.name not in identities]
+    return replace(event, **{name: mask(getattr(event, name)) for name in names})

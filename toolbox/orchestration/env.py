@@ -30,5 +30,5 @@ def __getattr__(name: str) -> Path | str:
 @contextmanager
 def NextArtifactDir(name: str) -> Iterator[Path]:  # noqa: N802  # the name that orchestrations know
     """Run the body as a step in the next numbered directory, which is `env.ARTIFACT_DIR` there."""
-    with steps.entered(session.step()), steps.opened(name, kind=StepKind.GROUP) as step:
+    with steps.entered(session.step()), steps.opened(session.masked(name), kind=StepKind.GROUP) as step:
         yield step.directory

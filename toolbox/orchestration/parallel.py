@@ -74,12 +74,13 @@ class Parallel:
 
     def _directory(self) -> AbstractContextManager[object]:
         if self.dedicated_dir:
-            return steps.opened(self.name, kind=StepKind.GROUP)
+            return steps.opened(session.masked(self.name), kind=StepKind.GROUP)
         return contextlib.nullcontext()
 
     def _run(self) -> None:
         here = session.step()
         for task in self._tasks:
+            task.name = session.masked(task.name)
             task.place = here.place(task.name, StepKind.GROUP)
         tasks = [task for task in self._tasks if task.place and not here.answered(task.place)]
         failures: list[BaseException] = []

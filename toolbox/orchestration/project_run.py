@@ -216,12 +216,15 @@ def _create(request: RunRequest) -> Path:
 
 
 def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
+    """Write what was asked. Only values are masked: a resumed run needs the names as they are."""
     request, configuration = loaded.request, loaded.configuration
+    overrides = redactor.texts(dict(request.overrides), keep_keys=True)
     run = {
         "run": directory.name,
         **request.as_json(),
+        "overrides": overrides,
         # JSON has fewer types than a configuration.
-        "overrides_text": files.dump_yaml(dict(request.overrides)),
+        "overrides_text": files.dump_yaml(overrides),
         "config_file": configuration.source,
         "directory": str(Path.cwd()),
         "revision": _revision(Path(configuration.source).parent, directory),
@@ -229,32 +232,33 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
         "host": socket.gethostname(),
         "user": _user(),
         "currency": storing.settings(configuration).currency,
-        "argv": sys.argv,
-        "changes": [_change_json(change) for change in configuration.changes],
+        "argv": redactor.texts(sys.argv),
+        "changes": [_change_json(change, redactor) for change in configuration.changes],
     }
-    changes = "".join(f"{_applied(change)}\n" for change in configuration.changes)
-    files.write_text(directory / "presets_applied", redactor(changes))
-    for name, text in request.note.items():
-        files.write_text(directory / name, redactor(text))
+    changes = "".join(f"{_applied(change, redactor)}\n" for change in configuration.changes)
+    files.write_text(directory / "presets_applied", changes)
+    for name, value in request.note.items():
+        masked = redactor.texts(value, keep_keys=True)
+        files.write_text(directory / name, masked if isinstance(masked, str) else files.dump_yaml(masked))
     if loaded.plan is not None:
         loaded.plan.write(directory)
     session.write_configuration(configuration, directory / CONFIG_FILE, redactor)
-    files.write_json(directory / request_module.FILE, redactor.texts(run))
+    files.write_json(directory / request_module.FILE, run)
 
 
-def _applied(change: Change) -> str:
+def _applied(change: Change, redactor: Redactor) -> str:
     where = f"  ({change.location})" if change.location else ""
-    return f"{change.layer}: {paths.render(change.path)} --> {change.value!r}{where}"
+    return f"{change.layer}: {paths.render(change.path)} --> {redactor(repr(change.value))}{where}"
 
 
-def _change_json(change: Change) -> dict[str, str]:
+def _change_json(change: Change, redactor: Redactor) -> dict[str, str]:
     """Return a change as `run.json` holds it: values as YAML on a line, places as `file:line`."""
     return {
         "path": paths.render(change.path),
-        "value": files.dump_yaml_line(change.value),
+        "value": redactor(files.dump_yaml_line(change.value)),
         "by": change.layer,
         "where": str(change.location or ""),
-        "replaced": files.dump_yaml_line(change.replaced),
+        "replaced": redactor(files.dump_yaml_line(change.replaced)),
         "replaced_where": str(change.replaced_location or ""),
     }
 

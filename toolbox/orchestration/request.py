@@ -34,7 +34,7 @@ class RunRequest:
     Args:
         phases: the phases to run; all that the project has when left out.
         artifact_dir: where runs go; `$ARTIFACT_DIR` or `artifacts` when left out.
-        note: files to keep in the run directory, by name: what a comment asked, say.
+        note: files to keep in the run directory, by name: a text, or a value to write as YAML.
         selection: which cells of the matrix to run.
         options: how to run them.
         deadline: seconds for the whole run; as the matrix says when left out.
@@ -47,7 +47,7 @@ class RunRequest:
     overrides_source: str = "--overrides"
     phases: Sequence[str] | None = None
     artifact_dir: Path | None = None
-    note: Mapping[str, str] = field(default_factory=dict)
+    note: Mapping[str, object] = field(default_factory=dict)
     selection: Selection = field(default_factory=Selection)
     options: Options = field(default_factory=Options)
     deadline: float | None = None

@@ -133,7 +133,7 @@ def run_toolbox(
     values = signature.bind(found.signature, args, text=False)
     with steps.entered(session.step()):
         try:
-            return _call(found, values, artifact_dir_suffix or "", counts=check)
+            return _call(found, values, session.masked(artifact_dir_suffix or ""), counts=check)
         except StepError as error:
             if check:
                 raise

@@ -77,7 +77,7 @@ def resolved_text(configuration: Configuration, redactor: Redactor) -> str:
     block = resolved.get(presets.BLOCK)
     if isinstance(block, dict) and block.get(presets.TO_APPLY):
         resolved = {**resolved, presets.BLOCK: {**block, presets.TO_APPLY: []}}
-    return files.dump_yaml(redactor.texts(resolved))
+    return files.dump_yaml(redactor.texts(resolved, keep_keys=True))
 
 
 _current: ContextVar[Session] = ContextVar("session")
@@ -122,6 +122,11 @@ def opened(session: Session, top: Step) -> Iterator[Session]:
 def step() -> Step:
     """Return the current step, or the top of `$ARTIFACT_DIR` where there is none."""
     return steps.current() or outside_of_a_run()
+
+
+def masked(name: str) -> str:
+    """Return a name that an orchestration gives to a step, with the secrets in it masked."""
+    return step().recorder.redactor(name)
 
 
 def artifact_directory(path: Path) -> Path:

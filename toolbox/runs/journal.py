@@ -66,10 +66,11 @@ class Journal:
         Raises:
             InfrastructureError: the disk did not take it.
         """
+        masked = events.masked(event, self._redactor.texts)
         record = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "event": type(event).__name__,
-            **{field.name: self._redactor.texts(getattr(event, field.name)) for field in dataclasses.fields(event)},
+            **{field.name: getattr(masked, field.name) for field in dataclasses.fields(masked)},
         }
         content = files.encode(json.dumps(record, ensure_ascii=False) + "\n")
         try:

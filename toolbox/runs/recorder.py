@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
+from toolbox.model import events
 from toolbox.model.events import Event, KeptEvent
 from toolbox.runs.journal import Journal
 from toolbox.runs.past import Past
@@ -44,8 +45,7 @@ class Recorder:
     def record(self, event: Event, *, sync: bool = True) -> None:
         """Keep and show an event, without secrets. `sync`: see `Journal.append`."""
         if self.redactor.values():
-            kept = {field.name: self.redactor.texts(getattr(event, field.name)) for field in fields(event)}
-            event = replace(event, **kept)
+            event = events.masked(event, self.redactor.texts)
         with self._lock:
             if self.journal is not None and isinstance(event, _KEPT):
                 self.journal.append(event, sync=sync)

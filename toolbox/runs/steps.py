@@ -194,12 +194,12 @@ def opened(
     parent = required(name)
     if place is None:  # a task that has its directory is recorded as cancelled
         cancellation.current().check()
-    name = parent.recorder.redactor(name)
     place = place or parent.place(name, kind)
     step = Step(place.directory, parent.recorder, name, kind, failure or parent.failure, counts, place.key)
     step.recorder.record(StepStarted(step.identity, name, kind, detail, place.key, fingerprint))
     (step.directory / FAILURE_FILE).unlink(missing_ok=True)  # of the time before the run was resumed
-    _write(step, {"detail": detail, "started": datetime.now(UTC).isoformat(timespec="milliseconds")})
+    started = datetime.now(UTC).isoformat(timespec="milliseconds")
+    _write(step, {"detail": step.recorder.redactor(detail), "started": started})
     try:
         with entered(step):
             yield step
@@ -232,12 +232,13 @@ def finish(step: Step, parent: Step, *, sync: bool = True) -> None:
     """Write down how a step ended: as the worst of what ended in it. `sync`: see `Journal.append`."""
     outcome = step.outcome() or Outcome(Verdict.PASSED)
     seconds = round(time.monotonic() - step.started, 3)
+    message = step.recorder.redactor(outcome.message)
     if not outcome.verdict.is_pass:
-        text = f"{step.identity}: {outcome.verdict} ({outcome.cause})\n{outcome.message}\n"
-        files.write_text(step.directory / FAILURE_FILE, step.recorder.redactor(text))
+        text = f"{step.identity}: {outcome.verdict} ({outcome.cause})\n{message}\n"
+        files.write_text(step.directory / FAILURE_FILE, text)
     _write(
         step,
-        {"verdict": outcome.verdict, "cause": outcome.cause, "message": outcome.message, "seconds": seconds},
+        {"verdict": outcome.verdict, "cause": outcome.cause, "message": message, "seconds": seconds},
     )
     step.recorder.record(
         StepFinished(
@@ -246,7 +247,7 @@ def finish(step: Step, parent: Step, *, sync: bool = True) -> None:
             step.kind,
             outcome.verdict,
             outcome.cause,
-            step.recorder.redactor(outcome.message),
+            message,
             seconds,
             step.counts,
         ),
@@ -259,8 +260,7 @@ def finish(step: Step, parent: Step, *, sync: bool = True) -> None:
 def _write(step: Step, fields: dict[str, object]) -> None:
     file = step.directory / STEP_FILE
     before = files.read_json(file) if file.exists() else {"step": step.identity, "name": step.name, "kind": step.kind}
-    redacted = {key: step.recorder.redactor.texts(value) for key, value in {**before, **fields}.items()}
-    files.write_json(file, redacted)
+    files.write_json(file, {**before, **fields})
 
 
 def _explained(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,15 +45,20 @@ class Redactor:
                 text = text.replace(value, MASK)
         return text
 
-    def texts(self, value: Any) -> Any:
-        """Return a value without the secret values in its texts. Numbers and words of ours (enums) stay as they are."""
+    def texts(self, value: Any, *, keep_keys: bool = False) -> Any:
+        """Return a value without the secret values in its texts. Numbers and words of ours (enums) stay as they are.
+
+        Args:
+            keep_keys: leave the keys of mappings as they are: they are the names of fields, which a program looks up.
+        """
         if not self._values:
             return value
+        mask = partial(self.texts, keep_keys=keep_keys)
         if type(value) is str:
             return self(value)
         if isinstance(value, Mapping):
-            return {self.texts(key): self.texts(item) for key, item in value.items()}
-        return type(value)(map(self.texts, value)) if isinstance(value, list | tuple) else value
+            return {key if keep_keys else mask(key): mask(item) for key, item in value.items()}
+        return type(value)(map(mask, value)) if isinstance(value, list | tuple) else value
 
     def sweep(self, directory: Path) -> tuple[list[Path], list[str]]:
         """Take the secret values out of the files below a directory.

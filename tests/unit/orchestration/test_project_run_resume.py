@@ -322,6 +322,31 @@ def test_a_secret_in_the_configuration_is_no_change(project: Project, monkeypatc
     assert written(project)["shown"] == "***"
 
 
+@pytest.mark.parametrize("secret", ["test", "prepare", "tiny", "level", "002", "overrides"])
+def test_a_secret_that_is_also_a_name_does_not_repeat_finished_work(
+    project: Project, monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    monkeypatch.setenv("TINY_PASSWORD", secret)
+    project.write(
+        """
+        def prepare():
+            log("prepare")
+            with env.NextArtifactDir("test data"): pass
+        def test():
+            log(f"level={config.project.get_config('test.level')}")
+        """,
+        "secrets: {env: [TINY_PASSWORD]}\ntest: {level: 1}\n",
+    )
+    project.run(overrides={"test.level": 5})
+    project.cut(StepFinished, name="test")
+    assert project.resume() == 0
+    assert project.log == ["level=5"]
+    assert [step.name for step in summary.derive(project.directory).steps.values() if not step.depth] == [
+        "prepare",
+        "test",
+    ]
+
+
 # What cannot be gone on with
 
 

@@ -10,7 +10,9 @@ import pytest
 
 from toolbox.model.errors import InfrastructureError
 from toolbox.model.events import (
+    AttemptSubmitted,
     CheckJudged,
+    ClusterChosen,
     ConfigurationChanged,
     KeptEvent,
     RunFinished,
@@ -132,6 +134,27 @@ def test_a_secret_that_looks_like_a_part_of_a_record_leaves_it_readable(tmp_path
     with Journal(tmp_path, redactor) as opened:
         opened.append(StepFinished("s", "n", StepKind.PHASE, Verdict.PASSED, None, f"<{secret}>", 1.2))
     assert read(tmp_path) == [StepFinished("s", "n", StepKind.PHASE, Verdict.PASSED, None, "<***>", 1.2)]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        RunStarted("test-1", "test", "/test/test-1", ("test",)),
+        StepStarted("000__test", "test", StepKind.PHASE, "", "/test", "test"),
+        StepFinished("000__test", "test", StepKind.PHASE, Verdict.PASSED, None, "", 1.0),
+        AttemptSubmitted("001__test", 1, "test-1", "test"),
+        CheckJudged("001__test", "test", passed=True, message="", file="test.log", metric="test"),
+        ConfigurationChanged("test.steps", "3", "me"),
+        ClusterChosen("test", "test", "/test", "test", "test"),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_an_identity_is_kept_also_where_a_secret_is_the_same_word(tmp_path: Path, event: KeptEvent) -> None:
+    redactor = Redactor()
+    redactor.add(["test"])
+    with Journal(tmp_path, redactor) as opened:
+        opened.append(event)
+    assert read(tmp_path) == [event]
 
 
 def test_lines_of_several_threads_are_whole(tmp_path: Path, journal: Journal) -> None:
