@@ -112,7 +112,7 @@ def _variables(play: Play) -> dict[str, str]:
     # Our own modules are found wherever we are installed; a module of the user's of the same name goes before.
     variables["ANSIBLE_LIBRARY"] = os.pathsep.join(filter(None, [environ.get("ANSIBLE_LIBRARY"), str(_MODULES)]))
     if (named := environ.get("KUBECONFIG")) is not None:  # Ansible works in another directory than ours
-        files_of_it = (str(Path(part).expanduser().absolute()) for part in named.split(os.pathsep) if part)
+        files_of_it = (str(environ.expanded(part).absolute()) for part in named.split(os.pathsep) if part)
         variables["KUBECONFIG"] = os.pathsep.join(files_of_it)
     variables["ANSIBLE_LOCAL_TEMP"] = str(play.private / "tmp")
     return variables

@@ -257,7 +257,7 @@ def _located(name: str, value: Any, call: RoleCall) -> Any:
     if not isinstance(value, Path):
         return value
     if not call.hosts:
-        return value.expanduser().absolute()
+        return environ.expanded(value).absolute()
     if not value.is_absolute() and not str(value).startswith("~"):
         raise UsageError(f"{call.group} {call.command}: --{name}={value}: a path on another host has to be absolute")
     return value

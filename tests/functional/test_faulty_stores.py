@@ -57,6 +57,13 @@ def newer(file: Path) -> None:
     connection.close()
 
 
+def unknown(file: Path) -> None:
+    newer(file)
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0000'")
+    connection.close()
+
+
 def corrupt(file: Path) -> None:
     file.write_bytes(b"SQLite format 3\x00" + b"\xff" * 8192)
 
@@ -71,6 +78,7 @@ def directory(file: Path) -> None:
 
 FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "newer": (newer, "is of a newer version of this program (9999"),
+    "unknown": (unknown, "is of an unknown version of this program (0000, this one knows"),
     "corrupt": (corrupt, "results import RUN_DIR...` makes it again"),
     "no database": (no_database, "file is not a database: move it away"),
     "a directory": (directory, "unable to open database file"),
@@ -111,6 +119,33 @@ def test_a_store_is_read_where_nobody_may_write(grid: Grid, read_only: Path) -> 
     outcome = grid.workspace.run("results", "list", f"--database={store}", "--format=csv")
     assert outcome.exit_code == 0, str(outcome)
     assert grid.directory.name in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("wal", "code", "said"),
+    [(b"", 0, ""), (b"\0" * 4152, 3, "results.sqlite-wal was left beside it; open the store once as a user who may")],
+)
+def test_a_log_that_was_left_beside_a_store_is_passed_over_or_named(
+    grid: Grid, read_only: Path, wal: bytes, code: int, said: str
+) -> None:
+    subprocess.run(["mount", "-o", "remount,rw", str(read_only)], check=True)
+    store = read_only / "results.sqlite"
+    grid.configure(blocks={"results": {"database": str(store)}}).run()
+    store.with_name("results.sqlite-wal").write_bytes(wal)
+    subprocess.run(["mount", "-o", "remount,ro", str(read_only)], check=True)
+    outcome = grid.workspace.run("results", "list", f"--database={store}", "--format=csv")
+    assert (outcome.exit_code, said in outcome.stderr) == (code, True), str(outcome)
+
+
+@pytest.mark.parametrize("variables", [{"HOME": ""}, {"HOME": "", "XDG_STATE_HOME": "relative"}])
+def test_a_run_of_a_user_without_a_home_is_recorded_later(grid: Grid, variables: dict[str, str]) -> None:
+    outcome = grid.workspace.run("project", "run", "grid", env=variables)
+    assert outcome.exit_code == 0, str(outcome)
+    assert "the run is not in the store: this user has no home directory: set $HOME" in outcome.stderr
+    listed = grid.workspace.run("results", "list", env=variables)
+    assert (listed.exit_code, listed.stdout) == (2, ""), str(listed)
+    assert "this user has no home directory" in listed.stderr
+    imported(grid, WORKING)
 
 
 def test_a_project_may_do_without_a_store(grid: Grid) -> None:

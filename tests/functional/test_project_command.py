@@ -255,3 +255,13 @@ def test_a_place_for_runs_that_is_a_file_is_refused(small: Workspace) -> None:
     assert outcome.stderr.startswith("error: artifacts cannot go to taken")
     assert "--artifact_dir" in outcome.stderr
     assert (small.directory / "taken").read_text() == "x"
+
+
+def test_a_run_passes_whose_reports_cannot_be_written(small: Workspace) -> None:
+    reports = ("summary.json", "junit.xml", "report.html")
+    obstacles = " ".join(f"$ARTIFACT_DIR/../{name}" for name in reports)  # no file can take the place of a directory
+    outcome = small.run("project", "run", "small", f'--overrides={{"commands.cleanup": ["mkdir {obstacles}"]}}')
+    assert outcome.exit_code == 0, str(outcome)
+    assert "passed  small in" in outcome.stdout
+    for name in reports:
+        assert f"warning: {name} of this run could not be written: IsADirectoryError" in outcome.stderr

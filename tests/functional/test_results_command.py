@@ -164,7 +164,7 @@ def test_a_project_a_metric_or_a_store_that_there_is_none_of_is_named(results: R
         ("list", "--project=trainin"): "has no run of a project `trainin`: did you mean training?",
         ("changes", "--metric=tim"): "--metric=tim: did you mean time?",
         ("list", "--database=no/such.sqlite"): "there is no store no/such.sqlite",
-        ("list", "--limit=-1"): "--limit=-1: a number above 0 was expected",
+        ("list", "--limit=-1"): "--limit is -1, a number above 0 was expected",
         ("changes", "--csv=x", "--project=training"): "with --csv there is only --column and --format",
         ("cost", "--by=week"): "one of day, month was expected",
     }

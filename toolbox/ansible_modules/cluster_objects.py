@@ -37,6 +37,7 @@ from toolbox.ansible_modules import _entry, _evidence, _settling
 from toolbox.clusters.connection import Json, Refused
 from toolbox.clusters.objects import Kind, Objects
 from toolbox.model.errors import ConfigurationError, InfrastructureError
+from toolbox.system import environ
 
 _OPTIONS: Final = {
     "state": {"type": "str", "choices": ["applied", "created", "absent"], "default": "applied"},
@@ -166,7 +167,7 @@ def with_secrets(body: Json, files: Mapping[str, str], data: Mapping[str, str]) 
         ConfigurationError: a file cannot be read.
     """
     try:
-        contents = {key: Path(file).expanduser().read_bytes() for key, file in files.items()}
+        contents = {key: environ.expanded(file).read_bytes() for key, file in files.items()}
     except OSError as error:
         raise ConfigurationError(f"{error.filename}: it cannot be read: {error.strerror}") from None
     contents |= {key: text.encode() for key, text in data.items()}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import yaml
 
 from toolbox.model.clusters import Access
-from toolbox.model.errors import ConfigurationError
+from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.system import environ, modules
 
@@ -108,9 +108,15 @@ def _files(access: Access) -> str | None:
     """Return the kubeconfig, or several with a colon between them; None where this is a pod of the cluster."""
     named = access.kubeconfig or environ.get("KUBECONFIG")
     if named is not None:
-        return ":".join(str(Path(part).expanduser()) for part in named.split(":") if part)
-    usual = Path.home() / ".kube" / "config"
-    return None if not usual.exists() and environ.get("KUBERNETES_SERVICE_HOST") else str(usual)
+        return ":".join(str(environ.expanded(part)) for part in named.split(":") if part)
+    is_in_pod = environ.get("KUBERNETES_SERVICE_HOST") is not None
+    try:
+        usual = environ.home() / ".kube" / "config"
+    except UsageError:  # a container whose user has no home directory
+        if is_in_pod:
+            return None
+        raise
+    return None if is_in_pod and not usual.exists() else str(usual)
 
 
 def _context(files: str, wanted: str | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from toolbox.clusters.connection import PATIENCE, Cluster
 from toolbox.clusters.lease_objects import LeaseObject
 from toolbox.clusters.leases import Claim, Record
 from toolbox.model.clusters import Access
-from toolbox.model.errors import StepError, UsageError
+from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause, Verdict
 
 
@@ -36,11 +36,8 @@ def take(lock: LeaseObject, purpose: str, *, ttl: int, wait: float, force: bool)
     """Take it, and say until when it lasts.
 
     Raises:
-        UsageError: the numbers are none.
         StepError: somebody else has it.
     """
-    if ttl < 1 or wait < 0:
-        raise UsageError(f"--ttl={ttl} --wait={wait}: seconds were expected, of --ttl at least one")
     claim = Claim(leases.me(), leases.me(), purpose, ttl=ttl, beats=False)
     try:
         record = taking.take([lock], claim, wait=wait, say=_say, force=force).record

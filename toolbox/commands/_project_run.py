@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from toolbox.model.errors import describe
 from toolbox.reports import html, junit, terminal
@@ -29,8 +30,8 @@ def shown(execute: Execute, *, as_json: bool) -> int:
     stream = sys.stderr if as_json else sys.stdout
     with terminal.view(stream) as view:
         summary, exit_code = execute([view.show], redaction.current())
-    junit.write(summary)
-    _write_page(summary)
+    _write(summary, junit.FILE, junit.write)
+    _write(summary, html.FILE, html.write)
     view.line("")
     view.table(summary)
     if as_json:
@@ -41,9 +42,9 @@ def shown(execute: Execute, *, as_json: bool) -> int:
     return exit_code
 
 
-def _write_page(summary: RunSummary) -> None:
-    """Write the report for people. How a run ended does not hang on it."""
+def _write(summary: RunSummary, name: str, write: Callable[[RunSummary], Path]) -> None:
+    """Write a report of a run. The verdict of the run does not depend on the report."""
     try:
-        html.write(summary)
+        write(summary)
     except Exception as error:  # noqa: BLE001  # whatever a run has left behind
-        log.warning("%s of this run could not be written: %s", html.FILE, describe(error))
+        log.warning("%s of this run could not be written: %s", name, describe(error))

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from toolbox.commands import _leases
+from toolbox.model.quantities import Seconds, SecondsOrZero, WholeSeconds
 from toolbox.model.secrets import Secret
 from toolbox.roles import role
 
@@ -17,7 +18,7 @@ class Cluster:
         nodes: int = 1,
         selector: str | None = None,
         system: bool = True,
-        timeout: float = 600,
+        timeout: Seconds = 600,
         kubeconfig: Path | None = None,
         context: str | None = None,
     ) -> None:
@@ -97,7 +98,7 @@ class Cluster:
         namespace: str,
         run: str | None = None,
         delete_namespace: bool = False,
-        timeout: float = 300,
+        timeout: Seconds = 300,
         force: bool = False,
         kubeconfig: Path | None = None,
         context: str | None = None,
@@ -124,7 +125,7 @@ class Cluster:
         tolerations: list[dict[str, str]] | None = None,
         image_pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent",
         image_pull_secret: str | None = None,
-        timeout: float = 1800,
+        timeout: Seconds = 1800,
         kubeconfig: Path | None = None,
         context: str | None = None,
     ) -> None:
@@ -154,7 +155,7 @@ class Cluster:
         location: str | None = None,
         project: str | None = None,
         namespace: str = "openshift-machine-api",
-        timeout: float = 1800,
+        timeout: Seconds = 1800,
         force: bool = False,
         kubeconfig: Path | None = None,
         context: str | None = None,
@@ -186,7 +187,7 @@ class Cluster:
         manifests: Path,
         namespace: str | None = None,
         wait: bool = True,
-        timeout: float = 300,
+        timeout: Seconds = 300,
         force_conflicts: bool = False,
         kubeconfig: Path | None = None,
         context: str | None = None,
@@ -220,7 +221,7 @@ class Cluster:
         node_selector: dict[str, str] | None = None,
         image_pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent",
         patch: dict[str, Any] | None = None,
-        timeout: float = 600,
+        timeout: Seconds = 600,
         kubeconfig: Path | None = None,
         context: str | None = None,
     ) -> None:
@@ -252,7 +253,7 @@ class Cluster:
         self,
         name: str,
         namespace: str | None = None,
-        timeout: float = 300,
+        timeout: Seconds = 300,
         kubeconfig: Path | None = None,
         context: str | None = None,
     ) -> None:
@@ -271,8 +272,8 @@ class Cluster:
         self,
         purpose: str,
         *,
-        ttl: int = 14400,
-        wait: float = 0,
+        ttl: WholeSeconds = 14400,
+        wait: SecondsOrZero = 0,
         force: bool = False,
         name: str = "topgallant",
         namespace: str | None = None,

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
+from toolbox.model.quantities import Seconds
 from toolbox.roles import role
 
 
@@ -23,7 +24,7 @@ class Kubernetes:
         service_account: str | None = None,
         image_pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent",
         patch: dict[str, Any] | None = None,
-        timeout: float = 3600,
+        timeout: Seconds = 3600,
         keep: bool = False,
         kubeconfig: Path | None = None,
         context: str | None = None,

@@ -7,13 +7,14 @@ import re
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 from toolbox.commands import _project_run
 from toolbox.config import overrides as overrides_text
 from toolbox.matrix.plan import Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import UsageError
+from toolbox.model.quantities import Count, Seconds
 from toolbox.orchestration import project_run, projects, request, session
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports import plan_table, terminal
@@ -24,7 +25,6 @@ from toolbox.system import environ, places, processes
 Format = Literal["text", "json"]
 # In the class, `list` is the command.
 Names = list[str]
-Number = TypeVar("Number", int | None, float | None)
 
 
 class Project:
@@ -84,10 +84,10 @@ class Project:
         phases: Names | None = None,
         cells: str | None = None,
         shard: str | None = None,
-        jobs: int | None = None,
+        jobs: Count | None = None,
         fail_fast: bool = False,
-        max_failures: int | None = None,
-        deadline: float | None = None,
+        max_failures: Count | None = None,
+        deadline: Seconds | None = None,
         artifact_dir: Path | None = None,
         format: Format = "text",  # noqa: A002  # the flag of the command line
     ) -> int:
@@ -117,8 +117,8 @@ class Project:
             phases=phases,
             artifact_dir=artifact_dir,
             selection=Selection(cells, _shard(shard)),
-            options=Options(_count("jobs", jobs), fail_fast, _count("max_failures", max_failures)),
-            deadline=_count("deadline", deadline),
+            options=Options(jobs, fail_fast, max_failures),
+            deadline=deadline,
         )
         return _project_run.shown(partial(project_run.execute, wanted), as_json=format == "json")
 
@@ -127,7 +127,7 @@ class Project:
         run_dir: Path,
         *,
         failed: bool = False,
-        jobs: int | None = None,
+        jobs: Count | None = None,
         format: Format = "text",  # noqa: A002
     ) -> int:
         """
@@ -139,7 +139,7 @@ class Project:
             jobs: how many cells at once, if not as many as before.
             format: with json, the summary goes to stdout and all else to stderr.
         """
-        resume = partial(project_run.resume, run_dir, failed=failed, jobs=_count("jobs", jobs))
+        resume = partial(project_run.resume, run_dir, failed=failed, jobs=jobs)
         return _project_run.shown(resume, as_json=format == "json")
 
     def status(self, run_dir: Path | None = None, *, format: Format = "text") -> str | None:  # noqa: A002
@@ -163,16 +163,10 @@ class Project:
 def _shard(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
-    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise UsageError(f"--shard={text}: which part of how many was expected: 1/3, 2/3 or 3/3")
     return int(match[1]), int(match[2])
-
-
-def _count(name: str, value: Number) -> Number:
-    if value is not None and value <= 0:
-        raise UsageError(f"--{name}={value}: a number above 0 was expected")
-    return value
 
 
 def _newest_run() -> Path:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from toolbox.commands import _results
 from toolbox.model.bounds import Method
 from toolbox.model.errors import UsageError
+from toolbox.model.quantities import Count
 from toolbox.model.verdicts import ExitCode
 from toolbox.orchestration import projects
 from toolbox.reports import result_rows
@@ -60,7 +61,7 @@ class Results:
         presets: Names | None = None,
         since: str | None = None,
         until: str | None = None,
-        limit: int = 20,
+        limit: Count = 20,
         database: str | None = None,
         format: Format = "text",  # noqa: A002  # the words of the command line
     ) -> str | None:
@@ -90,8 +91,6 @@ class Results:
             since=since,
             until=until,
         )
-        if limit < 1:
-            raise UsageError(f"--limit={limit}: a number above 0 was expected")
         with _results.opened(database, project) as (store, connection):
             _results.refuse_unknown_metric(connection, wanted)
             found = queries.runs(connection, wanted, limit=limit + 1)

@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
+from toolbox.model.quantities import Range
 from toolbox.model.secrets import Secret
 from toolbox.model.text import shown
 
@@ -116,6 +117,8 @@ def parse_docstring(doc: str) -> tuple[str, str, dict[str, str]]:
 
 def expected(annotation: Any) -> str:
     """Return how a type is called in help and messages."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation is Any or annotation is NOTHING:
         return "any value"
@@ -186,12 +189,15 @@ def convert(parameter: Parameter, value: Any, *, text: bool) -> Any:
     from pydantic import ValidationError
 
     try:
-        return _adapter(parameter.annotation).validate_python(value)
+        converted = _adapter(parameter.annotation).validate_python(value)
     except ValidationError as error:
-        place = "".join(f"[{part}]" for part in error.errors()[0]["loc"] if isinstance(part, int))
-        raise ValueError(
-            f"--{parameter.name}{place} is {shown(value)}, {expected(parameter.annotation)} was expected"
-        ) from None
+        first = error.errors()[0]
+        place = "".join(f"[{part}]" for part in first["loc"] if isinstance(part, int))
+        wanted = "a finite number" if first["type"] == "finite_number" else expected(parameter.annotation)
+        raise ValueError(f"--{parameter.name}{place} is {shown(value)}, {wanted} was expected") from None
+    if (allowed := _range(kinds)) is not None and converted is not None and converted not in allowed:
+        raise ValueError(f"--{parameter.name} is {converted}, {allowed} was expected")
+    return converted
 
 
 def members(annotation: Any) -> set[Any]:
@@ -199,6 +205,12 @@ def members(annotation: Any) -> set[Any]:
     if get_origin(annotation) in {Union, types.UnionType}:
         return set(get_args(annotation))
     return {annotation}
+
+
+def _range(kinds: set[Any]) -> Range | None:
+    """Return the range that one of the types of a parameter gives, or None."""
+    marks = (mark for kind in kinds if get_origin(kind) is Annotated for mark in get_args(kind)[1:])
+    return next((mark for mark in marks if isinstance(mark, Range)), None)
 
 
 def _from_text(text: str, annotation: Any, kinds: set[Any]) -> Any:
@@ -245,4 +257,5 @@ def _has_any(annotation: Any) -> bool:
 def _adapter(annotation: Any) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
-    return TypeAdapter(annotation, config=ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True))
+    config = ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True, allow_inf_nan=False)
+    return TypeAdapter(annotation, config=config)

@@ -30,6 +30,7 @@ from pydantic import (
 
 from toolbox.config import paths
 from toolbox.model.nearest import did_you_mean
+from toolbox.model.quantities import MOST_SECONDS
 from toolbox.model.secrets import Secret
 from toolbox.model.text import shown
 
@@ -85,7 +86,7 @@ class Block(BaseModel):
 
 
 Text = Annotated[str, Field(min_length=1)]
-Seconds = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS)]
 Tries = Annotated[int, Field(ge=0, le=10)]
 Resources = dict[str, Annotated[int, Field(ge=0)]]
 
@@ -361,7 +362,7 @@ class WorkloadBlock(Block):
     collect: list[Inside] = ["**"]
     pod: dict[str, Any] = {}
     log_bytes: int = Field(default=64 * 2**20, ge=4096)
-    sample_seconds: float | None = Field(default=None, ge=0.1)
+    sample_seconds: float | None = Field(default=None, ge=0.1, le=MOST_SECONDS)
 
     @field_validator("command")
     @classmethod

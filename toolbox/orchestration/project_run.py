@@ -111,7 +111,7 @@ def resume(
         if before.finished is not None and not _has_work(before, past, failed=failed):
             for listener in listeners:
                 listener(Note("", _NOTHING_LEFT))
-            return summary.write(directory), before.finished.exit_code
+            return summary.refresh(directory), before.finished.exit_code
         reservation.recall(directory)
         _end_orphans(past, directory, reservation.marks(directory))
         recorder = Recorder(directory, redactor, listeners, journal, past)
@@ -162,13 +162,13 @@ def _run(
         finished = _finish(top, errors, outcomes.get(_TESTS))
     try:
         recorder.record(finished)
-        found = summary.write(directory)
     except (OSError, InfrastructureError) as error:
         raise InfrastructureError(
             f"the run ended as {finished.verdict}, and that cannot be written down: {describe(error)}\n"
             f"  {finished.message}\n"
             f"  with room on the disk again, it goes on by `{environ.program()} project resume {directory}`"
         ) from error
+    found = summary.refresh(directory)
     storing.record(loaded.configuration, directory)
     return found, finished.exit_code
 

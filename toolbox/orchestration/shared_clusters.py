@@ -18,6 +18,7 @@ from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.events import ClusterChosen
 from toolbox.orchestration.comparison import Comparison
+from toolbox.system import environ
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +132,13 @@ class SharedCluster:
 
 def access_of(existing: contract.Existing, root: Path) -> Access:
     """Return how a cluster is reached."""
-    file = existing.kubeconfig and str(root / Path(existing.kubeconfig).expanduser())
+    file = existing.kubeconfig and str(root / environ.expanded(existing.kubeconfig))
     return Access(file, existing.context, existing.namespace)
 
 
 def _candidates(name: str, wanted: contract.Cluster, root: Path) -> list[Candidate]:
     if wanted.machine is not None:
-        path = root / Path(wanted.machine.lock_file).expanduser()
+        path = root / environ.expanded(wanted.machine.lock_file)
         return [Candidate("", Access(), None, LockFile(path, name))]
     members: Sequence[contract.Existing] = wanted.pool or [wanted.existing or contract.Existing()]
     found = []

@@ -30,6 +30,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from toolbox.model.nearest import did_you_mean
+from toolbox.model.quantities import MOST_SECONDS
 from toolbox.model.text import shown
 
 ROOT: Final = "/topgallant"
@@ -111,7 +112,7 @@ def _milli(value: float) -> float:
 
 Text = Annotated[str, Field(min_length=1, pattern=r"^\S+$")]
 Count = Annotated[int, Field(strict=True, ge=1)]
-Seconds = Annotated[int, Field(strict=True, ge=0)]
+Seconds = Annotated[int, Field(strict=True, ge=0, le=MOST_SECONDS)]
 User = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 Quantity = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False), AfterValidator(_milli)]
 Name = Annotated[str, _matching("a name: lower-case letters, digits, `-` and `.`", _SUBDOMAIN, 253)]

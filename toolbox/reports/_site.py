@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from toolbox.model.errors import InfrastructureError, UsageError
 from toolbox.reports import html
-from toolbox.system import files
+from toolbox.system import environ, files
 
 MARKER: Final = "topgallant-site.txt"
 _MARK: Final = "A site that Topgallant wrote, and writes anew: what is put here by hand is lost.\n"
@@ -78,7 +78,7 @@ def resolved(output: Path) -> Path:
     Raises:
         UsageError: something else than a site of ours is there.
     """
-    target = output.expanduser().resolve()
+    target = environ.expanded(output).resolve()
     if not target.exists() or (target.is_dir() and (_is_ours(target) or not any(target.iterdir()))):
         return target
     raise UsageError(

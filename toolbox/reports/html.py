@@ -12,6 +12,7 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,12 +32,7 @@ _OWN_FILES: Final = ("summary.json", "junit.xml", "plan.json", "config.yaml", "j
 
 def write(summary: RunSummary) -> Path:
     """Write the report of a run into its directory, and return its path."""
-    file = summary.directory / FILE
-    try:
-        return files.write_text(file, render(summary))
-    except BaseException:
-        file.unlink(missing_ok=True)  # one of before the run went on would tell of that
-        raise
+    return files.write_derived(summary.directory / FILE, partial(render, summary))
 
 
 def render(summary: RunSummary, *, now: datetime | None = None) -> str:

@@ -13,6 +13,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import XMLGenerator
@@ -43,7 +44,7 @@ _DOUBLE_BRACKET = re.compile(r"(?<=\[)(?=\[)|(?<=\])(?=\])")
 
 def write(summary: RunSummary) -> Path:
     """Write the report of a run into its directory, and return its path."""
-    return files.write_text(summary.directory / FILE, render(summary))
+    return files.write_derived(summary.directory / FILE, partial(render, summary))
 
 
 def render(summary: RunSummary) -> str:

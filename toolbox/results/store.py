@@ -10,7 +10,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Final, Self
 
@@ -24,6 +24,8 @@ NAME: Final = "results.sqlite"
 _VERSIONS: Final = Path(migrations.__file__).parent / "versions"
 _WAIT_SECONDS: Final = 30  # for who writes: a run that has ended does not wait longer, and is imported later
 _CONNECT_SECONDS: Final = 10
+_PRIMARY_CODE: Final = 0xFF  # the other bits of a code of SQLite tell details
+_REFUSED: Final = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 _LOCK: Final = 0x7097A11A  # of PostgreSQL, held by who writes: any number that nobody else takes
 
 
@@ -52,11 +54,11 @@ class Store:
     def __init__(self, location: str, *, is_new: bool = True) -> None:
         url = _url(location)
         self.location = url.render_as_string(hide_password=True) if url.host or "://" in location else location
-        self._engine = _engine(url)
         self._file = Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
-        if not is_new and self._file is not None and not self._file.exists():
-            raise UsageError(f"there is no store {self.location}: `{environ.program()} results import` makes one")
         try:
+            self._engine = _engine(url)
+            if not is_new and self._file is not None and not self._file.exists():
+                raise UsageError(f"there is no store {self.location}: `{environ.program()} results import` makes one")
             self._bring_up_to_date()
         except OSError as error:
             raise StoreError(f"the store {self.location}: {error.strerror or error}") from error
@@ -105,10 +107,12 @@ class Store:
 
     def _is_current(self, connection: Connection) -> bool:
         """Tell whether the tables are those of this program. Nothing is changed in a database that is none of ours."""
-        version, newest = _version_of(connection), _newest()
-        if version is not None and version > newest:
+        version, known = _version_of(connection), _versions()
+        newest = max(known)
+        if version is not None and version not in known:
+            age = "a newer" if version > newest else "an unknown"
             raise StoreError(
-                f"the store {self.location} is of a newer version of this program ({version}, this one knows "
+                f"the store {self.location} is of {age} version of this program ({version}, this one knows "
                 f"{newest}): use that version, or another store (--database)"
             )
         if version is None and (tables := inspect(connection).get_table_names()):
@@ -124,12 +128,14 @@ class Store:
         try:
             yield
         except exc.DBAPIError as error:
-            raise StoreError(f"the store {self.location}: {_reason(error)}") from error
+            raise StoreError(f"the store {self.location}: {_reason(error.orig, self._file)}") from error
+        except sqlite3.Error as error:  # while a connection is set up
+            raise StoreError(f"the store {self.location}: {_reason(error, self._file)}") from error
 
 
 def _url(location: str) -> URL:
     if "://" not in location:
-        return URL.create("sqlite", database=str(Path(location).expanduser().absolute()))
+        return URL.create("sqlite", database=str(environ.expanded(location).absolute()))
     try:
         url = make_url(location)
     except (exc.ArgumentError, ValueError):
@@ -144,7 +150,7 @@ def _url(location: str) -> URL:
                 raise UsageError("a store in PostgreSQL needs psycopg: pip install 'topgallant[postgres]'") from None
             return url.set(drivername="postgresql+psycopg")
         case "sqlite" if url.database:
-            return url.set(drivername="sqlite", database=str(Path(url.database).expanduser().absolute()))
+            return url.set(drivername="sqlite", database=str(environ.expanded(url.database).absolute()))
         case other:
             raise UsageError(f"the store: {other} is no database for it: a file, or postgresql://user@host/name")
 
@@ -172,12 +178,13 @@ def _engine(url: URL) -> Engine:
 def _sqlite_url(file: Path) -> URL:
     """Return how a file is opened. Where nobody may write beside it, it is read as it stands.
 
-    SQLite makes a file beside one in WAL mode even to read it, if there is none: without it nobody has it open.
+    SQLite makes a file beside one in WAL mode even to read it, if there is none: without it nobody has it open. Whoever
+    opened it to read may have left an empty one.
     """
     query = {"timeout": str(_WAIT_SECONDS)}
     if file.exists() and not os.access(file.parent, os.W_OK):
         query |= {"mode": "ro", "uri": "true"}
-        if not file.with_name(f"{file.name}-wal").exists():
+        if files.size(_wal(file)) == 0:
             query["immutable"] = "1"
         return URL.create("sqlite", database=file.as_uri(), query=query)
     return URL.create("sqlite", database=str(file), query=query)
@@ -188,14 +195,12 @@ def _locked(file: Path) -> Iterator[None]:
     """Hold the lock beside a file of SQLite, and have it in the mode in which readers do not wait for a writer."""
     with open(f"{file}.lock", "a", opener=files.private_opener) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        connection = sqlite3.connect(file, timeout=_WAIT_SECONDS)
         try:
-            file.chmod(files.PRIVATE_FILE)
-            connection.execute("PRAGMA journal_mode = WAL")
+            with closing(sqlite3.connect(file, timeout=_WAIT_SECONDS)) as connection:
+                file.chmod(files.PRIVATE_FILE)
+                connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.Error as error:
-            raise StoreError(f"the store {file}: {error}") from error
-        finally:
-            connection.close()
+            raise StoreError(f"the store {file}: {_reason(error, file)}") from error
         yield
 
 
@@ -204,8 +209,9 @@ def _nothing() -> Iterator[None]:
     yield
 
 
-def _newest() -> str:
-    return max(file.name.partition("_")[0] for file in _VERSIONS.glob("[0-9]*.py"))
+def _versions() -> set[str]:
+    """Return the versions of the tables that this program can bring up to date."""
+    return {file.name.partition("_")[0] for file in _VERSIONS.glob("[0-9]*.py")}
 
 
 def _version_of(connection: Connection) -> str | None:
@@ -224,9 +230,17 @@ def _migrate(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-def _reason(error: exc.DBAPIError) -> str:
+def _wal(file: Path) -> Path:
+    """Return the file beside a store that holds what its last writers wrote, until SQLite moves that into the store."""
+    return file.with_name(f"{file.name}-wal")
+
+
+def _reason(error: BaseException | None, file: Path | None) -> str:
     """Return what a database says, on one line, and what to do about it."""
-    said = " ".join(str(error.orig).split())
-    if getattr(error.orig, "sqlite_errorcode", None) in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
+    said = " ".join(str(error).split())
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & _PRIMARY_CODE
+    if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
         return f"{said}: move it away, and `{environ.program()} results import RUN_DIR...` makes it again"
+    if code in _REFUSED and file is not None and _wal(file).exists():
+        return f"{said}: {_wal(file).name} was left beside it; open the store once as a user who may write both"
     return said

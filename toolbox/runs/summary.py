@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -11,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.model.errors import UsageError
+from toolbox.model.errors import UsageError, describe
 from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
@@ -31,6 +32,8 @@ from toolbox.runs import attribution, journal, reserved
 from toolbox.runs.attribution import Case, Finding
 from toolbox.runs.reserved import Reserved
 from toolbox.system import files
+
+log = logging.getLogger(__name__)
 
 FILE: Final = "summary.json"
 PLAN_FILE: Final = "plan.json"
@@ -241,8 +244,17 @@ def _take_plan(summary: RunSummary, file: Path) -> None:
 def write(directory: Path) -> RunSummary:
     """Derive the summary of a run, write it to `summary.json`, and return it."""
     summary = derive(directory)
-    files.write_text(directory / FILE, json.dumps(summary.as_json(), indent=2, ensure_ascii=False) + "\n")
+    files.write_derived(directory / FILE, lambda: json.dumps(summary.as_json(), indent=2, ensure_ascii=False) + "\n")
     return summary
+
+
+def refresh(directory: Path) -> RunSummary:
+    """Derive the summary of a run, write it where that is possible, and return it. A failed write is a warning."""
+    try:
+        return write(directory)
+    except OSError as error:
+        log.warning("%s of this run could not be written: %s", FILE, describe(error))
+        return derive(directory)
 
 
 def _leaves(steps: Sequence[StepSummary]) -> list[StepSummary]:

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from toolbox.model.errors import UsageError
+
 ARTIFACT_DIR: Final = "ARTIFACT_DIR"
 CONFIG_FILE: Final = "TOPGALLANT_FROM_CONFIG_FILE"
 COMMAND_ARGS_FILE: Final = "TOPGALLANT_FROM_COMMAND_ARGS_FILE"
@@ -24,7 +26,19 @@ def get(name: str) -> str | None:
 def get_path(name: str) -> Path | None:
     """Return a variable that names a file or a directory, or None."""
     value = get(name)
-    return Path(value).expanduser() if value else None
+    return expanded(value) if value else None
+
+
+def expanded(path: str | Path) -> Path:
+    """Return a path with `~` and `~USER` replaced by a home directory.
+
+    Raises:
+        UsageError: that home directory is not known.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{path}: there is no such home directory: set $HOME, or write the whole path") from None
 
 
 def program() -> str:
@@ -39,6 +53,28 @@ def everything() -> dict[str, str]:
 
 
 def state_directory() -> Path:
-    """Return where this program keeps what outlives its runs, for this user (XDG Base Directory Specification)."""
-    base = get_path("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    """Return where this program keeps what outlives its runs, for this user.
+
+    As the XDG Base Directory Specification says, a relative path in `$XDG_STATE_HOME` is ignored.
+
+    Raises:
+        UsageError: the user has no home directory.
+    """
+    named = get_path("XDG_STATE_HOME")
+    base = named if named is not None and named.is_absolute() else home() / ".local" / "state"
     return base / "topgallant"
+
+
+def home() -> Path:
+    """Return the home directory of this user.
+
+    Raises:
+        UsageError: the user has none.
+    """
+    try:
+        found = Path() if os.environ.get("HOME") == "" else Path.home()
+    except RuntimeError:  # $HOME is not set, and the system does not know this user: as in many containers
+        found = Path()
+    if not found.is_absolute():
+        raise UsageError("this user has no home directory: set $HOME, or $XDG_STATE_HOME, to a directory")
+    return found

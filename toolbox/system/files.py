@@ -7,6 +7,8 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +48,20 @@ def write_bytes(path: Path, content: bytes) -> Path:
         Path(name).unlink(missing_ok=True)
         raise
     return path
+
+
+def write_derived(path: Path, render: Callable[[], str]) -> Path:
+    """Write a file that can be made again from others. Where that fails no outdated file is left, and the error raised.
+
+    Args:
+        render: returns the content.
+    """
+    try:
+        return write_text(path, render())
+    except BaseException:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise
 
 
 def append_text(path: Path, text: str) -> None:

@@ -1,5 +1,6 @@
 """Arguments are converted by the annotations of a command, and every wrong one is named at once."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -9,6 +10,7 @@ import pytest
 from toolbox.interface import signature
 from toolbox.interface.signature import NOTHING, Parameter
 from toolbox.model.errors import UsageError
+from toolbox.model.quantities import Count, Seconds, SecondsOrZero
 from toolbox.model.secrets import Secret
 
 
@@ -290,3 +292,32 @@ def test_a_default_is_not_converted() -> None:
         """Do it."""
 
     assert signature.bind(described(odd), {}, text=True) == {"a": "eight"}
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999"])
+@pytest.mark.parametrize("annotation", [float, float | None, Seconds, list[float], dict[str, float]])
+def test_a_number_that_is_not_finite_is_refused(annotation: Any, text: str) -> None:
+    given = {dict[str, float]: f"{{a: {text}}}"}.get(annotation, text)
+    with pytest.raises(ValueError, match=r"--x(\[0\])? is .*a finite number was expected"):
+        convert(annotation, given, text=True)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "said"),
+    [
+        (Count, "0", "--x is 0, a number above 0 was expected"),
+        (Count | None, "-1", "--x is -1, a number above 0 was expected"),
+        (Seconds, "0", "--x is 0.0, a number above 0 and of at most 315360000 was expected"),
+        (Seconds | None, "1e300", "--x is 1e+300, a number above 0 and of at most 315360000 was expected"),
+        (SecondsOrZero, "-1", "--x is -1.0, a number of at least 0 and of at most 315360000 was expected"),
+        (Seconds, "soon", "--x is 'soon', float was expected"),
+    ],
+)
+def test_a_number_outside_of_its_range_is_refused(annotation: Any, text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        convert(annotation, text, text=True)
+
+
+def test_a_number_in_its_range_is_taken() -> None:
+    assert [convert(Count | None, text, text=True) for text in ("1", "null")] == [1, None]
+    assert [convert(kind, "0.5", text=True) for kind in (Seconds, SecondsOrZero)] == [0.5, 0.5]

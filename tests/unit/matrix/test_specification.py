@@ -184,6 +184,8 @@ def test_a_check_and_a_metric_are_named(fields: dict[str, Any], message: str) ->
     [
         ({"jobs": 0}, "jobs"),
         ({"deadline": 0}, "deadline"),
+        ({"deadline": 1e300}, "deadline"),
+        ({"timeouts": {"run": 1e12}}, "timeouts.run"),
         ({"pools": {"licence": 0}}, "pools.licence"),
         ({"resources": {"gpu": -1}}, "resources.gpu"),
         ({"timeouts": {"wait": 0}}, "timeouts.wait"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from toolbox.model.errors import UsageError
 from toolbox.system import environ
 
 
@@ -29,3 +30,26 @@ def test_a_change_to_everything_does_not_reach_this_process(monkeypatch: pytest.
     assert variables["GALLEON"] == "a = b"
     variables["GALLEON"] = "another"
     assert os.environ["GALLEON"] == "a = b"
+
+
+def test_a_home_directory_that_is_not_known_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GALLEON", "~no-such-user/runs")
+    with pytest.raises(UsageError, match=r"~no-such-user/runs: there is no such home directory: set \$HOME"):
+        environ.get_path("GALLEON")
+    monkeypatch.setenv("HOME", "")
+    with pytest.raises(UsageError, match="this user has no home directory"):
+        environ.home()
+
+
+def test_a_user_that_the_system_does_not_know_has_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_001)
+    with pytest.raises(UsageError, match="this user has no home directory"):
+        environ.home()
+
+
+@pytest.mark.parametrize(("named", "expected"), [("/state", "/state"), ("state", "/home/me/.local/state")])
+def test_a_relative_state_directory_is_ignored(monkeypatch: pytest.MonkeyPatch, named: str, expected: str) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("XDG_STATE_HOME", named)
+    assert environ.state_directory() == Path(expected) / "topgallant"

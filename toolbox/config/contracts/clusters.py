@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from toolbox.model.nearest import misspelled
+from toolbox.model.quantities import MOST_SECONDS
 
 _KINDS: Final = ("existing", "pool", "create", "machine")
 # It becomes a part of the names of what is created, to which clouds allow few characters.
@@ -28,7 +29,7 @@ Command = Annotated[list[str], Field(min_length=1)] | Text
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Existing(_Model):
@@ -63,8 +64,10 @@ class Lease(_Model):
     """How it is shared."""
 
     enabled: bool = True
-    ttl: int = Field(default=60, ge=3, description="seconds after the last heartbeat of whoever has it")
-    wait: float = Field(default=3600, ge=0, description="how many seconds to wait for it")
+    ttl: int = Field(
+        default=60, ge=3, le=MOST_SECONDS, description="seconds after the last heartbeat of whoever has it"
+    )
+    wait: float = Field(default=3600, ge=0, le=MOST_SECONDS, description="how many seconds to wait for it")
     purpose: Text | None = Field(default=None, description="what others read; the name of the project when left out")
     name: Text = Field(default="topgallant", description="of the Lease object: all who share say the same")
     namespace: Text | None = Field(default=None, description="of that object; the one of the cluster when left out")

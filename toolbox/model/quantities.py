@@ -1,0 +1,48 @@
+"""The numbers that the parameters of commands may have, as types: `jobs: Count | None = None`.
+
+`toolbox.interface.signature` checks them before a command starts. pydantic is slow to import, and `--help` needs none
+of it: a `Range` is plain data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+# Ten years. Timers of the system and of Kubernetes fail for numbers that are much larger.
+MOST_SECONDS: Final = 315_360_000
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range of numbers.
+
+    Args:
+        above: every number of the range is larger than this one.
+        least: the smallest number of the range.
+        most: the largest number of the range.
+    """
+
+    above: float | None = None
+    least: float | None = None
+    most: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        """Tell whether a number is in the range. NaN never is."""
+        is_large_enough = (self.above is None or value > self.above) and (self.least is None or value >= self.least)
+        return is_large_enough and (self.most is None or value <= self.most)
+
+    def __str__(self) -> str:
+        """Return what was expected, for a message."""
+        parts = [
+            *([f"above {self.above:g}"] if self.above is not None else []),
+            *([f"of at least {self.least:g}"] if self.least is not None else []),
+            *([f"of at most {self.most:.0f}"] if self.most is not None else []),
+        ]
+        return f"a number {' and '.join(parts)}"
+
+
+Count = Annotated[int, Range(above=0)]
+Seconds = Annotated[float, Range(above=0, most=MOST_SECONDS)]
+SecondsOrZero = Annotated[float, Range(least=0, most=MOST_SECONDS)]
+WholeSeconds = Annotated[int, Range(above=0, most=MOST_SECONDS)]
