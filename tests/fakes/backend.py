@@ -28,8 +28,6 @@ from toolbox.model.workloads import (
 )
 from toolbox.system import files
 
-RUNNING = AttemptStatus(AttemptState.RUNNING)
-
 
 @dataclass(frozen=True, slots=True)
 class Ending:
@@ -43,6 +41,7 @@ class Ending:
         refusal: what keeps it from being started.
         lost: why its target cannot be reached any more.
         remark: what else its supervisor noticed.
+        waits: why it has not started, which is its status until it ends.
     """
 
     code: int = 0
@@ -52,6 +51,7 @@ class Ending:
     refusal: Exception | None = None
     lost: str = ""
     remark: Mapping[str, int | str] = field(default_factory=dict)
+    waits: str = ""
 
     def status(self) -> AttemptStatus:
         """Return how the attempt stands when it has ended."""
@@ -73,7 +73,7 @@ class _Attempt:
     target: str
     ending: Ending
     context: TargetContext
-    status: AttemptStatus = RUNNING
+    status: AttemptStatus
     is_watched: bool = False
 
 
@@ -114,7 +114,8 @@ class Machines:
             ending = endings.pop(0) if len(endings) > 1 else endings[0]
             self.targets_of.setdefault(word, []).append(context.name)
             if ending.refusal is None:
-                self._attempts[name] = _Attempt(word, context.name, ending, context)
+                status = AttemptStatus(AttemptState.RUNNING, message=ending.waits)
+                self._attempts[name] = _Attempt(word, context.name, ending, context, status)
             self._count()
             self._say(f"submit {word}")
             if ending.refusal is not None:
@@ -164,13 +165,15 @@ class Machines:
 
     def _end(self, name: str, status: AttemptStatus) -> None:
         attempt = self._attempts[name]
-        if attempt.status is RUNNING:
+        if attempt.status.state is AttemptState.RUNNING:
             attempt.status = status
             self._say(f"end {attempt.word}")
             attempt.context.notify(name)
 
     def _count(self) -> None:
-        running = [attempt.target for attempt in self._attempts.values() if attempt.status is RUNNING]
+        running = [
+            attempt.target for attempt in self._attempts.values() if attempt.status.state is AttemptState.RUNNING
+        ]
         for target, count in [*Counter(running).items(), ("all", len(running))]:
             self.peaks[target] = max(self.peaks[target], count)
 

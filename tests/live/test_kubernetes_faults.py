@@ -87,13 +87,14 @@ def test_a_kubelet_that_is_killed_is_waited_for(field: PodGrid) -> None:
 
 
 def test_a_node_that_takes_nobody_is_a_lack_of_capacity(field: PodGrid) -> None:
-    field.configure("ab", timeouts={"wait": 5})
+    field.configure("ab", timeouts={"wait": 8})
     with field.cluster.alone(), tainted(field.cluster, "NoSchedule"):
         outcome = field.grid.run()
     assert outcome.exit_code == 3, str(outcome)
+    assert "waiting for a node: 0/1 nodes are available" in outcome.stdout
     for cell in "ab":
         assert (field.step(cell)["verdict"], field.step(cell)["cause"]) == ("error", "capacity")
-        assert "no node took its pod in 5 s" in field.step(cell)["message"]
+        assert "no node took its pod in 8 s" in field.step(cell)["message"]
     assert field.left() == []
 
 

@@ -16,6 +16,7 @@ from toolbox.model.events import (
     AttemptEnded,
     AttemptReleased,
     AttemptSubmitted,
+    AttemptWaiting,
     CheckJudged,
     MetricMeasured,
     StepKind,
@@ -107,6 +108,7 @@ class CellRun:
         is_adopted: whether that attempt was submitted before the run was resumed.
         is_over: whether its workload has ended, and is being judged.
         history: how its attempts ended, in this run and before.
+        waiting: why the latest attempt has not started yet; empty once it has.
     """
 
     cell: Cell
@@ -119,6 +121,7 @@ class CellRun:
     is_adopted: bool = False
     is_over: bool = False
     history: list[Ended] = field(default_factory=list)
+    waiting: str = ""
 
     @property
     def name(self) -> str:
@@ -152,9 +155,15 @@ class CellRun:
     def submit(self, target: str) -> None:
         """Write down that the next attempt is about to be started."""
         self.attempt, self.target, self.handle = self.attempt + 1, target, None
-        self.is_adopted = self.is_over = False
+        self.is_adopted, self.is_over, self.waiting = False, False, ""
         files.make_directory(self.directory)
         self.step.recorder.record(AttemptSubmitted(self.step.identity, self.attempt, self.name, target))
+
+    def note_waiting(self, reason: str) -> None:
+        """Write down why the attempt has not started yet, where that has changed."""
+        if reason != self.waiting:
+            self.waiting = reason
+            self.step.recorder.record(AttemptWaiting(self.step.identity, self.attempt, reason), sync=False)
 
     def end(self, outcome: Outcome, conclusion: Conclusion, *, sync: bool) -> None:
         """Write down how the attempt ended.

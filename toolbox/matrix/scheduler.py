@@ -281,7 +281,9 @@ class Scheduler:
         if run is None or run.handle is None or run.is_over:
             return
         status = self._executions.status(run)
-        if status.state is not AttemptState.RUNNING:
+        if status.state is AttemptState.RUNNING:
+            run.note_waiting(status.message)
+        else:
             run.is_over = True
             self._executions.gather(run, status, partial(self._conclude, run))
 

@@ -112,6 +112,19 @@ class AttemptSubmitted:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptWaiting:
+    """An attempt was submitted and waits for its start: for a place, for a node, for its image.
+
+    Args:
+        reason: why, in the words of its target; empty once the attempt has started.
+    """
+
+    step: str
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptEnded:
     """An attempt has ended, and all that it left is in its directory.
 
@@ -363,6 +376,7 @@ KeptEvent = (
     | StepFinished
     | MatrixPlanned
     | AttemptSubmitted
+    | AttemptWaiting
     | AttemptEnded
     | AttemptReleased
     | MetricMeasured

@@ -155,7 +155,7 @@ class AttemptStatus:
 
     Args:
         outcome: where it has ended.
-        message: why its target cannot be reached, where it cannot.
+        message: why the target cannot be reached, or why an attempt has not started yet; otherwise empty.
     """
 
     state: AttemptState

@@ -25,7 +25,8 @@ class Attempt:
         directory: of the attempt here, and `there`: in the pods.
         wait: how long it may take to start, and the server may be away, in seconds.
         pod: what its pods are like.
-        since: when it began to wait for its start, by the monotonic clock.
+        since: when it began to wait for its start, by the monotonic clock; the time in a queue is left out.
+        submitted: when it was submitted, by the same clock.
         outcome: how it ended, before all of its logs are here too.
         is_cancelled: whether we asked for its end.
         is_discarded: whether we end it, so that no other pod takes the place of one that is gone.
@@ -45,6 +46,7 @@ class Attempt:
     wait: float
     pod: Pod
     since: float = field(default_factory=time.monotonic)
+    submitted: float = field(default_factory=time.monotonic)
     status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.RUNNING))
     outcome: WorkloadOutcome | None = None
     has_started: bool = False

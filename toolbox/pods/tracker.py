@@ -12,17 +12,17 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
 from toolbox.clusters.connection import Cluster, Json
-from toolbox.clusters.objects import JOB, JOB_SET, POD, Kind, Objects, Query
+from toolbox.clusters.objects import EVENT, JOB, JOB_SET, POD, Kind, Objects, Query
 from toolbox.clusters.watching import Watch
 from toolbox.model.errors import StepError
 from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, WorkloadOutcome
-from toolbox.pods import endings, fetching, results, views
+from toolbox.pods import endings, fetching, results, unready, views
 from toolbox.pods.attempts import Attempt
 from toolbox.pods.logs import PodLogs
 from toolbox.pods.stopping import Asking, Stop
@@ -38,6 +38,8 @@ _FINISHERS: Final = 8
 _CLOCK_SECONDS: Final = 1.0
 _DOUBT_SECONDS: Final = 1.0
 _ASK_SECONDS: Final = 10.0
+_WAITING_SECONDS: Final = 5.0  # after which it is said what an attempt waits for: most start sooner
+_EVENTS_SECONDS: Final = 15.0  # between two requests for the events that say it
 _KILL_SECONDS: Final = 30.0  # that a busy node takes to end a pod whose time is up
 
 
@@ -78,6 +80,8 @@ class Tracker:
         # A kubelet that hangs holds up the rest of its own logs, and no end.
         self._fetchers = ThreadPoolExecutor(_FINISHERS, thread_name_prefix="tails")
         self._asking = Asking()
+        self._newest_events: Mapping[str, str] = {}  # by the names of the objects that they are about
+        self._events_at = 0.0  # when they were asked for, by the monotonic clock
 
     def start(self, patience: float) -> None:
         """Begin to watch, unless that was done.
@@ -280,7 +284,7 @@ class Tracker:
                 return
             self._stop_on(attempt)
             pods, view = self._members(attempt), self._jobs.get(job)
-            attempt.has_started = attempt.has_started or sum(pod.has_started for pod in pods) >= attempt.expected
+            self._note_start(attempt, pods)
             for number, pod in enumerate(pods):
                 if pod.is_running and not self._is_closed.is_set():
                     self._logs_of(attempt, pod, number)
@@ -314,6 +318,11 @@ class Tracker:
                 attempt.is_discarded = True
                 attempt.stop = attempt.stop or Stop(time.monotonic())
             self._stop_on(attempt)
+
+    def _note_start(self, attempt: Attempt, pods: Sequence[PodView]) -> None:
+        if not attempt.has_started and sum(pod.has_started for pod in pods) >= attempt.expected:
+            attempt.has_started = True
+            self._set_waiting(attempt, "")
 
     def _may_go_on(self, attempt: Attempt) -> bool:
         """Tell whether a pod of its Job may run, whosever place it has, or may come in the place of a deleted one."""
@@ -435,8 +444,45 @@ class Tracker:
             asked = [attempt for attempt in asked if not (attempt.is_asked or attempt.outcome)]
             for attempt in asked:
                 attempt.is_asked = True
+            waits_long = [attempt for attempt in waiting if now - attempt.submitted > _WAITING_SECONDS]
+        self._say_what_is_awaited(waits_long, now)
         for attempt in asked:
             self._do(self._ask, attempt, attempt.name in late)
+
+    def _say_what_is_awaited(self, attempts: Iterable[Attempt], now: float) -> None:
+        """Have the status of each attempt say why it has not started yet."""
+        needs_events = False
+        for attempt in attempts:
+            with self._lock:
+                pods, view = self._members(attempt), self._jobs.get(attempt.job)
+                needs_events = needs_events or unready.needs_events(view, pods)
+                events = self._newest_events
+            self._set_waiting(attempt, unready.reason(view, pods, queue=attempt.pod.queue, events=events))
+        if needs_events and now - self._events_at > _EVENTS_SECONDS:
+            self._events_at = now
+            self._do(self._fetch_events)
+
+    def _fetch_events(self) -> None:
+        """Ask for all events of the namespace: one request, however many attempts wait."""
+        try:
+            found = list(Objects(self._cluster).listed(Query(EVENT, self._cluster.namespace), patience=_ASK_SECONDS))
+        except StepError as error:
+            log.debug("%s: %s", self._cluster.label, error)
+            return
+        found.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+        newest = {str(event["involvedObject"].get("name")): str(event.get("message", "")) for event in found}
+        with self._lock:
+            self._newest_events = {name: newest[name] for name in newest if self._is_of_ours(name)}
+
+    def _is_of_ours(self, name: str) -> bool:
+        return name in self._by_job or any(name in pods for pods in self._pods.values())
+
+    def _set_waiting(self, attempt: Attempt, reason: str) -> None:
+        with self._lock:
+            if not attempt.is_running or attempt.outcome is not None or attempt.status.message == reason:
+                return
+            attempt.status = AttemptStatus(AttemptState.RUNNING, message=reason)
+        self._notify(attempt.name)
 
     def _do(self, work: Callable[..., None], *arguments: Any) -> None:
         """Do something in another thread, unless all of it is over."""

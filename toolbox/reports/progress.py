@@ -11,6 +11,7 @@ from typing import Final
 
 from toolbox.model.events import (
     AttemptSubmitted,
+    AttemptWaiting,
     DurationsExpected,
     Event,
     MatrixPlanned,
@@ -31,6 +32,7 @@ class _Running:
     name: str
     since: float
     log: Path
+    waiting: str = ""
 
 
 @dataclass(slots=True)
@@ -66,6 +68,8 @@ class Progress:
                 log = self._directory / event.step / f"attempt-{event.attempt}" / "stdout.log"
                 name = self._running[event.step].name
                 self._running[event.step] = _Running(name, time.monotonic(), log)
+            case AttemptWaiting() if event.step in self._running:
+                self._running[event.step].waiting = event.reason
             case StepFinished(kind=StepKind.CELL):
                 self._running.pop(event.step, None)
                 self._verdicts[event.verdict] += 1
@@ -85,10 +89,10 @@ class Progress:
         return "cells: " + ", ".join([*parts, *([f"{waiting} waiting"] if waiting > 0 else []), *time_left])
 
     def rows(self) -> Iterator[tuple[str, float, str]]:
-        """Yield of each running cell its name, for how many seconds it has run, and the last line that it printed."""
+        """Yield the name of each running cell, its seconds so far, and its last line or why it has not started."""
         now = time.monotonic()
         for running in list(self._running.values()):
-            yield running.name, now - running.since, last_line(running.log)
+            yield running.name, now - running.since, last_line(running.log) or running.waiting
 
     @property
     def _done(self) -> int:

@@ -25,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toolbox.model.events import (
+    AttemptWaiting,
     CheckJudged,
     ConfigurationChanged,
     Event,
@@ -134,8 +135,8 @@ class View:
                     )
                 case ConfigurationChanged():
                     self.line(f"configuration: {event.path} --> {clean(event.value)}", style="dim")
-                case Note():
-                    self._indented(event.step, Text(f"  {clean(event.text)}", style="dim"))
+                case AttemptWaiting(reason=text) | Note(text=text) if text:
+                    self._indented(event.step, Text(f"  {clean(text)}", style="dim"))
 
     def line(self, text: str, style: str = "") -> None:
         """Show a line."""
@@ -145,8 +146,8 @@ class View:
         """Show how a run ended or stands: its steps, what failed, why, and where to look."""
         self.console.print(_table(summary))
         for step in _going_on(summary):
-            line = clean(last_line(_log_of(step, summary.directory))) or "it has printed nothing so far"
-            self.line(f"  {step.name}: {line}", style="dim")
+            line = clean(last_line(_log_of(step, summary.directory)) or step.attempts[-1].waiting)
+            self.line(f"  {step.name}: {line or 'it has printed nothing so far'}", style="dim")
         for failure in summary.failures[:_MOST_FAILURES]:
             self.console.print(_failure(failure, summary.directory), soft_wrap=True)
         if (more := len(summary.failures) - _MOST_FAILURES) > 0:

@@ -16,6 +16,7 @@ from toolbox.model.errors import UsageError, describe
 from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
+    AttemptWaiting,
     CheckJudged,
     MatrixPlanned,
     MetricMeasured,
@@ -59,6 +60,7 @@ class AttemptSummary:
         metrics: what it measured, by name.
         revision: of the checkout when it was submitted; empty where it is not known.
         host: the machine that it ran on, as that calls itself, and the `accelerators` that could be seen there.
+        waiting: why it has not started yet; empty once it has.
     """
 
     attempt: int
@@ -73,6 +75,7 @@ class AttemptSummary:
     revision: str = ""
     host: str = ""
     accelerators: str = ""
+    waiting: str = ""
 
     @property
     def deviations(self) -> dict[str, Deviation]:
@@ -279,7 +282,7 @@ def _take(summary: RunSummary, event: object, time: datetime, keys: dict[str, st
             step = summary.steps.setdefault(event.step, StepSummary(event.step, event.name, event.kind))
             step.verdict, step.cause, step.message = event.verdict, event.cause, event.message
             step.seconds, step.counts = event.seconds, event.counts
-        case CheckJudged() | MetricMeasured() | AttemptSubmitted() | AttemptEnded():
+        case CheckJudged() | MetricMeasured() | AttemptSubmitted() | AttemptWaiting() | AttemptEnded():
             if (found := summary.steps.get(event.step)) is not None:
                 _add(found, event, time, summary.revision)
 
@@ -307,7 +310,7 @@ def _start(summary: RunSummary, event: StepStarted, time: datetime, keys: dict[s
 
 def _add(
     step: StepSummary,
-    event: CheckJudged | MetricMeasured | AttemptSubmitted | AttemptEnded,
+    event: CheckJudged | MetricMeasured | AttemptSubmitted | AttemptWaiting | AttemptEnded,
     time: datetime,
     revision: str,
 ) -> None:
@@ -325,12 +328,20 @@ def _add(
             step.checks.clear()
             step.metrics.clear()
             step.attempts.append(AttemptSummary(event.attempt, event.target, time, revision=revision))
-        case AttemptEnded():
+        case AttemptWaiting() | AttemptEnded():
             for attempt in step.attempts:
                 if attempt.attempt == event.attempt:
-                    attempt.verdict, attempt.cause = event.verdict, event.cause
-                    attempt.message, attempt.seconds = event.message, event.seconds
-                    attempt.host, attempt.accelerators = event.host, event.accelerators
+                    _update(attempt, event)
+
+
+def _update(attempt: AttemptSummary, event: AttemptWaiting | AttemptEnded) -> None:
+    if isinstance(event, AttemptWaiting):
+        attempt.waiting = event.reason
+        return
+    attempt.waiting = ""
+    attempt.verdict, attempt.cause = event.verdict, event.cause
+    attempt.message, attempt.seconds = event.message, event.seconds
+    attempt.host, attempt.accelerators = event.host, event.accelerators
 
 
 def _step_json(step: StepSummary) -> dict[str, Any]:
@@ -355,6 +366,7 @@ def _step_json(step: StepSummary) -> dict[str, Any]:
                 "cause": attempt.cause,
                 "message": attempt.message,
                 "seconds": attempt.seconds,
+                "waiting": attempt.waiting,
             }
             for attempt in step.attempts
         ],

@@ -10,7 +10,15 @@ from tests.fakes.bench import AT_ONCE, Bench, verdicts
 from tests.unit.matrix.conftest import TODAY
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import Cancelled, InfrastructureError, StepError
-from toolbox.model.events import AttemptEnded, AttemptSubmitted, Event, MatrixPlanned, StepFinished, StepKind
+from toolbox.model.events import (
+    AttemptEnded,
+    AttemptSubmitted,
+    AttemptWaiting,
+    Event,
+    MatrixPlanned,
+    StepFinished,
+    StepKind,
+)
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import EndedBy
 from toolbox.runs.journal import Journal
@@ -344,6 +352,14 @@ def test_a_run_that_is_cancelled_ends_what_runs_and_records_it(bench: Bench) -> 
     assert bench.verdicts() == {"a": "cancelled"}
     assert machines.began() == ["a"]
     assert "cancel a" in machines.said
+
+
+def test_what_an_attempt_waits_for_is_written_down_once(bench: Bench) -> None:
+    events = list[Event]()
+    bench.listeners.append(events.append)
+    machines = Machines({"a": Ending(waits="waiting for a node", after=("end b",)), "b": Ending(after=("watch a",))})
+    bench.run(["a", "b"], machines, options=Options(jobs=2))
+    assert [event.reason for event in events if isinstance(event, AttemptWaiting)] == ["waiting for a node"]
 
 
 def test_a_journal_that_takes_no_more_ends_what_runs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

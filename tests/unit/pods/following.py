@@ -17,6 +17,7 @@ from toolbox.pods.tracker import Tracker
 from toolbox.pods.views import ATTEMPT_LABEL, Ended, JobView, PodView
 
 JOBS, PODS = "/apis/batch/v1/namespaces/tests/jobs", "/api/v1/namespaces/tests/pods"
+EVENTS = "/api/v1/namespaces/tests/events"
 COMPLETE = JobView("j", "u", condition="Complete", reason="Completed")
 RUNNING = PodView("p", "u", "j", node="n", is_running=True)
 

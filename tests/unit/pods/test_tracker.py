@@ -13,6 +13,7 @@ import pytest
 from tests.fakes.api_server import HOLD, Answer, ApiServer, Asked, event, failure, listing
 from tests.unit.pods.following import (
     COMPLETE,
+    EVENTS,
     JOBS,
     PODS,
     RUNNING,
@@ -46,6 +47,35 @@ def test_how_it_ended_is_told_once_and_written_down(followed: Followed, tracker:
     }
     assert followed.notified.empty()
     assert followed.removed.empty()
+
+
+def test_an_attempt_that_waits_long_says_why_until_it_starts(
+    followed: Followed, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_WAITING_SECONDS", 0.0)
+    tracker.start(5)
+    attempt = followed.add()
+    tracker.see_job(JobView("j", "u"))
+    tracker.see_pod(PodView("p", "u", "j", unschedulable="0/1 nodes are available"))
+    wait_until(lambda: attempt.status.message == "waiting for a node: 0/1 nodes are available")
+    assert followed.notified.get(timeout=20) == attempt.name
+    tracker.see_pod(RUNNING)
+    assert attempt.status.message == ""
+
+
+def test_the_events_of_all_attempts_that_wait_are_asked_for_at_once(
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_WAITING_SECONDS", 0.0)
+    quota = {"metadata": {"name": "e"}, "involvedObject": {"name": "j"}, "message": "exceeded quota"}
+    server.says("GET", EVENTS, {"metadata": {}, "items": [quota]})
+    tracker.start(5)
+    attempts = [followed.add(), followed.add("b", "k")]
+    for job in ("j", "k"):
+        tracker.see_job(JobView(job, "u"))
+    wait_until(lambda: attempts[0].status.message == "waiting for its pod: exceeded quota")
+    assert attempts[1].status.message == "waiting for its pod"
+    assert server.count("GET", EVENTS) == 1
 
 
 def test_what_was_told_before_somebody_asks_is_known(followed: Followed, tracker: Tracker) -> None:

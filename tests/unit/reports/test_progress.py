@@ -9,6 +9,7 @@ import pytest
 
 from toolbox.model.events import (
     AttemptSubmitted,
+    AttemptWaiting,
     DurationsExpected,
     MatrixPlanned,
     RunStarted,
@@ -114,3 +115,12 @@ def test_a_running_cell_shows_its_time_and_the_last_line_that_it_printed(clock: 
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (90, "2 min"), (5400, "1.5 h")])
 def test_a_duration_is_said_as_people_say_it(seconds: float, text: str) -> None:
     assert progress.duration(seconds) == text
+
+
+def test_a_cell_that_has_not_started_says_why() -> None:
+    found = planned(1)
+    begin(found, "a")
+    found.take(AttemptWaiting("000__test/a", 1, "waiting for a node"))
+    assert [(name, text) for name, _, text in found.rows()] == [("a", "waiting for a node")]
+    found.take(AttemptWaiting("000__test/a", 1, ""))
+    assert [text for _, _, text in found.rows()] == [""]

@@ -8,6 +8,9 @@ import pytest
 from tests.fakes.history import Past, Tried
 from toolbox.model.errors import UsageError
 from toolbox.model.events import (
+    AttemptEnded,
+    AttemptSubmitted,
+    AttemptWaiting,
     CheckJudged,
     KeptEvent,
     RunFinished,
@@ -179,3 +182,14 @@ def test_a_plan_that_is_broken_costs_only_what_it_would_say(tmp_path: Path, text
     (directory / "plan.json").write_text(text)
     (cell,) = summary.derive(directory).cells
     assert (cell.verdict, cell.labels) == (Verdict.PASSED, {})
+
+
+def test_an_attempt_that_has_not_started_says_why_until_it_ends(tmp_path: Path) -> None:
+    cell = StepStarted("0__t/0__a", "a", StepKind.CELL)
+    submitted = AttemptSubmitted("0__t/0__a", 1, "r-a-1", "lab")
+    write(tmp_path, STARTED, cell, submitted, AttemptWaiting("0__t/0__a", 1, "waiting for a node"))
+    (step,) = summary.derive(tmp_path).cells
+    assert step.attempts[0].waiting == "waiting for a node"
+    ended_now = AttemptEnded("0__t/0__a", 1, "lab", Verdict.CANCELLED, None, "", 1.0)
+    write(tmp_path, STARTED, cell, submitted, AttemptWaiting("0__t/0__a", 1, "waiting"), ended_now)
+    assert summary.derive(tmp_path).cells[0].attempts[0].waiting == ""
