@@ -221,7 +221,7 @@ def test_links_and_pipes_that_lead_out_are_left_there(bench: Open) -> None:
     assert outcome.exit_code == 0, attempt.text("stderr.log")
     results = attempt.directory / "files"
     assert sorted(path.name for path in results.iterdir()) == ["mode", "ok"]
-    assert (results / "mode").stat().st_mode & 0o7022 == 0
+    assert (results / "mode").stat().st_mode & 0o7777 == 0o700
     beside = {path.name for path in attempt.directory.iterdir()}
     assert beside == {"exit_code", "files", "outcome.json", "stderr.log", "stdout.log"}
 

@@ -16,7 +16,7 @@ from toolbox.agent.supervisor import EXIT_CODE, LOCK, MARK, OUTCOME, STARTED, ST
 
 PATIENCE_SECONDS = 10.0
 LOOK_SECONDS = 0.02
-_LISTED = (OUTCOME, EXIT_CODE, SAMPLES, GPU_SAMPLES)
+LISTED = (OUTCOME, EXIT_CODE, SAMPLES, GPU_SAMPLES)
 
 
 def state(directory: str) -> Dict[str, Any]:
@@ -83,7 +83,7 @@ def listing(directory: str, patterns: Sequence[str]) -> List[str]:
     inside = {path for folder in found if folder.is_dir() and not folder.is_symlink() for path in folder.rglob("*")}
     kept = [path for path in found | inside if path.is_symlink() or not path.is_dir()]
     # Of what lies beside them only what is ours: the other side has more files of an attempt than these.
-    beside = [top / name for name in _LISTED if (top / name).is_file()]
+    beside = [top / name for name in LISTED if (top / name).is_file()]
     return sorted(str(path.relative_to(top)) for path in [*kept, *beside])
 
 

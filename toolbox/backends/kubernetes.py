@@ -206,7 +206,7 @@ class _Kubernetes:
             if pod.holds_files and (cut or told is None or told.get("left")) and (workload.collect or cut):
                 place = files.make_directory(attempt.place(pod.index if pod.index is not None else number))
                 python = attempt.pod.interpreter
-                wanted = Wanted(tuple(workload.collect), tuple(cut), place)
+                wanted = Wanted(tuple(workload.collect), tuple(cut), place, self._context.limits)
                 fetching.fetch(self._cluster, pod.name, python, attempt.there, wanted, attempt.wait)
 
     def cancel(self, handle: Handle) -> None:

@@ -11,6 +11,7 @@ import os
 import shlex
 import tarfile
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from toolbox.hosts import archives, bootstrap, staging
 from toolbox.hosts.host import Host
 from toolbox.model.clusters import Access
-from toolbox.model.errors import StepError
+from toolbox.model.errors import LimitExceeded, StepError
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptStatus, Backend, Handle, TargetContext, Workload
 from toolbox.system import cancellation, files, processes, scratch
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 
 _PATIENCE: Final = 60.0  # seconds, where no workload says how long to wait
 _PAUSE: Final = 0.5
+_LONGEST_LINE: Final = 1 << 16
+_MOST_COMPLAINTS: Final = 1000  # lines of standard error, of which the last are kept
 _BEGINNING: Final = "-- topgallant: archive --"
 _SSH_FAILED: Final = 255  # what ssh ends with where it is not the command that failed
 _OPTIONS: Final = (
@@ -186,12 +189,19 @@ class _Ssh:
                 for line in self._run(f"printf '\\n{_BEGINNING}\\n'; {tar}", source=wanted, output=archive):
                     if line.startswith("tar:"):
                         log.warning("%s: %s", self.context.name, line)
-                with archive.open("rb") as stream:
-                    archives.extract(_after_the_greeting(stream), directory)
+                self._extract(archive, directory)
+            except LimitExceeded:
+                with suppress(LimitExceeded, tarfile.TarError):  # what has arrived
+                    self._extract(archive, directory)
+                raise
             except (OSError, tarfile.TarError) as error:
                 raise self._failure(f"what the attempt left cannot be brought back: {error}") from error
             finally:
                 archive.unlink(missing_ok=True)
+
+    def _extract(self, archive: Path, directory: Path) -> None:
+        with archive.open("rb") as stream:
+            archives.extract(_after_the_greeting(stream), directory, self.context.limits)
 
     def _run(self, command: str, *, source: Path | None = None, output: Path | None = None) -> list[str]:
         """Run a shell command on the machine, which may be run twice, with files for its input and output.
@@ -214,18 +224,20 @@ class _Ssh:
             self._host.ask("state", deadline - time.monotonic(), directory="/")
 
     def _run_once(self, command: str, source: Path | None, output: Path | None) -> tuple[int, list[str]]:
-        errors: list[str] = []
+        errors: deque[str] = deque(maxlen=_MOST_COMPLAINTS)
         with ExitStack() as stack:
             reader = stack.enter_context(source.open("rb")) if source else None
             writer = stack.enter_context(open(output, "wb", opener=files.private_opener)) if output else None
+            most = self.context.limits.archive_bytes
+            pipe = stack.enter_context(archives.copied(writer, most)) if writer else None
             done = processes.run(
                 self._ssh("ControlMaster=no", command),
                 env=processes.environment(self.context.mark),
                 stdin=reader,
-                stdout=writer,
+                stdout=pipe,
                 on_line=errors.append,
             )
-        return done.returncode, errors
+        return done.returncode, list(errors)
 
     def _failure(self, message: str) -> StepError:
         return StepError(f"{self.context.name}: {message}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
@@ -233,9 +245,8 @@ class _Ssh:
 
 def _after_the_greeting(stream: BinaryIO) -> BinaryIO:
     """Read what a login shell has said before its command was run, up to where that begins."""
-    for line in stream:
-        if line == f"{_BEGINNING}\n".encode():
-            break
+    while (line := stream.readline(_LONGEST_LINE)) and line != f"{_BEGINNING}\n".encode():
+        continue
     return stream
 
 

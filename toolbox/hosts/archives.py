@@ -1,32 +1,269 @@
-"""Takes what a workload left out of an archive, which is not to be trusted: nothing of it lands elsewhere."""
+"""Receives and extracts the archive of an attempt's files. The workload or its host may have forged any byte of it.
+
+`tarfile` only decodes the headers. Its filters are not used: several releases of Python let a chain of long symbolic
+links pass them. Here every directory is opened without following links, from the attempt's directory downwards, and
+symbolic links are created last, so that nothing is ever written through one.
+"""
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import shutil
 import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO, Final
+
+from toolbox.agent import attempts
+from toolbox.agent.supervisor import STREAMS
+from toolbox.hosts import staging
+from toolbox.model.errors import LimitExceeded
+from toolbox.model.text import shown
+from toolbox.model.workloads import CollectLimits
+from toolbox.system import files
 
 log = logging.getLogger(__name__)
 
+_PIECE_BYTES: Final = 1 << 16
+_LONGEST_HEADER: Final = 1 << 20  # an extended header with one name needs a few KiB
+_LONGEST_PATH: Final = 4096  # PATH_MAX: a longer path cannot be opened
+_DEEPEST: Final = 100  # directories; walking a deeper tree exceeds Python's limit of recursion
+_MOST_WARNINGS: Final = 10
+_COPY_SECONDS: Final = 60.0
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OWN_FILES: Final = frozenset({*attempts.LISTED, *(f"{stream}.log" for stream in STREAMS)})
+# A member clashes with another one, or the file system does not take its name: the other members are extracted.
+_CLASHES: Final = frozenset(
+    getattr(errno, name)
+    for name in ("EEXIST", "EILSEQ", "EINVAL", "EISDIR", "ELOOP", "ENAMETOOLONG", "ENOTDIR", "EPERM")
+)
 
-def extract(stream: BinaryIO, directory: Path) -> None:
-    """Extract an archive into a directory. What would land outside of it is left out, with a warning.
+
+def extract(stream: BinaryIO, directory: Path, limits: CollectLimits) -> None:
+    """Extract the files of an attempt from an uncompressed tar archive.
+
+    A member that is no file of an attempt, or would land elsewhere, is left out with a warning. The files and
+    directories are private to their owner.
 
     Raises:
+        LimitExceeded: there is more than the limits allow; what came before is extracted.
         OSError: a file cannot be written.
-        tarfile.TarError: it is not whole.
+        tarfile.TarError: the archive is compressed, damaged or incomplete; likewise.
     """
-    with tarfile.open(fileobj=stream) as content:
-        content.extractall(directory, filter=_safely)  # noqa: S202  # the filter is ours
-
-
-def _safely(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo | None:
-    if member.islnk():  # there is none in our archives; tarfile would make it of a link that was left out
-        log.warning("%s is left out: it is a hard link", member.name)
-        return None
+    extraction = _Extraction(files.make_directory(directory), limits)
     try:
-        return tarfile.data_filter(member, directory)
-    except tarfile.FilterError as error:
-        log.warning("%s is left out: %s", member.name, error)
-        return None
+        with tarfile.open(fileobj=_Headers(stream), mode="r:") as archive:  # type: ignore[call-overload]  # it has all that is used
+            while (member := archive.next()) is not None:
+                archive.members = []  # it would keep all of them in memory
+                extraction.take(archive, member)
+    except (ValueError, OverflowError, RecursionError) as error:  # what tarfile raises for some forged headers
+        raise tarfile.ReadError(f"the archive is damaged: {error}") from error
+    finally:
+        extraction.finish()
+
+
+@contextmanager
+def copied(target: BinaryIO, most: int) -> Iterator[IO[bytes]]:
+    """Yield a pipe for the output of a program, and copy what is written there to a file.
+
+    Args:
+        most: how many bytes; after more the pipe is closed, so that the program cannot write on.
+
+    Raises:
+        LimitExceeded: there was more.
+        OSError: the file cannot be written.
+    """
+    reader, writer = os.pipe()
+    errors: list[Exception] = []
+
+    def copy() -> None:
+        try:
+            with os.fdopen(reader, "rb", buffering=0) as source:
+                while content := source.read(_PIECE_BYTES):
+                    write_limited(target, content, most)
+        except (OSError, LimitExceeded) as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=copy, name="archive", daemon=True)
+    thread.start()
+    try:
+        with os.fdopen(writer, "wb", buffering=0) as pipe:
+            yield pipe
+    finally:
+        thread.join(_COPY_SECONDS)
+    if errors:
+        raise errors[0]
+    if thread.is_alive():
+        raise TimeoutError("the program has ended, and another process holds its output open")
+
+
+def write_limited(target: BinaryIO, content: bytes, most: int) -> None:
+    """Append to the copy of an archive.
+
+    Raises:
+        LimitExceeded: the copy would become longer than `most`.
+    """
+    if target.tell() + len(content) > most:
+        raise LimitExceeded(f"the archive of what the attempt left has more than {most} bytes: {_REMEDY}")
+    target.write(content)
+
+
+_REMEDY: Final = "let `collect` name fewer files, or raise `collect_bytes` and `collect_files` of the target"
+
+
+class _Headers:
+    """The archive, for `tarfile`: a header that announces gigabytes of names is not read into memory."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.tell = stream.tell
+        self.seek = stream.seek
+
+    def read(self, count: int) -> bytes:
+        if not 0 <= count <= _LONGEST_HEADER:
+            raise tarfile.ReadError(f"the archive is damaged: a header has {count} bytes")
+        return self._stream.read(count)
+
+
+class _Extraction:
+    """One archive on its way into a directory."""
+
+    def __init__(self, directory: Path, limits: CollectLimits) -> None:
+        self._directory = directory
+        self._limits = limits
+        self._root = os.open(directory, _DIRECTORY)
+        self._links: dict[tuple[str, ...], str] = {}
+        self._bytes = self._members = self._left_out = 0
+
+    def take(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        """Extract a member, or say why it is left out."""
+        self._count(member)
+        parts = tuple(part for part in member.name.split("/") if part not in {"", "."})
+        if not parts and member.isdir():
+            return
+        if fault := self._fault(member, parts):
+            self._leave_out(member.name, fault)
+            return
+        self._links.pop(parts, None)
+        if member.issym():
+            self._links[parts] = member.linkname
+        else:
+            self._attempt(parts, lambda: self._write(archive, member, parts))
+
+    def finish(self) -> None:
+        """Create the symbolic links."""
+        try:
+            for parts, target in self._links.items():
+                self._attempt(parts, lambda parts=parts, target=target: self._link(parts, target))  # type: ignore[misc]
+        finally:
+            os.close(self._root)
+        if self._left_out > _MOST_WARNINGS:
+            log.warning("%d more files are left out", self._left_out - _MOST_WARNINGS)
+
+    def _count(self, member: tarfile.TarInfo) -> None:
+        if member.size < 0:
+            raise tarfile.ReadError("the archive is damaged: a file has a negative size")
+        self._members += 1
+        self._bytes += member.size if member.isreg() else 0
+        if self._members > self._limits.files:
+            raise LimitExceeded(f"the attempt left more than {self._limits.files} files: {_REMEDY}")
+        if self._bytes > self._limits.bytes:
+            raise LimitExceeded(f"the attempt left more than {self._limits.bytes} bytes: {_REMEDY}")
+
+    def _fault(self, member: tarfile.TarInfo, parts: tuple[str, ...]) -> str:
+        """Return why a member is not extracted; an empty text where it is."""
+        is_own = len(parts) == 1 and parts[0] in _OWN_FILES and member.isreg()
+        if member.name.startswith("/") or ".." in parts:
+            return "its path leads out of the directory"
+        if not is_own and (parts[:1] != (staging.RESULTS,) or (len(parts) == 1 and not member.isdir())):
+            return "an attempt has no such file"
+        if not (member.isreg() or member.isdir() or member.issym()):
+            return "it is neither a file nor a directory nor a symbolic link"
+        if len(parts) > _DEEPEST or len(os.fsencode(self._directory / member.name)) >= _LONGEST_PATH:
+            return "its path is too long"
+        if member.issym() and not _stays_inside(member.linkname, len(parts) - 1):
+            return "it is a symbolic link that leads elsewhere"
+        return ""
+
+    def _attempt(self, parts: tuple[str, ...], place: Callable[[], None]) -> None:
+        try:
+            place()
+        except OSError as error:
+            if error.errno not in _CLASHES:
+                raise
+            self._leave_out("/".join(parts), str(error.strerror))
+
+    def _write(self, archive: tarfile.TarFile, member: tarfile.TarInfo, parts: tuple[str, ...]) -> None:
+        if member.isdir():
+            os.close(self._opened(parts))
+            return
+        mode = 0o700 if member.mode & 0o100 else files.PRIVATE_FILE
+        with self._place(parts) as folder:
+            descriptor = os.open(parts[-1], _NEW_FILE, mode, dir_fd=folder)
+            try:
+                with os.fdopen(descriptor, "wb") as target:
+                    _copy(archive, member, target)
+            except BaseException:
+                os.unlink(parts[-1], dir_fd=folder)  # half a file would be taken for a whole one
+                raise
+
+    def _link(self, parts: tuple[str, ...], target: str) -> None:
+        with self._place(parts) as folder:
+            os.symlink(target, parts[-1], dir_fd=folder)
+
+    @contextmanager
+    def _place(self, parts: tuple[str, ...]) -> Iterator[int]:
+        """Yield the directory of a file, from which an earlier file of this name has been removed."""
+        folder = self._opened(parts[:-1])
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(parts[-1], dir_fd=folder)
+            yield folder
+        finally:
+            os.close(folder)
+
+    def _opened(self, parts: tuple[str, ...]) -> int:
+        """Return a descriptor of a directory, which is created where it is missing, and is reached by no link."""
+        folder = os.dup(self._root)
+        for part in parts:
+            try:
+                with suppress(FileExistsError):
+                    os.mkdir(part, files.PRIVATE_DIRECTORY, dir_fd=folder)
+                inner = os.open(part, _DIRECTORY, dir_fd=folder)
+            finally:
+                os.close(folder)
+            folder = inner
+        return folder
+
+    def _leave_out(self, name: str, why: str) -> None:
+        self._left_out += 1
+        if self._left_out <= _MOST_WARNINGS:
+            log.warning("%s is left out: %s", shown(name, longest=_DEEPEST), why)
+
+
+def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, target: BinaryIO) -> None:
+    source = archive.extractfile(member)
+    assert source is not None, "it is a regular file"
+    shutil.copyfileobj(source, target, _PIECE_BYTES)
+    target.flush()
+    with suppress(ValueError, OverflowError, OSError):  # a forged time
+        os.utime(target.fileno(), (member.mtime, member.mtime))
+
+
+def _stays_inside(target: str, depth: int) -> bool:
+    """Tell whether a symbolic link leads to a place in the directory that is extracted.
+
+    `..` is allowed at the beginning only, where it leaves real directories: after a name that may itself be a link,
+    `..` could lead anywhere.
+
+    Args:
+        depth: how many directories the link is below that directory.
+    """
+    steps = [step for step in target.split("/") if step not in {"", "."}]
+    up = next((number for number, step in enumerate(steps) if step != ".."), len(steps))
+    return not target.startswith("/") and up <= depth and ".." not in steps[up:]

@@ -20,7 +20,7 @@ from toolbox.matrix import judgement
 from toolbox.matrix.attempts import CellRun, Conclusion
 from toolbox.matrix.targets import Target
 from toolbox.model.clusters import Access
-from toolbox.model.errors import Cancelled, StepError, ToolboxError, Undecided, describe, outcome_of
+from toolbox.model.errors import Cancelled, LimitExceeded, StepError, ToolboxError, Undecided, describe, outcome_of
 from toolbox.model.events import Note
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, Backend, Handle, TargetContext, WorkloadOutcome
@@ -171,6 +171,8 @@ class Executions:
             return Conclusion(Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, message), is_open=True)
         try:
             self._backend(run.target).collect(run.handle, run.cell.workload)
+        except LimitExceeded as error:
+            return _failure(error)
         except (StepError, Cancelled, OSError) as error:
             # It is there still: a resumed run brings it back, and does not run it again.
             return replace(_failure(error), is_open=True)
@@ -207,6 +209,7 @@ class Executions:
                     secrets=self._recorder.redactor.values,
                     notify=lambda name: self._news.put(partial(self._on_change, name)),
                     clusters=self._clusters,
+                    limits=self._targets[target].limits,
                 )
                 self._backends[target] = self._targets[target].description.open(context)
             return self._backends[target]

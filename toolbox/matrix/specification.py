@@ -33,6 +33,7 @@ from toolbox.model.nearest import did_you_mean
 from toolbox.model.quantities import MOST_SECONDS
 from toolbox.model.secrets import Secret
 from toolbox.model.text import shown
+from toolbox.model.workloads import CollectLimits
 
 _TARGET = re.compile(r"[A-Za-z0-9._-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -463,6 +464,7 @@ class TargetBlock(BaseModel):
         capacity: how much there is of what cells take, by name; `jobs` is how many run at once.
         accelerator: what it computes with, for the records: `H200`, `v6e-1`.
         cost_per_hour: what an hour of it costs, in the currency of `results.currency`.
+        collect_bytes: how many bytes one attempt may leave to be brought back, and collect_files: how many files.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -472,6 +474,8 @@ class TargetBlock(BaseModel):
     capacity: Resources = {}
     accelerator: Text | None = None
     cost_per_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    collect_bytes: int = Field(default=CollectLimits().bytes, ge=1)
+    collect_files: int = Field(default=CollectLimits().files, ge=1)
 
     @field_validator("capacity")
     @classmethod

@@ -13,11 +13,11 @@ from toolbox.config.configuration import Configuration
 from toolbox.matrix.specification import TargetsBlock
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError
-from toolbox.model.workloads import Backend, TargetContext, Workload
+from toolbox.model.workloads import Backend, CollectLimits, TargetContext, Workload
 
 BLOCK: Final = "targets"
 _JOBS: Final = "jobs"
-_COMMON: Final = ("labels", "capacity", "accelerator", "cost_per_hour")
+_COMMON: Final = ("labels", "capacity", "accelerator", "cost_per_hour", "collect_bytes", "collect_files")
 
 
 class Description(Protocol):
@@ -62,6 +62,7 @@ class Target:
         capacity: how much of each label it has; what is not named has no limit. `jobs` is how many cells at once.
         accelerator: what it computes with; None where nobody has said.
         cost_per_hour: of one attempt on it, likewise.
+        limits: of what one attempt may leave on it.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Target:
     capacity: Mapping[str, int] = field(default_factory=dict)
     accelerator: str | None = None
     cost_per_hour: float | None = None
+    limits: CollectLimits = field(default_factory=CollectLimits)
 
     def as_json(self) -> dict[str, Any]:
         """Return the target as `plan.json` holds it."""
@@ -113,6 +115,7 @@ def read(configuration: Configuration) -> dict[str, Target]:
             target.capacity,
             target.accelerator,
             target.cost_per_hour,
+            CollectLimits(target.collect_bytes, target.collect_files),
         )
     local = plugins.parse("backends", "Target", "backend", {"backend": "local"})
     return {"local": Target("local", "local", local), **found}

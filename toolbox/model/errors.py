@@ -65,6 +65,13 @@ class Undecided(StepError):
     """Whether a workload was started, or how it ends, cannot be known now: it may be running."""
 
 
+class LimitExceeded(StepError):
+    """An attempt left more than its target allows to be brought back. Another try would exceed the limit again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, verdict=Verdict.ERROR, cause=Cause.CONFIGURATION)
+
+
 class CheckFailed(StepError):
     """The workload ran, and a check of what it left behind did not pass."""
 

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from toolbox.model.clusters import Access
 from toolbox.model.secrets import Secret
+
+_HEADER_BYTES: Final = 1 << 12
+_ARCHIVE_END_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,19 @@ class AttemptStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectLimits:
+    """How much one attempt may leave to be brought back from its target: bytes, and files with their directories."""
+
+    bytes: int = 1 << 36
+    files: int = 200_000
+
+    @property
+    def archive_bytes(self) -> int:
+        """How long an archive of that may be, with a header and a long name for each file."""
+        return self.bytes + self.files * _HEADER_BYTES + _ARCHIVE_END_BYTES
+
+
+@dataclass(frozen=True, slots=True)
 class TargetContext:
     """What a backend is told besides the description of its target.
 
@@ -175,6 +191,7 @@ class TargetContext:
         secrets: returns the texts that no log may hold.
         notify: to be told the name of an attempt whose status has changed, from any thread.
         clusters: how to reach the clusters that the run has, by the names of its configuration.
+        limits: of what one attempt may leave there.
     """
 
     name: str
@@ -184,6 +201,7 @@ class TargetContext:
     secrets: Callable[[], Sequence[str]]
     notify: Callable[[str], None]
     clusters: Mapping[str, Access] = field(default_factory=dict)
+    limits: CollectLimits = field(default_factory=CollectLimits)
 
 
 class Backend(Protocol):

@@ -8,7 +8,8 @@ import logging
 import tarfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -17,8 +18,9 @@ from toolbox.clusters.connection import PATIENCE, Away, Cluster, Refused
 from toolbox.clusters.execution import Execution
 from toolbox.clusters.objects import POD, Objects
 from toolbox.hosts import archives
-from toolbox.model.errors import StepError
+from toolbox.model.errors import LimitExceeded, StepError
 from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import CollectLimits
 from toolbox.pods.manifests import AGENT
 from toolbox.pods.views import FILES, WORKLOAD
 from toolbox.system import cancellation, files
@@ -26,7 +28,9 @@ from toolbox.system import cancellation, files
 log = logging.getLogger(__name__)
 
 _HEADER: Final = 8
+_LONGEST_PIECE: Final = 1 << 20  # that the agent sends at once
 _PAUSE: Final = 1.0
+_MOST_RENEWALS: Final = 50  # a pod that sends a piece and hangs up would be asked for ever
 _SILENCE: Final = 60.0
 
 
@@ -38,11 +42,13 @@ class Wanted:
         patterns: of files.
         logs: the streams whose logs are brought too.
         directory: where all of it goes.
+        limits: of how much it may be.
     """
 
     patterns: tuple[str, ...]
     logs: tuple[str, ...]
     directory: Path
+    limits: CollectLimits = field(default_factory=CollectLimits)
 
 
 def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, patience: float) -> None:
@@ -51,31 +57,36 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, p
     Args:
         python: the interpreter in the pod, and `there`: the directory of the attempt.
         patience: how long the server or the node may be away, in seconds: from a failure on, and anew after each try
-            that brought something.
+            that brought something, up to a number of tries.
 
     Raises:
+        LimitExceeded: there is more than the target's limits allow; what has arrived is kept.
         StepError: they cannot be had, or cannot be written.
     """
     command = [python, "-I", "-S", AGENT, "send", there, json.dumps(wanted.patterns), json.dumps(wanted.logs)]
     archive = wanted.directory / ".collected.tar"
     deadline: float | None = None
+    renewals = 0
     is_there = functools.partial(Objects(cluster).is_there, POD, cluster.namespace, pod)
     try:
         while True:
             try:
                 with open(archive, "wb", opener=files.private_opener) as stream:
-                    _receive(cluster, pod, command, stream)
+                    _receive(cluster, pod, command, stream, wanted.limits.archive_bytes)
                 break
             except (Away, Refused) as error:
-                if deadline is None or archive.stat().st_size:
-                    deadline = time.monotonic() + patience
+                if deadline is None or (archive.stat().st_size and renewals < _MOST_RENEWALS):
+                    deadline, renewals = time.monotonic() + patience, renewals + 1
                 may_pass = isinstance(error, Away) or error.is_of_a_stranger or (error.is_absent and is_there())
                 if not may_pass or time.monotonic() >= deadline:
                     raise
                 log.debug("%s: %s: fetched again", pod, error)
             cancellation.current().sleep(_PAUSE)
-        with archive.open("rb") as whole:
-            archives.extract(whole, wanted.directory)
+        _extract(archive, wanted)
+    except LimitExceeded:
+        with suppress(LimitExceeded, tarfile.TarError):  # what has arrived
+            _extract(archive, wanted)
+        raise
     except (OSError, tarfile.TarError) as error:
         message = f"{cluster.label}: what the attempt left cannot be brought back: {error}"
         raise StepError(message, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE) from error
@@ -96,7 +107,12 @@ def cancel(cluster: Cluster, pod: str, python: str, there: str) -> None:
         execution.end(_SILENCE)  # who lets go of it ends it
 
 
-def _receive(cluster: Cluster, pod: str, command: Sequence[str], stream: BinaryIO) -> None:
+def _extract(archive: Path, wanted: Wanted) -> None:
+    with archive.open("rb") as stream:
+        archives.extract(stream, wanted.directory, wanted.limits)
+
+
+def _receive(cluster: Cluster, pod: str, command: Sequence[str], stream: BinaryIO, most: int) -> None:
     """Write the archive as it comes, asking for each piece of it: never more than one is on its way."""
     with Execution.of(cluster, pod, FILES, command) as execution:
         while True:
@@ -107,9 +123,11 @@ def _receive(cluster: Cluster, pod: str, command: Sequence[str], stream: BinaryI
             count = int(header)
             if count == 0:
                 break
+            if count > _LONGEST_PIECE:
+                raise Away(f"{cluster.label}: {pod}: it is not the agent that sends the archive")
             content = execution.read(count, _SILENCE)
             if len(content) < count:
                 raise Away(f"{cluster.label}: {pod}: the connection was broken off")
-            stream.write(content)
+            archives.write_limited(stream, content, most)
         for line in execution.complaints(_SILENCE):
             log.warning("%s: %s", pod, line)

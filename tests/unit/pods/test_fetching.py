@@ -12,6 +12,8 @@ import pytest
 from tests.fakes.api_server import ApiServer, Conversation, Said, Talk, failure, listing
 from toolbox.clusters import access
 from toolbox.clusters.connection import Away, Cluster, Refused
+from toolbox.model.errors import LimitExceeded
+from toolbox.model.workloads import CollectLimits
 from toolbox.pods import fetching
 from toolbox.pods.fetching import Wanted
 
@@ -122,3 +124,30 @@ def test_what_is_refused_is_not_asked_for_again(
         fetched(server, cluster, directory, failure(status, "no such container"))
     assert server.count("GET", PATH) == 1
     assert list(directory.iterdir()) == []
+
+
+def test_a_pod_that_sends_without_end_is_cut_off_and_what_came_is_kept(
+    server: ApiServer, cluster: Cluster, directory: Path
+) -> None:
+    def send_on(talk: Conversation) -> None:
+        content = archive()[:1024]
+        while talk.hear():
+            talk.say(OUT, b"%08d" % len(content) + content)
+
+    server.says("GET", PATH, Talk(send_on))
+    limits = CollectLimits(bytes=1000, files=1)
+    with pytest.raises(LimitExceeded, match=r"`collect_bytes` and `collect_files` of the target"):
+        fetching.fetch(cluster, "p", "python3", "/topgallant/a", Wanted(("**",), (), directory, limits), 20)
+    assert (directory / "files/it").read_text() == "left"
+
+
+def test_a_piece_that_is_longer_than_any_of_the_agent_is_not_read(
+    server: ApiServer, cluster: Cluster, directory: Path
+) -> None:
+    def announce(talk: Conversation) -> None:
+        talk.hear()
+        talk.say(OUT, b"99999999")
+        talk.hear()
+
+    with pytest.raises(Away, match="it is not the agent that sends the archive"):
+        fetched(server, cluster, directory, Talk(announce), patience=IMPATIENT)

@@ -1,0 +1,101 @@
+"""A machine over SSH that is hostile, met by a run from the command line: nothing it sends lands elsewhere."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers import openssh
+from toolbox.testing import Outcome, Workspace
+
+pytestmark = pytest.mark.live
+
+PROJECT = {
+    "projects/small/orchestration.py": "from toolbox.orchestration import matrix\n\n\ndef test():\n    matrix.run()\n",
+    "command_args/small.yaml.j2": "{}\n",
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openssh.Server]:
+    """The machine."""
+    try:
+        with openssh.Server(tmp_path_factory.mktemp("server")) as running:
+            yield running
+    except openssh.ServerError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def shell(server: openssh.Server) -> Iterator[Path]:
+    """The file that a shell on the machine reads first."""
+    file = server.directory / ".bashrc"
+    yield file
+    file.unlink(missing_ok=True)
+
+
+def run(server: openssh.Server, workspace: Workspace, script: str, **target: Any) -> Outcome:
+    """Run a matrix of one cell, a shell script, on the machine."""
+    there = {"backend": "ssh", "host": openssh.ADDRESS, "port": server.port, **target}
+    cell = {"axes": {"x": [1]}, "target": "far", "workload": {"command": ["sh", "-c", script]}}
+    configuration = json.dumps({"ci_presets": {}, "targets": {"far": there}, "matrix": cell})
+    workspace.write({**PROJECT, "config/small.yaml": configuration})
+    return workspace.run("project", "run", "small", env=server.environment())
+
+
+def attempt(workspace: Workspace) -> Path:
+    """Return the directory of the attempt."""
+    (found,) = workspace.artifacts.glob("small/*/*__test/*__x=1/attempt-1")
+    return found
+
+
+def test_a_cell_that_leaves_more_than_its_target_allows_is_an_error(
+    server: openssh.Server, workspace: Workspace
+) -> None:
+    outcome = run(server, workspace, "head -c 1000 /dev/zero > a; head -c 9000 /dev/zero > b", collect_bytes=5000)
+    assert outcome.exit_code == 3, str(outcome)
+    step = json.loads((attempt(workspace).parent / "step.json").read_text())
+    assert (step["verdict"], step["cause"]) == ("error", "configuration")
+    assert "the attempt left more than 5000 bytes" in step["message"]
+    assert [file.name for file in (attempt(workspace) / "files").iterdir()] == ["a"]
+    assert list((server.directory / ".cache/topgallant/attempts").iterdir()) == []
+
+
+def test_a_machine_that_sends_without_end_is_cut_off(server: openssh.Server, workspace: Workspace, shell: Path) -> None:
+    shell.write_text("tar() { cat > /dev/null; yes; }\n")
+    outcome = run(server, workspace, "true", collect_bytes=1000, collect_files=10)
+    assert outcome.exit_code == 3, str(outcome)
+    assert "`collect_bytes` and `collect_files` of the target" in outcome.stdout + outcome.stderr
+
+
+def test_a_forged_archive_lands_nowhere_else(
+    server: openssh.Server, workspace: Workspace, shell: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    archive = server.directory / "hostile.tar"
+    long, path, members = "d" * 247, "files", []
+    for letter in "abcdefghijklmnop":
+        members += [(f"{path}/{long}", tarfile.DIRTYPE, ""), (f"{path}/{letter}", tarfile.SYMTYPE, long)]
+        path = f"{path}/{letter}"
+    members += [(f"{path}/{'l' * 254}", tarfile.SYMTYPE, "../" * 16)]
+    members += [("files/escape", tarfile.SYMTYPE, f"{path}/{'l' * 254}/../../..{outside}")]
+    members += [("files/direct", tarfile.SYMTYPE, str(outside)), ("files/direct/owned", tarfile.REGTYPE, "")]
+    members += [(name, tarfile.REGTYPE, "") for name in ("files/escape/owned", "../owned", f"{outside}/owned")]
+    members += [("settings.yaml", tarfile.REGTYPE, ""), ("../step.json", tarfile.REGTYPE, "")]
+    with tarfile.open(archive, "w") as content:
+        for name, kind, target in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, target
+            content.addfile(member, io.BytesIO())
+    shell.write_text(f"tar() {{ cat > /dev/null; cat {archive}; }}\n")
+    run(server, workspace, "true")
+    assert list(outside.iterdir()) == []
+    assert not (attempt(workspace).parent / "owned").exists()
+    assert not (attempt(workspace) / "settings.yaml").exists()
