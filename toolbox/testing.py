@@ -97,20 +97,27 @@ class Workspace:
             file.write_text(textwrap.dedent(text).lstrip("\n"), encoding="utf-8")
         return self
 
-    def run(self, *argv: str, env: Mapping[str, str] | None = None, timeout: float = TIMEOUT_SECONDS) -> Outcome:
+    def run(
+        self,
+        *argv: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> Outcome:
         """Run a command line to its end: `run("project", "run", "answer")`.
 
         Args:
             env: environment variables besides those of this process.
+            cwd: the working directory; the workspace when left out.
             timeout: in seconds.
 
         Raises:
             TimeoutError: it took longer, and was killed.
         """
-        with self.start(*argv, env=env) as running:
+        with self.start(*argv, env=env, cwd=cwd) as running:
             return running.wait(timeout)
 
-    def start(self, *argv: str, env: Mapping[str, str] | None = None) -> Running:
+    def start(self, *argv: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Running:
         """Start a command line, to send it signals or to look at it while it runs. See `run`."""
         variables = {
             **{name: value for name, value in environ.everything().items() if not name.startswith(_LEFT_OUT)},
@@ -119,7 +126,7 @@ class Workspace:
             "TOPGALLANT_NO_VENV": "1",  # the interpreter of the tests, whatever the checkout has
             **(env or {}),
         }
-        return Running([*_command_line(), *argv], self.directory, variables)
+        return Running([*_command_line(), *argv], self.directory, variables, cwd=cwd)
 
     def runs(self, artifacts: Path | None = None) -> list[Path]:
         """Return the run directories, oldest first.
@@ -154,12 +161,12 @@ class Workspace:
 class Running:
     """A command line that runs. Leaving its `with` block ends it, if it has not ended."""
 
-    def __init__(self, args: list[str], directory: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, args: list[str], directory: Path, env: Mapping[str, str], *, cwd: Path | None = None) -> None:
         self._args = tuple(args)
         self._directory = directory.resolve()
         self._process = subprocess.Popen(
             args,
-            cwd=directory,
+            cwd=cwd or directory,
             env=dict(env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

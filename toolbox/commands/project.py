@@ -15,12 +15,12 @@ from toolbox.matrix.plan import Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import UsageError
 from toolbox.model.quantities import Count, Seconds
-from toolbox.orchestration import project_run, projects, request, session
+from toolbox.orchestration import project_run, projects, request
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports import plan_table, terminal
 from toolbox.runs import journal, summary
 from toolbox.runs.summary import State
-from toolbox.system import environ, places, processes
+from toolbox.system import places, processes
 
 Format = Literal["text", "json"]
 # In the class, `list` is the command.
@@ -170,7 +170,7 @@ def _shard(text: str | None) -> tuple[int, int] | None:
 
 
 def _newest_run() -> Path:
-    base = environ.get_path(environ.ARTIFACT_DIR) or session.DEFAULT_ARTIFACTS
+    base = places.artifacts()
     runs = sorted(base.glob(f"*/*/{journal.FILE}"), key=lambda file: file.parent.name)
     if not runs:
         raise UsageError(f"there is no run in {base}: name the directory of one")

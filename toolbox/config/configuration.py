@@ -89,8 +89,9 @@ class View(Mapping[str, Any]):
 class Configuration:
     """A configuration that nobody changes. References are followed when a value is asked for."""
 
-    def __init__(self, source: Document, *, contracts: Sequence[FilePath] = ()) -> None:
+    def __init__(self, source: Document, *, contracts: Sequence[FilePath] = (), root: FilePath | None = None) -> None:
         self._document = source
+        self._root = root
         self._resolver = Resolver(source)
         self._contracts = tuple(contracts)
 
@@ -108,12 +109,17 @@ class Configuration:
             _override(base, document.load(file, what="the override file"), f"override file {file}")
         given = Document(copy.deepcopy(dict(request.overrides)), request.overrides_source)
         _override(base, given, request.overrides_source)
-        return cls(base, contracts=request.contracts)
+        return cls(base, contracts=request.contracts, root=request.file.absolute().parent.parent)
 
     @property
     def source(self) -> str:
         """The name of the file."""
         return self._document.source
+
+    @property
+    def root(self) -> FilePath:
+        """Where relative paths of the configuration begin: the directory that holds `config/`."""
+        return self._root or FilePath(self.source).absolute().parent.parent
 
     @property
     def changes(self) -> Sequence[Change]:
@@ -149,7 +155,7 @@ class Configuration:
         """Return a configuration with another value in one existing field."""
         changed = self._document.copy()
         changed.set(paths.parse(path), copy.deepcopy(value), layer=layer, location=None)
-        return Configuration(changed, contracts=self._contracts)
+        return Configuration(changed, contracts=self._contracts, root=self._root)
 
     def overlaid(self, values: Mapping[str, object], cell: Mapping[str, object]) -> Configuration:
         """Return what a cell of the matrix sees: other values in some fields, and its settings as `cell`.
@@ -158,7 +164,7 @@ class Configuration:
             ConfigurationError: there is no such field.
         """
         changed = self._document.overlaid({paths.parse(path): value for path, value in values.items()}, {"cell": cell})
-        return Configuration(changed, contracts=self._contracts)
+        return Configuration(changed, contracts=self._contracts, root=self._root)
 
     def view(self) -> View:
         """Return the whole configuration as a mapping for templates."""

@@ -63,7 +63,7 @@ def known(configuration: Configuration) -> dict[str, Access | None]:
 
     Known beforehand are the existing ones. A machine is no cluster.
     """
-    root = _root(configuration)
+    root = configuration.root
     return {
         name: None if cluster.existing is None else access_of(cluster.existing, root)
         for name, cluster in _wanted(configuration).items()
@@ -81,7 +81,7 @@ class Reservation:
     def __init__(self, configuration: Configuration, project: str) -> None:
         self._project = project
         self._wanted = _wanted(configuration)
-        root = _root(configuration)
+        root = configuration.root
         shared = [SharedCluster(name, each, root) for name, each in self._wanted.items() if each.create is None]
         self._shared = sorted(shared, key=lambda cluster: cluster.order)
         self._created: list[CreatedCluster] = []
@@ -220,8 +220,3 @@ def _say(step: Step, name: str, text: str) -> None:
 def _wanted(configuration: Configuration) -> dict[str, contract.Cluster]:
     block = contract.Contract.model_validate(configuration.get(BLOCK, default=None) or {})
     return {name: cluster for name, cluster in block.root.items() if cluster is not None and cluster.kind is not None}
-
-
-def _root(configuration: Configuration) -> Path:
-    """Return where relative paths begin, as every local path of a configuration: at the directory with `config/`."""
-    return Path(configuration.source).absolute().parent.parent

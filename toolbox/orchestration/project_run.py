@@ -48,7 +48,7 @@ from toolbox.runs.past import Past
 from toolbox.runs.recorder import Listener, Recorder
 from toolbox.runs.steps import Outcome, Step
 from toolbox.runs.summary import RunSummary
-from toolbox.system import cancellation, environ, files, processes, signals
+from toolbox.system import cancellation, environ, files, places, processes, signals
 from toolbox.system.redaction import Redactor
 
 _TESTS: Final = "test"
@@ -71,7 +71,7 @@ def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redact
     reservation = Reservation(loaded.configuration, request.project)
     _verify(loaded, phases)
     directory = _create(request)
-    with signals.shielded(), Journal(directory, redactor) as journal:
+    with places.pinned(places.workspace()), signals.shielded(), Journal(directory, redactor) as journal:
         recorder = Recorder(directory, redactor, listeners, journal)
         _write_request(loaded, directory, redactor)
         return _run(loaded, phases, recorder, reservation)
@@ -87,6 +87,8 @@ def resume(
 ) -> tuple[RunSummary, int]:
     """Go on with a run after any end: what has finished is not done again, and what still runs is adopted.
 
+    The run has its own workspace and working directory again, from wherever it is resumed.
+
     Args:
         failed: run again also the cells that did not pass.
         jobs: how many cells at once, if not as many as before.
@@ -96,6 +98,13 @@ def resume(
         InfrastructureError: the run is going on.
     """
     directory = directory.absolute()
+    with request_module.where_it_began(directory):
+        return _resume(directory, listeners, redactor, failed=failed, jobs=jobs)
+
+
+def _resume(
+    directory: Path, listeners: Sequence[Listener], redactor: Redactor, *, failed: bool, jobs: int | None
+) -> tuple[RunSummary, int]:
     before = summary.derive(directory)
     request = RunRequest.read(directory)
     options = dataclasses.replace(request.options, rerun_failed=failed, jobs=jobs or request.options.jobs)
@@ -143,7 +152,7 @@ def _run(
             tuple(request.presets),
             os.getpid(),
             socket.gethostname(),
-            _revision(Path(loaded.configuration.source).parent, directory) or "",
+            _revision(loaded.files.config.parent, directory) or "",
         )
     )
     top = Step(directory, recorder, request.project)
@@ -204,7 +213,7 @@ def _end_orphans(past: Past, directory: Path, clusters: Sequence[Path] = ()) -> 
 
 
 def _create(request: RunRequest) -> Path:
-    base = request.artifact_dir or environ.get_path(environ.ARTIFACT_DIR) or session.DEFAULT_ARTIFACTS
+    base = request.artifact_dir or places.artifacts()
     runs = session.artifact_directory(base / request.project)
     while True:
         directory = runs / directories.run_id()
@@ -227,7 +236,8 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
         "overrides_text": files.dump_yaml(overrides),
         "config_file": configuration.source,
         "directory": str(Path.cwd()),
-        "revision": _revision(Path(configuration.source).parent, directory),
+        "workspace": str(workspace) if (workspace := places.workspace()) is not None else None,
+        "revision": _revision(loaded.files.config.parent, directory),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _VERSIONS}},
         "host": socket.gethostname(),
         "user": _user(),

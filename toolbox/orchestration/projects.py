@@ -18,7 +18,7 @@ from typing import Final
 from toolbox.matrix import plan
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.nearest import did_you_mean
-from toolbox.system import places
+from toolbox.system import environ, places
 
 PHASES: Final = ("pre_cleanup", "prepare", "test", "post_cleanup")
 
@@ -63,10 +63,18 @@ def find(name: str) -> ProjectFiles:
     if name not in known:
         if (folder := places.find("projects", name)) is not None and folder.is_dir():
             raise UsageError(f"{folder} is no project: it has no orchestration.py")
-        raise UsageError(f"unknown project `{name}`: {did_you_mean(name, known, what='projects')}")
+        hint = did_you_mean(name, known, what="projects")
+        raise UsageError(f"unknown project `{name}`: {hint}\n  looked in {_searched()}")
     folder = known[name]
     root = folder.parent.parent
     return ProjectFiles(name, folder, root / "config" / f"{name}.yaml", root / "command_args" / f"{name}.yaml.j2")
+
+
+def _searched() -> str:
+    folders = " and ".join(str(root / "projects") for root in places.roots())
+    if places.workspace() is None:
+        return f"{folders}; a workspace of yours is found from its directory, or by ${environ.WORKSPACE}"
+    return folders
 
 
 def phases(files: ProjectFiles) -> dict[str, Callable[[], object]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -21,7 +22,7 @@ from toolbox.orchestration import projects
 from toolbox.orchestration.projects import ProjectFiles
 from toolbox.results import bounds_file
 from toolbox.runs import summary
-from toolbox.system import files
+from toolbox.system import environ, files, places
 
 FILE: Final = summary.REQUEST_FILE
 _MOST_DIFFERENCES: Final = 5
@@ -131,6 +132,25 @@ def load(request: RunRequest, *, today: dt.date | None = None, resumed: Path | N
     elif request.selection != Selection():
         raise UsageError(f"--cells, --shard: {configuration.source} has no matrix to take cells from")
     return Loaded(request, found, configuration, cells)
+
+
+@contextmanager
+def where_it_began(directory: Path) -> Iterator[None]:
+    """Give the body the workspace and the working directory that a run began with.
+
+    The workspace that the run names may have been moved since: then the one around the directory of the run holds.
+    """
+    try:
+        kept = files.read_json(directory / FILE)
+        began, named = Path(kept["directory"]), Path(kept["workspace"] or places.builtin_root())
+    except (OSError, ValueError, KeyError, TypeError):  # `RunRequest.read` reports what is wrong
+        began = named = directory / "unknown"
+    if environ.get(environ.WORKSPACE) is not None:
+        workspace = places.workspace()
+    else:
+        workspace = places.workspace_above(named if named.is_dir() else directory)
+    with places.pinned(workspace), chdir(began if began.is_dir() else Path.cwd()):
+        yield
 
 
 def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:

@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 from toolbox.command_args import Template
 from toolbox.config import presets
@@ -24,10 +23,8 @@ from toolbox.model.errors import UsageError
 from toolbox.runs import steps
 from toolbox.runs.recorder import Listener, Recorder
 from toolbox.runs.steps import Step
-from toolbox.system import environ, files, redaction
+from toolbox.system import environ, files, places, redaction
 from toolbox.system.redaction import Redactor
-
-DEFAULT_ARTIFACTS: Final = Path("artifacts")
 
 
 @dataclass
@@ -61,6 +58,8 @@ class Session:
     def variables(self) -> dict[str, str]:
         """The environment variables by which a child process finds this configuration."""
         variables = {environ.COMMAND_ARGS_FILE: str(self.command_args.absolute())}
+        if (workspace := places.workspace()) is not None:
+            variables[environ.WORKSPACE] = str(workspace)
         if self.config_file is not None:
             variables[environ.CONFIG_FILE] = str(self.config_file)
         return variables
@@ -143,5 +142,5 @@ def artifact_directory(path: Path) -> Path:
 
 def outside_of_a_run(listeners: Sequence[Listener] = (), redactor: Redactor | None = None) -> Step:
     """Return the top of the steps of a toolbox command by itself: `$ARTIFACT_DIR`, or `artifacts/toolbox`."""
-    directory = artifact_directory(environ.get_path(environ.ARTIFACT_DIR) or DEFAULT_ARTIFACTS / "toolbox")
+    directory = artifact_directory(environ.get_path(environ.ARTIFACT_DIR) or places.artifacts() / "toolbox")
     return Step(directory, Recorder(directory, redactor or redaction.current(), listeners), directory.name)

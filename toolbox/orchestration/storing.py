@@ -33,7 +33,7 @@ def location(configuration: Configuration) -> str:
     if "://" in text:
         return text
     # As every local path of a configuration, from the directory that holds `config/`.
-    return str(Path(configuration.source).absolute().parent.parent / environ.expanded(text))
+    return str(configuration.root / environ.expanded(text))
 
 
 def record(configuration: Configuration, directory: Path) -> None:

@@ -1,19 +1,34 @@
-"""Where roles, projects and configurations are found.
+"""Where roles, projects, configurations and extensions are found: in the workspace first, then in Topgallant itself.
 
-They stand beside `toolbox/` in a checkout, and in `toolbox/bundled/` where the package was installed. A
-working directory that has a `projects/`, `commands/` or `roles/` of its own goes before them, so that a team
-keeps its projects in a repository of its own.
+The workspace is the repository of a team: the directory that `$TOPGALLANT_WORKSPACE` names, or the nearest one from
+the working directory upwards that has projects, commands or roles. Topgallant's own files stand beside `toolbox/` in a
+checkout, and in `toolbox/bundled/` where the package was installed.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from toolbox.model.errors import UsageError
+from toolbox.system import environ
+
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOLDERS: Final = ("projects", "commands", "roles")
+# Many directories have a folder `projects`. Above the working directory, it has to hold what we would find in it.
+_CONTENTS: Final = ("projects/*/orchestration.py", "commands/*.py", "roles/*/tasks/main.yml")
+ARTIFACTS: Final = "artifacts"
 COMMANDS = _PACKAGE / "commands"
+
+
+class _Process:
+    """The workspace of the run that this process executes; `is_pinned` tells whether there is such a run."""
+
+    is_pinned = False
+    workspace: Path | None = None
 
 
 def builtin_root() -> Path:
@@ -22,11 +37,50 @@ def builtin_root() -> Path:
     return bundled if bundled.is_dir() else _PACKAGE.parent
 
 
+def workspace() -> Path | None:
+    """Return the workspace, or None where there is none.
+
+    Raises:
+        UsageError: `$TOPGALLANT_WORKSPACE` does not name a directory.
+    """
+    if _Process.is_pinned:
+        return _Process.workspace
+    return _named_workspace() or workspace_above(Path.cwd())
+
+
+def workspace_above(directory: Path) -> Path | None:
+    """Return the nearest workspace from a directory upwards, or None where there is none."""
+    ours = builtin_root()
+    for candidate in (directory, *directory.parents):
+        if candidate == ours:
+            return None
+        if candidate == directory and any((candidate / folder).is_dir() for folder in _FOLDERS):
+            return candidate
+        if any(_is_trusted(file, directory) for pattern in _CONTENTS for file in candidate.glob(pattern)):
+            return candidate
+    return None
+
+
+@contextmanager
+def pinned(root: Path | None) -> Iterator[None]:
+    """Keep one workspace for the body, or none, whatever it does to the working directory."""
+    before = _Process.is_pinned, _Process.workspace
+    _Process.is_pinned, _Process.workspace = True, root
+    try:
+        yield
+    finally:
+        _Process.is_pinned, _Process.workspace = before
+
+
 def roots() -> list[Path]:
     """Return the directories to look in, the most specific first."""
-    here, ours = Path.cwd(), builtin_root()
-    is_a_root = here != ours and any((here / folder).is_dir() for folder in _FOLDERS)
-    return [here, ours] if is_a_root else [ours]
+    found = workspace()
+    return [builtin_root()] if found is None else [found, builtin_root()]
+
+
+def artifacts() -> Path:
+    """Return where runs go by default: `$ARTIFACT_DIR`, or `artifacts/` in the workspace or the working directory."""
+    return environ.get_path(environ.ARTIFACT_DIR) or (workspace() or Path.cwd()) / ARTIFACTS
 
 
 def find(*relative: str) -> Path | None:
@@ -45,3 +99,22 @@ def entries(folder: str, pattern: str) -> Iterator[Path]:
 def projects() -> dict[str, Path]:
     """Return the projects by name: the folders of `projects/` with an `orchestration.py`."""
     return {path.name: path for path in entries("projects", "*") if (path / "orchestration.py").is_file()}
+
+
+def _named_workspace() -> Path | None:
+    named = environ.get_path(environ.WORKSPACE)
+    if named is None:
+        return None
+    if not named.is_dir():
+        raise UsageError(f"${environ.WORKSPACE} is {named}, which is not a directory")
+    root = named.absolute()
+    return None if root == builtin_root() else root
+
+
+def _is_trusted(file: Path, directory: Path) -> bool:
+    """Tell whether a file above a directory may be executed: other users can write to `/tmp`, a parent of many."""
+    try:
+        owners = {0, os.getuid(), directory.stat().st_uid}
+        return file.stat().st_uid in owners and file.parent.stat().st_uid in owners
+    except OSError:
+        return False

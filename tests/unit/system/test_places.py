@@ -1,9 +1,11 @@
 """Where roles, projects and configurations are found: in a team's repository first, then beside the toolbox."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from toolbox.model.errors import UsageError
 from toolbox.system import places
 
 
@@ -61,3 +63,57 @@ def test_a_project_is_a_folder_with_an_orchestration(team: Path) -> None:
     assert found["mine"] == team / "projects/mine"
     assert "training_e2e" in found
     assert not {"unfinished", "readme.md"} & found.keys()
+
+
+def test_a_workspace_is_found_from_below(team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(team / "projects/mine/orchestration.py")
+    below = write(team / "projects/mine/deep/file").parent
+    monkeypatch.chdir(below)
+    assert places.workspace() == team
+    assert places.artifacts() == team / "artifacts"
+
+
+def test_the_nearest_workspace_counts(team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(team / "projects/mine/orchestration.py")
+    inner = write(team / "inner/roles/disk_measure/tasks/main.yml").parents[3]
+    monkeypatch.chdir(inner)
+    assert places.workspace() == inner
+
+
+def test_a_folder_of_other_projects_above_is_no_workspace(team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    below = write(team / "projects/website/src/index.html").parent
+    monkeypatch.chdir(below)
+    assert places.workspace() is None
+    assert places.artifacts() == below / "artifacts"
+
+
+def test_below_our_own_checkout_there_is_no_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(places.builtin_root() / "docs")
+    assert places.workspace() is None
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to another user")
+def test_files_of_another_user_above_are_not_executed(team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    below = write(team / "mine/file").parent
+    os.chown(write(team / "commands/host.py"), 12345, 12345)
+    monkeypatch.chdir(below)
+    assert places.workspace() is None
+
+
+def test_a_workspace_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPGALLANT_WORKSPACE", str(tmp_path))
+    assert places.roots() == [tmp_path, places.builtin_root()]
+    monkeypatch.setenv("TOPGALLANT_WORKSPACE", str(places.builtin_root()))
+    assert places.roots() == [places.builtin_root()]
+    monkeypatch.setenv("TOPGALLANT_WORKSPACE", str(tmp_path / "gone"))
+    with pytest.raises(UsageError, match="gone, which is not a directory"):
+        places.roots()
+
+
+def test_a_pinned_workspace_stays_when_the_directory_changes(team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with places.pinned(team):
+        monkeypatch.chdir("/")
+        assert places.workspace() == team
+        with places.pinned(None):
+            assert places.roots() == [places.builtin_root()]
+    assert places.workspace() is None
