@@ -33,6 +33,7 @@ from toolbox.config.references import is_reference
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import Secret
+from toolbox.model.text import as_text
 from toolbox.system import environ
 
 log = logging.getLogger(__name__)
@@ -202,7 +203,7 @@ class _Table:
     def _join(self, text: str, *, reveal: bool) -> str:
         def shown(match: re.Match[str]) -> str:
             value = self._value(match)
-            return value.reveal() if reveal and isinstance(value, Secret) else str(value)
+            return value.reveal() if reveal and isinstance(value, Secret) else as_text(value)
 
         return self._pattern.sub(shown, text)
 

@@ -215,3 +215,24 @@ def test_what_a_run_was_asked_is_kept(grid: Grid) -> None:
     asked = json.loads((grid.directory / "run.json").read_text())
     kept = {name: asked[name] for name in ("cells", "shard", "jobs", "fail_fast", "max_failures", "deadline")}
     assert kept == {"cells": "x=a", "shard": None, "jobs": 1, "fail_fast": True, "max_failures": 3, "deadline": 60}
+
+
+def test_a_value_of_an_axis_is_not_executed_by_the_shell_of_a_command(grid: Grid) -> None:
+    hostile = ["$(touch pwned)", "`touch pwned`", "'; touch pwned; '", '"; touch pwned; "', "a b"]
+    text = (
+        "touch {@root}/pwned && rm {@root}/pwned; cd {@root}; printf '%s\\n' {@cell.x} \"{@cell.x}\" '{@cell.x}' >>said"
+    )
+    grid.configure(axes={"x": hostile}, jobs=1, workload={"command": text})
+    outcome = grid.run()
+    assert outcome.exit_code == 0, str(outcome)
+    assert (grid.root / "said").read_text().splitlines() == [value for value in hostile for _ in range(3)]
+    assert not list(grid.root.rglob("pwned"))
+
+
+def test_a_reference_in_a_text_command_that_cannot_be_quoted_starts_nothing(grid: Grid) -> None:
+    grid.configure(workload={"command": "cat <<EOF\n{@cell.x}\nEOF"})
+    outcome = grid.run()
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith("error: config/grid.yaml:")
+    assert "{@cell.x} stands where its value cannot be quoted" in outcome.stderr
+    assert grid.workspace.runs() == []

@@ -17,6 +17,7 @@ from toolbox.config.document import Document
 from toolbox.config.references import is_reference
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.secrets import Secret
+from toolbox.model.text import as_text
 
 KEY = "group command"
 Arguments = Callable[..., dict[str, Any]]
@@ -162,7 +163,7 @@ def expression(tmp_path_factory: pytest.TempPathFactory) -> Template:
 @example({"ci_presets": {"names": None}, "items": []})
 def test_whatever_yaml_can_hold_comes_through_an_expression_as_it_was(expression: Template, value: Any) -> None:
     found = expression.arguments(KEY, Configuration(Document({"m": {"x": value}}, "config.yaml")))
-    assert found == {"x": value, "list": [1, value], "text": f"a{value}b", "end": 1}
+    assert found == {"x": value, "list": [1, value], "text": f"a{as_text(value)}b", "end": 1}
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,8 @@ def test_whatever_yaml_can_hold_comes_through_an_expression_as_it_was(expression
     [
         ("'{{ x }}'", "8"),
         ('"{{ x }}"', "8"),
-        ('"{{ nothing }}"', "None"),
+        ('"{{ nothing }}"', "null"),
+        ("is {{ x > 7 }}", "is true"),
         ("v{{ x }}", "v8"),
         ("{{ x }}{{ x }}", "88"),
         ("{{ x }} {{ text }}", "8 1.10"),
@@ -185,7 +187,7 @@ def test_whatever_yaml_can_hold_comes_through_an_expression_as_it_was(expression
         ("{{ (x, text) }}", [8, "1.10"]),
         ("{{ {'k': m} }}", {"k": {"deep": [8]}}),
         ("{{ m }}", {"deep": [8]}),
-        ("m is {{ m }}", "m is {'deep': [8]}"),
+        ("m is {{ m }}", 'm is {"deep": [8]}'),
         ("{{ m['deep'][0] }}", 8),
         ("{{ m.deep | first }}", 8),
         ("{{ m.none | default('d') }}", "d"),

@@ -10,13 +10,14 @@ import copy
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
-from toolbox.config import paths, presets
+from toolbox.config import paths, presets, shell_text
 from toolbox.config.document import Document
 from toolbox.config.paths import Key, Path
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.secrets import Secret
+from toolbox.model.text import as_text
 from toolbox.system import environ
 
 SECRET: Final = "*$@"  # noqa: S105  # how a reference to one begins
@@ -25,6 +26,12 @@ _INSIDE_TEXT = re.compile(r"\{@(.*?)\}")
 # What a cell of the matrix has, and stands in the block of the matrix: it is followed where there is a cell.
 CELL: Final = "cell"
 MATRIX: Final = "matrix"
+# The fields that are shell commands where they hold text: a reference in them is a quoted word. None is any key.
+_SHELL_TEXTS: Final = (
+    (MATRIX, "workload", "command"),
+    ("clusters", None, "create", "command"),
+    ("clusters", None, "create", "destroy"),
+)
 _SECRETS_DIRECTORY: Final[Path] = ("secrets", "dir", "env_key")
 
 
@@ -33,6 +40,16 @@ def is_reference(value: object) -> bool:
     return isinstance(value, str) and (
         value.startswith(("@", SECRET, _UNSUPPORTED)) or _INSIDE_TEXT.search(value) is not None
     )
+
+
+def is_whole_reference(value: object) -> TypeGuard[str]:
+    """Tell whether a value as written is a reference by itself: `@a.b`."""
+    return isinstance(value, str) and value.startswith("@")
+
+
+def is_of_a_cell(target: str) -> bool:
+    """Tell whether what stands behind the `@` of a reference is a value of a cell of the matrix."""
+    return target == CELL or target.startswith((f"{CELL}.", f"{CELL}["))
 
 
 class Resolver:
@@ -59,7 +76,7 @@ class Resolver:
         if at[:1] == (presets.BLOCK,) and not trail:
             return copy.deepcopy(value)
         if isinstance(value, str):
-            return self._follow(value, at, trail) if is_reference(value) else value
+            return self._follow(value, at, trail, is_shell=_is_shell_text(at)) if is_reference(value) else value
         if isinstance(value, Mapping):
             return {key: self.resolve(item, at=(*at, _key(key)), trail=trail) for key, item in value.items()}
         if isinstance(value, list):
@@ -81,7 +98,7 @@ class Resolver:
                 raise paths.missing(path, depth, value, source=self._document.source) from None
         return value
 
-    def _follow(self, text: str, at: Path, trail: tuple[str, ...]) -> Any:
+    def _follow(self, text: str, at: Path, trail: tuple[str, ...], *, is_shell: bool) -> Any:
         if text in trail:
             loop = " -> ".join([*trail[trail.index(text) :], text])
             raise self._fault(at, f"reference loop: {loop}")
@@ -91,27 +108,56 @@ class Resolver:
         if text.startswith(_UNSUPPORTED):
             raise self._fault(at, f"{text!r} is not a reference: write `@a.b`, or `*$@a.b` for a secret")
         if text.startswith("@"):
-            return text if self._waits(text[1:], at) else self._target(text[1:], text, at, trail)
+            if self._waits(text[1:], at):
+                return text
+            return self._command(text, at, trail) if is_shell else self._target(text[1:], text, at, trail)
+        if is_shell:
+            self._check_shell_text(text, at)
         values = {
-            match[1]: match[0] if self._waits(match[1], at) else self._target(match[1], text, at, trail)
+            match[1]: self._target(match[1], text, at, trail)
             for match in _INSIDE_TEXT.finditer(text)
+            if not self._waits(match[1], at)
         }
+        fill = shell_text.fill if is_shell else _fill
         if any(isinstance(value, Secret) for value in values.values()):
-            return Secret(lambda: _fill(text, values), reference=text)
-        return _fill(text, values)
+            return Secret(lambda: fill(text, _revealed(values)), reference=text)
+        return fill(text, values)
+
+    def _command(self, text: str, at: Path, trail: tuple[str, ...]) -> Any:
+        """Return the command that a reference by itself leads to. Text there is a shell command, as the reference is.
+
+        Raises:
+            ConfigurationError: it is text of a cell, which is never executed.
+        """
+        path, written = self._written_at(text[1:], text, at, trail)
+        if isinstance(written, str) and path[:1] == (CELL,):
+            hint = f"give the axis lists of arguments, or write `[bash, -c, {text!r}]`"
+            raise self._fault(at, f"{text} is text of a cell, which is not executed: {hint}")
+        if isinstance(written, str) and is_reference(written):
+            return self._follow(written, path, trail, is_shell=True)
+        return self.resolve(written, at=path, trail=trail)
+
+    def _check_shell_text(self, text: str, at: Path) -> None:
+        try:
+            shell_text.fill(text, {})
+        except shell_text.ShellTextError as error:
+            raise self._fault(at, str(error)) from None
 
     def _waits(self, target: str, at: Path) -> bool:
         """Tell whether a reference to the cell stands where it will be known, and is not yet."""
-        asks = target == CELL or target.startswith((f"{CELL}.", f"{CELL}["))
-        return asks and at[:1] == (MATRIX,) and CELL not in self._document.root
+        return is_of_a_cell(target) and at[:1] == (MATRIX,) and CELL not in self._document.root
 
     def _target(self, target: str, text: str, at: Path, trail: tuple[str, ...]) -> Any:
+        path, value = self._written_at(target, text, at, trail)
+        return self.resolve(value, at=path, trail=trail)
+
+    def _written_at(self, target: str, text: str, at: Path, trail: tuple[str, ...]) -> tuple[Path, Any]:
+        """Return the path that a reference names, and what is written there."""
         try:
             path = paths.parse(target)
-            value = self._written(path, trail)
+            return path, self._written(path, trail)
         except paths.PathError as error:
             raise self._fault(at, f"dangling reference {text!r}: {error.detail}") from None
-        return self.resolve(value, at=path, trail=trail)
 
     def _secret(self, text: str, at: Path, trail: tuple[str, ...]) -> Secret:
         name = self._target(text.removeprefix(SECRET), text, at, trail or (text,))
@@ -141,12 +187,19 @@ def _key(key: object) -> Key:
     return key if isinstance(key, str | int) else str(key)
 
 
-def _fill(text: str, values: Mapping[str, object]) -> str:
-    def shown(match: re.Match[str]) -> str:
-        value = values[match[1]]
-        return value.reveal() if isinstance(value, Secret) else str(value)
+def _is_shell_text(at: Path) -> bool:
+    return any(
+        len(at) == len(pattern) and all(key in (None, own) for key, own in zip(pattern, at, strict=True))
+        for pattern in _SHELL_TEXTS
+    )
 
-    return _INSIDE_TEXT.sub(shown, text)
+
+def _fill(text: str, values: Mapping[str, object]) -> str:
+    return _INSIDE_TEXT.sub(lambda match: as_text(values[match[1]]) if match[1] in values else match[0], text)
+
+
+def _revealed(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in values.items()}
 
 
 def _texts(value: object, at: Path) -> Iterator[tuple[Path, str]]:

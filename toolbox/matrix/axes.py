@@ -5,10 +5,8 @@ The plan makes cells of the combinations, and asks what `skip`, `xfail`, `settin
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import itertools
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from toolbox.matrix.specification import MatrixBlock, canonical, canonical_object, path_of
-from toolbox.model.text import shown
+from toolbox.model.text import as_text, shown
 
 MOST: Final = 100_000  # combinations of one product: more are a mistake, and would fill the memory
 _LONGEST_LABEL: Final = 40
@@ -238,15 +236,9 @@ def _label(axis: str, value: object, key: str) -> str:
     """Return how a name shows a value that the configuration gives no label."""
     if isinstance(value, dict) and isinstance(name := value.get("name"), str) and name:
         return name
-    if not isinstance(value, dict | list) and len(text := _text(value)) <= _LONGEST_LABEL:
+    if not isinstance(value, dict | list) and len(text := as_text(value)) <= _LONGEST_LABEL:
         return text
     return f"{_last_key(axis)}-{_digest(key, 6)}"
-
-
-def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return value.isoformat() if isinstance(value, dt.date) else json.dumps(value)
 
 
 def _clean(text: str) -> str:

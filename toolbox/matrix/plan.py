@@ -39,6 +39,7 @@ from toolbox.model.bounds import Bound, Method
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import Secret
+from toolbox.model.text import as_text
 from toolbox.model.workloads import Workload
 from toolbox.runs import summary
 from toolbox.system import files
@@ -393,13 +394,13 @@ class _Planner:
 
     def _workload(self, block: WorkloadBlock, timeouts: Timeouts) -> Workload:
         command = block.command
-        words = (*_BASH, command) if isinstance(command, str) else tuple(str(word) for word in command)
+        words = (*_BASH, command) if isinstance(command, str) else tuple(map(as_text, command))
         sources = {name: self.root / source for name, source in block.files.items()}
         if missing := [source for source in sources.values() if not source.exists()]:
             raise ValueError(f"`{BLOCK}.workload.files`: {missing[0]} does not exist")
         return Workload(
             command=words,
-            env={name: value if isinstance(value, Secret) else str(value) for name, value in block.env.items()},
+            env={name: value if isinstance(value, Secret) else as_text(value) for name, value in block.env.items()},
             cwd=block.cwd,
             files=sources,
             written={name: _written(name, value) for name, value in block.write.items()},

@@ -303,11 +303,11 @@ def _when(entry: _Conditional, info: ValidationInfo) -> _Conditional:
 # The workload
 
 
-def _word(value: object) -> str | int | float:
+def _word(value: object) -> str | int | float | bool | None:
     if isinstance(value, Secret):
         raise ValueError("everybody on the machine can read a command: hand a secret over in `env`")  # noqa: TRY004
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError("a text or a number was expected")  # noqa: TRY004
+    if value is not None and not isinstance(value, str | int | float | bool):
+        raise ValueError("a text, a number, true, false or null was expected")
     return value
 
 
@@ -336,7 +336,7 @@ def _refuse_secrets(value: object) -> None:
             _refuse_secrets(item)
 
 
-Word = Annotated[str | int | float, PlainValidator(_word)]
+Word = Annotated[str | int | float | bool | None, PlainValidator(_word)]
 Inside = Annotated[str, AfterValidator(_inside)]
 
 

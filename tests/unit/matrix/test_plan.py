@@ -79,7 +79,7 @@ def test_text_is_for_a_strict_bash_and_a_list_is_the_words_of_a_command(planned:
 
 
 def test_a_workload_that_a_cell_spoils_is_named_with_the_field(planned: Planned) -> None:
-    with pytest.raises(ConfigurationError, match=r"the cell `x=x-\w+`: `matrix.workload.command.0`: .*text or a nu"):
+    with pytest.raises(ConfigurationError, match=r"the cell `x=x-\w+`: `matrix.workload.command.0`: .*a text, a nu"):
         planned({"axes": {"x": [[1]]}, "workload": {"command": ["@cell.x"]}})
 
 
