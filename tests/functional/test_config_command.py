@@ -168,3 +168,55 @@ def test_explain_also_explains_what_a_reference_refers_to(topsail: Workspace) ->
         "    preset base (config.yaml:4) set it, in place of 0",
         "    config.yaml:10 wrote 0",
     ]
+
+
+MATRIX = """\
+    model: {size: 8}
+    copied: "@model"
+    matrix:
+      axes:
+        batch: [8, 16]
+      workload: {command: ["@cell.batch", "@cell", "@cell.bach", "x={@cell.batch}", "@copied.size"]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("index", "lines"),
+    [
+        (
+            0,
+            [
+                "  @cell.batch is a value of the axis `batch`, another one in each cell of the matrix",
+                "  matrix.axes.batch = [8, 16]",
+                "    config.yaml:5 wrote it",
+            ],
+        ),
+        (1, ["  @cell is all values of a cell of the matrix"]),
+        (2, ["  @cell.bach is a value of a cell of the matrix, and there is no axis `bach`"]),
+        (3, []),
+        (
+            4,
+            [
+                "  copied = '@model' --> {'size': 8}",
+                "    config.yaml:2 wrote it",
+                "    model = {'size': 8}",
+                "      config.yaml:1 wrote it",
+            ],
+        ),
+    ],
+)
+def test_explain_says_where_the_values_of_a_cell_come_from(workspace: Workspace, index: int, lines: list[str]) -> None:
+    workspace.write({"config.yaml": MATRIX})
+    path = f"--path=matrix.workload.command[{index}]"
+    outcome = workspace.run("config", "explain", "--config_file=config.yaml", path)
+    assert outcome.exit_code == 0, str(outcome)
+    first, second, *rest = outcome.stdout.splitlines()
+    assert first.startswith(f"matrix.workload.command[{index}] = ")
+    assert second == "  config.yaml:6 wrote it"
+    assert rest == lines
+
+
+def test_explain_follows_a_reference_on_the_way_to_a_value(workspace: Workspace) -> None:
+    workspace.write({"config.yaml": MATRIX})
+    outcome = workspace.run("config", "explain", "--config_file=config.yaml", "--path=copied.size")
+    assert outcome.stdout.startswith("copied = '@model' --> {'size': 8}\n  config.yaml:2 wrote it\n  model = ")

@@ -11,6 +11,7 @@ from toolbox.config import overrides as overrides_text
 from toolbox.config import paths
 from toolbox.config.configuration import Configuration, Request
 from toolbox.config.document import Location
+from toolbox.config.references import is_of_a_cell, is_whole_reference
 from toolbox.model.errors import UsageError
 from toolbox.model.secrets import MASK, Secret
 from toolbox.orchestration import projects
@@ -210,6 +211,7 @@ def _with_text_keys(value: Any) -> Any:
 
 
 def _explained(configuration: Configuration, path: str) -> Iterator[str]:
+    path = _up_to_a_reference(configuration, path)
     value, resolved = configuration.written(path), configuration.get(path)
     yield f"{path} = {value!r}" + (f" --> {resolved!r}" if resolved != value else "")
     history = configuration.history(path)
@@ -220,8 +222,39 @@ def _explained(configuration: Configuration, path: str) -> Iterator[str]:
     first = history[0].replaced_location if history else configuration.location(path)
     if first:
         yield f"  {first} wrote {history[0].replaced!r}" if history else f"  {first} wrote it"
-    if isinstance(value, str) and value.startswith("@"):
-        yield from (f"  {line}" for line in _explained(configuration, value[1:]))
+    if is_whole_reference(value):
+        lines = (
+            _axis_explained(configuration, value)
+            if value == resolved and is_of_a_cell(value[1:])
+            else _explained(configuration, value[1:])
+        )
+        yield from (f"  {line}" for line in lines)
+
+
+def _up_to_a_reference(configuration: Configuration, path: str) -> str:
+    """Return a path, or the beginning of it that holds a reference, behind which nothing is written."""
+    keys = paths.parse(path)
+    for depth in range(1, len(keys)):
+        beginning = paths.render(keys[:depth])
+        if is_whole_reference(configuration.written(beginning)):
+            return beginning
+    return path
+
+
+def _axis_explained(configuration: Configuration, reference: str) -> Iterator[str]:
+    """Say where the values of a reference to the cell are written, which only a cell of the matrix knows."""
+    axis = next(iter(paths.parse(reference[1:])[1:]), None)
+    if axis is None:
+        yield f"{reference} is all values of a cell of the matrix"
+        return
+    field = paths.render(("matrix", "axes", axis))
+    try:
+        configuration.written(field)
+    except paths.PathError:
+        yield f"{reference} is a value of a cell of the matrix, and there is no axis `{axis}`"
+        return
+    yield f"{reference} is a value of the axis `{axis}`, another one in each cell of the matrix"
+    yield from _explained(configuration, field)
 
 
 def _at(location: Location | None) -> str:
