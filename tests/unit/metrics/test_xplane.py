@@ -79,6 +79,90 @@ def test_an_event_that_stands_for_several_has_no_start(tmp_path: Path) -> None:
     assert read(tmp_path, plane(field(3, field(2, "XLA Modules") + events))) == 2
 
 
+def named(*events: tuple[str, float]) -> bytes:
+    """A plane whose line has events with these names and starts."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in events), start=1)}
+    starts = b"".join(field(4, field(1, numbers[name]) + field(2, round(start * SECOND))) for name, start in events)
+    metadata = b"".join(
+        field(4, field(1, number) + field(2, field(1, number) + field(2, name))) for name, number in numbers.items()
+    )
+    return field(1, field(2, "/device:TPU:0") + field(3, field(2, "XLA Modules") + starts) + metadata)
+
+
+TRAINING = [("jit_train_step(123)", start) for start in (0, 1, 2, 6, 7)]
+EVALUATION = [("jit_eval_step(456)", start) for start in (2.9, 3.1, 3.3, 3.5)]
+REBUILT = [("jit_train_step(789)", start) for start in (8, 9)]
+
+
+@pytest.mark.parametrize(
+    ("events", "event", "steps"),
+    [
+        (TRAINING, None, (1, 1, 4, 1)),
+        (TRAINING + EVALUATION, "jit_train_step", (1, 1, 4, 1)),
+        (TRAINING + EVALUATION, "jit_train_step(123)", (1, 1, 4, 1)),
+        (TRAINING + EVALUATION, "jit_train*", (1, 1, 4, 1)),
+        (TRAINING + EVALUATION, "*train*(123)", (1, 1, 4, 1)),
+        (TRAINING + EVALUATION + REBUILT, "jit_train_step", (1, 1, 4, 1, 1, 1)),
+        (TRAINING + EVALUATION + REBUILT, "jit_train_step(789)", (1,)),
+        ([("a[0]", 0), ("a[0]", 2), ("a0", 0)], "a[0]", (2,)),
+        ([("a", 0), ("a(b)", 1), ("a", 2)], "a", (2,)),
+    ],
+)
+def test_the_steps_are_the_events_of_one_name(tmp_path: Path, events: Any, event: str | None, steps: Any) -> None:
+    assert read(tmp_path, named(*events), event=event, aggregate="each") == steps
+
+
+@pytest.mark.parametrize(
+    ("events", "event", "said"),
+    [
+        (
+            TRAINING + EVALUATION,
+            None,
+            (
+                "has events of several names, `event` selects one: jit_train_step(123) (5 times), "
+                "jit_eval_step(456) (4 times)"
+            ),
+        ),
+        (
+            TRAINING + REBUILT,
+            None,
+            (
+                "has events of several names, `event` selects one: jit_train_step(123) (5 times), "
+                "jit_train_step(789) (2 times)"
+            ),
+        ),
+        (
+            [*TRAINING, *EVALUATION, ("copy", 1)],
+            "jit_*",
+            (
+                "has events of several names, `event` selects one: jit_train_step(123) (5 times), "
+                "jit_eval_step(456) (4 times)"
+            ),
+        ),
+        (
+            TRAINING + EVALUATION,
+            "train",
+            "has no event `train`; there are jit_train_step(123) (5 times), jit_eval_step(456) (4 times)",
+        ),
+        ([("a", 1), ("a", 2), ("", 3)], None, "several names, `event` selects one: a (2 times), without a name (once)"),
+        ([("a", 1), ("b", 2), ("b", 3)], "a", "has 1 events, at least 2 were expected"),
+    ],
+)
+def test_a_line_with_events_of_several_names_is_refused_with_the_names(
+    tmp_path: Path, events: Any, event: str | None, said: str
+) -> None:
+    with pytest.raises(ValueError, match=PROFILE) as caught:
+        read(tmp_path, named(*events), event=event)
+    assert str(caught.value).endswith(said)
+
+
+def test_a_name_that_is_not_utf_8_is_a_name(tmp_path: Path) -> None:
+    metadata = field(4, field(1, 1) + field(2, field(2, b"\xff")))
+    events = event(0) + event(1)
+    content = field(1, field(2, "/device:TPU:0") + field(3, field(2, "XLA Modules") + events) + metadata)
+    assert read(tmp_path, content) == 1
+
+
 PROFILE = "profile/plugins/host.xplane.pb"
 
 
@@ -142,7 +226,9 @@ def test_one_profile_has_to_match(tmp_path: Path) -> None:
         Source().read(tmp_path)
 
 
-@pytest.mark.parametrize("spec", [{"file": "../*.pb"}, {"plane": None}, {"line": 1}, {"warmup": -1}, {"device": 0}])
+@pytest.mark.parametrize(
+    "spec", [{"file": "../*.pb"}, {"plane": None}, {"line": 1}, {"warmup": -1}, {"device": 0}, {"event": ""}]
+)
 def test_a_wrong_field_is_refused_and_named(spec: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(spec))):
         Source.model_validate(spec)
