@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from toolbox import ansible_yaml
 from toolbox.system import environ, files, processes
 
 EventHandler = Callable[[dict[str, Any]], bool]
@@ -40,7 +41,7 @@ class Play:
 
     Args:
         file: the playbook.
-        inventory: the hosts, as Ansible's YAML inventory has them.
+        inventory: the hosts, as Ansible's YAML inventory has them, with their data marked (`ansible_yaml.untrusted`).
         roles: the folders that hold roles.
         step: the directory of the step.
         private: a private directory for what must not outlive the play.
@@ -66,7 +67,7 @@ def run(play: Play, handler: EventHandler) -> int:
     from ansible_runner.config.runner import RunnerConfig
     from ansible_runner.utils import OutputEventFilter
 
-    inventory = files.write_json(play.private / "inventory.json", play.inventory)
+    inventory = files.write_text(play.private / "inventory.yaml", ansible_yaml.dump(play.inventory))
     config = RunnerConfig(
         private_data_dir=str(play.private),
         playbook=str(play.file),

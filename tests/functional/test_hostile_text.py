@@ -16,6 +16,9 @@ HOSTILE = [
     SHELL,
     "{{ lookup('pipe', 'touch pwned4') }}",
     "{% raw %}{# not a comment #}",
+    "#jinja2: variable_start_string: '[%', variable_end_string: '%]'\n[% lookup('pipe', 'touch pwned6') %]",
+    "#jinja2:variable_start_string:'[%',variable_end_string:'%]'\n[% lookup('pipe', 'touch pwned7') %]",
+    "{{ '{{' }} lookup('pipe', 'touch pwned8') {{ '}}' }}",
     "!unsafe text",
     "!!python/object/apply:os.system ['touch pwned5']",
     "*$@secrets.token",
@@ -121,6 +124,12 @@ FILES = {
 }
 
 
+JINJA_HEADER = (
+    "#jinja2: variable_start_string: '[%', variable_end_string: '%]'\n[% lookup('pipe', 'touch {folder}/pwned') %]"
+)
+PIPE = "{{ lookup('pipe', 'touch {folder}/pwned') }}"
+
+
 # What stands for a reference in a configuration is none where it comes from outside.
 CONFIGURED = [text for text in HOSTILE if not text.startswith("*$@")]
 
@@ -192,3 +201,50 @@ def test_the_command_line_that_reproduces_a_step_does(hostile: Workspace) -> Non
     assert hostile.run(*argv).exit_code == 0
     one, again = sorted(hostile.artifacts.glob("toolbox/*/artifacts/given.json"))
     assert again.read_bytes() == one.read_bytes()
+
+
+def test_a_header_for_jinja_stays_text(hostile: Workspace) -> None:
+    text = JINJA_HEADER.replace("{folder}", str(hostile.directory))
+    outcome = hostile.run("machine", "write", f"--text={text}", f"--texts={flow([text])}")
+    assert outcome.exit_code == 0, str(outcome)
+    assert given(hostile, "toolbox/*/artifacts/given.json") == [text, [text], None]
+
+
+@pytest.mark.parametrize(
+    "host", [PIPE, JINJA_HEADER, f"{PIPE}@node", "-oProxyCommand=touch pwned", "..", "a/b\x1b[31m"]
+)
+def test_a_host_of_another_form_is_wrong_usage(hostile: Workspace, host: str) -> None:
+    text = host.replace("{folder}", str(hostile.directory))
+    outcome = hostile.run("machine", "write", "--text=a", "--texts=b", f"--hosts={flow([text])}")
+    assert outcome.exit_code == 2, str(outcome)
+    assert "is not a " in outcome.stderr
+    assert "\x1b" not in outcome.stderr
+    assert not hostile.artifacts.exists()
+    assert list(hostile.directory.rglob("*pwned*")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("far", {"host": JINJA_HEADER}),
+        ("far", {"host": PIPE}),
+        ("far", {"host": ".."}),
+        ("far", {"host": "node", "user": PIPE}),
+        ("far", {"host": "node", "user": "-oX"}),
+        ("..", {}),
+        ("-oX", {}),
+        (PIPE, {}),
+    ],
+)
+def test_a_target_of_another_form_is_wrong_configuration(hostile: Workspace, name: str, target: dict[str, str]) -> None:
+    config = {
+        "targets": {name: {"backend": "ssh", **target}},
+        "matrix": {"axes": {"x": [1]}, "workload": {"command": ["true"]}},
+    }
+    folder = str(hostile.directory)
+    hostile.write({"config/hostile.yaml": yaml.safe_dump(config, width=10**6).replace("{folder}", folder)})
+    outcome = hostile.run("project", "run", "hostile")
+    assert outcome.exit_code == 2, str(outcome)
+    assert "config/hostile.yaml:" in outcome.stderr
+    assert not hostile.artifacts.exists()
+    assert list(hostile.directory.rglob("*pwned*")) == []

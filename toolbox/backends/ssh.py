@@ -16,12 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Final
+from typing import Annotated, BinaryIO, ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from toolbox.hosts import archives, bootstrap, staging
 from toolbox.hosts.host import Host
+from toolbox.model import addresses
+from toolbox.model.addresses import Address
 from toolbox.model.clusters import Access
 from toolbox.model.errors import LimitExceeded, StepError
 from toolbox.model.verdicts import Cause, Verdict
@@ -51,7 +53,8 @@ class Target(BaseModel):
     """Where the machine is, and what is used there.
 
     Args:
-        host: its name or address, or an alias of `~/.ssh/config`; the name of the target when left out.
+        host: its name, its address, or its alias in `~/.ssh/config` (see `toolbox.model.addresses`); the name of the
+            target when left out.
         user: who to be there, port: where its server listens; the SSH configuration says it when left out.
         python: the interpreter for the agent, 3.8 or later.
         directory: where attempts live on the machine, each until its files are here: absolute, or below `~/`.
@@ -61,8 +64,8 @@ class Target(BaseModel):
     keeps_attempts: ClassVar[bool] = True
     is_machine: ClassVar[bool] = True
 
-    host: str | None = Field(default=None, min_length=1, pattern=r"^[^-\s]\S*$")
-    user: str | None = Field(default=None, min_length=1, pattern=r"^[^-\s]\S*$")
+    host: Annotated[str, AfterValidator(addresses.host)] | None = None
+    user: Annotated[str, AfterValidator(addresses.user)] | None = None
     port: int | None = Field(default=None, ge=1, le=65535)
     python: str = Field(default="python3", min_length=1)
     directory: str = Field(default="~/.cache/topgallant/attempts", pattern=r"^(/|~/|~$)")
@@ -72,9 +75,16 @@ class Target(BaseModel):
         return _Ssh(context, self)
 
     def address(self, name: str) -> str | None:
-        """Return where Ansible finds the target: `[USER@]HOST[:PORT]`."""
-        user = f"{self.user}@" if self.user else ""
-        return f"{user}{self.host or name}" + (f":{self.port}" if self.port else "")
+        """See `toolbox.matrix.targets.Description`."""
+        return str(Address(self.reached(name), self.user, self.port))
+
+    def reached(self, name: str) -> str:
+        """Return the name or address by which `ssh` reaches the target.
+
+        Raises:
+            ValueError: it is the name of the target, which is not a host.
+        """
+        return self.host or addresses.host(name)
 
     def accept(self, workload: Workload) -> None:
         """See `toolbox.matrix.targets.Description`. It runs whatever it is given."""
@@ -162,7 +172,7 @@ class _Ssh:
         options = [f"-o{option}" for option in (*_OPTIONS, master, f"ControlPath={self._control}")]
         user = ["-l", self.target.user] if self.target.user else []
         port = ["-p", str(self.target.port)] if self.target.port else []
-        return ["ssh", "-T", *options, *user, *port, "--", self.target.host or self.context.name, command]
+        return ["ssh", "-T", *options, *user, *port, "--", self.target.reached(self.context.name), command]
 
     def _send(self, workload: Workload, directory: Path, there: str) -> str | None:
         """Send what a workload is given, keep a copy, and return the folder there; None if it is given nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolbox.interface import signature
 from toolbox.interface.registry import Command
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import ExitCode
@@ -15,8 +16,7 @@ def invoke(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
     """Call a command, print what it returns, and return the exit code: a number that it returns is that."""
     if command.role is not None:
         return _invoke_role(command, values, redactor)
-    rest = next((values.pop(each.name) for each in command.signature.parameters if each.variadic), ())
-    result = command.call(*rest, **values)
+    result = signature.call(command.signature, command.call, values)
     if isinstance(result, int) and not isinstance(result, bool):
         return result
     if result is not None:

@@ -12,12 +12,14 @@ import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from toolbox.interface import signature
 from toolbox.interface.signature import Parameter, Signature
+from toolbox.model.addresses import Address
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.system import modules, places
@@ -25,7 +27,7 @@ from toolbox.system import modules, places
 # How to call a command that a role carries out where it runs: see `toolbox.roles`.
 HOSTS = Parameter(
     "hosts",
-    list[str] | None,
+    list[Address] | None,
     None,
     "SSH hosts to run on, as [USER@]HOST[:PORT]; this machine when left out",
     positional=False,
@@ -38,13 +40,19 @@ RESERVED = frozenset({"group", "command", "artifact_dir_suffix", "check", "hosts
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A toolbox command, ready to be called with the arguments that its signature names."""
+    """A toolbox command, ready to be called with the arguments that its signature names.
+
+    Args:
+        role: the name of the role that carries it out, if there is one.
+        method: the method as it is written, bound to its object.
+    """
 
     group: str
     name: str
     call: Callable[..., Any]
     signature: Signature
     role: str | None
+    method: Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +154,10 @@ def _command(group_name: str, name: str, call: Callable[..., Any]) -> Command:
     described = signature.of(call, name=label, extra=[HOSTS] if role else [])
     if role and (taken := RESERVED & {parameter.name for parameter in described.parameters[:-1]}):
         raise TypeError(f"{label}: a parameter cannot be called {min(taken)}: `run.run_toolbox` has one of that name")
-    return Command(group_name, name, call, described, role)
+    method = inspect.unwrap(call)
+    if method is not call and inspect.ismethod(call):
+        method = partial(method, call.__self__)
+    return Command(group_name, name, call, described, role, method)
 
 
 def _is_command(name: str, value: object) -> bool:

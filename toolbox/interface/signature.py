@@ -15,6 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_args, get_origin
 
+from toolbox.model.addresses import Address
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.quantities import Range
@@ -133,8 +134,8 @@ def expected(annotation: Any) -> str:
         return f"list of {expected(arguments[0])}"
     if origin is dict:
         return f"mapping of {expected(arguments[0])} to {expected(arguments[1])}"
-    if annotation is Path:
-        return "path"
+    if annotation in {Path, Address}:
+        return "path" if annotation is Path else "host"
     return "secret" if annotation is Secret else str(getattr(annotation, "__name__", annotation))
 
 
@@ -171,6 +172,17 @@ def bind(signature: Signature, arguments: Mapping[str, Any], *, text: bool) -> d
     return values
 
 
+def call(signature: Signature, function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    """Call a function with the arguments that its signature names."""
+    named = dict(values)
+    positional: list[Any] = []
+    for index, parameter in enumerate(signature.parameters):
+        if parameter.variadic:
+            positional = [named.pop(before.name) for before in signature.parameters[:index]]
+            positional += named.pop(parameter.name)
+    return function(*positional, **named)
+
+
 def convert(parameter: Parameter, value: Any, *, text: bool) -> Any:
     """Return a value as the type of a parameter.
 
@@ -193,6 +205,8 @@ def convert(parameter: Parameter, value: Any, *, text: bool) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         place = "".join(f"[{part}]" for part in first["loc"] if isinstance(part, int))
+        if first["type"] == "value_error":
+            raise ValueError(f"--{parameter.name}{place}: {first['ctx']['error']}") from None
         wanted = "a finite number" if first["type"] == "finite_number" else expected(parameter.annotation)
         raise ValueError(f"--{parameter.name}{place} is {shown(value)}, {wanted} was expected") from None
     if (allowed := _range(kinds)) is not None and converted is not None and converted not in allowed:
@@ -222,11 +236,18 @@ def _from_text(text: str, annotation: Any, kinds: set[Any]) -> Any:
     if choices or kinds & {str, Path, Secret}:
         return next((choice for choice in choices if str(choice) == text), text)
     origins = {get_origin(member) or member for member in kinds}
-    if list in origins and not text.lstrip().startswith("["):
+    if list in origins and not _is_flow_list(text, kinds):
         return [item.strip() for item in text.split(",")] if text.strip() else []
     if origins & {list, dict}:
         return _yaml(text, typed=_has_any(annotation))
     return text
+
+
+def _is_flow_list(text: str, kinds: set[Any]) -> bool:
+    if not text.lstrip().startswith("["):
+        return False
+    # `[::1]:22` is one host, and not a list.
+    return list[Address] not in kinds or isinstance(_yaml(text, typed=False), list)
 
 
 def _yaml(text: str, *, typed: bool) -> Any:

@@ -35,7 +35,11 @@ class Description(Protocol):
         """Return what executes there."""
 
     def address(self, name: str) -> str | None:
-        """Return where Ansible finds the target; None for this machine."""
+        """Return where Ansible finds the target, as `[USER@]HOST[:PORT]`; None for this machine.
+
+        Raises:
+            ValueError: the host is named by the name of the target, which is not a host.
+        """
 
     def accept(self, workload: Workload) -> None:
         """Raise ValueError where a workload cannot be run there, whatever is done."""
@@ -104,6 +108,7 @@ def read(configuration: Configuration) -> dict[str, Target]:
         spec = {key: value for key, value in block[name].items() if key not in _COMMON}
         try:
             description = plugins.parse("backends", "Target", "backend", {"backend": target.backend, **spec})
+            description.address(name)
         except ValueError as error:
             path = f'{BLOCK}["{name}"]'
             raise ConfigurationError(f"{configuration.location(path)}: the target `{name}`: {error}") from None

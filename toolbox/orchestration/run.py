@@ -19,6 +19,7 @@ from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import from_config, session
 from toolbox.orchestration.parallel import Parallel
+from toolbox.role_variables import Body
 from toolbox.roles import RoleCall
 from toolbox.runs import steps
 from toolbox.runs.steps import Step
@@ -143,7 +144,8 @@ def run_toolbox(
 def _call(found: registry.Command, values: dict[str, Any], suffix: str, *, counts: bool) -> ToolboxResult:
     if found.role is not None:
         hosts = values.pop(registry.HOSTS.name) or ()
-        outcome = roles.run(RoleCall(found.group, found.name, values, hosts, suffix, counts))
+        body = Body(found.method, found.signature)
+        outcome = roles.run(RoleCall(found.group, found.name, values, hosts, suffix, counts, body, found.role))
         return ToolboxResult(outcome.directory)
     name = f"{found.group}__{found.name}{suffix}"
     with steps.opened(name, kind=StepKind.COMMAND, counts=counts) as step:

@@ -89,7 +89,7 @@ class Step:
         with self._lock:
             self._names[identity] += 1
             count = self._names[identity]
-        key = f"{self.key}/{identity}" + (f"#{count}" if count > 1 else "")
+        key = self._key_of(identity, count)
         before = self.recorder.past.find(key)
         if before is not None and kind is not StepKind.COMMAND:
             return Place(files.make_directory(self.recorder.root / before.started.step), key, before)
@@ -104,6 +104,14 @@ class Step:
         self.recorder.record(Note(place.before.started.step, "it passed before the run was resumed"))
         self.add(Outcome(Verdict.PASSED))
         return True
+
+    def will_answer(self, name: str, fingerprint: str) -> bool:
+        """Tell whether the next step of this name need not be run, before that step has a place (see `answered`)."""
+        before = self.recorder.past.find(self._key_of(name, self._names[name] + 1))
+        return before is not None and before.answers(fingerprint)
+
+    def _key_of(self, identity: str, count: int) -> str:
+        return f"{self.key}/{identity}" + (f"#{count}" if count > 1 else "")
 
     def add(self, outcome: Outcome) -> None:
         """Take in the outcome of a child, or of something that the step did itself."""

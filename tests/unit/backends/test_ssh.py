@@ -22,6 +22,8 @@ from toolbox.model.workloads import Backend, TargetContext, Workload
         ({"host": "far"}, "far"),
         ({"host": "far", "user": "me", "port": 2222}, "me@far:2222"),
         ({"user": "me"}, "me@name"),
+        ({"host": "[::1]", "port": 22}, "[::1]:22"),
+        ({"host": "::1"}, "[::1]"),
     ],
 )
 def test_ansible_finds_a_machine_where_ssh_does(fields: dict[str, Any], address: str) -> None:
@@ -34,6 +36,10 @@ def test_ansible_finds_a_machine_where_ssh_does(fields: dict[str, Any], address:
         ("host", "-oProxyCommand=touch /tmp/x"),
         ("host", "two words"),
         ("host", ""),
+        ("host", "{{ lookup('pipe', 'id') }}"),
+        ("host", ".."),
+        ("host", "me@far"),
+        ("user", "{{ lookup('pipe', 'id') }}"),
         ("user", "-l"),
         ("user", ""),
         ("port", 0),
@@ -96,6 +102,11 @@ def test_a_target_names_who_to_be_and_where(tmp_path: Path, called: Path) -> Non
     assert args[args.index("-p") + 1] == "2222"
     assert args[args.index("--") + 1] == "far"
     assert args[args.index("--") + 2].startswith("'/opt/a python' -c ")
+
+
+def test_ssh_takes_an_ipv6_address_without_brackets(tmp_path: Path, called: Path) -> None:
+    args = call(tmp_path, called, host="[::1]")
+    assert args[args.index("--") + 1] == "::1"
 
 
 def test_a_machine_that_was_never_reached_is_closed_without_a_trace(tmp_path: Path) -> None:

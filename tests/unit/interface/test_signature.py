@@ -9,6 +9,7 @@ import pytest
 
 from toolbox.interface import signature
 from toolbox.interface.signature import NOTHING, Parameter
+from toolbox.model.addresses import Address
 from toolbox.model.errors import UsageError
 from toolbox.model.quantities import Count, Seconds, SecondsOrZero
 from toolbox.model.secrets import Secret
@@ -56,6 +57,10 @@ FROM_TEXT: list[tuple[Any, str, Any]] = [
     (list[Any], "[1, x, null]", [1, "x", None]),
     (dict, "{a: 1}", {"a": 1}),
     (list, "[1, x]", [1, "x"]),
+    (list[Address], "a,ci@b:22", [Address("a"), Address("b", "ci", 22)]),
+    (list[Address], "[a, b]", [Address("a"), Address("b")]),
+    (list[Address], "[::1]", [Address("::1")]),
+    (list[Address], "[::1]:22,[::2]:23", [Address("::1", None, 22), Address("::2", None, 23)]),
     (str | None, "null", None),
     (str | None, "None", None),
     (str | None, "x", "x"),
@@ -156,6 +161,11 @@ def test_text_of_another_type_is_refused_with_what_was_expected(annotation: Any,
 def test_a_value_of_python_of_another_type_is_refused(annotation: Any, value: Any) -> None:
     with pytest.raises(ValueError, match=r"^--x(\[\d\])? is .* was expected$"):
         convert(annotation, value, text=False)
+
+
+def test_a_type_of_our_own_says_what_is_wrong() -> None:
+    with pytest.raises(ValueError, match=r"^--x\[1\]: '\.\.' is not a host: "):
+        convert(list[Address], "a,..", text=True)
 
 
 @pytest.mark.parametrize("annotation", [Secret, Secret | None])

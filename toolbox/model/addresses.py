@@ -1,0 +1,120 @@
+"""How hosts and users are written: the one grammar for everything that reaches a machine by SSH or Ansible.
+
+A host is a name, an alias of `~/.ssh/config`, an IPv4 address, or an IPv6 address in brackets. Other text could be an
+option of `ssh`, a template or a pattern of Ansible, or a path, and is refused.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from toolbox.model.text import shown
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
+
+_LONGEST_HOST: Final = 253  # RFC 1035
+_LONGEST_USER: Final = 64
+_HIGHEST_PORT: Final = 65535
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_IPV4 = re.compile(r"[0-9.]+")
+_ADDRESS = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>\[[^\[\]@]*\]|[^:\[\]@]*)(?::(?P<port>[0-9]{1,5}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A machine and how to log in there.
+
+    Args:
+        host: its name or address; an IPv6 address has no brackets here.
+        user: the user to log in as; the SSH configuration says it when left out.
+        port: the port of its SSH server; the SSH configuration says it when left out.
+    """
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `[USER@]HOST[:PORT]`.
+
+        Raises:
+            ValueError: the text is not of this form.
+        """
+        match = _ADDRESS.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{shown(text)} is not a host: write [USER@]HOST[:PORT]")
+        port = int(match["port"]) if match["port"] else None
+        if port is not None and not 1 <= port <= _HIGHEST_PORT:
+            raise ValueError(f"{shown(text)} is not a host: the port is between 1 and {_HIGHEST_PORT}")
+        return cls(host(match["host"]), None if match["user"] is None else user(match["user"]), port)
+
+    def __str__(self) -> str:
+        """Return the address as `[USER@]HOST[:PORT]`."""
+        before = f"{self.user}@" if self.user else ""
+        after = f":{self.port}" if self.port else ""
+        return f"{before}[{self.host}]{after}" if ":" in self.host else f"{before}{self.host}{after}"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
+        """Have pydantic read an address from text."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(cls._validate)
+
+    @classmethod
+    def _validate(cls, value: Any) -> Self:
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, str):
+            raise ValueError(f"{shown(value)} is not a host: text was expected")  # noqa: TRY004  # pydantic reports it
+        # YAML reads `[::1]` as a list, whose item has no brackets.
+        return cls(host(value)) if _is_ipv6(value) else cls.parse(value)
+
+
+def host(text: str) -> str:
+    """Return the name or address of a host, an IPv6 address without its brackets.
+
+    Raises:
+        ValueError: the text is not a host.
+    """
+    inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if _is_ipv6(inner) or (inner == text and _is_name(text)):
+        return inner
+    raise ValueError(
+        f"{shown(text)} is not a host: write a name, an alias of ~/.ssh/config, an IPv4 address, or [an IPv6 address]"
+    )
+
+
+def user(text: str) -> str:
+    """Return the name of a user.
+
+    Raises:
+        ValueError: the text is not the name of a user.
+    """
+    if len(text) <= _LONGEST_USER and _NAME.fullmatch(text):
+        return text
+    raise ValueError(f"{shown(text)} is not a user: letters, digits, `.`, `_` and `-` were expected")
+
+
+def _is_name(text: str) -> bool:
+    if _IPV4.fullmatch(text):
+        return _is_ip(text, ipaddress.IPv4Address)
+    return len(text) <= _LONGEST_HOST and ".." not in text and _NAME.fullmatch(text) is not None
+
+
+def _is_ipv6(text: str) -> bool:
+    # A zone (`%eth0`) would reach the file system and the expansions of ssh: an alias can name it.
+    return "%" not in text and _is_ip(text, ipaddress.IPv6Address)
+
+
+def _is_ip(text: str, kind: type[ipaddress.IPv4Address | ipaddress.IPv6Address]) -> bool:
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True
