@@ -236,6 +236,32 @@ def test_what_a_program_writes_into_its_step_is_swept_at_the_end_of_the_phase(va
     assert leaks(vault, outcome) == []
 
 
+LEAVING = """
+    '''Leaves a secret in an archive, and one in a text.'''
+    from toolbox.orchestration import config, run
+
+
+    def test():
+        key = config.project.get_config("key")
+        run.run('printf "\\\\0%s\\\\0" "$KEY" >"$ARTIFACT_DIR/archive.bin"', env={"KEY": key})
+        run.run('printf %s "$API_KEY" | base64 >"$ARTIFACT_DIR/header.txt"')
+"""
+
+
+def test_a_binary_file_that_holds_a_secret_is_named_everywhere_and_not_changed(vault: Workspace) -> None:
+    outcome = started(vault.write({"projects/vault/orchestration.py": LEAVING}), "project", "run", "vault")
+    assert outcome.exit_code == 0, str(outcome)
+    directory = vault.run_directory()
+    assert (directory / "000__test/archive.bin").read_bytes() == b"\0" + KEY.encode() + b"\0"
+    assert (directory / "000__test/header.txt").read_text() == "***\n"
+    assert vault.summary()["secrets_left"] == ["000__test/archive.bin"]
+    assert "files that hold a secret, do not pass them on: 000__test/archive.bin" in outcome.stdout
+    page = (directory / "report.html").read_text()
+    assert "archive.bin (holds a secret)" in page
+    assert 'href="./000__test/archive.bin"' not in page
+    assert 'href="./000__test/header.txt"' in page
+
+
 def test_a_step_whose_name_holds_a_secret_shows_it_as_every_text_does(vault: Workspace) -> None:
     outcome = started(vault.write({"projects/vault/orchestration.py": WRITING}), "project", "run", "vault")
     assert [step["name"] for step in vault.summary()["steps"]] == ["test", "use *** now"]

@@ -23,7 +23,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, Mapping
 
-from toolbox.agent import machine, tree
+from toolbox.agent import machine, masking, tree
 from toolbox.agent.echo import Echo
 from toolbox.agent.logs import Log
 from toolbox.agent.sampler import Sampler
@@ -117,7 +117,7 @@ class Supervisor:
 
     def _start(self) -> str:
         """Start the workload, and return why that was not possible, or nothing."""
-        secrets = [secret.encode() for secret in self._order["secrets"]]
+        secrets = masking.patterns(self._order["secrets"])
         writers = []
         for stream in STREAMS:
             reader, writer = os.pipe()

@@ -55,7 +55,8 @@ class _Local:
         """See `Backend`."""
         wait = workload.timeouts.wait
         variables = {"PATH": _search_path(), **self.context.variables}
-        order = staging.order(workload, self.context, variables)
+        inherited = processes.environment(self.context.mark).values()
+        order = staging.order(workload, self.context, variables, inherited)
         with ExitStack() as stack:
             sources = None
             if self.host.is_new(str(directory), wait):

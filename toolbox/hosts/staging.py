@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -21,18 +21,26 @@ EVERYTHING: Final = ("**",)
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".git")
 
 
-def order(workload: Workload, context: TargetContext, variables: Mapping[str, str]) -> dict[str, Any]:
+def order(
+    workload: Workload, context: TargetContext, variables: Mapping[str, str], inherited: Iterable[str] = ()
+) -> dict[str, Any]:
     """Return what the agent is told to do. Secrets are in it, on their way to one process: it goes into no file.
+
+    The agent is told to mask the secrets that the workload has in its environment, and learns no other one.
 
     Args:
         variables: environment variables besides those of the workload.
+        inherited: the values of the variables that the workload has from the agent.
     """
     revealed = {name: _revealed(value) for name, value in workload.env.items()}
+    given = [*revealed.values(), *inherited]
+    secrets = {revealed[name] for name, value in workload.env.items() if isinstance(value, Secret)}
+    secrets |= {secret for secret in context.secrets() if any(secret in value for value in given)}
     return {
         "command": list(workload.command),
         "env": {**variables, **revealed},
         "cwd": workload.cwd,
-        "secrets": list(context.secrets()),
+        "secrets": sorted(secrets),
         "run_seconds": workload.timeouts.run,
         "silence_seconds": workload.timeouts.silence,
         "grace_seconds": workload.timeouts.grace,

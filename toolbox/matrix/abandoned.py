@@ -40,7 +40,7 @@ def end(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
             recorder.root.name,
             recorder.root / ".targets" / target,
             {},
-            recorder.redactor.values,
+            recorder.redactor.secrets,
             _nobody,
             clusters,
         )

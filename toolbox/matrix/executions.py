@@ -21,7 +21,6 @@ from toolbox.matrix.attempts import CellRun, Conclusion
 from toolbox.matrix.targets import Target
 from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, LimitExceeded, StepError, ToolboxError, Undecided, describe, outcome_of
-from toolbox.model.events import Note
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, Backend, Handle, TargetContext, WorkloadOutcome
 from toolbox.runs.recorder import Recorder
@@ -176,10 +175,7 @@ class Executions:
         except (StepError, Cancelled, OSError) as error:
             # It is there still: a resumed run brings it back, and does not run it again.
             return replace(_failure(error), is_open=True)
-        swept, faults = self._recorder.redactor.sweep(run.directory)
-        texts = [f"a secret was taken out of {file.relative_to(run.directory)}" for file in swept]
-        for text in [*texts, *faults]:
-            self._recorder.record(Note(run.step.identity, text))
+        self._recorder.sweep(run.step.identity, run.directory)
         return self._judge(run, status.outcome or WorkloadOutcome.parse(None))
 
     def _judge(self, run: CellRun, outcome: WorkloadOutcome) -> Conclusion:
@@ -206,7 +202,7 @@ class Executions:
                     run=self._recorder.root.name,
                     mark=self._recorder.root / ".targets" / target,
                     variables=self._variables,
-                    secrets=self._recorder.redactor.values,
+                    secrets=self._recorder.redactor.secrets,
                     notify=lambda name: self._news.put(partial(self._on_change, name)),
                     clusters=self._clusters,
                     limits=self._targets[target].limits,

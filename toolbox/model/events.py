@@ -323,6 +323,18 @@ class RunFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretLeft:
+    """A file holds a secret that cannot be masked without breaking the file: it must not leave the run directory.
+
+    Args:
+        file: from the run directory on.
+    """
+
+    step: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
 class DurationsExpected:
     """It is known how long cells took in earlier runs.
 
@@ -388,6 +400,7 @@ KeptEvent = (
     | ResourcePlanned
     | ResourceMade
     | ResourceRemoved
+    | SecretLeft
     | RunFinished
 )
 ShownEvent = DurationsExpected | TaskStarted | TaskFinished | Note

@@ -188,7 +188,7 @@ class TargetContext:
         run: the name of the run.
         mark: by which the processes that the backend itself starts here are found; see `toolbox.system.processes`.
         variables: environment variables of workloads that run on this machine.
-        secrets: returns the texts that no log may hold.
+        secrets: returns the secret values of the run. An agent is told only those that its workload is given.
         notify: to be told the name of an attempt whose status has changed, from any thread.
         clusters: how to reach the clusters that the run has, by the names of its configuration.
         limits: of what one attempt may leave there.

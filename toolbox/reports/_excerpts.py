@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from toolbox.model.events import CheckJudged
@@ -53,12 +53,14 @@ class Excerpts:
         root: the run directory.
         characters: how many the page has room for, in all.
         scanned: how many may be read in search of lines, in all.
+        withheld: files, from the root on, that hold a secret: nothing is taken from them.
         is_cut: whether something was left out for want of room.
     """
 
     root: Path
     characters: int = 400_000
     scanned: int = 1 << 26
+    withheld: Collection[str] = ()
     is_cut: bool = field(default=False, init=False)
 
     def of(self, step: StepSummary, *, is_bad: bool) -> list[Excerpt]:
@@ -80,8 +82,8 @@ class Excerpts:
         for check in checks[:_MOST_EVIDENCE]:
             lines.setdefault(check.file, set()).add(check.line or 0)
         for file, wanted in lines.items():
-            path = _links.inside(self.root, *parts, file)
-            if path is None or not path.is_file():
+            path = self._file(*parts, file)
+            if path is None:
                 continue
             for window in _windows(self._read(path, wanted, around)):
                 yield Excerpt(file, _links.href(self.root, path), tuple(window))
@@ -103,11 +105,16 @@ class Excerpts:
             return []
         return found if any(line.is_evidence for line in found) else []
 
+    def _file(self, *parts: str) -> Path | None:
+        path = _links.inside(self.root, *parts)
+        is_shown = path is not None and path.is_file() and str(PurePosixPath(*parts)) not in self.withheld
+        return path if is_shown else None
+
     def _ends(self, parts: tuple[str, ...], known: Collection[str]) -> Iterator[Excerpt]:
         """Yield the ends of the logs that have no evidence in them."""
         for name in _LOGS:
-            path = _links.inside(self.root, *parts, name)
-            if path is not None and path.is_file() and (address := _links.href(self.root, path)) not in known:
+            path = self._file(*parts, name)
+            if path is not None and (address := _links.href(self.root, path)) not in known:
                 lines = _end(path)
                 if lines:
                     yield Excerpt(f"the end of {name}", address, tuple(lines))

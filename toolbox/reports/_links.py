@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import quote
@@ -27,11 +27,13 @@ class Link:
 
     Args:
         bytes: its size; None of a folder.
+        is_withheld: whether it holds a secret, so that the page names the file without a link.
     """
 
     name: str
     href: str
     bytes: int | None = None
+    is_withheld: bool = False
 
 
 def inside(root: Path, *parts: str) -> Path | None:
@@ -54,6 +56,12 @@ def href(root: Path, path: Path) -> str:
 def _resolved(root: Path) -> Path:
     """Return where a directory really is. A page asks for that thousands of times."""
     return root.resolve()
+
+
+def withhold(links: Iterable[Link], files: Collection[str]) -> list[Link]:
+    """Mark the links to files, named from the page on, that hold a secret."""
+    addresses = {"./" + quote(os.fsencode(file)) for file in files}
+    return [replace(link, is_withheld=link.href in addresses) for link in links]
 
 
 def link(root: Path, *parts: str, name: str) -> Link | None:

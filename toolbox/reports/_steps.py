@@ -140,7 +140,7 @@ def _in_full(step: StepSummary, summary: RunSummary, cell: Mapping[str, Any], ex
         _bounds(cell),
         _command(step, cell, root),
         excerpts.of(step, is_bad=shown.is_bad or _remarks.is_quarantined_failure(step)) if _is_leaf(step) else (),
-        _files(step, root),
+        _links.withhold(_files(step, root), summary.secrets_left),
         [(attempt, _links.link(root, step.step, _folder(attempt), name="")) for attempt in step.attempts],
     )
 

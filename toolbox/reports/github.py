@@ -103,7 +103,7 @@ class _Page:
 
     def add_failures(self, summary: RunSummary, kept: int) -> None:
         """Add what failed: the first ones with what shows it, then, as long as there is room, in a line each."""
-        excerpts = Excerpts(summary.directory, characters=self.room)
+        excerpts = Excerpts(summary.directory, characters=self.room, withheld=summary.secrets_left)
         failures = summary.failures
         for index, step in enumerate(failures):
             left = f"<p>and {len(failures) - index} more that did not pass</p>"

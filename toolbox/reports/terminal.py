@@ -43,7 +43,7 @@ from toolbox.reports.progress import Progress
 from toolbox.reports.text import clean
 from toolbox.runs.summary import FILE as SUMMARY_FILE
 from toolbox.runs.summary import RunSummary, State, StepSummary
-from toolbox.system import environ
+from toolbox.system import environ, redaction
 from toolbox.system.evidence_files import last_line
 
 STYLES: Final = {
@@ -146,7 +146,7 @@ class View:
         """Show how a run ended or stands: its steps, what failed, why, and where to look."""
         self.console.print(_table(summary))
         for step in _going_on(summary):
-            line = clean(last_line(_log_of(step, summary.directory)) or step.attempts[-1].waiting)
+            line = _masked(last_line(_log_of(step, summary.directory)) or step.attempts[-1].waiting)
             self.line(f"  {step.name}: {line or 'it has printed nothing so far'}", style="dim")
         for failure in summary.failures[:_MOST_FAILURES]:
             self.console.print(_failure(failure, summary.directory), soft_wrap=True)
@@ -236,7 +236,7 @@ class View:
             return
         yield Text(self._progress.headline(), style="bold")
         for name, seconds, line in itertools.islice(self._progress.rows(), _MOST_ROWS):
-            row = Text.assemble((f"  {clean(name)}", "bold"), f"  {seconds:5.1f} s  ", (clean(line), "dim"))
+            row = Text.assemble((f"  {clean(name)}", "bold"), f"  {seconds:5.1f} s  ", (_masked(line), "dim"))
             row.no_wrap, row.overflow = True, "ellipsis"
             yield row
 
@@ -354,6 +354,9 @@ def _closing(summary: RunSummary) -> Iterator[Text]:
             yield Text(f"  {clean(line)}")
         if end.verdict is Verdict.CANCELLED:
             yield _going_on_hint(summary)
+    if summary.secrets_left:
+        named = ", ".join(clean(file) for file in sorted(summary.secrets_left)[:_MOST_FAILURES])
+        yield Text(f"files that hold a secret, do not pass them on: {named}", style="bold red")
     if end is not None and (page := summary.directory / html.FILE).is_file():
         yield Text(f"the report is {page}")
     yield Text(f"the run is in {summary.directory}")
@@ -361,6 +364,11 @@ def _closing(summary: RunSummary) -> Iterator[Text]:
 
 def _going_on_hint(summary: RunSummary) -> Text:
     return Text(f"it goes on by `{environ.program()} project resume {summary.directory}`")
+
+
+def _masked(line: str) -> str:
+    """Return a line of a log that is swept only when its attempt has ended."""
+    return redaction.current()(clean(line))
 
 
 def _name(part: str) -> str:

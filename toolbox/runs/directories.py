@@ -14,6 +14,11 @@ from toolbox.system import files
 _NUMBERS: Final = ".numbers"
 _ALPHABET: Final = string.ascii_lowercase + string.digits
 _LONGEST_NAME: Final = 120  # bytes, of the 255 that a file system allows
+_ATTEMPT = re.compile(r"attempt-\d+")
+# What is masked as it is written, and looked up by a program: a secret may be the same word as a name in it.
+_RECORDS: Final = frozenset(
+    {"step.json", "FAILURE", "settings.yaml", "checks.json", "outcome.json", "exit_code", "started"}
+)
 _DIRECTORY = re.compile(r"(?P<number>\d{3,})__(?P<name>.+)")
 
 
@@ -53,6 +58,13 @@ def safe_name(name: str) -> str:
     """Return a name that can be a directory's: no separator, no control character, not too long."""
     cleaned = re.sub(r"[^\w.,=@+-]+", "_", name).strip("._") or "step"
     return cleaned.encode()[:_LONGEST_NAME].decode(errors="ignore")
+
+
+def is_record(file: Path) -> bool:
+    """Tell whether a file, given from the run directory on, is a record of ours, not what a program left."""
+    return file.name in _RECORDS and all(
+        _DIRECTORY.fullmatch(part) or _ATTEMPT.fullmatch(part) for part in file.parts[:-1]
+    )
 
 
 def steps(parent: Path) -> list[Path]:

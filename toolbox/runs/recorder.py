@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import get_args
 
 from toolbox.model import events
-from toolbox.model.events import Event, KeptEvent
+from toolbox.model.events import Event, KeptEvent, Note, SecretLeft
+from toolbox.runs import directories
 from toolbox.runs.journal import Journal
 from toolbox.runs.past import Past
 from toolbox.system.redaction import Redactor
@@ -41,6 +42,7 @@ class Recorder:
     journal: Journal | None = None
     past: Past = field(default_factory=Past)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _unmasked: set[str] = field(default_factory=set, repr=False)
 
     def record(self, event: Event, *, sync: bool = True) -> None:
         """Keep and show an event, without secrets. `sync`: see `Journal.append`."""
@@ -52,6 +54,23 @@ class Recorder:
             for listener in list(self.listeners):
                 self._tell(listener, event)
 
+    def sweep(self, step: str, directory: Path) -> None:
+        """Mask the secrets in the files of a step, and record what was found.
+
+        Args:
+            step: its identity.
+            directory: where to look.
+        """
+        swept = self.redactor.sweep(directory, spare=lambda file: directories.is_record(file.relative_to(self.root)))
+        texts = [f"a secret was taken out of {file.relative_to(directory)}" for file in swept.masked]
+        for file in map(self.identity, swept.binary):
+            if file not in self._unmasked:
+                self._unmasked.add(file)
+                self.record(SecretLeft(step, file))
+                texts.append(f"{file} holds a secret, and is not text: it was left as it is, do not pass it on")
+        for text in [*texts, *swept.faults]:
+            self.record(Note(step, text))
+
     def _tell(self, listener: Listener, event: Event) -> None:
         """Show an event. A view that fails (a terminal that is gone) is left out from then on: the run goes on."""
         try:
@@ -61,5 +80,5 @@ class Recorder:
             log.warning("a view of the run is gone: %s: %s", type(error).__name__, error)
 
     def identity(self, directory: Path) -> str:
-        """Return the identity of a step: its directory from the root on."""
+        """Return the identity of a step or a file: its path from the root on."""
         return str(directory.relative_to(self.root)) if directory.is_relative_to(self.root) else str(directory)

@@ -230,10 +230,7 @@ def required(name: str) -> Step:
 
 def sweep(step: Step) -> None:
     """Take secrets out of the files of a step, and say so."""
-    swept, faults = step.recorder.redactor.sweep(step.directory)
-    texts = [f"a secret was taken out of {file.relative_to(step.directory)}" for file in swept]
-    for text in [*texts, *faults]:
-        step.recorder.record(Note(step.identity, text))
+    step.recorder.sweep(step.identity, step.directory)
 
 
 def finish(step: Step, parent: Step, *, sync: bool = True) -> None:

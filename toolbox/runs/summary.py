@@ -22,6 +22,7 @@ from toolbox.model.events import (
     MetricMeasured,
     RunFinished,
     RunStarted,
+    SecretLeft,
     StepFinished,
     StepKind,
     StepStarted,
@@ -131,6 +132,7 @@ class RunSummary:
         updated: when the journal was last written.
         revision: of the checkout in its latest session; empty where it is not known.
         clusters: by their names in the configuration.
+        secrets_left: the files, from the run directory on, that hold a secret and must not be passed on.
     """
 
     run: str
@@ -147,6 +149,7 @@ class RunSummary:
     updated: datetime | None = None
     revision: str = ""
     clusters: dict[str, Reserved] = field(default_factory=dict)
+    secrets_left: set[str] = field(default_factory=set)
 
     @property
     def cells(self) -> list[StepSummary]:
@@ -187,6 +190,7 @@ class RunSummary:
             "planned_cells": self.planned_cells,
             "attribution": [str(finding) for finding in self.attribution],
             "clusters": {name: str(cluster) for name, cluster in self.clusters.items()},
+            **({"secrets_left": sorted(self.secrets_left)} if self.secrets_left else {}),
             "steps": [_step_json(step) for step in self.steps.values()],
         }
 
@@ -278,6 +282,8 @@ def _take(summary: RunSummary, event: object, time: datetime, keys: dict[str, st
             _start(summary, event, time, keys)
         case MatrixPlanned():
             summary.planned_cells = event.cells
+        case SecretLeft():
+            summary.secrets_left.add(event.file)
         case StepFinished():
             step = summary.steps.setdefault(event.step, StepSummary(event.step, event.name, event.kind))
             step.verdict, step.cause, step.message = event.verdict, event.cause, event.message

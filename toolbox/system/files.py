@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +43,19 @@ def write_bytes(path: Path, content: bytes) -> Path:
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> Path:
+    """Write a private file whole or not at all, piece by piece. The pieces may be read from the old file."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.writelines(pieces)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

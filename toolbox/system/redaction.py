@@ -5,20 +5,37 @@ The type `Secret` keeps a value from being printed by mistake; this is the secon
 
 from __future__ import annotations
 
-import json
+import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from toolbox.agent import masking
+from toolbox.agent.masking import Masker
 from toolbox.model.secrets import MASK
 from toolbox.system import files
 
-# A value of one or two characters is in every text; to mask it would hide the text and keep no secret.
-_SHORTEST: Final = 3
-_SHORTEST_LINE: Final = 6
 _CHUNK_BYTES: Final = 1 << 20
+_HEAD_BYTES: Final = 1 << 13
+# Control characters that no terminal program prints, and what is not UTF-8. A log may hold some of either.
+_NOT_TEXT: Final = re.compile("[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
+_MOST_NOT_TEXT: Final = 0.1
+
+
+class Swept(NamedTuple):
+    """What a sweep found.
+
+    Args:
+        masked: the files that held a secret, and do not any more.
+        binary: the files that hold one, and are not text: to mask it would break them.
+        faults: why files could not be searched.
+    """
+
+    masked: list[Path]
+    binary: list[Path]
+    faults: list[str]
 
 
 class Redactor:
@@ -26,17 +43,24 @@ class Redactor:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._secrets: frozenset[str] = frozenset()
         self._values: tuple[str, ...] = ()
 
     def add(self, values: Iterable[str]) -> None:
-        """Learn secret values: as JSON, YAML and a shell write them, and by the lines of a longer one."""
-        forms = {form for value in values for form in _forms(value) if len(form) >= _SHORTEST}
+        """Learn secret values, in every form of `toolbox.agent.masking`."""
         with self._lock:
+            new = {*values} - self._secrets
+            forms = {form for value in new for form in masking.forms(value)}
             self._values = tuple(sorted({*self._values, *forms}, key=len, reverse=True))
+            self._secrets |= new
 
     def values(self) -> tuple[str, ...]:
-        """Return all the texts that are masked, the longest first, for who masks them elsewhere."""
+        """Return all the texts that are masked, the longest first."""
         return self._values
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return the secret values themselves, for a program elsewhere that masks them."""
+        return tuple(self._secrets)
 
     def __call__(self, text: str) -> str:
         """Return the text without the secret values."""
@@ -60,65 +84,66 @@ class Redactor:
             return {key if keep_keys else mask(key): mask(item) for key, item in value.items()}
         return type(value)(map(mask, value)) if isinstance(value, list | tuple) else value
 
-    def sweep(self, directory: Path) -> tuple[list[Path], list[str]]:
-        """Take the secret values out of the files below a directory.
+    def sweep(self, directory: Path, *, spare: Callable[[Path], bool] = lambda _: False) -> Swept:
+        """Mask the secret values in the files below a directory, each read in pieces.
 
-        Returns:
-            the files that held one, and what could not be looked into.
+        Args:
+            spare: tells which files to leave alone.
         """
-        patterns = [value.encode() for value in self._values]
-        swept: list[Path] = []
-        faults: list[str] = []
+        patterns = [value.encode("utf-8", "surrogateescape") for value in self._values]
+        swept = Swept([], [], [])
         for file in sorted(directory.rglob("*")) if patterns else ():
             try:
-                if not file.is_symlink() and file.is_file() and _holds_any(file, patterns):
-                    _mask(file, patterns)
-                    swept.append(file)
+                if not file.is_symlink() and file.is_file() and not spare(file) and _holds_any(file, patterns):
+                    if _is_binary(file):
+                        swept.binary.append(file)
+                    else:
+                        files.write_pieces(file, _masked(file, patterns))
+                        swept.masked.append(file)
             except FileNotFoundError:
                 continue  # what it belongs to goes on, and has removed it
             except OSError as error:
-                faults.append(f"{file} could not be searched for secrets: {error}")
-        return swept, faults
+                swept.faults.append(f"{file} could not be searched for secrets: {error}")
+        return swept
+
+
+def _pieces(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as stream:
+        while piece := stream.read(_CHUNK_BYTES):
+            yield piece
 
 
 def _holds_any(file: Path, patterns: list[bytes]) -> bool:
     """Read a file in pieces, which overlap so that a value on the border is seen."""
     overlap = max(map(len, patterns)) - 1
     tail = b""
-    with file.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            piece = tail + chunk
-            if any(pattern in piece for pattern in patterns):
-                return True
-            tail = piece[-overlap:] if overlap else b""
+    for piece in _pieces(file):
+        window = tail + piece
+        if any(pattern in window for pattern in patterns):
+            return True
+        tail = window[-overlap:] if overlap else b""
     return False
 
 
-def _mask(file: Path, patterns: list[bytes]) -> None:
-    content = file.read_bytes()
-    for pattern in patterns:
-        content = content.replace(pattern, MASK.encode())
-    files.write_bytes(file, content)
+def _is_binary(file: Path) -> bool:
+    """Tell whether a change of length would break a file: it has a NUL byte, or begins with what is not text.
+
+    A log is text, whatever a program printed.
+    """
+    if file.suffix == ".log":
+        return False
+    for index, piece in enumerate(_pieces(file)):
+        head = piece[:_HEAD_BYTES].decode("utf-8", errors="replace")
+        if b"\0" in piece or (not index and len(_NOT_TEXT.findall(head)) > _MOST_NOT_TEXT * len(head)):
+            return True
+    return False
 
 
-def _forms(value: str) -> Iterable[str]:
-    # A pseudo-terminal ends lines with \r\n, Ansible shows the lines of an output one by one, and a program may
-    # print one line of a key at a time. A short line (a brace) is in every text.
-    # Who decodes a key that is JSON, or a shell's `echo`, makes line breaks of its `\\n`.
-    lines = (line.strip() for text in (value, value.replace("\\n", "\n")) for line in text.splitlines())
-    for part in {value, value.strip(), *(line for line in lines if len(line) >= _SHORTEST_LINE)}:
-        # Twice: Ansible shows as JSON what a program has printed as JSON.
-        once = [part, *_escaped(part)]
-        yield from once
-        yield from (twice for form in once for twice in _escaped(form))
-        yield part.replace("'", "'\"'\"'")  # a shell's quotes
-        yield part.replace("'", "''")  # YAML's
-
-
-def _escaped(text: str) -> Iterable[str]:
-    yield json.dumps(text)[1:-1]
-    yield json.dumps(text, ensure_ascii=False)[1:-1]
-    yield repr(text)[1:-1]
+def _masked(file: Path, patterns: list[bytes]) -> Iterator[bytes]:
+    masker = Masker(patterns)
+    for piece in _pieces(file):
+        yield masker.take(piece)
+    yield masker.end()
 
 
 class _Process:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,24 @@ def test_an_order_says_all_that_the_agent_has_to_know() -> None:
         "log_bytes": 5,
         "sample_seconds": 6,
     }
+
+
+@pytest.mark.parametrize(
+    ("env", "inherited", "told"),
+    [
+        ({}, [], []),
+        ({"A": "1"}, [], []),
+        ({"A": Secret("one-secret")}, [], ["one-secret"]),
+        ({"A": Secret("Bearer one-secret")}, [], ["Bearer one-secret", "one-secret"]),
+        ({"A": "Bearer one-secret"}, [], ["one-secret"]),
+        ({}, ["two-secret", "x"], ["two-secret"]),
+    ],
+)
+def test_an_agent_is_told_only_the_secrets_that_its_workload_has(
+    env: dict[str, str | Secret], inherited: list[str], told: list[str]
+) -> None:
+    context = replace(CONTEXT, secrets=lambda: ["one-secret", "two-secret"])
+    assert staging.order(Workload(("true",), env=env), context, {}, inherited)["secrets"] == told
 
 
 def test_what_is_sent_is_in_a_folder_of_its_own_until_it_is_moved(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import shlex
 import stat
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -97,12 +98,55 @@ def test_the_texts_of_a_structure_are_masked_and_all_else_stays() -> None:
 def test_a_sweep_rewrites_the_files_that_hold_a_value_and_names_them(redactor: Redactor, tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "log").write_text("before plain-text after")
-    (tmp_path / "binary").write_bytes(b"\x00\xff plain-text \xfe\x00")
     (tmp_path / "clean").write_text("nothing here")
-    assert redactor.sweep(tmp_path)[0] == [tmp_path / "binary", tmp_path / "deep" / "log"]
+    assert redactor.sweep(tmp_path) == ([tmp_path / "deep" / "log"], [], [])
     assert (tmp_path / "deep" / "log").read_text() == "before *** after"
-    assert (tmp_path / "binary").read_bytes() == b"\x00\xff *** \xfe\x00"
     assert (tmp_path / "clean").read_text() == "nothing here"
+
+
+BINARY = {
+    "NUL at the start": b"\x00\xff plain-text \xfe",
+    "NUL far behind": b"plain-text" + b"x" * (1 << 14) + b"\x00",
+    "not UTF-8": b"\x89PNG\r\n" + bytes(range(128, 255)) + b"plain-text",
+}
+
+
+@pytest.mark.parametrize("content", BINARY.values(), ids=BINARY)
+def test_a_sweep_reports_a_binary_file_and_does_not_change_it(
+    redactor: Redactor, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "model.bin").write_bytes(content)
+    assert redactor.sweep(tmp_path) == ([], [tmp_path / "model.bin"], [])
+    assert (tmp_path / "model.bin").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("stdout.log", b"\x00 plain-text"),
+        ("latin-1.txt", "na\u00efve caf\u00e9 plain-text ".encode("latin-1") * 3),
+        ("coloured.txt", b"\x1b[31mplain-text\x1b[0m\x07"),
+    ],
+)
+def test_a_sweep_masks_a_text_with_odd_bytes_in_it(
+    redactor: Redactor, tmp_path: Path, name: str, content: bytes
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert redactor.sweep(tmp_path).masked == [tmp_path / name]
+    assert (tmp_path / name).read_bytes() == content.replace(b"plain-text", b"***")
+
+
+def test_a_sweep_of_a_large_file_takes_little_memory(redactor: Redactor, tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as stream:
+        for _ in range(32):
+            stream.write(b"a line of a log\n" * (1 << 16))
+        stream.write(b"plain-text")
+    tracemalloc.start()
+    redactor.sweep(tmp_path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (tmp_path / "log").stat().st_size == 32 << 20 | 3
+    assert peak < 8 << 20
 
 
 def test_a_sweep_leaves_links_and_what_they_lead_to_alone(redactor: Redactor, tmp_path: Path) -> None:
@@ -111,7 +155,7 @@ def test_a_sweep_leaves_links_and_what_they_lead_to_alone(redactor: Redactor, tm
     outside.write_text("plain-text")
     (inside / "link").symlink_to(outside)
     (inside / "dangling").symlink_to(tmp_path / "nowhere")
-    assert redactor.sweep(inside) == ([], [])
+    assert redactor.sweep(inside) == ([], [], [])
     assert outside.read_text() == "plain-text"
 
 
@@ -185,7 +229,7 @@ def test_a_value_on_the_border_of_two_pieces_is_swept(tmp_path: Path, monkeypatc
     redactor = Redactor()
     redactor.add(["hunter2-hunter2"])
     (tmp_path / "log").write_text("12345hunter2-hunter2 and more")
-    assert redactor.sweep(tmp_path) == ([tmp_path / "log"], [])
+    assert redactor.sweep(tmp_path).masked == [tmp_path / "log"]
     assert (tmp_path / "log").read_text() == "12345*** and more"
 
 
@@ -204,6 +248,6 @@ def test_a_file_that_cannot_be_read_is_said_and_the_others_are_swept(
         return holds(file, patterns)
 
     monkeypatch.setattr(redaction, "_holds_any", refuse_a)
-    swept, (fault,) = redactor.sweep(tmp_path)
+    swept, _, (fault,) = redactor.sweep(tmp_path)
     assert swept == [tmp_path / "b"]
     assert "Permission denied" in fault
