@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,3 +100,73 @@ def test_a_forged_archive_lands_nowhere_else(
     assert list(outside.iterdir()) == []
     assert not (attempt(workspace).parent / "owned").exists()
     assert not (attempt(workspace) / "settings.yaml").exists()
+
+
+HOSTILE_AGENT = r"""#!{python}
+import base64, json, os, sys, time
+line = b""
+os.read(0, 8)
+def say(**message):
+    os.write(1, json.dumps(message).encode() + b"\n")
+say(event="hello", home={home!r}, pid=1, python="3")
+for line in os.fdopen(0, "rb"):
+    try:
+        request = json.loads(line)
+    except ValueError:
+        continue  # a line of the agent that was sent
+    if not isinstance(request, dict) or "op" not in request:
+        continue
+    if request["op"] != "submit":
+        say(id=request["id"], state="absent", files=["../../owned"], logs={{}})
+        continue
+    say(id=request["id"], state="running")
+    data = base64.b64encode(b"forged").decode()
+    for stream in ("../owned", "../../step", "settings", "stdout"):
+        for name in (stream, stream + "\0"):
+            say(event="log", directory=request["directory"], stream=name, offset=0, data=data)
+    say(event="ended", directory=request["directory"], outcome={{"ended_by": "exit", "exit_code": "0; rm -rf /"}})
+"""
+
+
+def test_an_agent_that_is_forged_writes_no_file_but_its_logs(
+    server: openssh.Server, workspace: Workspace, tmp_path: Path
+) -> None:
+    agent = tmp_path / "python"
+    agent.write_text(HOSTILE_AGENT.format(python=sys.executable, home=str(server.directory)))
+    agent.chmod(0o755)
+    outcome = run(server, workspace, "true", python=str(agent))
+    assert outcome.exit_code == 3, str(outcome)
+    assert (attempt(workspace) / "stdout.log").read_text() == "forged"
+    assert [path.name for path in workspace.artifacts.rglob("*owned*")] == []
+    assert not (attempt(workspace) / "settings.log").exists()
+    assert "its agent sends events that no agent sends" in outcome.stderr
+
+
+HOSTILE_PYTHON = r"""#!/bin/sh
+case "$1 $2" in
+"- "*) cat > /dev/null; printf '%s' '{answer}' ;;
+*) exec {python} "$@" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"host": {}, "raw": {"../../../../owned": "forged"}},
+        {"host": {}, "raw": {"lscpu.txt": {"a": 1}}},
+        ["host"],
+    ],
+)
+def test_a_host_that_names_other_files_is_refused(
+    server: openssh.Server, workspace: Workspace, shell: Path, tmp_path: Path, answer: object
+) -> None:
+    python = tmp_path / "bin/python3"
+    python.parent.mkdir()
+    python.write_text(HOSTILE_PYTHON.format(answer=json.dumps(answer), python=sys.executable))
+    python.chmod(0o755)
+    shell.write_text(f"PATH={python.parent}:$PATH\n")
+    outcome = workspace.run("host", "capture_state", f"--hosts={server.host}", env=server.environment())
+    assert outcome.exit_code == 3, str(outcome)
+    assert "the host answers with other files than lscpu.txt, nvidia-smi.txt" in outcome.stdout
+    assert not [path for path in tmp_path.rglob("owned*") if path.is_file()]

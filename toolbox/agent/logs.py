@@ -8,6 +8,7 @@ from typing import Sequence
 from toolbox.agent.masking import Masker
 
 _TAIL_BYTES = 1 << 16
+END_BYTES = _TAIL_BYTES + 256  # how much a log may be longer than its limit: the note, and the end of the output
 
 
 class Log:

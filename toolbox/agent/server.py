@@ -7,7 +7,8 @@ orchestrator, finds the attempts by their directories.
                                                                   -> {"id": 1, "state": ...}
     {"id": 2, "op": "watch", "directories": {D: OFFSETS}}         -> {"id": 2, "states": {D: ...}}
     {"id": 3, "op": "state" | "cancel" | "release", "directory": D}                   -> {"id": 3, "state": ...}
-    {"id": 4, "op": "list", "directory": D, "patterns": [...]}    -> {"id": 4, "files": [...], "logs": {"stdout": SIZE}}
+    {"id": 4, "op": "list", "directory": D, "patterns": [...], "most": COUNT}
+                                                          -> {"id": 4, "files": [...], "logs": {"stdout": SIZE}}
 
     {"event": "ended", "directory": D, "outcome": {...} | null}           null: its supervisor is gone, nobody knows how
     {"event": "log", "directory": D, "stream": "stdout", "offset": 17, "data": BASE64}
@@ -187,7 +188,7 @@ class Server:
         """List what an attempt left, the sizes of its logs apart."""
         directory = request["directory"]
         return {
-            "files": attempts.listing(directory, request["patterns"]),
+            "files": attempts.listing(directory, request["patterns"])[: request["most"]],
             "logs": attempts.log_sizes(directory),
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +11,15 @@ from typing import Any, Final
 
 from toolbox.clusters.connection import Away, Cluster, Json, Refused
 from toolbox.clusters.objects import POD, Objects, Query
+from toolbox.model.text import shown
 from toolbox.system import files
 
+_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _TRIES: Final = 3
 _PAUSE_SECONDS: Final = 1.0
 _TIMEOUT: Final = (5.0, 60.0)  # seconds, to connect and between two pieces of a log
 _PIECE_BYTES: Final = 1 << 16
+_MOST_BYTES: Final = 1 << 28  # of one log; more than a kubelet keeps, unless it was configured so
 _NO_LOG: Final = b"unable to retrieve container logs for "  # the kubelet says so in place of the log
 
 
@@ -42,7 +46,10 @@ def save(cluster: Cluster, pods: Sequence[Json], directory: Path, wanted: Wanted
     """
     written, missing = [], []
     for pod in pods:
-        for name, is_previous in _logs(pod, wanted):
+        if not _is_name(pod["metadata"]["name"]):
+            missing.append(f"{shown(pod['metadata']['name'])}: no pod can have this name")
+            continue
+        for name, is_previous in filter(lambda each: _is_name(each[0]), _logs(pod, wanted)):
             file = f"{pod['metadata']['name']}/{name}{'.previous' if is_previous else ''}.log"
             why = _save(cluster, pod, name, directory / file, wanted.since_seconds, is_previous=is_previous)
             if why is None:
@@ -61,6 +68,11 @@ def events(objects: Objects, namespace: str | None, about: Collection[str] | Non
     found = objects.listed(Query(objects.kind("v1", "Event"), namespace))
     chosen = [event for event in found if about is None or _is_about(str(event["involvedObject"].get("name")), about)]
     return sorted(chosen, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+
+
+def _is_name(text: str) -> bool:
+    """Tell whether an object can have this name (RFC 1123), which is used as the name of a file."""
+    return _NAME.fullmatch(text) is not None
 
 
 def _is_about(name: str, about: Collection[str]) -> bool:
@@ -88,7 +100,7 @@ def _save(
 ) -> str | None:
     """Write a log, and return why that could not be done."""
     place, why = POD.path(pod["metadata"]["namespace"], pod["metadata"]["name"], "log"), ""
-    query: dict[str, Any] = {"container": container, "previous": is_previous}
+    query: dict[str, Any] = {"container": container, "previous": is_previous, "limitBytes": _MOST_BYTES}
     if since is not None:
         query["sinceSeconds"] = since
     files.make_directory(path.parent)

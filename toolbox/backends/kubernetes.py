@@ -184,7 +184,7 @@ class _Kubernetes:
         self._tracker.start(wait)
         if pod.slices > 1:
             self._tracker.watch_sets(wait)
-        attempt = Attempt(name, job, directory, _there(name), wait, pod)
+        attempt = Attempt(name, job, directory, _there(name), wait, pod, workload.log_bytes)
         if not self._tracker.has_job(job):
             order = self._order(workload, attempt, directory)
             self._create(order, pod, directory, wait)

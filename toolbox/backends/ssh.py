@@ -26,6 +26,7 @@ from toolbox.model import addresses
 from toolbox.model.addresses import Address
 from toolbox.model.clusters import Access
 from toolbox.model.errors import LimitExceeded, StepError
+from toolbox.model.text import cut
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptStatus, Backend, Handle, TargetContext, Workload
 from toolbox.system import cancellation, files, processes, scratch
@@ -123,14 +124,15 @@ class _Ssh:
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`."""
         there = self._directory(handle.name, _PATIENCE)
-        answer = self._host.ask("list", _PATIENCE, directory=there, patterns=list(workload.collect))
+        most = self.context.limits.files + 1  # by which it is seen that there are more
+        answer = self._host.ask("list", _PATIENCE, directory=there, patterns=list(workload.collect), most=most)
         # A log that is empty, or that a full disk has cut off here, is brought whole.
-        cut = [
+        incomplete = [
             f"{stream}.log"
             for stream, size in answer["logs"].items()
             if _size(handle.directory / f"{stream}.log") != size
         ]
-        self._fetch([*answer["files"], *cut], there, handle.directory)
+        self._fetch([*answer["files"], *incomplete], there, handle.directory)
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""
@@ -228,7 +230,7 @@ class _Ssh:
             if status == 0:
                 return errors
             if status != _SSH_FAILED or time.monotonic() > deadline:
-                raise self._failure("\n".join(errors[-3:]) or f"`{command}` ended with status {status}")
+                raise self._failure("\n".join(map(cut, errors[-3:])) or f"`{command}` ended with status {status}")
             # The connection has dropped. The agent answers when there is another one.
             cancellation.current().sleep(_PAUSE)
             self._host.ask("state", deadline - time.monotonic(), directory="/")

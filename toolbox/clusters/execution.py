@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PROTOCOL: Final = "v4.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR = range(4)
+_MOST_BYTES: Final = 1 << 23  # of what it has said and nobody has read: the agent sends a piece when it is asked
 _SECONDS: Final = 30.0  # to connect, between two pieces of that answer, and to be rid of what is sent
 
 
@@ -88,7 +89,10 @@ class Execution:
         except WebSocketTimeoutException:
             return False
         if kind in (ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT) and message.data:
-            self._heard[message.data[0]] += message.data[1:]
+            heard = self._heard[message.data[0]]
+            heard += message.data[1:]
+            if len(heard) > _MOST_BYTES:
+                raise Away(f"{self._cluster.label}: a command in a pod says more than it was asked for")
         return True
 
     @classmethod

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, Final
 
 from toolbox.agent import attempts
-from toolbox.agent.supervisor import STREAMS
+from toolbox.agent.supervisor import EXIT_CODE, OUTCOME, STREAMS
 from toolbox.hosts import staging
 from toolbox.model.errors import LimitExceeded
 from toolbox.model.text import shown
@@ -184,6 +184,8 @@ class _Extraction:
             return "an attempt has no such file"
         if not (member.isreg() or member.isdir() or member.issym()):
             return "it is neither a file nor a directory nor a symbolic link"
+        if parts[0] in {OUTCOME, EXIT_CODE} and member.size > _LONGEST_HEADER:
+            return "a supervisor writes less"
         if len(parts) > _DEEPEST or len(os.fsencode(self._directory / member.name)) >= _LONGEST_PATH:
             return "its path is too long"
         if member.issym() and not _stays_inside(member.linkname, len(parts) - 1):

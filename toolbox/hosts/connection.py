@@ -7,15 +7,14 @@ import itertools
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final
 
-from toolbox.hosts import bootstrap
-from toolbox.system.processes import Channel
-
-Message = Mapping[str, Any]
+from toolbox.hosts import bootstrap, messages
+from toolbox.hosts.messages import Message
+from toolbox.system.processes import Channel, LineTooLong
 
 _HELLO: Final = b'{"event": "hello"'
 _HELLO_SECONDS: Final = 60.0
@@ -99,17 +98,20 @@ class Connection:
             self._reader.join()
 
     def _read(self) -> None:
+        fault = ""
         try:
-            for line in self._channel.lines():
+            for line in self._channel.lines(messages.LONGEST):
                 # What a login shell says comes first.
                 if self._hello.done() or line.startswith(_HELLO):
                     self._take(json.loads(line))
+        except LineTooLong as error:
+            fault = f"its agent says more than any agent: {error}"
         except (OSError, ValueError):  # it was closed, or speaks nonsense: that is its end
             pass
         except Exception:  # whoever waits for an answer, or for the end of an attempt, would wait for ever
             log.exception("what an agent says is not understood")
         status = self._channel.close()
-        reason = self._channel.errors or f"it ended with status {status}"
+        reason = fault or self._channel.errors or f"it ended with status {status}"
         with self._lock:
             self._has_ended = True
             waiting = [self._hello, *self._answers.values()]
@@ -118,13 +120,17 @@ class Connection:
                 answer.set_exception(ConnectionLost(reason))
         self._on_end(self)
 
-    def _take(self, message: Message) -> None:
-        if message.get("event") == "hello":
+    def _take(self, message: object) -> None:
+        if not isinstance(message, dict):
+            raise ValueError("an agent says nothing but objects")  # noqa: TRY004  # what is said is wrong, not our types
+        if message.get("event") == "hello" and not self._hello.done():
             self._hello.set_result(message)
-        elif "event" in message:
+        elif message.get("event") in messages.EVENTS:
             self._on_event(message)
-        else:
+        elif isinstance(message.get("id"), int):
             with self._lock:
                 answer = self._answers.get(message["id"])
-            if answer is not None:
+            if answer is not None and not answer.done():
                 answer.set_result(message)
+        else:
+            raise ValueError("an agent says no such thing")

@@ -15,17 +15,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.hosts import bootstrap
-from toolbox.hosts.connection import Connection, ConnectionLost, Message
+from toolbox.agent.logs import END_BYTES
+from toolbox.agent.supervisor import STREAMS
+from toolbox.hosts import bootstrap, messages
+from toolbox.hosts.connection import Connection, ConnectionLost
+from toolbox.hosts.messages import Message
 from toolbox.model.errors import Cancelled, StepError, Undecided, describe, outcome_of
+from toolbox.model.text import shown
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import AttemptState, AttemptStatus, WorkloadOutcome
+from toolbox.model.workloads import LOG_BYTES, AttemptState, AttemptStatus, WorkloadOutcome
 from toolbox.system import cancellation, files
 from toolbox.system.processes import Channel
 
 log = logging.getLogger(__name__)
 
-STREAMS: Final = ("stdout", "stderr")
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
 # Of a program that says why a second try would end as the first one.
@@ -39,6 +42,7 @@ _HOPELESS: Final = (
     "not found",
     "No such file or directory",
 )
+_ABSENT: Final = {"state": "absent"}
 _PASSING: Final = "Temporary failure"
 
 
@@ -49,6 +53,7 @@ class _Attempt:
     Args:
         mirror: where to keep a copy of its logs; None where they are written there anyway.
         patience: how long the host may be out of reach, in seconds.
+        log_bytes: how long one of its logs may become.
         is_there: whether it is known to be on the host.
     """
 
@@ -56,6 +61,7 @@ class _Attempt:
     directory: str
     mirror: Path | None
     patience: float
+    log_bytes: int = LOG_BYTES
     status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.RUNNING))
     is_there: bool = False
 
@@ -86,11 +92,18 @@ class Host:
         self._is_closed = threading.Event()
         self._is_down = False
         self._home = ""
+        self._has_warned = False
 
     def home(self, patience: float) -> str:
-        """Return the home directory on the host."""
+        """Return the home directory on the host.
+
+        Raises:
+            StepError: the host cannot be reached, or does not say where it is.
+        """
         if not self._home:
             self._connected(patience)
+        if not messages.is_home(self._home):
+            raise self._failure(f"its agent says that its home directory is {shown(self._home)}")
         return self._home
 
     def is_new(self, directory: str, wait: float) -> bool:
@@ -115,7 +128,7 @@ class Host:
         Raises:
             StepError: the host cannot be reached, or cannot do it.
         """
-        attempt = self._add(_Attempt(name, directory, mirror, wait))
+        attempt = self._add(_Attempt(name, directory, mirror, wait, int(order["log_bytes"])))
         try:
             self.ask("submit", wait, directory=directory, order=order, sources=sources, offsets=attempt.offsets())
         except BaseException:
@@ -127,7 +140,7 @@ class Host:
         """Watch an attempt, and tell whether there is one."""
         attempt = self._add(_Attempt(name, directory, mirror, wait))
         answer = self.ask("watch", wait, directories={directory: attempt.offsets()})
-        if answer["states"][directory]["state"] == "absent":
+        if answer["states"].get(directory, _ABSENT)["state"] == "absent":
             self.forget(directory)
             return False
         attempt.is_there = True
@@ -172,8 +185,10 @@ class Host:
                 connection.close()
                 self._lose(connection)
                 continue
-            if "error" in answer:
-                raise self._failure(str(answer["error"]))
+            if (complaint := messages.complaint(answer)) is not None:
+                raise self._failure(complaint)
+            if not messages.is_answer(op, answer):
+                raise self._failure(f"its agent answers `{op}` with what no agent says")
             return answer
 
     def close(self) -> None:
@@ -200,7 +215,7 @@ class Host:
         while True:
             try:
                 connection = Connection(self._launch(), self._take, self._lose)
-                self._home = str(connection.greet()["home"])
+                self._home = str(connection.greet().get("home"))
             except (ConnectionLost, OSError) as error:
                 # Of a host that was reached before, a machine that is being restarted may say all of that.
                 hopeless = not self._home and _is_hopeless(str(error))
@@ -237,7 +252,7 @@ class Host:
             states = self.ask("watch", patience, directories=offsets)["states"]
             for attempt in running:
                 # Others are being submitted. This one has deleted its directory: nobody can say how it ends, or when.
-                if attempt.is_there and states[attempt.directory]["state"] == "absent":
+                if attempt.is_there and states.get(attempt.directory, _ABSENT)["state"] == "absent":
                     self.ask("cancel", patience, directory=attempt.directory)
                     self._finish(attempt.directory, AttemptStatus(AttemptState.ENDED, WorkloadOutcome.parse(None)))
         except (StepError, Cancelled, OSError) as error:
@@ -256,14 +271,18 @@ class Host:
         return [attempt for attempt in self._attempts.values() if attempt.status.state is AttemptState.RUNNING]
 
     def _take(self, message: Message) -> None:
-        directory = str(message["directory"])
-        if message["event"] == "ended":
-            self._finish(directory, AttemptStatus(AttemptState.ENDED, WorkloadOutcome.parse(message["outcome"])))
-            return
-        with self._lock:
-            attempt = self._attempts.get(directory)
-        if attempt is not None and attempt.mirror is not None:
-            _write_at(attempt.mirror / f"{message['stream']}.log", int(message["offset"]), str(message["data"]))
+        if messages.is_end(message):
+            status = AttemptStatus(AttemptState.ENDED, WorkloadOutcome.parse(message["outcome"]))
+            self._finish(message["directory"], status)
+        elif messages.is_log(message):
+            with self._lock:
+                attempt = self._attempts.get(message["directory"])
+            if attempt is not None and attempt.mirror is not None:
+                file = attempt.mirror / f"{message['stream']}.log"
+                _write_at(file, message["offset"], message["data"], most=attempt.log_bytes + END_BYTES)
+        elif not self._has_warned:
+            self._has_warned = True
+            log.warning("%s: its agent sends events that no agent sends: they are ignored", self.label)
 
     def _finish(self, directory: str, status: AttemptStatus) -> None:
         with self._lock:
@@ -296,11 +315,15 @@ def _is_hopeless(reason: str) -> bool:
     return is_final or bootstrap.TOO_OLD in reason
 
 
-def _write_at(file: Path, offset: int, data: str) -> None:
-    """Write a piece of a log at its place. What a full disk does not take is missing at its end, and found later."""
+def _write_at(file: Path, offset: int, data: str, *, most: int) -> None:
+    """Write a piece of a log at its place. What a full disk does not take is missing at its end, and found later.
+
+    Args:
+        most: how long the log may become; the rest is not written.
+    """
     if offset > files.size(file):
         return
     try:
-        files.write_at(file, offset, base64.b64decode(data))
+        files.write_at(file, offset, base64.b64decode(data)[: max(0, most - offset)])
     except OSError as error:
         log.warning("%s cannot be written: %s", file, error)

@@ -11,7 +11,10 @@ from typing import Any, Final, Protocol, Self
 from toolbox.model.clusters import Access
 from toolbox.model.secrets import Secret
 
+LOG_BYTES: Final = 1 << 26  # of each log, where nothing else is configured
 _HEADER_BYTES: Final = 1 << 12
+_LONGEST_TEXT: Final = 2000
+_LARGEST: Final = 1 << 62
 _ARCHIVE_END_BYTES: Final = 1 << 20
 
 
@@ -56,7 +59,7 @@ class Workload:
     collect: tuple[str, ...] = ("**",)
     pod: Mapping[str, Any] = field(default_factory=dict)
     timeouts: Timeouts = Timeouts()
-    log_bytes: int = 1 << 26
+    log_bytes: int = LOG_BYTES
     sample_seconds: float | None = None
 
 
@@ -111,17 +114,18 @@ class WorkloadOutcome:
         if record is None:
             return cls(EndedBy.LOST, message="its supervisor was killed, or the machine was restarted")
         try:
+            code = record["exit_code"]
             return cls(
                 EndedBy(record["ended_by"]),
-                record["exit_code"],
-                record["message"],
-                record["seconds"],
-                record["cpu_seconds"],
-                record["leftovers"],
-                sum(record["log_dropped"].values()),
-                record["log_fault"],
-                record["host"],
-                record["accelerators"],
+                None if code is None else _integer(code),
+                _text(record["message"]),
+                _number(record["seconds"]),
+                _number(record["cpu_seconds"]),
+                _integer(record["leftovers"]),
+                sum(map(_integer, record["log_dropped"].values())),
+                _text(record["log_fault"]),
+                _text(record["host"]),
+                _text(record["accelerators"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError):  # the workload can write there too
             return cls(EndedBy.LOST, message="its outcome.json is not what a supervisor writes")
@@ -129,6 +133,25 @@ class WorkloadOutcome:
     def as_json(self) -> dict[str, Any]:
         """Return the outcome as a supervisor writes it, and `parse` reads it."""
         return {**asdict(self), "log_dropped": {"stdout": self.log_dropped} if self.log_dropped else {}}
+
+
+def _text(value: object) -> str:
+    """Return a text of a record, as much of it as a supervisor writes."""
+    if not isinstance(value, str):
+        raise TypeError("text was expected")
+    return value[:_LONGEST_TEXT]
+
+
+def _integer(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _LARGEST:
+        raise ValueError("an integer was expected")
+    return value
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LARGEST:
+        raise ValueError("a number of seconds was expected")
+    return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from toolbox.model.workloads import AttemptState, AttemptStatus, WorkloadOutcome
+from toolbox.model.workloads import LOG_BYTES, AttemptState, AttemptStatus, WorkloadOutcome
 from toolbox.pods.description import Pod
 from toolbox.pods.logs import PodLogs
 from toolbox.pods.stopping import Stop
@@ -25,6 +25,7 @@ class Attempt:
         directory: of the attempt here, and `there`: in the pods.
         wait: how long it may take to start, and the server may be away, in seconds.
         pod: what its pods are like.
+        log_bytes: the limit of each log.
         since: when it began to wait for its start, by the monotonic clock; the time in a queue is left out.
         submitted: when it was submitted, by the same clock.
         outcome: how it ended, before all of its logs are here too.
@@ -45,6 +46,7 @@ class Attempt:
     there: str
     wait: float
     pod: Pod
+    log_bytes: int = LOG_BYTES
     since: float = field(default_factory=time.monotonic)
     submitted: float = field(default_factory=time.monotonic)
     status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.RUNNING))

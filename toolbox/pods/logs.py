@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from toolbox.agent import frames
+from toolbox.agent.logs import END_BYTES
 from toolbox.clusters.connection import Away, Cluster, Refused, fault_of, shut
 from toolbox.clusters.objects import POD, Objects
 from toolbox.model.errors import StepError
+from toolbox.model.workloads import LOG_BYTES
 from toolbox.pods.views import WORKLOAD
 from toolbox.system import files
 
@@ -36,6 +38,8 @@ _TRIES: Final = 6  # in vain, once it has ended: a node that is busy writes the 
 _TIMEOUT: Final = (5.0, 120.0)
 _GLANCE_SECONDS: Final = 5.0
 _STRAY_LINES: Final = 5
+_STRAY_BYTES: Final = 1000  # of each of them
+_LONGEST_LINE: Final = 1 << 16
 _BAD_REQUEST: Final = 400  # the container has not started
 
 
@@ -45,14 +49,18 @@ class PodLogs:
     Args:
         directory: where the copies are.
         patience: how long the server may be away once the workload has ended, in seconds.
+        log_bytes: the limit of each log; a pod that says more is not our agent.
     """
 
-    def __init__(self, cluster: Cluster, pod: str, directory: Path, patience: float) -> None:
+    def __init__(
+        self, cluster: Cluster, pod: str, directory: Path, patience: float, *, log_bytes: int = LOG_BYTES
+    ) -> None:
         self._cluster = cluster
         self._objects = Objects(cluster)
         self._pod = pod
         self._directory = directory
         self._patience = patience
+        self._most = log_bytes + END_BYTES
         self._response: BaseHTTPResponse | None = None
         self._heard = 0.0  # when something was heard last, by the monotonic clock
         self._copied = 0  # bytes
@@ -157,6 +165,9 @@ class PodLogs:
         for chunk in response.stream(_PIECE_BYTES, decode_content=False):
             *whole, held = (held + chunk).split(b"\n")
             yield self._decoded(whole)
+            if len(held) > _LONGEST_LINE:  # the agent says none that is so long
+                yield self._decoded([held])
+                held = b""
         # A node that still writes the log gives a line by halves; a piece is whole with its line.
         if held and frames.decode(held) is None:
             yield self._decoded([held])
@@ -168,7 +179,7 @@ class PodLogs:
             if piece is not None:
                 found.append(piece)
             elif line:
-                self.stray = [*self.stray, line.decode(errors="replace")][-_STRAY_LINES:]
+                self.stray = [*self.stray, line[:_STRAY_BYTES].decode(errors="replace")][-_STRAY_LINES:]
         return found
 
     def _take(self, pieces: list[frames.Piece]) -> None:
@@ -192,7 +203,7 @@ class PodLogs:
         if start > have:
             self._has_gap = True
             return
-        new = content[have - start :]
+        new = content[have - start : max(0, self._most - start)]
         if not new:
             return
         try:

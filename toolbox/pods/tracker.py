@@ -374,7 +374,7 @@ class Tracker:
     def _logs_of(self, attempt: Attempt, pod: PodView, number: int) -> PodLogs:
         if pod.name not in attempt.logs:
             place = attempt.place(number if pod.index is None else pod.index)
-            attempt.logs[pod.name] = PodLogs(self._cluster, pod.name, place, attempt.wait)
+            attempt.logs[pod.name] = PodLogs(self._cluster, pod.name, place, attempt.wait, log_bytes=attempt.log_bytes)
             attempt.unheard[pod.name] = time.monotonic()
         return attempt.logs[pod.name]
 

@@ -31,6 +31,8 @@ GRACE_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.02
 _SIGNAL_SECONDS: Final = 0.1
 _DRAIN_SECONDS: Final = 2.0
+_LONGEST_ERROR: Final = 1 << 12  # bytes of a line of standard error that are kept as one
+_LONGEST_TEXT: Final = 1 << 20  # bytes of a line of output that are read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,10 @@ def run(
     )
 
 
+class LineTooLong(Exception):
+    """A program writes a line that is longer than any that it should write."""
+
+
 class Channel:
     """A program that is talked to over its standard input and output for as long as it lives.
 
@@ -182,11 +188,18 @@ class Channel:
             while view:
                 view = view[self._process.stdin.write(view) or 0 :]
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield the lines that it writes, until it is gone."""
+    def lines(self, longest: int) -> Iterator[bytes]:
+        """Yield the lines that it writes, until it is gone.
+
+        Raises:
+            LineTooLong: a line has more bytes than `longest`.
+        """
         assert self._process.stdout is not None, "it is started with pipes"
         with io.BufferedReader(self._process.stdout, 1 << 16) as stream:  # type: ignore[type-var]  # a raw stream
-            yield from stream
+            while line := stream.readline(longest + 1):
+                if len(line) > longest:
+                    raise LineTooLong(f"a line has more than {longest} bytes")
+                yield line
 
     def close(self) -> int:
         """Have it end, by the end of its input and then by force, and return its exit status."""
@@ -202,7 +215,7 @@ class Channel:
     def _read_errors(self) -> None:
         assert self._process.stderr is not None, "it is started with pipes"
         with self._process.stderr as stream:
-            for line in stream:
+            while line := stream.readline(_LONGEST_ERROR):
                 self._errors.append(line.decode("utf-8", "replace").rstrip())
 
 
@@ -290,7 +303,13 @@ class _Pump:
 
 
 def _lines(stream: IO[bytes]) -> Iterator[str]:
-    return (content.decode("utf-8", errors="replace") for content in stream)
+    """Yield the lines; one that is very long comes in pieces, which are cut between characters."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    while content := stream.readline(_LONGEST_TEXT):
+        if text := decoder.decode(content, final=content.endswith(b"\n")):
+            yield text
+    if text := decoder.decode(b"", final=True):
+        yield text
 
 
 def _pieces(stream: IO[bytes]) -> Iterator[str]:

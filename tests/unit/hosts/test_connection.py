@@ -11,8 +11,9 @@ from typing import Final
 
 import pytest
 
-from toolbox.hosts import connection
-from toolbox.hosts.connection import Connection, ConnectionLost, Message
+from toolbox.hosts import connection, messages
+from toolbox.hosts.connection import Connection, ConnectionLost
+from toolbox.hosts.messages import Message
 from toolbox.system import processes
 from toolbox.system.processes import Channel
 
@@ -115,7 +116,9 @@ def test_who_does_not_answer_in_time_is_lost(talk: Talks, monkeypatch: pytest.Mo
         one.connection.request("state")
 
 
-@pytest.mark.parametrize("nonsense", ["Killed", "5", "null", "[]", "{}", '{"id": 1', '{"event": "hello"}'])
+@pytest.mark.parametrize(
+    "nonsense", ["Killed", "5", "null", "[]", "{}", '{"id": 1', '{"id": [1]}', '{"event": []}', '{"event": "hello"}']
+)
 def test_who_speaks_nonsense_is_at_its_end(talk: Talks, nonsense: str) -> None:
     one = talk(f"say(**hello); hear(); print({nonsense!r}, flush=True); read()")
     one.connection.greet()
@@ -158,3 +161,12 @@ def test_to_close_it_twice_is_no_error(talk: Talks) -> None:
     one.connection.close()
     one.connection.close()
     assert one.ends == 1
+
+
+def test_a_message_that_is_too_long_is_not_read(talk: Talks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "LONGEST", 1000)
+    one = talk("say(**hello); n = hear()['id']; say(id=n, text='a' * 900); hear(); say(text='a' * 1000); read()")
+    one.connection.greet()
+    one.connection.request("state")
+    with pytest.raises(ConnectionLost, match="its agent says more than any agent: a line has more than 1000 bytes"):
+        one.connection.request("state")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import sys
 import threading
@@ -15,6 +16,7 @@ from typing import Any, Final
 import pytest
 
 from tests.conformance.sites import wait_for
+from toolbox.agent.logs import END_BYTES
 from toolbox.hosts import bootstrap, host
 from toolbox.hosts.host import Host
 from toolbox.model.errors import Cancelled, StepError, Undecided
@@ -246,10 +248,83 @@ def test_a_copy_of_a_log_has_no_gap(tmp_path: Path) -> None:
     """What does not begin where the copy ends is left out, and found missing later."""
     log = tmp_path / "stdout.log"
     for offset, piece in ((0, b"0123"), (6, b"67"), (2, b"2345"), (6, b"6")):
-        host._write_at(log, offset, base64.b64encode(piece).decode())
+        host._write_at(log, offset, base64.b64encode(piece).decode(), most=8)
     assert log.read_bytes() == b"0123456"
 
 
 def test_where_a_copy_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    host._write_at(tmp_path / "nowhere/stdout.log", 0, "")
+    host._write_at(tmp_path / "nowhere/stdout.log", 0, "", most=8)
     assert "nowhere/stdout.log cannot be written: " in caplog.text
+
+
+def log_event(**fields: Any) -> dict[str, Any]:
+    return {"event": "log", "directory": "/there", "stream": "stdout", "offset": 0, "data": "YQ==", **fields}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        log_event(stream="../../settings"),
+        log_event(stream="outcome"),
+        log_event(stream=["stdout"]),
+        log_event(offset=-1),
+        log_event(offset="0"),
+        log_event(directory=["/there"]),
+        log_event(data=5),
+        {"event": "log"},
+        {"event": "ended", "directory": "/there", "outcome": "good"},
+        {"event": "ended", "directory": {}, "outcome": None},
+    ],
+)
+def test_an_event_that_no_agent_sends_is_ignored(
+    machine: Machines, tmp_path: Path, caplog: pytest.LogCaptureFixture, event: dict[str, Any]
+) -> None:
+    one = machine()
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    one.host._add(host._Attempt("cell", "/there", mirror, 1))
+    one.host._take(event)
+    one.host._take(event)
+    assert list(mirror.iterdir()) == []
+    assert one.host.status("/there").state is AttemptState.RUNNING
+    assert [record.message for record in caplog.records] == [
+        "there: its agent sends events that no agent sends: they are ignored"
+    ]
+
+
+def test_a_log_does_not_become_longer_than_its_limit(machine: Machines, tmp_path: Path) -> None:
+    one = machine()
+    one.host._add(host._Attempt("cell", "/there", tmp_path, 1, log_bytes=10))
+    piece = base64.b64encode(bytes(1 << 16)).decode()
+    for number in range(4):
+        one.host._take(log_event(offset=number << 16, data=piece))
+    assert (tmp_path / "stdout.log").stat().st_size == 10 + END_BYTES
+
+
+@pytest.mark.parametrize(
+    ("op", "answer"),
+    [
+        ("state", {}),
+        ("state", {"state": "victory"}),
+        ("state", {"state": []}),
+        ("watch", {"states": [1]}),
+        ("watch", {"states": {"/there": "running"}}),
+        ("list", {"files": [1], "logs": {}}),
+        ("list", {"files": ["a"], "logs": {"../x": 1}}),
+        ("list", {"files": ["a"]}),
+    ],
+)
+def test_an_answer_that_no_agent_gives_is_an_error_of_the_host(
+    machine: Machines, op: str, answer: dict[str, Any]
+) -> None:
+    one = machine(f"{HELLO}; while read -r line; do echo '{json.dumps({'id': 1, **answer})}'; done")
+    with pytest.raises(StepError, match=f"^there: its agent answers `{op}` with what no agent says$"):
+        one.host.ask(op, 5)
+
+
+@pytest.mark.parametrize("home", ["relative", "~", "/two\nlines", "/" + "h" * 5000])
+def test_a_home_that_is_no_path_is_an_error_of_the_host(machine: Machines, home: str) -> None:
+    hello = json.dumps({"event": "hello", "home": home})
+    one = machine(f"printf '%s\\n' '{hello}'; cat > /dev/null")
+    with pytest.raises(StepError, match=r"^there: its agent says that its home directory is "):
+        one.host.home(5)

@@ -57,6 +57,31 @@ def test_what_is_not_whole_is_of_no_supervisor(missing: str) -> None:
     assert outcome.message == "its outcome.json is not what a supervisor writes"
 
 
-@pytest.mark.parametrize("forged", [{"ended_by": "victory"}, {"log_dropped": [1]}, {"log_dropped": {"stdout": "x"}}])
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"ended_by": "victory"},
+        {"ended_by": ["exit"]},
+        {"log_dropped": [1]},
+        {"log_dropped": {"stdout": "x"}},
+        {"exit_code": "0"},
+        {"exit_code": True},
+        {"exit_code": 10**400},
+        {"message": ["it"]},
+        {"message": None},
+        {"seconds": float("nan")},
+        {"seconds": float("inf")},
+        {"seconds": -1},
+        {"cpu_seconds": "1"},
+        {"leftovers": 1.5},
+        {"host": {"name": "it"}},
+        {"accelerators": 8},
+    ],
+)
 def test_what_the_workload_has_forged_is_of_no_supervisor(forged: dict[str, Any]) -> None:
     assert WorkloadOutcome.parse({**RECORD, **forged}).ended_by is EndedBy.LOST
+
+
+def test_a_text_that_is_longer_than_any_of_a_supervisor_is_cut() -> None:
+    outcome = WorkloadOutcome.parse({**RECORD, "message": "m" * 10**6, "host": "h" * 10**6})
+    assert (len(outcome.message), len(outcome.host)) == (2000, 2000)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, failure, listing
 from toolbox.agent import frames
+from toolbox.agent.logs import END_BYTES
 from toolbox.clusters.connection import Cluster
 from toolbox.pods import logs
 from toolbox.pods.logs import PodLogs
@@ -204,3 +205,19 @@ def test_what_a_disk_does_not_take_is_missing_and_nothing_else(
     assert (tmp_path / "stderr.log").read_bytes() == b"oh\n"
     assert copied.missing() == 4
     assert "stdout.log cannot be written: " in caplog.text
+
+
+def test_a_copy_does_not_become_longer_than_the_limit_of_the_log(
+    server: ApiServer, cluster: Cluster, tmp_path: Path
+) -> None:
+    copied = PodLogs(cluster, "p", tmp_path, 5, log_bytes=10)
+    server.says("GET", PATH, spoken(said(bytes(1 << 18))))
+    follow(copied, stdout=10 + END_BYTES)
+    assert (tmp_path / "stdout.log").stat().st_size == 10 + END_BYTES
+
+
+def test_a_line_without_end_is_not_held_in_memory(server: ApiServer, copied: PodLogs, tmp_path: Path) -> None:
+    server.says("GET", PATH, spoken(*[b"x" * (1 << 16)] * 64, b"\n", said(b"one\n")))
+    follow(copied, stdout=4)
+    assert (tmp_path / "stdout.log").read_bytes() == b"one\n"
+    assert [len(line) for line in copied.stray] == [1000] * 5

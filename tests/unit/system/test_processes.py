@@ -12,8 +12,9 @@ import pytest
 
 from toolbox.model.errors import Cancelled
 from toolbox.system import cancellation, processes
-from toolbox.system.processes import Channel, Completed
+from toolbox.system.processes import Channel, Completed, LineTooLong
 
+LONGEST = 1 << 26
 STUBBORN = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -355,7 +356,7 @@ Open = Callable[..., Channel]
 
 def test_a_channel_is_talked_to_both_ways_and_ends_with_its_input(channel: Open) -> None:
     cat = channel("cat")
-    lines = cat.lines()
+    lines = cat.lines(LONGEST)
     for content in (b"one\n", b"\xff two\n"):
         cat.write(content)
         assert next(lines) == content
@@ -371,7 +372,7 @@ def test_a_channel_that_does_not_end_is_killed(channel: Open, monkeypatch: pytes
 
 def test_a_channel_has_said_what_went_wrong_by_its_end(channel: Open) -> None:
     failed = channel("bash", "-c", "seq 30 >&2; exit 7")
-    assert list(failed.lines()) == []
+    assert list(failed.lines(LONGEST)) == []
     assert failed.errors == "\n".join(map(str, range(11, 31)))
     assert failed.close() == failed.close() == 7
 
@@ -380,7 +381,7 @@ def test_a_channel_takes_more_than_a_pipe_holds(channel: Open) -> None:
     count = channel("wc", "-c")
     count.write(b"x" * 3_000_000)
     count.close()
-    assert list(count.lines()) == [b"3000000\n"]
+    assert list(count.lines(LONGEST)) == [b"3000000\n"]
 
 
 def test_what_is_written_to_a_channel_from_two_threads_is_whole(channel: Open) -> None:
@@ -388,12 +389,12 @@ def test_what_is_written_to_a_channel_from_two_threads_is_whole(channel: Open) -
     with ThreadPoolExecutor() as threads:
         list(threads.map(count.write, [b"x" * 100_000 + b"\n", b"y" * 100_000 + b"\n"] * 20))
     count.close()
-    assert list(count.lines()) == [b"20 100000\n"] * 2
+    assert list(count.lines(LONGEST)) == [b"20 100000\n"] * 2
 
 
 def test_who_writes_to_a_channel_that_is_gone_is_told(channel: Open) -> None:
     gone = channel("true")
-    assert list(gone.lines()) == []
+    assert list(gone.lines(LONGEST)) == []
     with pytest.raises(OSError, match="Broken pipe"):
         gone.write(b"x" * 100_000)
 
@@ -413,5 +414,27 @@ def test_a_channel_to_a_program_that_is_not_there_is_an_os_error(tmp_path: Path)
 def test_a_channel_carries_the_mark_of_its_step(channel: Open, tmp_path: Path) -> None:
     cat = channel("cat")
     cat.write(b"up\n")
-    assert next(cat.lines()) == b"up\n"
+    assert next(cat.lines(LONGEST)) == b"up\n"
     assert len(processes.marked(tmp_path)) == 1
+
+
+def test_a_line_that_is_too_long_ends_the_reading(channel: Open) -> None:
+    one = channel(sys.executable, "-c", "print('a' * 10); print('b' * 11)")
+    lines = one.lines(11)
+    assert next(lines) == b"a" * 10 + b"\n"
+    with pytest.raises(LineTooLong, match="a line has more than 11 bytes"):
+        next(lines)
+
+
+def test_an_error_without_an_end_of_line_is_not_held_in_memory(channel: Open) -> None:
+    one = channel(sys.executable, "-c", "import sys; sys.stderr.write('e' * 1_000_000)")
+    assert list(one.lines(LONGEST)) == []
+    assert 0 < len(one.errors) < 100_000
+
+
+def test_a_line_of_megabytes_comes_in_pieces_between_characters(tmp_path: Path) -> None:
+    lines: list[str] = []
+    script = "import sys; sys.stdout.buffer.write(('a' + 'é' * 1_500_000 + '\\nend').encode())"
+    processes.run([sys.executable, "-c", script], env=processes.environment(tmp_path), on_line=lines.append)
+    assert len(lines) > 2
+    assert "".join(lines) == "a" + "é" * 1_500_000 + "end"

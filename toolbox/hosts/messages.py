@@ -1,0 +1,84 @@
+"""Checks what an agent says before any of it is used: the host that it runs on is not trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from toolbox.agent.supervisor import STREAMS
+
+Message = Mapping[str, Any]
+
+LONGEST: Final = 1 << 26  # bytes of a message: the list of all files of an attempt is the longest
+EVENTS: Final = ("log", "ended")
+_STATES: Final = ("running", "ended", "lost", "absent")
+_LONGEST_TEXT: Final = 2000
+_LONGEST_PATH: Final = 4096
+
+
+def is_log(message: Message) -> bool:
+    """Tell whether an event brings a piece of a log."""
+    return (
+        message.get("event") == "log"
+        and message.get("stream") in STREAMS
+        and isinstance(message.get("directory"), str)
+        and isinstance(message.get("data"), str)
+        and _is_count(message.get("offset"))
+    )
+
+
+def is_end(message: Message) -> bool:
+    """Tell whether an event says that an attempt has ended."""
+    return (
+        message.get("event") == "ended"
+        and isinstance(message.get("directory"), str)
+        and isinstance(message.get("outcome"), dict | None)
+    )
+
+
+def is_answer(op: str, answer: Message) -> bool:
+    """Tell whether an answer has what the answer to this request has."""
+    check = _ANSWERS.get(op)
+    return check is None or check(answer)
+
+
+def is_home(value: object) -> bool:
+    """Tell whether a value is the path of a home directory."""
+    return isinstance(value, str) and value.startswith("/") and value.isprintable() and len(value) < _LONGEST_PATH
+
+
+def complaint(answer: Message) -> str | None:
+    """Return why the agent could not do what it was asked to; None where it could."""
+    return str(answer["error"])[:_LONGEST_TEXT] if "error" in answer else None
+
+
+def _is_state(answer: object) -> bool:
+    return isinstance(answer, dict) and answer.get("state") in _STATES
+
+
+def _are_states(answer: Message) -> bool:
+    states = answer.get("states")
+    return isinstance(states, dict) and all(map(_is_state, states.values()))
+
+
+def _is_listing(answer: Message) -> bool:
+    files, logs = answer.get("files"), answer.get("logs")
+    return (
+        isinstance(files, list)
+        and all(isinstance(file, str) and "\0" not in file for file in files)
+        and isinstance(logs, dict)
+        and all(stream in STREAMS and _is_count(size) for stream, size in logs.items())
+    )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+_ANSWERS: Final[Mapping[str, Callable[[Message], bool]]] = {
+    "submit": _is_state,
+    "state": _is_state,
+    "cancel": _is_state,
+    "watch": _are_states,
+    "list": _is_listing,
+}
