@@ -16,7 +16,6 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     """No test writes into the store of who runs it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
     monkeypatch.delenv("TOPGALLANT_RESULTS_DATABASE", raising=False)
-    monkeypatch.delenv("TOPGALLANT_WORKSPACE", raising=False)
 
 
 @pytest.fixture

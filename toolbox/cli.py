@@ -20,7 +20,7 @@ from toolbox.interface import helptext, registry, signature
 from toolbox.interface.registry import Command
 from toolbox.model.errors import Cancelled, ToolboxError, UsageError, exit_code_of, outcome_of
 from toolbox.model.verdicts import Cause, ExitCode
-from toolbox.system import environ, redaction, signals
+from toolbox.system import environ, places, redaction, signals
 from toolbox.system.redaction import Redactor
 
 log = logging.getLogger("toolbox")
@@ -50,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     redaction.use(context.redactor)
     signals.install()
     try:
-        code = _run(words, context)
+        with places.pinned(places.workspace()):
+            code = _run(words, context)
         _flush()
     except BrokenPipeError:
         _flush()

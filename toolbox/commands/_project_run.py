@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from toolbox.model.errors import describe
-from toolbox.reports import html, junit, terminal
+from toolbox.reports import terminal, written
 from toolbox.runs.recorder import Listener
 from toolbox.runs.summary import RunSummary
 from toolbox.system import redaction
 from toolbox.system.redaction import Redactor
-
-log = logging.getLogger(__name__)
 
 Execute = Callable[[Sequence[Listener], Redactor], tuple[RunSummary, int]]
 
@@ -30,8 +25,7 @@ def shown(execute: Execute, *, as_json: bool) -> int:
     stream = sys.stderr if as_json else sys.stdout
     with terminal.view(stream) as view:
         summary, exit_code = execute([view.show], redaction.current())
-    _write(summary, junit.FILE, junit.write)
-    _write(summary, html.FILE, html.write)
+    written.write_all(summary)
     view.line("")
     view.table(summary)
     if as_json:
@@ -40,11 +34,3 @@ def shown(execute: Execute, *, as_json: bool) -> int:
             # The journal, from which it comes, holds no secret; a name in it may be the same word as one.
             print(json.dumps(summary.as_json(), indent=2, ensure_ascii=False))
     return exit_code
-
-
-def _write(summary: RunSummary, name: str, write: Callable[[RunSummary], Path]) -> None:
-    """Write a report of a run. The verdict of the run does not depend on the report."""
-    try:
-        write(summary)
-    except Exception as error:  # noqa: BLE001  # whatever a run has left behind
-        log.warning("%s of this run could not be written: %s", name, describe(error))

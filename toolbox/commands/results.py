@@ -384,10 +384,10 @@ class Results:
 
         Args:
             run_dir: the directory of the run.
-            kind: files writes report.html and junit.xml into it, html and junit one of them; github prints Markdown
-                for $GITHUB_STEP_SUMMARY, comment for a comment on a pull request.
+            kind: files writes report.html, junit.xml and the reports of the workspace into it, html and junit one
+                of them; github prints Markdown for $GITHUB_STEP_SUMMARY, comment for a comment on a pull request.
         """
-        from toolbox.reports import github, html, junit
+        from toolbox.reports import github, html, junit, written
 
         found = summary.write(run_dir)
         match kind:
@@ -395,8 +395,9 @@ class Results:
                 return github.step_summary(found)
             case "comment":
                 return github.comment(found)
-        writers = {"html": html.write, "junit": junit.write}
-        return "\n".join(str(write(found)) for name, write in writers.items() if kind in ("files", name))
+            case "files":
+                return "\n".join(written.write_all(found))
+        return str(html.write(found) if kind == "html" else junit.write(found))
 
     def dashboard(
         self,

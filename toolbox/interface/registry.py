@@ -1,8 +1,8 @@
 """Finds toolbox commands by their place and name. Nothing is registered, and only what is asked for is imported.
 
-A group is one file of `toolbox/commands/`, or of `commands/` in a team's own repository. It holds a class of the
-group's name (`host.py`: `Host`) whose public methods are its commands, or a function of the group's name, which is
-its only command (`from_config`).
+A group is one file of `toolbox/commands/`, or of `commands/` in a workspace. It holds a class of the group's name
+(`host.py`: `Host`) whose public methods are its commands, or a function of the group's name, which is its only command
+(`from_config`). A file of the workspace with the name of a group of ours adds its commands to that group.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,8 @@ from toolbox.model.addresses import Address
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.system import modules, places
+
+log = logging.getLogger(__name__)
 
 # How to call a command that a role carries out where it runs: see `toolbox.roles`.
 HOSTS = Parameter(
@@ -78,18 +81,19 @@ class GroupSummary:
     fault: str | None = None
 
 
-def group_files() -> dict[str, Path]:
-    """Return the file of each group, by name."""
-    found = {path.stem: path for path in sorted(places.COMMANDS.glob("[!_]*.py"))}
-    for root in reversed(places.roots()):
-        found.update((path.stem, path) for path in sorted((root / "commands").glob("[!_]*.py")))
+def group_files() -> dict[str, list[Path]]:
+    """Return the files of each group by its name: ours first, then that of the workspace."""
+    found: dict[str, list[Path]] = {}
+    for folder in (places.COMMANDS, *(root / "commands" for root in reversed(places.roots()))):
+        for path in sorted(folder.glob("[!_]*.py")):
+            found.setdefault(path.stem, []).append(path)
     return found
 
 
 def summaries() -> list[GroupSummary]:
     """Return what each group is for, without importing any. A file that is no Python is reported."""
     found = []
-    for name, path in sorted(group_files().items()):
+    for name, (path, *_) in sorted(group_files().items()):
         try:
             doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
             found.append(GroupSummary(name, doc.partition("\n")[0]))
@@ -107,13 +111,31 @@ def group(name: str) -> Group:
     known = group_files()
     if name not in known:
         raise UsageError(f"unknown group `{name}`: {did_you_mean(name, known, what='groups')}")
+    found, *others = (_loaded(name, path) for path in known[name])
+    for other in others:
+        found = _merged(found, other)
+    return found
+
+
+def _loaded(name: str, path: Path) -> Group:
     try:
-        return _group(name, known[name])
+        return _group(name, path)
     except UsageError:
         raise
     except (Exception, SystemExit) as error:
         # Whatever a group file raises breaks that group alone.
-        raise UsageError(f"the group `{name}` is broken: {known[name]}: {type(error).__name__}: {error}") from error
+        raise UsageError(f"the group `{name}` is broken: {path}: {type(error).__name__}: {error}") from error
+
+
+def _merged(ours: Group, theirs: Group) -> Group:
+    """Add the commands of a workspace to a group of ours. Where both have a command, that of the workspace counts."""
+    if ours.alone or theirs.alone:
+        log.info("the group `%s` is the one of the workspace, in place of ours", ours.name)
+        return theirs
+    if both := sorted(ours.commands.keys() & theirs.commands.keys()):
+        names = ", ".join(f"`{ours.name} {name}`" for name in both)
+        log.info("the workspace has %s, in place of ours", names)
+    return Group(ours.name, ours.summary, ours.commands | theirs.commands)
 
 
 def _group(name: str, path: Path) -> Group:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +11,13 @@ from typing import Any, Protocol, Self
 
 from toolbox.config import plugins
 from toolbox.model.bounds import Bound, Direction
+from toolbox.model.errors import describe
 from toolbox.model.evidence import Deviation, Evidence, Judgement, Metric, Reference
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
 from toolbox.runs.steps import Outcome
+
+log = logging.getLogger(__name__)
 
 _EXIT_STATUS = "exit_status"
 _COMMON = ("unit", "direction")  # what any metric has
@@ -139,8 +143,17 @@ def judge(
     found = []
     for named in checks:
         other = reference(named.to) if named.to is not None else None
-        found.append((named.name, named.check.judge(Evidence(directory, metrics, other, bounds or {}))))
+        found.append((named.name, _judge(named, Evidence(directory, metrics, other, bounds or {}))))
     return found
+
+
+def _judge(named: NamedCheck, evidence: Evidence) -> Judgement:
+    try:
+        return named.check.judge(evidence)
+    except Exception as error:
+        # A check may be a file of a team. Its faults must not end the cells of other checks.
+        log.exception("the check `%s` is broken", named.name)
+        return Judgement(False, f"the check is broken: {describe(error)}")
 
 
 def without_judgement(outcome: WorkloadOutcome) -> Outcome | None:
@@ -200,6 +213,9 @@ def _read(name: str, named: NamedSource, directory: Path) -> Metric:
         value = named.source.read(directory)
     except (OSError, ValueError) as error:
         return Metric(name, None, unit, str(error), direction=direction)
+    except Exception as error:
+        log.exception("the source of the metric `%s` is broken", name)
+        return Metric(name, None, unit, f"the source is broken: {describe(error)}", direction=direction)
     if isinstance(value, tuple):
         return Metric(name, statistics.median(value), unit, samples=value, direction=direction)
     return Metric(name, value, unit, direction=direction)

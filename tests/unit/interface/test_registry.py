@@ -105,9 +105,26 @@ def test_a_group_without_its_class_says_what_was_expected() -> None:
         registry.group("empty")
 
 
-def test_a_team_can_have_a_group_of_our_name(team: Path) -> None:
+def test_a_file_of_our_name_adds_its_commands_to_our_group(team: Path) -> None:
     (team / "commands" / "host.py").write_text(GOOD.replace("Good", "Host"))
-    assert list(registry.group("host").commands) == ["thing"]
+    group = registry.group("host")
+    assert list(group.commands) == ["capture_state", "thing"]
+    assert group.summary == "Look at and prepare one machine."
+
+
+def test_a_command_of_our_name_counts_and_is_noted(team: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    (team / "commands" / "ci.py").write_text(GOOD.replace("Good", "Ci").replace("thing", "parse"))
+    assert registry.command("ci", "parse").call(count=2) == "goodgood"
+    assert "run" in registry.group("ci").commands
+    assert "the workspace has `ci parse`, in place of ours" in caplog.text
+
+
+def test_a_group_of_one_command_is_replaced_as_a_whole(team: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    (team / "commands" / "from_config.py").write_text(GOOD.replace("Good", "FromConfig"))
+    assert list(registry.group("from_config").commands) == ["thing"]
+    assert "the group `from_config` is the one of the workspace, in place of ours" in caplog.text
 
 
 @pytest.mark.usefixtures("team")

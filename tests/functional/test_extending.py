@@ -1,0 +1,165 @@
+"""The examples of docs/extending.md are one workspace, and it works; extensions are contained where they fail."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolbox.system import environ, places
+from toolbox.testing import Workspace
+
+ROOT = places.builtin_root()
+PAGE = ROOT / "docs/extending.md"
+# A path in backquotes on a line of its own, and the block of code below it.
+EXAMPLE = re.compile(r"^`(?P<path>[\w./]+)`\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+CONFORMANCE = ["tests/conformance/test_plugins.py", "tests/conformance/test_commands.py"]
+
+
+@pytest.fixture
+def documented(workspace: Workspace) -> Workspace:
+    """The workspace of the page."""
+    examples = {match["path"]: match["text"] for match in EXAMPLE.finditer(PAGE.read_text(encoding="utf-8"))}
+    kinds = {path.partition("/")[0] for path in examples}
+    assert kinds == {
+        "commands", "roles", "checks", "metrics", "backends", "reports", "projects", "config", "command_args"
+    }  # fmt: skip
+    return workspace.write(examples)
+
+
+def test_the_examples_of_the_page_work_together(documented: Workspace) -> None:
+    outcome = documented.run("project", "run", "probe", "--presets=many")
+    assert outcome.exit_code == 0, str(outcome)
+    run = documented.run_directory()
+    assert (run / "totals.txt").read_text() == "passed 2\n"
+    assert f"the report `totals` is {run / 'totals.txt'}" in outcome.stderr
+    assert (run / "000__prepare/000__disk__measure/artifacts/free.txt").read_text().split()[0] == "Avail"
+    checks = [check["check"] for step in documented.summary()["steps"] for check in step["checks"]]
+    assert checks.count("steady") == 2
+    assert {"wait", "waits"} <= {
+        metric["metric"] for step in documented.summary()["steps"] for metric in step["metrics"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("{probe.waits: 1}", "`probe.waits` is 1"),
+        ("{targets.here: {backend: polit}}", "unknown backend `polit`: did you mean polite"),
+        ("{matrix.checks: [{check: steday, metric: waits}]}", "unknown check `steday`: did you mean steady"),
+        ("{matrix.metrics: {x: {source: percentle, file: f}}}", "unknown source `percentle`: did you mean percentile"),
+    ],
+)
+def test_a_mistake_in_the_use_of_an_extension_is_found_before_the_run(
+    documented: Workspace, override: str, said: str
+) -> None:
+    outcome = documented.run("project", "run", "probe", f"--overrides={override}")
+    assert outcome.exit_code == 2, str(outcome)
+    assert said in outcome.stderr
+    assert documented.runs() == []
+
+
+def test_an_installed_package_offers_extensions_and_the_workspace_goes_before_it(
+    documented: Workspace, tmp_path: Path
+) -> None:
+    metadata = tmp_path / "site/acme_tests-1.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-tests\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(
+        "[topgallant.checks]\nsteady = acme_steady\nnever = acme_steady\n[topgallant.reports]\nacme = acme_report\n"
+    )
+    theirs = (documented.directory / "checks/steady.py").read_text().replace("spread <= self.spread", "False")
+    (tmp_path / "site/acme_steady.py").write_text(theirs)
+    (tmp_path / "site/acme_report.py").write_text("def write(summary): return summary.directory / 'acme'\n")
+    installed = {"PYTHONPATH": str(tmp_path / "site")}
+    outcome = documented.run("project", "run", "probe", "--phases=test", env=installed)
+    assert outcome.exit_code == 0, str(outcome)
+    assert "the report `acme` is " in outcome.stderr
+    checks = "{matrix.checks: [{check: never, metric: waits}]}"
+    outcome = documented.run("project", "run", "probe", "--phases=test", f"--overrides={checks}", env=installed)
+    assert outcome.exit_code == 1, str(outcome)
+
+
+def test_the_conformance_suite_covers_a_workspace(documented: Workspace) -> None:
+    only = ["-k", "steady or percentile or disk", "-v", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *only, *CONFORMANCE],
+        env={**environ.everything(), "TOPGALLANT_WORKSPACE": str(documented.directory)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    for name in ("[steady]", "[percentile]", "[disk measure]", "[disk_measure]"):
+        assert name in done.stdout, f"{name} is not covered"
+
+
+BROKEN = {
+    "an error": "raise RuntimeError('no luck')\n",
+    "an exit": "raise SystemExit(0)\n",
+    "an error of write": "def write(summary): raise KeyError('no luck')\n",
+    "an exit of write": "def write(summary): raise SystemExit(3)\n",
+    "nothing": "",
+    "a value": "write = 5\n",
+    "no Python": "def (\n",
+}
+
+
+def test_reports_that_fail_change_nothing(small: Workspace) -> None:
+    small.write({f"reports/r{number}.py": text for number, text in enumerate(BROKEN.values())})
+    small.write({"reports/works.py": "def write(summary): (summary.directory / 'works').touch()\n"})
+    outcome = small.run("project", "run", "small")
+    assert outcome.exit_code == 0, str(outcome)
+    for number, kind in enumerate(BROKEN):
+        assert f"warning: the report `r{number}` of this run could not be written" in outcome.stderr, kind
+    assert {"report.html", "junit.xml", "works"} <= {path.name for path in small.run_directory().iterdir()}
+
+
+def test_a_report_is_written_again_on_demand(small: Workspace) -> None:
+    assert small.run("project", "run", "small").exit_code == 0
+    small.write({"reports/late.py": "def write(summary): return summary.directory / 'late.txt'\n"})
+    outcome = small.run("results", "report", str(small.run_directory()))
+    assert [Path(line).name for line in outcome.stdout.splitlines()] == ["junit.xml", "report.html", "late.txt"]
+
+
+def test_a_check_and_a_source_that_raise_fail_their_cell_and_are_named(documented: Workspace) -> None:
+    for kind, what in (("checks/steady.py", "def judge(self, "), ("metrics/percentile.py", "def read(self, ")):
+        text = (documented.directory / kind).read_text()
+        text = re.sub(rf"({re.escape(what)}.*\n.*\n)", r"\1        raise KeyError('no luck')\n", text)
+        documented.write({kind: text})
+    outcome = documented.run("project", "run", "probe", "--phases=test")
+    assert outcome.exit_code == 1, str(outcome)
+    message = documented.summary()["message"]
+    assert "steady: the check is broken: KeyError: 'no luck'" in message
+    assert "the source is broken: KeyError: 'no luck'" in message
+
+
+def test_a_command_of_the_workspace_replaces_ours_with_a_note(small: Workspace) -> None:
+    small.write(
+        {
+            "commands/config.py": '''
+                """More about configurations."""
+
+
+                class Config:
+                    """More about configurations."""
+
+                    def get(self, name: str) -> str:
+                        """
+                        Say a name.
+
+                        Args:
+                            name: the name.
+                        """
+                        return f"ours is {name}"
+            '''
+        }
+    )
+    outcome = small.run("config", "get", "small")
+    assert outcome.stdout == "ours is small\n"
+    assert "info: the workspace has `config get`, in place of ours" in outcome.stderr
+    assert small.run("config", "validate", "small").exit_code == 0

@@ -1,0 +1,90 @@
+"""Finds extensions by their kind and name: a file of the workspace, an entry point of a package, or a file of ours.
+
+The kind is the name of a folder (`checks`, `metrics`, `backends`, `reports`): `checks/steady.py` in the workspace is
+the check `steady`, and so is the module that the entry point `steady` of the group `topgallant.checks` names. The
+workspace goes before installed packages, and these go before Topgallant.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from toolbox.system import modules, places
+
+_PACKAGE: Final = Path(__file__).parent.parent
+_PREFIX: Final = "topgallant"
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """An extension that was found, and is imported when it is needed.
+
+    Args:
+        origin: its file, or its entry point and package, for messages.
+        load: imports it; returns its module, or the object that an entry point names.
+    """
+
+    name: str
+    origin: str
+    load: Callable[[], object]
+
+    def attribute(self, name: str) -> object:
+        """Import the extension and return an attribute of its module, or the object that its entry point names.
+
+        Raises:
+            ValueError: its code raises an error, or the attribute is missing.
+        """
+        try:
+            loaded = self.load()
+        except (Exception, SystemExit) as error:
+            # Whatever the code of an extension raises is a fault of that extension alone.
+            raise ValueError(f"{self.origin} is broken: {type(error).__name__}: {error}") from error
+        if getattr(loaded, "__name__", None) == name:
+            return loaded
+        if not hasattr(loaded, name):
+            raise ValueError(f"{self.origin} has no `{name}`")
+        return getattr(loaded, name)
+
+
+def available(kind: str) -> dict[str, Extension]:
+    """Return all extensions of a kind by name, the one that counts for each."""
+    return ours(kind) | of_others(kind)
+
+
+def ours(kind: str) -> dict[str, Extension]:
+    """Return the extensions of a kind that Topgallant ships."""
+    names = (path.stem for path in sorted((_PACKAGE / kind).glob("[!_]*.py")))
+    return {name: Extension(name, f"toolbox/{kind}/{name}.py", _importer(kind, name)) for name in names}
+
+
+def of_others(kind: str) -> dict[str, Extension]:
+    """Return the extensions of a kind from installed packages and from the workspace."""
+    found = dict(_installed(kind))
+    if (root := places.workspace()) is not None:
+        for path in sorted((root / kind).glob("[!_]*.py")):
+            found[path.stem] = Extension(path.stem, str(path), functools.partial(_load, kind, path))
+    return found
+
+
+def _importer(kind: str, name: str) -> Callable[[], object]:
+    return functools.partial(importlib.import_module, f"{__package__.partition('.')[0]}.{kind}.{name}")
+
+
+@functools.cache
+def _load(kind: str, path: Path) -> object:
+    return modules.load(f"_{kind}_{path.stem}", path)
+
+
+@functools.cache
+def _installed(kind: str) -> dict[str, Extension]:
+    from importlib import metadata  # slow to import
+
+    return {
+        entry.name: Extension(entry.name, f"the entry point {entry.name} = {entry.value} ({entry.group})", entry.load)
+        for entry in metadata.entry_points(group=f"{_PREFIX}.{kind}")
+    }
