@@ -50,7 +50,9 @@ class Body:
             return {}
         if not isinstance(returned, Mapping):
             kind = type(returned).__name__
-            raise UsageError(f"{name}: its method returned a {kind}: None or a mapping of variables was expected")
+            raise UsageError(
+                f"{name}: its method returned a value of type {kind}: None or a mapping of variables was expected"
+            )
         # `return locals()` is the shortest way to hand over what the body has computed.
         return {variable: self._checked(variable, value) for variable, value in returned.items() if variable != "self"}
 
@@ -67,8 +69,8 @@ class Body:
         except yaml.YAMLError:
             kind = type(value).__name__
             raise UsageError(
-                f"{self.signature.name}: its method returned `{variable}` as a {kind}: text, numbers, booleans, null, "
-                "lists and mappings can be variables"
+                f"{self.signature.name}: its method returned `{variable}` of type {kind}: text, numbers, booleans, "
+                "null, lists and mappings can be variables"
             ) from None
         return value
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import sys
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +25,7 @@ COMMANDS = {command.signature.name: command for group in GROUPS.values() for com
 WITH_ROLE = {name: command for name, command in COMMANDS.items() if command.role}
 ROLES = {path.name: path for path in places.entries("roles", "*") if path.is_dir()}
 _HOSTS = registry.HOSTS.name
+_LOCALS = ast.dump(ast.parse("locals()", mode="eval").body)
 
 each_command = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 each_command_with_role = pytest.mark.parametrize("command", WITH_ROLE.values(), ids=WITH_ROLE)
@@ -67,8 +73,45 @@ def undeclared(text: str) -> set[str]:
 
 
 def prefixed(command: Command) -> dict[str, str]:
-    """Return the variables of a command's role, by its own parameters."""
-    return {item.name: f"{command.role}_{item.name}" for item in command.signature.parameters if item.name != _HOSTS}
+    """Return the variables of a command's role, by its own parameters and what its body returns."""
+    names = [item.name for item in command.signature.parameters if item.name != _HOSTS]
+    return {name: f"{command.role}_{name}" for name in [*names, *returned(command)]}
+
+
+def body(command: Command) -> ast.FunctionDef:
+    """Return the source of a command's method."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(command.call))))
+    assert isinstance(tree.body[0], ast.FunctionDef)
+    return tree.body[0]
+
+
+def returned(command: Command) -> set[str]:
+    """Return the names of the variables that the body of a command returns, as far as its text says them."""
+    names: set[str] = set()
+    for statement in ast.walk(body(command)):
+        if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Dict):
+            names |= {str(key.value) for key in statement.value.keys if isinstance(key, ast.Constant)}
+        elif isinstance(statement, ast.Return) and ast.dump(statement.value or statement) == _LOCALS:
+            names |= {*inspect.unwrap(command.call).__code__.co_varnames} - {"self"}
+    return names
+
+
+def read_by_the_body(command: Command) -> set[str]:
+    """Return the names that the body of a command reads."""
+    return {node.id for node in ast.walk(body(command)) if isinstance(node, ast.Name)}
+
+
+def unused(command: Command, role: Path) -> list[str]:
+    """Return the parameters and returned names that neither the role nor the body reads."""
+    used = variables(role)
+    inside = read_by_the_body(command)
+    return sorted(name for name, variable in prefixed(command).items() if variable not in used and name not in inside)
+
+
+def unset(command: Command, role: Path) -> set[str]:
+    """Return the variables that the role reads and the command does not set."""
+    asked = {name for name in variables(role) if name.startswith(f"{command.role}_")}
+    return asked - set(prefixed(command).values())
 
 
 @each_group
@@ -115,21 +158,18 @@ def test_every_default_is_a_value_of_its_own_type(command: Command) -> None:
 
 @each_command_with_role
 def test_the_role_of_a_command_exists_under_its_name(command: Command) -> None:
-    assert command.role == f"{command.group}_{command.name}"
     assert command.role in ROLES
     assert places.find("roles", command.role, "tasks", "main.yml") is not None
 
 
 @each_command_with_role
-def test_the_role_uses_every_parameter(command: Command) -> None:
-    used = variables(ROLES[command.role or ""])
-    assert [name for name, variable in prefixed(command).items() if variable not in used] == []
+def test_the_role_or_the_body_uses_every_parameter(command: Command) -> None:
+    assert unused(command, ROLES[command.role or ""]) == []
 
 
 @each_command_with_role
-def test_every_variable_that_the_role_asks_for_is_a_parameter(command: Command) -> None:
-    asked = {name for name in variables(ROLES[command.role or ""]) if name.startswith(f"{command.role}_")}
-    assert asked - set(prefixed(command).values()) == set()
+def test_every_variable_that_the_role_asks_for_is_set(command: Command) -> None:
+    assert unset(command, ROLES[command.role or ""]) == set()
 
 
 @each_role
@@ -154,6 +194,64 @@ def test_the_tasks_of_a_role_are_named_for_a_reader(name: str) -> None:
     for file in sorted((ROLES[name] / "tasks").glob("*.yml")):
         for task in yaml.load(file.read_text(encoding="utf-8"), Loader=_Unsafe):
             assert re.match(r"[A-Z]\w+", task["name"]), task
+
+
+SAMPLE = '''
+"""Look at disks."""
+from toolbox.roles import role
+
+class Disk:
+    """Look at disks."""
+
+    @role
+    def measure(self, path: str, unit: str = "g"):
+        """Measure."""
+        if unit not in "gm":
+            raise ValueError(unit)
+        return {"label": path.upper(), "nothing": 1}
+
+    @role("disk_measure")
+    def measure_all(self, path: str):
+        """Measure, too."""
+        label = "all"
+        return locals()
+
+    @role("disk_measure")
+    def forget(self, path: str, spare: int = 0):
+        """Forget the label."""
+'''
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return the role of a workspace whose group `disk` has methods with bodies and roles of other names."""
+    role = tmp_path / "roles/disk_measure"
+    for file, text in {
+        tmp_path / "commands/disk.py": SAMPLE,
+        role / "tasks/main.yml": "[{name: Measure, debug: {msg: '{{ disk_measure_path }} {{ disk_measure_label }}'}}]",
+        tmp_path / "projects/x": "",
+    }.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    yield role
+    sys.modules.pop("_commands_disk", None)
+
+
+def test_a_body_takes_part_in_the_conformance(disk: Path) -> None:
+    """A test of these tests: what a body reads and returns counts, and so does the name of another role."""
+    commands = registry.group("disk").commands
+    assert {name: command.role for name, command in commands.items()} == dict.fromkeys(commands, "disk_measure")
+    assert {name: unused(command, disk) for name, command in commands.items()} == {
+        "measure": ["nothing"],
+        "measure_all": [],
+        "forget": ["spare"],
+    }
+    assert {name: unset(command, disk) for name, command in commands.items()} == {
+        "measure": set(),
+        "measure_all": set(),
+        "forget": {"disk_measure_label"},
+    }
 
 
 def test_the_reader_of_variables_finds_them() -> None:

@@ -390,3 +390,57 @@ def test_a_relative_path_on_another_host_is_refused(root: Path, top: Step, shown
         run.run_toolbox("probe", "path", file="some/where", hosts=["node-1"])
     assert shown == []
     assert list(top.directory.iterdir()) == []
+
+
+BODIES = """
+from typing import Any
+from toolbox.model.secrets import Secret
+from toolbox.roles import role
+
+class Probe:
+    'Look at what arrives.'
+
+    @role("disk_measure")
+    def disk(self, path: str, token: Secret, unit: str = "g") -> dict[str, Any]:
+        'Measure a disk.'
+        if unit not in {"g", "m"}:
+            raise ValueError(f"--unit={unit}: g or m was expected")
+        return {"label": f"{{{{ 7 * 7 }}}} {path}", "path": path.rstrip("/"), "key": Secret("k3y-" + token.reveal())}
+"""
+SHOW_BODY = """
+- name: Keep what arrived
+  ansible.builtin.copy:
+    content: "{{ [disk_measure_path, disk_measure_unit, disk_measure_label, disk_measure_key | length] | to_json }}"
+    dest: "{{ artifact_extra_logs_dir }}/artifacts/values.json"
+    mode: "0600"
+- name: Print a secret
+  ansible.builtin.command:
+    argv: [printf, "%s", "{{ disk_measure_key }}"]
+  changed_when: false
+"""
+
+
+def test_a_body_runs_before_a_role_of_another_name_and_adds_to_its_variables(root: Path, top: Step) -> None:
+    files.write_text(root / "commands/probe.py", BODIES)
+    files.write_text(root / "roles/disk_measure/tasks/main.yml", SHOW_BODY)
+    result = run.run_toolbox("probe", "disk", path="/data/", token="hunter2", unit="m")
+    assert result.directory == top.directory / "000__probe__disk"
+    kept = json.loads((result.directory / "artifacts/values.json").read_text())
+    assert kept == ["/data", "m", "{{ 7 * 7 }} /data/", len("k3y-hunter2")]
+    assert "--path=/data/" in (result.directory / "_python.cmd").read_text()
+    assert not [path for path in top.directory.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
+
+
+def test_a_body_that_refuses_starts_nothing(root: Path, top: Step, shown: list[Event]) -> None:
+    files.write_text(root / "commands/probe.py", BODIES)
+    files.write_text(root / "roles/disk_measure/tasks/main.yml", SHOW_BODY)
+    with pytest.raises(UsageError, match="probe disk: --unit=x: g or m was expected"):
+        run.run_toolbox("probe", "disk", path="/data/", token="hunter2", unit="x")
+    assert shown == []
+    assert list(top.directory.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "{{ x }}", "dísk"])
+def test_the_name_of_a_role_is_a_name(name: str) -> None:
+    with pytest.raises(ValueError, match="the name of a role was expected"):
+        roles.role(name)

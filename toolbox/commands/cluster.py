@@ -91,6 +91,12 @@ class Cluster:
             kubeconfig: the file that says how to reach the cluster; KUBECONFIG or ~/.kube/config when left out.
             context: the context of it; its current one when left out.
         """
+        contents = [each for each in (docker_config, docker_config_file) if each is not None]
+        if len(contents) != (1 if image_pull_secret else 0):
+            raise ValueError(
+                "a Secret for pulling images needs its name, --image_pull_secret, and its content, either as "
+                "--docker_config_file or as --docker_config"
+            )
 
     @role
     def cleanup_namespace(

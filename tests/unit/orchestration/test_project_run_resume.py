@@ -132,6 +132,31 @@ def test_a_phase_that_passed_answers_and_the_one_that_was_going_on_is_run(projec
     assert "it passed before the run was resumed" in project.seen.lines
 
 
+PROBE = """
+'Probes.'
+from pathlib import Path
+from toolbox.roles import role
+
+class Probe:
+    @role("probe_nothing")
+    def look(self):
+        'Look.'
+        with Path("log").open("a") as file: file.write("body\\n")
+"""
+
+
+def test_the_body_of_a_toolbox_command_that_passed_is_not_run_again(project: Project) -> None:
+    for name, text in {"commands/probe.py": PROBE, "roles/probe_nothing/tasks/main.yml": "[]\n"}.items():
+        (project.root / name).parent.mkdir(parents=True)
+        (project.root / name).write_text(text)
+    project.write("def test():\n    run.run_toolbox('probe', 'look')\n    log('test')")
+    assert project.run() == 0
+    assert project.log == ["body", "test"]
+    project.cut(StepFinished, name="test")
+    assert project.resume() == 0
+    assert project.log == ["test"]
+
+
 def test_after_the_cleanup_everything_is_prepared_again(project: Project) -> None:
     project.write(PHASES)
     project.run()
