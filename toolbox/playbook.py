@@ -9,6 +9,7 @@ pseudo-terminal, and sleep 0.1 s after each play.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -100,6 +101,12 @@ def run(play: Play, handler: EventHandler) -> int:
     output.close()
     errors.close()
     return completed.returncode
+
+
+def uses_our_modules(tasks: Path) -> bool:
+    """Tell whether a file of tasks uses a module of `ansible_modules/`, which need the client of Kubernetes."""
+    names = "|".join(path.stem for path in _MODULES.glob("[!_]*.py"))
+    return re.search(rf"^\s*(?:-\s+)?(?:{names}):", tasks.read_text(encoding="utf-8"), re.MULTILINE) is not None
 
 
 def _variables(play: Play) -> dict[str, str]:

@@ -37,7 +37,7 @@ from toolbox.role_events import RoleEvents
 from toolbox.role_variables import Body, located, plain, secrets_in
 from toolbox.runs import steps
 from toolbox.runs.steps import Step
-from toolbox.system import cancellation, environ, files, places, scratch
+from toolbox.system import cancellation, environ, extras, files, places, scratch
 from toolbox.system.redaction import Redactor
 
 Arguments = ParamSpec("Arguments")
@@ -188,10 +188,13 @@ def _variables(call: RoleCall) -> dict[str, Any]:
 
 
 def _check_role(call: RoleCall) -> None:
-    if places.find("roles", call.role, "tasks", "main.yml") is None:
+    tasks = places.find("roles", call.role, "tasks")
+    if tasks is None or not (tasks / "main.yml").exists():
         known = [path.name for path in places.entries("roles", "*") if (path / "tasks" / "main.yml").is_file()]
         hint = did_you_mean(call.role, known, what="roles")
         raise UsageError(f"{call.group} {call.command}: there is no role roles/{call.role}/tasks/main.yml: {hint}")
+    if any(playbook.uses_our_modules(file) for file in tasks.glob("*.yml")):
+        extras.require("kubernetes", f"{call.group} {call.command}")
 
 
 def _write_request(call: RoleCall, step: Step) -> None:

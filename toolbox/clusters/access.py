@@ -18,7 +18,7 @@ import yaml
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.nearest import did_you_mean
-from toolbox.system import environ, modules
+from toolbox.system import environ, extras, modules
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
@@ -51,12 +51,9 @@ class Credentials:
         Raises:
             ConfigurationError: there is no such file or context, it cannot be read, or the client is not installed.
         """
-        try:
-            with modules.for_good():
-                import orjson  # noqa: F401  # what this reads answers with
-                from kubernetes.client import Configuration
-        except ImportError:
-            raise ConfigurationError("Kubernetes needs its client: pip install 'topgallant[kubernetes]'") from None
+        extras.require("kubernetes", "a cluster")
+        with modules.for_good():
+            from kubernetes.client import Configuration
         configuration = Configuration()
         configuration.retries = False  # ours know which request may be repeated
         configuration.connection_pool_maxsize = _POOL

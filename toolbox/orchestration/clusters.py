@@ -28,7 +28,7 @@ from toolbox.orchestration.shared_clusters import SharedCluster, access_of
 from toolbox.runs import journal, reserved, steps
 from toolbox.runs.reserved import Reserved
 from toolbox.runs.steps import Step
-from toolbox.system import cancellation, signals
+from toolbox.system import cancellation, extras, signals
 from toolbox.system.cancellation import CancelScope
 
 BLOCK: Final = "clusters"
@@ -75,12 +75,14 @@ class Reservation:
     """What a run has of clusters, from `acquire` to `release`.
 
     Raises:
-        ConfigurationError: nobody says how to reach one of them.
+        ConfigurationError: it is not known how to reach one of them, or the client is not installed.
     """
 
     def __init__(self, configuration: Configuration, project: str) -> None:
         self._project = project
         self._wanted = _wanted(configuration)
+        if (first := next((name for name, each in self._wanted.items() if each.machine is None), None)) is not None:
+            extras.require("kubernetes", f"the cluster `{first}`")
         root = configuration.root
         shared = [SharedCluster(name, each, root) for name, each in self._wanted.items() if each.create is None]
         self._shared = sorted(shared, key=lambda cluster: cluster.order)

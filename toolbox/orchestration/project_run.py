@@ -114,6 +114,7 @@ def _resume(
     redactor.add(loaded.configuration.secret_values())
     phases = _phases(loaded)
     reservation = Reservation(loaded.configuration, request.project)
+    storing.verify(loaded.configuration)
     with signals.shielded(), Journal(directory, redactor) as journal:
         past = Past(entry.event for entry in read_journal(directory))
         _refuse_changes(loaded, past, directory, redactor)
@@ -130,7 +131,8 @@ def _resume(
 
 
 def _verify(loaded: Loaded, phases: Mapping[str, Callable[[], object]]) -> None:
-    """See that the cells can be run, before there is a run."""
+    """See that the cells can be run and that the run can be recorded, before there is a run."""
+    storing.verify(loaded.configuration)
     if loaded.plan is not None and _TESTS in phases:
         targets.verify(loaded.plan.targets, clusters.known(loaded.configuration), loaded.plan.workloads())
 

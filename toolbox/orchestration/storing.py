@@ -10,7 +10,7 @@ from toolbox.config.configuration import Configuration
 from toolbox.config.contracts.results import Contract
 from toolbox.model.errors import describe
 from toolbox.model.secrets import Secret
-from toolbox.system import environ, modules
+from toolbox.system import environ, extras, modules
 
 BLOCK: Final = "results"
 
@@ -20,6 +20,21 @@ log = logging.getLogger(__name__)
 def settings(configuration: Configuration) -> Contract:
     """Return what a project says about the store."""
     return Contract.model_validate(configuration.get(BLOCK, default=None) or {})
+
+
+def verify(configuration: Configuration) -> None:
+    """See that a run can be recorded here, before it begins.
+
+    Raises:
+        ConfigurationError: the library of its database is not installed.
+    """
+    wanted = settings(configuration)
+    named = wanted.database.reveal() if isinstance(wanted.database, Secret) else wanted.database
+    scheme, is_url, _ = (str(named) if named is not None else environ.get(environ.RESULTS_DATABASE) or "").partition(
+        "://"
+    )
+    if wanted.record and is_url and scheme.startswith("postgres"):
+        extras.require("postgres", "the database of `results`")
 
 
 def location(configuration: Configuration) -> str:

@@ -18,7 +18,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, 
 
 from toolbox.model.errors import InfrastructureError, UsageError
 from toolbox.results import migrations
-from toolbox.system import environ, files
+from toolbox.system import environ, extras, files
 
 NAME: Final = "results.sqlite"
 _VERSIONS: Final = Path(migrations.__file__).parent / "versions"
@@ -144,10 +144,7 @@ def _url(location: str) -> URL:
         raise UsageError("the store: an @ in the password of a URL is written %40") from None
     match url.drivername.partition("+")[0]:
         case "postgresql" | "postgres":
-            try:
-                import psycopg  # noqa: F401  # the extra that it needs
-            except ImportError:
-                raise UsageError("a store in PostgreSQL needs psycopg: pip install 'topgallant[postgres]'") from None
+            extras.require("postgres", "a store in PostgreSQL")
             return url.set(drivername="postgresql+psycopg")
         case "sqlite" if url.database:
             return url.set(drivername="sqlite", database=str(environ.expanded(url.database).absolute()))

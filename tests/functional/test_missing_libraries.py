@@ -1,0 +1,74 @@
+"""A missing client library is found before anything is started, and the message has the command that installs it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolbox.system import places
+from toolbox.testing import Workspace
+
+CREATE = """
+    clusters:
+      scratch:
+        create: {command: [touch, made], destroy: [touch, destroyed]}
+    commands: {prepare: [], test: ["true"], cleanup: []}
+    checks: []
+    metrics: {}
+"""
+TARGET = """
+    targets: {gpus: {backend: kubernetes, pod: {image: "x:1"}}}
+    matrix: {axes: {x: [1]}, target: gpus, workload: {command: ["true"]}}
+"""
+STORE = "results: {database: postgresql://nowhere.invalid/db}\n"
+SHARED = "clusters: {sut: {existing: {kubeconfig: none}}}\n"
+
+
+@pytest.fixture
+def without(tmp_path: Path) -> dict[str, str]:
+    """Variables for a Python that has none of the optional libraries."""
+    hidden = "import sys\nsys.modules.update(dict.fromkeys(['kubernetes', 'psycopg']))\n"
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden/sitecustomize.py").write_text(hidden)
+    return {"PYTHONPATH": str(tmp_path / "hidden")}
+
+
+@pytest.mark.parametrize(
+    ("config", "what", "extra"),
+    [
+        (CREATE, "the cluster `scratch` needs kubernetes", "kubernetes"),
+        (SHARED, "the cluster `sut` needs kubernetes", "kubernetes"),
+        (TARGET, "a cluster needs kubernetes", "kubernetes"),
+        (STORE, "the database of `results` needs psycopg", "postgres"),
+    ],
+    ids=["create", "existing", "target", "store"],
+)
+def test_nothing_of_a_run_is_started_without_its_library(
+    small: Workspace, without: dict[str, str], config: str, what: str, extra: str
+) -> None:
+    small.write({"config/small.yaml": config})
+    outcome = small.run("project", "run", "small", env=without)
+    assert outcome.exit_code == 2, str(outcome)
+    assert what in outcome.stderr
+    assert not (small.directory / "made").exists()
+    assert small.runs() == []
+    hint = outcome.stderr.rpartition(": ")[2]
+    assert shlex.split(hint)[:4] == [sys.executable, "-m", "pip", "install"]
+    assert f"{places.builtin_root()}[{extra}]" in hint
+
+
+@pytest.mark.parametrize("command", [["cluster", "wait_ready"], ["kubernetes", "fetch_logs", "--namespace=x"]])
+def test_a_toolbox_command_is_not_started_without_its_library(
+    small: Workspace, without: dict[str, str], command: list[str]
+) -> None:
+    outcome = small.run(*command, env=without)
+    assert outcome.exit_code == 2, str(outcome)
+    assert f"{command[0]} {command[1]} needs kubernetes" in outcome.stderr
+    assert list(small.artifacts.glob("toolbox/*__*")) == []
+
+
+def test_what_needs_no_library_runs_without(small: Workspace, without: dict[str, str]) -> None:
+    assert small.run("project", "run", "small", env=without).exit_code == 0

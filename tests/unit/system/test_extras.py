@@ -1,0 +1,34 @@
+"""The optional libraries are those of pyproject.toml."""
+
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from toolbox.model.errors import ConfigurationError
+from toolbox.system import extras, places
+
+
+def test_each_extra_has_a_module_for_each_of_its_packages() -> None:
+    project = tomllib.loads((places.builtin_root() / "pyproject.toml").read_text())["project"]
+    for extra, modules in extras.MODULES.items():
+        packages = [text.partition(">")[0].partition("[")[0] for text in project["optional-dependencies"][extra]]
+        providers = metadata.packages_distributions()
+        assert {providers[module][0] for module in modules} == set(packages)
+
+
+def test_a_missing_library_is_named_with_the_command_for_an_installed_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(places, "builtin_root", lambda: tmp_path)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ConfigurationError) as caught:
+        extras.require("postgres", "the store")
+    command = f"{sys.executable} -m pip install 'topgallant[postgres]'"
+    assert str(caught.value) == f"the store needs psycopg, not installed here: {command}"
+
+
+def test_what_is_installed_is_not_asked_for() -> None:
+    extras.require("kubernetes", "a cluster")
