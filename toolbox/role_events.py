@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from toolbox.model.events import TaskFinished, TaskStarted
+from toolbox.model.events import Note, TaskFinished, TaskStarted
 from toolbox.model.verdicts import CAUSE_KEY, Cause
 from toolbox.runs.steps import Step
 from toolbox.system import files
@@ -50,9 +50,10 @@ class RoleEvents:
         return self._failures[self._index]
 
     @property
-    def is_misconfigured(self) -> bool:
-        """Whether a module of ours says that it failed for what it was given."""
-        return bool(self._failures) and self._causes[self._index] == Cause.CONFIGURATION
+    def cause(self) -> Cause | None:
+        """The cause of the failure, where a module of ours names it."""
+        named = self._causes[self._index] if self._failures else ""
+        return Cause(named) if named in set(Cause) else None
 
     @property
     def _index(self) -> int:
@@ -99,6 +100,8 @@ class RoleEvents:
         elif kind in _STATUS:
             finished = self._finished(kind, data)
             self._step.recorder.record(finished)
+            for text in self._redact.texts((data.get("res") or {}).get("warnings") or []):
+                self._step.recorder.record(Note(self._step.identity, str(text)))
             if finished.status in {"failed", "unreachable"}:
                 self._failures.append(finished)
                 self._causes.append(str((data.get("res") or {}).get(CAUSE_KEY, "")))

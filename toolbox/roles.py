@@ -20,7 +20,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, cast, overload
+from typing import Any, Concatenate, Final, ParamSpec, cast, overload
 
 from toolbox import ansible_yaml, inventory, playbook
 from toolbox.ansible_yaml import untrusted
@@ -41,6 +41,7 @@ from toolbox.system import cancellation, environ, extras, files, places, scratch
 from toolbox.system.redaction import Redactor
 
 Arguments = ParamSpec("Arguments")
+_CAUSES_OF_WORKLOADS: Final = {Cause.PRODUCT, Cause.TIMEOUT}  # what was run failed, and not what runs it
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +264,9 @@ def _failure(call: RoleCall, step: Step, events: RoleEvents, status: int) -> Ste
         )
     if failed.status == "unreachable":
         verdict, cause = Verdict.ERROR, Cause.INFRASTRUCTURE
-    elif events.is_misconfigured:
-        verdict, cause = Verdict.ERROR, Cause.CONFIGURATION
+    elif events.cause is not None:
+        cause = events.cause
+        verdict = Verdict.FAILED if cause in _CAUSES_OF_WORKLOADS else Verdict.ERROR
     message = f"task `{failed.name}` {failed.status} on {', '.join(events.hosts_of(failed))}: {failed.output}"
     return StepError(message, verdict=verdict, cause=cause, directory=step.directory)
 

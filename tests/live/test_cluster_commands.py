@@ -15,6 +15,11 @@ import pytest
 from tests.fakes import gcloud, machine_api
 from tests.live.cluster_tools import OURS, Tools, changed
 from tests.servers import kubernetes
+from toolbox.clusters import leases
+from toolbox.clusters.connection import Cluster
+from toolbox.clusters.lease_objects import LeaseObject
+from toolbox.clusters.leases import Claim, Record
+from toolbox.model.clusters import Access
 from toolbox.testing import Outcome, Workspace
 
 pytestmark = pytest.mark.live
@@ -283,6 +288,52 @@ def test_a_namespace_that_is_not_ours_is_refused(tools: Tools, cluster: kubernet
         assert f"namespace {theirs} was not made by us" in tools.failure
         tools("cluster", "cleanup_namespace", theirs, "--force")
         assert cluster.things(theirs) == []
+
+
+def suspended_job(cluster: kubernetes.Cluster, namespace: str, run: str) -> None:
+    """Put a Job of a run into a namespace that has not ended, and never will."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "nothing:local"}]}
+    meta = {"name": f"of-{run}", "labels": {**OURS, "topgallant.dev/run": run}}
+    cluster.batch.create_namespaced_job(
+        namespace, {"metadata": meta, "spec": {"template": {"spec": pod}, "parallelism": 0}}
+    )
+
+
+def test_jobs_of_a_run_that_may_be_alive_stay_unless_the_run_is_named(
+    tools: Tools, cluster: kubernetes.Cluster, namespace: str
+) -> None:
+    suspended_job(cluster, namespace, "r-1")
+    tools("cluster", "cleanup_namespace", namespace, fails=True)
+    assert "Jobs of the runs r-1 have not ended, and these runs may be alive" in tools.failure
+    assert cluster.things(namespace) == ["job/of-r-1"]
+    tools("cluster", "cleanup_namespace", namespace, "--run=r-1")
+    assert cluster.things(namespace) == []
+
+
+def test_jobs_of_a_run_that_holds_a_lease_stay(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
+    suspended_job(cluster, namespace, "r-1")
+    lock = LeaseObject(Cluster(Access(str(cluster.kubeconfig), None, namespace)))
+    claim = Claim("r-1", "ann@lab", "nightly", run="r-1", ttl=3600)
+    assert lock.write(Record(claim, leases.now(), leases.now()), "", 30) is not None
+    tools("cluster", "cleanup_namespace", namespace, "--run=r-1", fails=True)
+    assert "the run r-1 holds a lease of the cluster, and its Jobs have not ended: it is alive" in tools.failure
+    tools("cluster", "cleanup_namespace", namespace, "--run=r-1", "--force")
+    assert "job/of-r-1" not in cluster.things(namespace)
+
+
+def test_names_that_the_cluster_does_not_have_are_reported(tools: Tools, namespace: str) -> None:
+    for argv in (
+        ("cluster", "cleanup_namespace", "no-such"),
+        ("cluster", "capture_state", "--namespaces=no-such"),
+        ("kubernetes", "fetch_logs", "--namespace=no-such"),
+    ):
+        assert "there is no namespace no-such" in tools(*argv).stdout
+    outcome = tools("cluster", "cleanup_namespace", namespace, "--run=r-9")
+    assert f"nothing in namespace {namespace} belongs to the run r-9" in outcome.stdout
+    outcome = tools("kubernetes", "fetch_logs", f"--namespace={namespace}", "--selector=app=none")
+    assert f"namespace {namespace} has no pods with the labels app=none" in outcome.stdout
+    outcome = tools("cluster", "release_lease", "--name=no-such", f"--namespace={namespace}")
+    assert "there is no lease no-such in the namespace" in outcome.stdout
 
 
 @pytest.mark.parametrize("name", ["kube-system", "kube-public", "kube-node-lease", "default"])

@@ -58,6 +58,13 @@ def test_a_server_is_deployed_and_removed(tools: Tools, cluster: kubernetes.Clus
     assert changed(tools("cluster", "undeploy_server", "web", f"--namespace={namespace}")) == []
 
 
+def test_a_server_gets_a_readiness_probe_of_another_kind(tools: Tools, namespace: str) -> None:
+    for readiness in ("/", "tcp", "/", "none"):
+        deploy(tools, namespace, WEB, QUICK, f"--readiness={readiness}")
+    (container,) = tools.kept("artifacts/objects.yaml")[0]["spec"]["template"]["spec"]["containers"]
+    assert "readinessProbe" not in container
+
+
 def test_a_server_that_crashes_says_how(tools: Tools, namespace: str) -> None:
     deploy(tools, namespace, "echo no model; exit 9", "--timeout=10", fails=True)
     assert "container server: CrashLoopBackOff" in tools.failure or "ended with exit code 9" in tools.failure
@@ -113,7 +120,9 @@ def test_a_job_is_run_to_its_end_and_is_gone(tools: Tools, cluster: kubernetes.C
 
 
 def test_a_job_that_fails_tells_its_exit_code(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
-    run_job(tools, namespace, "echo oh; exit 3", fails=True)
+    outcome = run_job(tools, namespace, "echo oh; exit 3", fails=True)
+    assert outcome.exit_code == 1
+    assert "kubernetes__run_job failed in" in outcome.stdout
     assert "Job job has failed: pod job-" in tools.failure
     assert "container main ended with exit code 3" in tools.failure
     assert [log.read_text() for log in tools.step.glob("artifacts/logs/*/main.log")] == ["oh\n"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolbox.model.events import Event, TaskFinished, TaskStarted
+from toolbox.model.events import Event, Note, TaskFinished, TaskStarted
 from toolbox.model.verdicts import CAUSE_KEY, Cause
 from toolbox.role_events import RoleEvents
 from toolbox.runs.recorder import Recorder
@@ -147,14 +147,24 @@ def test_after_a_rescue_the_last_task_that_failed_made_the_role_fail(events: Rol
     assert events.failed.name == "second"
 
 
-def test_a_module_that_failed_for_what_it_was_given_says_so(events: RoleEvents) -> None:
-    said = [events.is_misconfigured]
-    for cause in (Cause.CONFIGURATION, Cause.INFRASTRUCTURE):
+def test_a_module_names_the_cause_of_its_failure(events: RoleEvents) -> None:
+    causes = [events.cause]
+    for cause in (Cause.CONFIGURATION, Cause.PRODUCT):
         events.handle(task("runner_on_failed", {"msg": "no", CAUSE_KEY: cause.value}))
     for rescued in (0, 1):
         events.handle(stats(rescued=rescued))
-        said.append(events.is_misconfigured)
-    assert said == [False, True, False]
+        causes.append(events.cause)
+    assert causes == [None, Cause.CONFIGURATION, Cause.PRODUCT]
+
+
+def test_a_cause_that_no_module_of_ours_names_is_none(events: RoleEvents) -> None:
+    events.handle(task("runner_on_failed", {"msg": "no", CAUSE_KEY: "sabotage"}))
+    assert events.cause is None
+
+
+def test_a_warning_of_a_module_is_a_note(events: RoleEvents, shown: list[Event]) -> None:
+    events.handle(task("runner_on_ok", {"changed": False, "warnings": ["there is no namespace tset"]}))
+    assert [event.text for event in shown if isinstance(event, Note)] == ["there is no namespace tset"]
 
 
 def test_what_is_ignored_made_nothing_fail(events: RoleEvents) -> None:

@@ -79,6 +79,11 @@ def _is_about(name: str, about: Collection[str]) -> bool:
     return any(name == each or name.startswith(f"{each}-") for each in about)
 
 
+def containers(pod: Json) -> list[Json]:
+    """Return the containers of a pod, those that initialize it first."""
+    return [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
+
+
 def _logs(pod: Json, wanted: Wanted) -> Iterator[tuple[str, bool]]:
     """Yield the containers of a pod, and whether the one before is meant."""
     status: Mapping[str, Any] = pod.get("status") or {}
@@ -87,7 +92,7 @@ def _logs(pod: Json, wanted: Wanted) -> Iterator[tuple[str, bool]]:
         for part in ("initContainerStatuses", "containerStatuses")
         for each in status.get(part) or ()
     }
-    for each in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
+    for each in containers(pod):
         name = str(each["name"])
         if wanted.containers is None or name in wanted.containers:
             yield name, False

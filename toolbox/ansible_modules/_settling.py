@@ -11,7 +11,8 @@ from toolbox.clusters import readiness
 from toolbox.clusters.connection import Json
 from toolbox.clusters.objects import Kind, Objects, Query
 from toolbox.clusters.waiting import View, looking
-from toolbox.model.errors import InfrastructureError
+from toolbox.model.errors import InfrastructureError, StepError, ToolboxError
+from toolbox.model.verdicts import Cause, Verdict
 
 _MOST_SHOWN: Final = 5
 _EVENTS_SHOWN: Final = 3
@@ -119,12 +120,24 @@ def _wait(objects: Objects, found: Json, seconds: float, timeout: float, judge: 
                 # What is said of its pods comes on another connection than what is said of itself, and may be late.
                 pods.listed(objects.listed(queries[1]) if queries[1] else iter(()))
                 why = judge(*seen()) or why
-            raise InfrastructureError(f"{name} {what[0]}: {why}{_events(objects, found, why)}")
+            text = f"{name} {what[0]}: {why}{_events(objects, found, why)}"
+            raise _failure(text, *seen()) if own.objects else InfrastructureError(text)
         now, its_pods = seen()
         lack = readiness.lack(now) or "not all of its pods have their images"
         told = "; ".join([lack, *readiness.troubles(its_pods)[:_MOST_SHOWN]])
         text = f"{name} {what[1]} {timeout:g} s: {told}{_events(objects, found, told)}{after(view)}"
         raise InfrastructureError(text)
+
+
+def _failure(text: str, found: Json, pods: Sequence[Json]) -> ToolboxError:
+    """Return the error of an object that will not be ready. Where the program of a Job failed, the cluster did not."""
+    if found["kind"] != "Job" or (failed := readiness.condition(found, "Failed")) is None:
+        return InfrastructureError(text)
+    if failed.get("reason") == "DeadlineExceeded":
+        return StepError(text, verdict=Verdict.FAILED, cause=Cause.TIMEOUT)
+    if any(readiness.exit_codes(pod) for pod in pods):
+        return StepError(text, verdict=Verdict.FAILED, cause=Cause.PRODUCT)
+    return InfrastructureError(text)
 
 
 def _queries(objects: Objects, found: Json) -> tuple[Query | None, ...]:

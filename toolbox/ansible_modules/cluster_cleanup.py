@@ -10,7 +10,8 @@ Options, besides those of every module of ours (`kubeconfig`, `context`, `namesp
 
 - `run`: only what belongs to it; all that carries our label `app.kubernetes.io/managed-by` when left out.
 - `delete_namespace`: the namespace itself, and all that is in it.
-- `force`: also in a namespace that we did not make. Those of the system are refused in any case.
+- `force`: also in a namespace that we did not make, and Jobs of runs that may be alive. Namespaces of the system are
+  refused in any case.
 - `timeout`: in seconds, until all of it is gone.
 - `directory`: gets `before.yaml`, what is deleted as it was.
 
@@ -30,7 +31,9 @@ from toolbox.ansible_modules import _entry, _evidence, _settling
 from toolbox.ansible_modules.cluster_objects import OWNER, is_ours
 from toolbox.clusters import readiness
 from toolbox.clusters.connection import Json, Refused
-from toolbox.clusters.objects import Kind, Objects, Query
+from toolbox.clusters.lease_objects import record_of
+from toolbox.clusters.leases import now
+from toolbox.clusters.objects import LEASE, Kind, Objects, Query
 from toolbox.clusters.waiting import looking
 from toolbox.model.errors import ConfigurationError, InfrastructureError
 
@@ -62,10 +65,12 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
     if refusal:
         raise ConfigurationError(refusal)
     if namespace is None:
-        return {"changed": False, "deleted": [], "notes": []}
+        return {"changed": False, "deleted": [], "notes": [], "warnings": [f"there is no namespace {name}"]}
     notes: list[str] = []
     selector = None if given["delete_namespace"] else _selector(given["run"])
     found = list(_found(objects, name, selector, notes))
+    if not given["force"]:
+        _refuse_live_runs(objects, found, given["run"])
     _evidence.write(Path(given["directory"]) / "before.yaml", (each for _, each in found))
     if given["delete_namespace"]:
         objects.delete(kind, None, name)
@@ -75,7 +80,8 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
     names = [f"{of.name} {each['metadata']['name']}" for of, each in found]
     if given["delete_namespace"]:
         names.append(f"Namespace {name}")
-    return {"changed": bool(names), "deleted": names, "notes": notes}
+    warnings = [f"nothing in namespace {name} belongs to the run {given['run']}"] if given["run"] and not names else []
+    return {"changed": bool(names), "deleted": names, "notes": notes, "warnings": warnings}
 
 
 def _refusal(name: str, namespace: Json | None, given: Mapping[str, Any]) -> str:
@@ -90,6 +96,47 @@ def _refusal(name: str, namespace: Json | None, given: Mapping[str, Any]) -> str
             "to delete what the command says nevertheless, use --force"
         )
     return ""
+
+
+def _refuse_live_runs(objects: Objects, found: Found, named: str | None) -> None:
+    """Refuse to delete Jobs of runs that may be alive.
+
+    A run with a lease that has not expired is alive. Of another run, nothing in the cluster says whether its
+    orchestrator lives: its Jobs that have not ended are deleted only where the run is named.
+
+    Raises:
+        ConfigurationError: it names the runs.
+    """
+    unfinished = [each["metadata"].get("labels") or {} for kind, each in found if _is_unfinished(kind, each)]
+    runs = {str(labels[RUN_LABEL]) for labels in unfinished if RUN_LABEL in labels}
+    if not runs:
+        return
+    holders = _runs_with_leases(objects)
+    if alive := sorted(runs & holders):
+        raise ConfigurationError(
+            f"the run {', '.join(alive)} holds a lease of the cluster, and its Jobs have not ended: it is alive. "
+            "Wait for its end, or use --force"
+        )
+    if named is None:
+        raise ConfigurationError(
+            f"Jobs of the runs {', '.join(sorted(runs))} have not ended, and these runs may be alive: "
+            "name a run that is dead with --run, or use --force"
+        )
+
+
+def _is_unfinished(kind: Kind, found: Json) -> bool:
+    ends = (readiness.condition(found, end) for end in ("Complete", "Failed", "Completed"))
+    return kind.name in {"Job", "JobSet"} and not any(ends)
+
+
+def _runs_with_leases(objects: Objects) -> set[str]:
+    """Return the runs that hold a lease in the namespace which has not expired."""
+    try:
+        leases = list(objects.listed(Query(LEASE, objects.cluster.namespace)))
+    except Refused:  # an account that may not list leases
+        return set()
+    records = [record for found in leases if (record := record_of(found)) is not None]
+    return {record.claim.run for record in records if record.end > now()}
 
 
 def _selector(run: str | None) -> str:

@@ -20,7 +20,7 @@ It returns the `files`, what was `missing` and why, and the `pods`: the name, th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from toolbox.ansible_modules import _entry, _evidence, _logs
 from toolbox.clusters.connection import Json
 from toolbox.clusters.objects import Objects, Query
 from toolbox.model.errors import UsageError
+from toolbox.model.nearest import did_you_mean
 
 _OPTIONS: Final = {
     "selector": {"type": "str"},
@@ -57,7 +58,25 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
     _evidence.write(directory / "pods.yaml", pods)
     _evidence.write(directory / "events.yaml", _logs.events(objects, cluster.namespace, [*names, *given["about"]]))
     written, missing = _logs.save(cluster, pods, directory / "logs", wanted)
-    return {"changed": False, "files": written, "missing": missing, "pods": list(map(_ending, pods))}
+    warnings = [] if given["about"] else list(_absent(objects, pods, given))
+    ends = list(map(_ending, pods))
+    return {"changed": False, "files": written, "missing": missing, "pods": ends, "warnings": warnings}
+
+
+def _absent(objects: Objects, pods: Sequence[Json], given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the options name and the cluster does not have."""
+    namespace = objects.cluster.namespace
+    if not pods:
+        if objects.lacks_namespace(namespace):
+            yield f"there is no namespace {namespace}"
+        else:
+            chosen = f" with the labels {given['selector']}" if given["selector"] else ""
+            yield f"namespace {namespace} has no pods{chosen}"
+        return
+    containers = {str(each["name"]) for pod in pods for each in _logs.containers(pod)}
+    for name in given["containers"] or ():
+        if name not in containers:
+            yield f"no pod has a container {name}: {did_you_mean(name, containers, what='their containers')}"
 
 
 def seconds(age: str | None) -> int | None:

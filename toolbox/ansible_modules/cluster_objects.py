@@ -56,6 +56,8 @@ _OPTIONS: Final = {
 }
 OWNER: Final = ("app.kubernetes.io/managed-by", "topgallant")
 _FORBIDDEN: Final = 403
+_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
+_HANDLERS: Final = {"exec", "grpc", "httpGet", "tcpSocket"}
 _NOTED: Final = ("generation", "managedFields", "resourceVersion")
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
@@ -195,12 +197,38 @@ def _have(objects: Objects, target: Target, given: Mapping[str, Any]) -> tuple[J
         _refuse_foreign(before, target)
         _delete(objects, [target], given)
         before = None
+    if before is not None and is_ours(before) and (operations := changed_probes(before, target.body)):
+        objects.edit(target.kind, target.namespace, target.name, operations)
     try:
         return before, objects.apply(target.kind, target.namespace, target.body, force=given["force"])
     except Refused as error:
         if error.reason == "Conflict":
             raise _conflict(target, error) from None
         raise _about(target, error) from None
+
+
+def changed_probes(before: Json, body: Json) -> list[Json]:
+    """Return what removes the probes of containers that get a probe of another kind, as a JSON Patch.
+
+    To apply the new probe alone leaves the defaults of the old one beside it, which the server refuses.
+    """
+    wanted = {str(each.get("name")): each for each in _containers(body)}
+    return [
+        {"op": "remove", "path": f"/spec/template/spec/containers/{index}/{probe}"}
+        for index, container in enumerate(_containers(before))
+        for probe in _PROBES
+        if probe in container
+        and _handler(container[probe]) != _handler(wanted.get(str(container["name"]), {}).get(probe) or {})
+    ]
+
+
+def _containers(found: Json) -> list[Json]:
+    spec = found.get("spec") or {}
+    return (((spec.get("template") or {}).get("spec") or {}).get("containers")) or []
+
+
+def _handler(probe: Json) -> set[str]:
+    return _HANDLERS & probe.keys()
 
 
 def _create(objects: Objects, target: Target) -> tuple[Json | None, Json]:

@@ -126,6 +126,8 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
     of_the_cluster = {name: capture.take(file, api, name, [None]) for file, api, name in _OF_THE_CLUSTER}
     namespaces = _namespaces(objects, given["namespaces"])
     inside = {name: capture.take(file, api, name, namespaces) for file, api, name in _OF_NAMESPACES}
+    absent = [f"there is no namespace {name}" for name in given["namespaces"] or () if objects.lacks_namespace(name)]
+    capture.notes += absent
     definitions = capture.definitions()
     if definitions:
         files.write_text(directory / "custom_resource_definitions.txt", "\n".join(definitions) + "\n")
@@ -144,7 +146,7 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
         "notes": capture.notes,
     }
     files.write_json(directory / "summary.json", summary)
-    return {"changed": False, "summary": summary}
+    return {"changed": False, "summary": summary, "warnings": absent}
 
 
 def node_summary(node: Json) -> dict[str, Any]:

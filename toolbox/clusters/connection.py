@@ -138,7 +138,7 @@ class Cluster:
         path: str,
         *,
         query: Mapping[str, Any] | None = None,
-        body: Json | None = None,
+        body: Json | list[Json] | None = None,
         content: str = _JSON,
         patience: float = PATIENCE,
     ) -> Json:
@@ -227,7 +227,7 @@ class Cluster:
         method: str,
         path: str,
         query: Mapping[str, Any] | None,
-        body: Json | None,
+        body: Json | list[Json] | None,
         content: str,
         timeout: tuple[float, ...],
     ) -> BaseHTTPResponse:

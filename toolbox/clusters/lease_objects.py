@@ -54,7 +54,7 @@ class LeaseObject:
         found = self._objects.read(LEASE, self._namespace, self._name, patience=patience)
         if found is None:
             return Seen(None, "")
-        return Seen(_record(found), found["metadata"]["resourceVersion"])
+        return Seen(record_of(found), found["metadata"]["resourceVersion"])
 
     def write(self, record: Record | None, version: str, patience: float) -> str | None:
         """See `Lock`. What others have noted on the object stays."""
@@ -115,7 +115,8 @@ class _Told:
         """Learn that nothing is heard: it is begun again by itself."""
 
 
-def _record(found: Mapping[str, Any]) -> Record | None:
+def record_of(found: Mapping[str, Any]) -> Record | None:
+    """Return who holds a Lease, as the object says; None where it is free."""
     spec, annotations = found.get("spec") or {}, found["metadata"].get("annotations") or {}
     holder = spec.get("holderIdentity")
     if not holder:

@@ -23,6 +23,7 @@ _CONTENT: Final = {
     # What is applied is YAML, and JSON is that too.
     "apply": "application/apply-patch+yaml",
     "merge": "application/merge-patch+json",
+    "edit": "application/json-patch+json",
 }
 
 
@@ -55,6 +56,7 @@ class Kind:
 
 
 CONFIG_MAP: Final = Kind("v1", "ConfigMap", "configmaps")
+NAMESPACE: Final = Kind("v1", "Namespace", "namespaces", is_namespaced=False)
 EVENT: Final = Kind("v1", "Event", "events")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 POD: Final = Kind("v1", "Pod", "pods")
@@ -167,6 +169,13 @@ class Objects:
             if not page:
                 return
 
+    def lacks_namespace(self, name: str) -> bool:
+        """Tell whether the server says that there is no such namespace. It does not tell every account."""
+        try:
+            return self.read(NAMESPACE, None, name) is None
+        except Refused:
+            return False
+
     def is_there(self, kind: Kind, namespace: str | None, name: str, *, patience: float = PATIENCE) -> bool:
         """Tell whether the server has an object.
 
@@ -194,6 +203,11 @@ class Objects:
         """Change some fields of an object (RFC 7396)."""
         path, query = kind.path(namespace, name), {"fieldManager": MANAGER}
         return self.cluster.ask("PATCH", path, body=body, query=query, content=_CONTENT["merge"], patience=patience)
+
+    def edit(self, kind: Kind, namespace: str | None, name: str, operations: list[Json]) -> Json:
+        """Change an object by the operations of a JSON Patch (RFC 6902)."""
+        path, query = kind.path(namespace, name), {"fieldManager": MANAGER}
+        return self.cluster.ask("PATCH", path, body=operations, query=query, content=_CONTENT["edit"])
 
     def delete(
         self, kind: Kind, namespace: str | None, name: str, *, uid: str | None = None, policy: str = "Background"

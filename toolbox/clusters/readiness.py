@@ -93,6 +93,15 @@ def hopeless(pods: Iterable[Json]) -> list[str]:
     ]
 
 
+def exit_codes(pod: Json) -> list[int]:
+    """Return the exit codes of the containers of a pod that ended by themselves and failed."""
+    ends = [(each.get("state") or {}).get("terminated") or {} for each in _containers(pod)]
+    status = pod.get("status") or {}
+    if status.get("reason"):  # the system ended the pod: Evicted, NodeLost
+        return []
+    return [int(end["exitCode"]) for end in ends if end.get("exitCode")]
+
+
 def never_comes(reason: str, message: str) -> bool:
     """Tell whether an image will never come, by why a container waits and what is said of that."""
     return reason in _HOPELESS or (reason in PULLING and any(sign in message for sign in _NO_SUCH_IMAGE))

@@ -56,7 +56,10 @@ def release(lock: LeaseObject, *, force: bool) -> str:
         StepError: it is another's.
     """
     me = leases.me()
-    held = lock.read(PATIENCE).record
+    seen = lock.read(PATIENCE)
+    held = seen.record
+    if not seen.version:
+        return f"there is no lease {lock}: nothing is released"
     if held is not None and held.claim.holder != me:
         if not force:
             text = f"{lock} is {held}: --force takes it away"
@@ -67,11 +70,12 @@ def release(lock: LeaseObject, *, force: bool) -> str:
 
 def show(lock: LeaseObject, *, as_json: bool) -> str:
     """Say who holds it."""
-    held = lock.read(PATIENCE).record
+    seen = lock.read(PATIENCE)
+    held = seen.record
     if as_json:
         return json.dumps({"lease": str(lock), "holder": _json(held) if held is not None else None}, indent=2)
     if held is None:
-        return f"nobody holds {lock}"
+        return f"nobody holds {lock}" + ("" if seen.version else ", and no run has taken it so far")
     age = leases.shown_seconds((leases.now() - held.renewed).total_seconds())
     beat = f", {age} ago" if held.claim.beats else ""
     forced = f"\n  it was taken by force {held.forced}" if held.forced else ""

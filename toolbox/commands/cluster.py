@@ -114,10 +114,10 @@ class Cluster:
 
         Args:
             namespace: its name. Those of the system are refused, and others that were not made by us without `force`.
-            run: delete only what this run has left.
+            run: delete only what this run has left. A run that holds a lease of the cluster is refused without `force`.
             delete_namespace: delete the namespace itself, and all that is in it, whoever has put it there.
             timeout: how long it may take, in seconds.
-            force: also in a namespace that was not made by us.
+            force: also in a namespace that was not made by us, and also Jobs of runs that may be alive.
             kubeconfig: the file that says how to reach the cluster; KUBECONFIG or ~/.kube/config when left out.
             context: the context of it; its current one when left out.
         """

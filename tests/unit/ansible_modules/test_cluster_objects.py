@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,3 +73,27 @@ def test_secret_data_comes_from_files_and_from_texts(tmp_path: Path) -> None:
 def test_a_secret_file_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="nothing: it cannot be read: No such file"):
         cluster_objects.with_secrets(SECRET, {"key": str(tmp_path / "nothing")}, {})
+
+
+HTTP = {"httpGet": {"path": "/", "port": 80, "scheme": "HTTP"}, "periodSeconds": 2}
+TCP = {"tcpSocket": {"port": 80}}
+
+
+def deployment(probe: dict[str, Any] | None) -> dict[str, Any]:
+    container = {"name": "server", "image": "i"} | ({"readinessProbe": probe} if probe else {})
+    return {"spec": {"template": {"spec": {"containers": [{"name": "other"}, container]}}}}
+
+
+@pytest.mark.parametrize("after", [TCP, None])
+def test_a_probe_is_removed_before_one_of_another_kind_takes_its_place(after: dict[str, Any] | None) -> None:
+    path = "/spec/template/spec/containers/1/readinessProbe"
+    assert cluster_objects.changed_probes(deployment(HTTP), deployment(after)) == [{"op": "remove", "path": path}]
+
+
+@pytest.mark.parametrize(("before", "after"), [(HTTP, HTTP), (None, HTTP), (HTTP, {**HTTP, "periodSeconds": 9})])
+def test_a_probe_of_the_same_kind_is_left_to_the_server(before: dict[str, Any] | None, after: dict[str, Any]) -> None:
+    assert cluster_objects.changed_probes(deployment(before), deployment(after)) == []
+
+
+def test_an_object_without_containers_has_no_probes() -> None:
+    assert cluster_objects.changed_probes({"kind": "ConfigMap"}, {"kind": "ConfigMap"}) == []

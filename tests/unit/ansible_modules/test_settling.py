@@ -10,7 +10,8 @@ from tests.fakes.api_server import HOLD, Answer, ApiServer, Asked
 from toolbox.ansible_modules import _settling
 from toolbox.clusters.connection import Cluster
 from toolbox.clusters.objects import Objects
-from toolbox.model.errors import InfrastructureError
+from toolbox.model.errors import StepError, ToolboxError
+from toolbox.model.verdicts import Cause, Verdict
 
 NAMESPACE = "/api/v1/namespaces/tests"
 JOBS, PODS = "/apis/batch/v1/namespaces/tests/jobs", f"{NAMESPACE}/pods"
@@ -65,6 +66,29 @@ def test_why_a_job_has_failed_is_said_by_its_pod_also_where_that_is_told_later(
     for path in (JOBS, PODS):
         server.says("WATCH", path, Answer([HOLD]))
     expected = "Job j has failed: pod j-1: container main ended with exit code 3; BackoffLimitExceeded"
-    with pytest.raises(InfrastructureError, match=expected):
+    with pytest.raises(StepError, match=expected) as caught:
         _settling.ready(Objects(cluster), [job()], 20)
+    assert (caught.value.verdict, caught.value.cause) == (Verdict.FAILED, Cause.PRODUCT)
     assert listed == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "state", "cause"),
+    [
+        ({**FAILED, "reason": "DeadlineExceeded"}, {"running": {}}, Cause.TIMEOUT),
+        (FAILED, {"waiting": {"reason": "ErrImagePull"}}, Cause.INFRASTRUCTURE),
+    ],
+)
+def test_a_job_that_did_not_fail_by_its_own_program_has_another_cause(
+    server: ApiServer, cluster: Cluster, condition: dict[str, Any], state: dict[str, Any], cause: Cause
+) -> None:
+    server.says("GET", "/api/v1", resources(("Pod", "pods"), ("Event", "events")))
+    server.says("GET", "/apis/batch/v1", resources(("Job", "jobs")))
+    server.says("GET", JOBS, items(job(condition)))
+    server.says("GET", PODS, items(pod(state)))
+    server.says("GET", f"{NAMESPACE}/events", items())
+    for path in (JOBS, PODS):
+        server.says("WATCH", path, Answer([HOLD]))
+    with pytest.raises(ToolboxError, match="Job j has failed") as caught:
+        _settling.ready(Objects(cluster), [job()], 20)
+    assert caught.value.cause is cause
