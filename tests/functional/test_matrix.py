@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.grid import Grid
+from tests.functional.grid import Grid, wait
 from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
 
 EXCUSED = {"when": {"x": "b"}, "reason": "#7", "owner": "me", "expires": "2999-01-01"}
@@ -35,6 +35,24 @@ def test_a_cell_that_fails_fails_the_run_and_says_where_to_look(grid: Grid) -> N
     assert {"settings.yaml", "step.json", "FAILURE", "attempt-1"} <= {path.name for path in cell.iterdir()}
     assert (cell / "attempt-1/exit_code").read_text() == "1\n"
     assert {"stdout.log", "stderr.log", "outcome.json"} <= {path.name for path in (cell / "attempt-1").iterdir()}
+
+
+def test_the_cause_of_a_run_is_that_of_the_cell_in_its_message(grid: Grid) -> None:
+    script = "echo begin {@cell.x} >>{@root}/cells; while [ -e {@root}/hold-{@cell.x} ]; do sleep 0.02; done; "
+    script += "[ {@cell.x} = a ] && exit 1; echo wrong"
+    grid.configure("ab", workload={"command": script}, checks=[{"check": "log_lacks", "text": "wrong"}])
+    with grid.mark("hold-a").start() as running:
+        grid.wait_for("begin a", "begin b")
+        journal = grid.directory / "journal.jsonl"
+        wait(lambda: journal.read_text().count('"StepFinished"') > 1, "the end of b")  # after that of `prepare`
+        grid.unmark("hold-a")
+        outcome = running.wait(60)
+    assert outcome.exit_code == 1, str(outcome)
+    summary = grid.workspace.summary()
+    assert summary["cause"] == "product"
+    assert "x=a: exit_status: exit status 1" in summary["message"]
+    phase = next(step for step in summary["steps"] if step["kind"] == "phase" and step["name"] == "test")
+    assert (phase["cause"], phase["message"]) == (summary["cause"], summary["message"])
 
 
 def test_what_failed_is_followed_by_the_cleanup(grid: Grid) -> None:

@@ -354,10 +354,14 @@ def _finish(top: Step, errors: Sequence[BaseException], tested: Outcome | None) 
         message = "" if outcome.verdict is Verdict.PASSED else outcome.message
         return RunFinished(outcome.verdict, outcome.cause, exit_code(outcome.verdict), message, seconds)
     first, *others = sorted(errors, key=lambda error: not isinstance(error, Interrupted))
-    message = top.recorder.redactor("\n".join([describe(first), *(f"and then: {describe(error)}" for error in others)]))
+    texts = [describe(first), *(f"and then: {describe(error)}" for error in others)]
     if isinstance(first, Cancelled):
+        message = top.recorder.redactor("\n".join(texts))
         return RunFinished(Verdict.CANCELLED, first.cause, exit_code_of(first), message, seconds)
     outcome = top.first_failure() or Outcome(*outcome_of(first))
+    if (outcome.verdict, outcome.cause) != outcome_of(first):
+        texts.insert(0, outcome.message)  # the cause of the run stands beside the message that explains it
+    message = top.recorder.redactor("\n".join(filter(None, texts)))
     return RunFinished(outcome.verdict, outcome.cause, exit_code(outcome.verdict), message, seconds)
 
 

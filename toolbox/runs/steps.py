@@ -118,6 +118,11 @@ class Step:
         with self._lock:
             self._outcomes.append(outcome)
 
+    def lead_with(self, outcome: Outcome) -> None:
+        """Take in the outcome that explains the step: it is the outcome of the step unless another one is worse."""
+        with self._lock:
+            self._outcomes.insert(0, outcome)
+
     def first_failure(self) -> Outcome | None:
         """Return the first outcome in this step that is not a pass."""
         with self._lock:
@@ -213,7 +218,7 @@ def opened(
             yield step
     except BaseException as error:
         verdict, cause = outcome_of(error)
-        step.add(Outcome(verdict, cause, _explained(error)))
+        step.lead_with(Outcome(verdict, cause, _explained(error)))
         finish(step, parent)
         raise
     else:
