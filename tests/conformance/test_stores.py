@@ -154,6 +154,7 @@ def test_a_metric_that_was_out_of_range_in_one_attempt_only_is_noisy(store: Stor
         assert connection.scalars(query.where(tables.Sample.noisy)).all() == ["time"]
 
 
+ALL = Filter()
 FILTERS: list[tuple[Filter, int]] = [
     (Filter(), 8),
     (Filter(project="training"), 6),
@@ -185,10 +186,29 @@ def test_a_run_is_named_by_how_its_name_begins(store: Store, tmp_path: Path) -> 
     with store.reading() as connection:
         assert queries.run(connection, "20260301").started == START
         assert queries.run(connection, "latest").started == START + timedelta(days=1)
+        assert queries.run(connection, "previous").started == START
         with pytest.raises(UsageError, match="are 2 runs"):
             queries.run(connection, "2026")
         with pytest.raises(UsageError, match="the store has no run `2027`"):
             queries.run(connection, "2027")
+
+
+@pytest.mark.parametrize("name", ["latest", "20260305", "20260305-020000-test"])
+def test_one_run_is_found_without_reading_the_others(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for days in range(5):
+        recording.record(store, past(days=days).write(tmp_path))
+    rows: list[object] = []
+
+    def count(row: object, _wanted: Filter) -> bool:
+        rows.append(row)
+        return True
+
+    monkeypatch.setattr(queries, "_is_wanted", count)
+    with store.reading() as connection:
+        assert queries.run(connection, name).started == START + timedelta(days=4)
+    assert len(rows) == 1
 
 
 def test_text_that_no_database_takes_is_kept_without_what_is_wrong(store: Store, tmp_path: Path) -> None:
@@ -293,10 +313,49 @@ def test_where_an_attempt_had_to_be_confirmed_the_first_value_is_kept(store: Sto
     recording.record(store, past(cells={SMALL: [out, Tried(metrics={"time": 1.0})]}).write(tmp_path))
     with store.reading() as connection:
         (series,) = queries.series(connection, Filter())
-        assert series.values.tolist() == [9.0]
+        assert (series.values.tolist(), series.confirmed) == ([9.0], ())
         assert queries.noise(connection, Filter()) == {(identity(SMALL), "time"): (1, 1)}
         (row,) = queries.results(connection, Filter())
     assert [one.deviates for one in row.attempts] == [True, False]
+
+
+def test_a_value_that_failed_its_cell_twice_is_told_from_the_others(store: Store, tmp_path: Path) -> None:
+    out = replace(FAILED, cause=Cause.REGRESSION, checks=[SLOW], metrics={"time": 9.0, "loss": 1.0})
+    recording.record(store, past(cells={SMALL: [Tried(metrics={"time": 1.0, "loss": 1.0})]}).write(tmp_path))
+    recording.record(store, past(days=1, cells={SMALL: [out, out]}).write(tmp_path))
+    with store.reading() as connection:
+        found = {series.metric: series.confirmed for series in queries.series(connection, Filter())}
+        row, _ = queries.results(connection, Filter())
+    assert found == {"time": (1,), "loss": ()}
+    assert row.out_of_range
+    assert [(one.deviates, one.out_of_range) for one in row.attempts] == [(True, True)] * 2
+
+
+def test_a_value_out_of_a_given_range_is_told_from_other_failures(store: Store, tmp_path: Path) -> None:
+    given = CheckJudged("", "metric", passed=False, message="", out_of_range=True)
+    other = CheckJudged("", "files", passed=False, message="")
+    cells = {SMALL: [replace(FAILED, checks=[given])], LARGE: [replace(FAILED, checks=[given, other])]}
+    recording.record(store, past(cells=cells).write(tmp_path))
+    with store.reading() as connection:
+        found = {row.name: (row.out_of_range, row.attempts[0].out_of_range) for row in queries.results(connection, ALL)}
+    assert found == {SMALL: (True, True), LARGE: (False, False)}
+
+
+def test_a_store_of_the_first_version_is_brought_up_to_date(store: Store, location: str, tmp_path: Path) -> None:
+    out = replace(FAILED, cause=Cause.REGRESSION, checks=[SLOW])
+    recording.record(store, past(cells={SMALL: [out, out], LARGE: [Tried(metrics={"time": 1.0})]}).write(tmp_path))
+    with store.writing() as connection:
+        for table, column in (("attempts", "out_of_range"), ("results", "out_of_range"), ("samples", "confirmed")):
+            connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    with Store(location) as updated, updated.reading() as connection:
+        found = {series.name: series.confirmed for series in queries.series(connection, ALL)}
+        rows = {
+            row.name: (row.out_of_range, [one.out_of_range for one in row.attempts])
+            for row in queries.results(connection, ALL)
+        }
+    assert found == {SMALL: (0,), LARGE: ()}
+    assert rows == {SMALL: (True, [True, True]), LARGE: (False, [False])}
 
 
 def test_what_the_checks_said_is_asked_for_by_the_run_and_the_cell(store: Store, tmp_path: Path) -> None:

@@ -55,9 +55,11 @@ class Check(BaseModel):
             return self._judge_by_history(metric, metric.value, evidence.bounds.get(self.metric))
         unit = f" {metric.unit}" if metric.unit else ""
         if self.upper is not None and metric.value > self.upper:
-            return Judgement(False, f"{self.metric} is {metric}, above its upper bound {self.upper:g}{unit}")
+            said = f"{self.metric} is {metric}, above its upper bound {self.upper:g}{unit}"
+            return Judgement(False, said, out_of_range=True)
         if self.lower is not None and metric.value < self.lower:
-            return Judgement(False, f"{self.metric} is {metric}, below its lower bound {self.lower:g}{unit}")
+            said = f"{self.metric} is {metric}, below its lower bound {self.lower:g}{unit}"
+            return Judgement(False, said, out_of_range=True)
         return Judgement(True, f"{self.metric} is {metric}, within {self._range(unit)}")
 
     def _judge_by_history(self, metric: Metric, value: float, bound: Bound | None) -> Judgement:
@@ -78,7 +80,7 @@ class Check(BaseModel):
         deviation = Deviation(self.metric, side, improves)
         if not bound.is_gating:
             return Judgement(None, f"{said}; they are too few to fail for it", deviation=deviation)
-        return Judgement(False, said, deviation=deviation)
+        return Judgement(False, said, deviation=deviation, out_of_range=True)
 
     def _judge_each(self, metric: Metric) -> Judgement:
         unit = f" {metric.unit}" if metric.unit else ""
@@ -87,7 +89,9 @@ class Check(BaseModel):
             return Judgement(True, f"all {len(metric.samples)} {self.metric} are within {self._range(unit)}")
         worst = max(out, key=self._distance)
         said = f"{len(out)} of {len(metric.samples)} {self.metric} are out of {self._range(unit)}"
-        return Judgement(False, f"{said}, the worst is {worst:.6g}{unit}")
+        return Judgement(
+            False, f"{said}, the worst is {worst:.6g}{unit}", out_of_range=all(map(math.isfinite, metric.samples))
+        )
 
     def _distance(self, value: float) -> float:
         """Return how far out of bounds a value is: 0 for one within, infinity for one that is no number."""

@@ -53,7 +53,7 @@ class Check(BaseModel):
         passed = (self.lower is None or quotient >= self.lower) and (self.upper is None or quotient <= self.upper)
         relation = "times that of" if self.kind == "ratio" else "times as fast as in"
         said = f"{self.metric} is {quotient:.6g} {relation} `{reference.name}` ({mine} against {other})"
-        return Judgement(passed, f"{said}, {self._expected()} expected")
+        return Judgement(passed, f"{said}, {self._expected()} expected", out_of_range=not passed)
 
     def _quotient(self, mine: Metric, other: Metric) -> float:
         if mine.unit != other.unit:

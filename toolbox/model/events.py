@@ -187,6 +187,7 @@ class CheckJudged:
         file: the file that shows it, and the line in it, where there is one.
         metric: what was out of the range that earlier runs give, and on which `side`; empty where that is not why.
         improves: whether that is the good side.
+        out_of_range: whether the check failed only because a measured value is out of its range.
     """
 
     step: str
@@ -198,11 +199,12 @@ class CheckJudged:
     metric: str = ""
     side: Side | None = None
     improves: bool = False
+    out_of_range: bool = False
 
     @classmethod
     def of(cls, step: str, check: str, found: Judgement) -> Self:
         """Return the event of what a check says of a step."""
-        kept = cls(step, check, found.passed, found.message, found.file, found.line)
+        kept = cls(step, check, found.passed, found.message, found.file, found.line, out_of_range=found.out_of_range)
         if (deviation := found.deviation) is None:
             return kept
         return replace(kept, metric=deviation.metric, side=deviation.side, improves=deviation.improves)
@@ -216,6 +218,12 @@ def deviations_of(faults: Iterable[CheckJudged]) -> dict[str, Deviation]:
             return {}
         found[fault.metric] = Deviation(fault.metric, fault.side, fault.improves)
     return found
+
+
+def only_out_of_range(faults: Iterable[CheckJudged]) -> bool:
+    """Tell whether there are faults, and all of them are values out of their ranges."""
+    ranges = [fault.out_of_range or fault.side is not None for fault in faults]  # an old journal has only the side
+    return bool(ranges) and all(ranges)
 
 
 @dataclass(frozen=True, slots=True)

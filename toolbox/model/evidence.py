@@ -88,6 +88,7 @@ class Judgement:
         file: the file that shows it, from the directory of the evidence on.
         line: the line of it, from 1 on.
         deviation: where the reason is a value out of the range of earlier runs, which another attempt may confirm.
+        out_of_range: whether the check failed only because a measured value is out of its range, whoever set the range.
     """
 
     passed: bool | None
@@ -95,3 +96,4 @@ class Judgement:
     file: str = ""
     line: int | None = None
     deviation: Deviation | None = None
+    out_of_range: bool = False

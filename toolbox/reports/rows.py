@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -22,13 +23,20 @@ Format = Literal["text", "json", "csv"]
 Row = Mapping[str, Any]
 _ROUGH: Final = {"p_value"}
 _REVISION = re.compile(r"^([0-9a-f]{12})[0-9a-f]{28}")
-_WORDS: Final = {"worse": "bold red", "better": "green", "broken": "bold red", "flaky": "bold red", "suspect": "yellow"}
+_WORDS: Final = {
+    **dict.fromkeys(("worse", "broken", "out of range", "flaky", "refused"), "bold red"),
+    **dict.fromkeys(("suspect", "unsure", "not measured"), "yellow"),
+    "better": "green",
+}
 
 
 def dump(rows: Sequence[Row], columns: Sequence[str], kind: Literal["json", "csv"]) -> str:
-    """Return the rows as a program reads them. CSV has a header, also where there are no rows."""
+    """Return the rows as a program reads them. CSV has a header, also where there are no rows.
+
+    JSON has no number for infinity or "not a number": such a value is null, and the other values stay.
+    """
     if kind == "json":
-        return json.dumps(list(rows), indent=2, ensure_ascii=False, default=_plain, allow_nan=False)
+        return json.dumps(_finite(list(rows)), indent=2, ensure_ascii=False, default=_plain, allow_nan=False)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -84,6 +92,15 @@ def _pair(key: str, item: Any, digits: int | None) -> str:
     if not isinstance(item, Mapping):
         return f"{_field(item, digits)} {key}"
     return " ".join(filter(None, [key, _field(item["value"], digits) or "-", item["unit"]]))
+
+
+def _finite(value: Any) -> Any:
+    """Return a value of nested lists and mappings with null in the place of each number that is not finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> Any:

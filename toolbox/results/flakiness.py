@@ -28,12 +28,15 @@ class State(StrEnum):
 
     BROKEN: its latest runs, at least `BROKEN_RUNS`, all failed, and so did all others of their keys. Whether they
         have keys does not matter: what always fails does so whatever the code was.
+    OUT_OF_RANGE: as BROKEN, but its latest `BROKEN_RUNS` runs failed only because measured values were out of their
+        ranges. The cell does its work, and became slower, or faster.
     FLAKY: it has at least `FLAKY_EVENTS` flake events, and the lower bound of their rate is `FLAKY_RATE` or more.
     SUSPECT: it has flake events, and they are not as clear.
     HEALTHY: it has none, or its latest `CLEAN_KEYS` keys are clean.
     """
 
     BROKEN = "broken"
+    OUT_OF_RANGE = "out of range"
     FLAKY = "flaky"
     SUSPECT = "suspect"
     HEALTHY = "healthy"
@@ -50,6 +53,7 @@ class Observation:
         passed: None where that says nothing of the cell: infrastructure, capacity, an interruption.
         time: by which observations are put in order.
         quarantined: whether the cell was in quarantine then.
+        out_of_range: whether it failed only because measured values were out of their ranges.
     """
 
     cell: str
@@ -61,6 +65,7 @@ class Observation:
     time: datetime
     run: str
     quarantined: bool = False
+    out_of_range: bool = False
 
     @property
     def key(self) -> str | None:
@@ -156,7 +161,7 @@ def _assess(observations: Sequence[Observation]) -> Flakiness:
     return Flakiness(
         latest.cell,
         latest.name,
-        State.BROKEN if _is_broken(groups) else _state(len(events), lower, clean),
+        _failing(groups) or _state(len(events), lower, clean),
         judged,
         events,
         mean if judged else None,
@@ -166,10 +171,13 @@ def _assess(observations: Sequence[Observation]) -> Flakiness:
     )
 
 
-def _is_broken(groups: Sequence[Sequence[Observation]]) -> bool:
-    """Tell whether a cell fails all the time, from its runs by key; one without a key is alone."""
+def _failing(groups: Sequence[Sequence[Observation]]) -> State | None:
+    """Return the state of a cell that fails all the time, None for another; a run without a key is a group alone."""
     failing = itertools.takewhile(lambda runs: not any(run.passed for run in runs), reversed(groups))
-    return sum(map(len, failing)) >= BROKEN_RUNS
+    latest = sorted(itertools.chain.from_iterable(failing), key=lambda run: run.time)[-BROKEN_RUNS:]
+    if len(latest) < BROKEN_RUNS:
+        return None
+    return State.OUT_OF_RANGE if all(run.out_of_range for run in latest) else State.BROKEN
 
 
 def _state(events: int, lower: float, clean: int) -> State:

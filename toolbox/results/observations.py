@@ -11,26 +11,30 @@ from toolbox.results.records import AttemptRow, ResultRow
 from toolbox.runs import attribution
 from toolbox.runs.attribution import Case, Finding
 
-# A metric out of its range is noise or a change of speed; the other causes are not the product's.
+# The other causes are not the product's.
 _SEPARATED: Final = {Verdict.PASSED, Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED}
-_OF_THE_PRODUCT: Final = {Cause.PRODUCT, Cause.CHECK, Cause.TIMEOUT}
+_OF_THE_PRODUCT: Final = {Cause.PRODUCT, Cause.CHECK, Cause.TIMEOUT, Cause.REGRESSION}
+_FAILED: Final = {Verdict.FAILED, Verdict.XFAILED}
 
 
 def of(results: Iterable[ResultRow]) -> Iterator[Observation]:
     """Yield what was observed, attempt by attempt."""
     for row in results:
-        alone = AttemptRow(row.verdict, row.cause, row.target, row.accelerator)
-        for attempt in row.attempts or [alone]:
+        alone = AttemptRow(row.verdict, row.cause, row.target, row.accelerator, out_of_range=row.out_of_range)
+        attempts = row.attempts or [alone]
+        for number, attempt in enumerate(attempts, 1):
+            is_confirmed = row.verdict in _FAILED and number == len(attempts)
             yield Observation(
                 row.cell,
                 row.name,
                 attempt.revision or row.run.revision,
                 attempt.accelerator,
                 row.fingerprint,
-                _passed(attempt),
+                _passed(attempt, is_confirmed=is_confirmed),
                 row.run.started,
                 row.run.run,
                 not row.counts,
+                attempt.out_of_range,
             )
 
 
@@ -41,9 +45,14 @@ def in_common(results: Iterable[ResultRow]) -> list[Finding]:
     )
 
 
-def _passed(attempt: AttemptRow) -> bool | None:
+def _passed(attempt: AttemptRow, *, is_confirmed: bool) -> bool | None:
+    """Return whether an attempt passed; None where it says nothing of the cell.
+
+    Args:
+        is_confirmed: whether a value out of the range of earlier runs failed the cell. Otherwise it is noise.
+    """
     if attempt.verdict == Verdict.PASSED:
         return True
-    if attempt.deviates:
+    if attempt.deviates and not is_confirmed:
         return None
     return False if attempt.verdict == Verdict.FAILED and attempt.cause in _OF_THE_PRODUCT else None

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -14,13 +15,16 @@ from sqlalchemy import ColumnElement, Connection, Select, case, func, select
 
 from toolbox.model.bounds import Direction
 from toolbox.model.errors import UsageError
+from toolbox.model.verdicts import Verdict
 from toolbox.results.records import AttemptRow, ResultRow, RunRow
 from toolbox.results.series import RunReference, Series
 from toolbox.results.tables import Attempt, Cell, Check, Result, Run, Sample
 from toolbox.results.tables import Series as SeriesRow
 
 Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
+_PASSED: Final = (Verdict.PASSED, Verdict.XPASSED)
 _RECENT: Final = ("latest", "previous")
+_SOME: Final = 3  # runs that an error names
 _FEW: Final = 500  # more numbers than that in one query are not asked for by name
 
 
@@ -54,7 +58,7 @@ def runs(connection: Connection, wanted: Filter, *, limit: int | None = None) ->
     query = select(Run).where(*_of_runs(wanted)).order_by(Run.started.desc(), Run.id.desc())
     if limit is not None and not (wanted.revision or wanted.presets):
         query = query.limit(limit)
-    rows = [row for row in connection.execute(query) if _is_wanted(row, wanted)][:limit]
+    rows = list(islice((row for row in connection.execute(query) if _is_wanted(row, wanted)), limit))
     counts: dict[int, dict[str, int]] = defaultdict(dict)
     unpriced: dict[int, int] = defaultdict(int)
     costs: dict[int, float] = {}
@@ -88,20 +92,37 @@ def metrics(connection: Connection, project: str | None = None) -> list[str]:
 def run(connection: Connection, name: str, project: str | None = None) -> RunRow:
     """Return the one run whose name is this, or begins with it; the newest for `latest`, that before for `previous`.
 
+    It reads that run alone, however many there are.
+
     Raises:
         UsageError: there is none, or there are several.
     """
-    every = runs(connection, Filter(project=project))
-    if name in _RECENT and len(every) > _RECENT.index(name):
-        return every[_RECENT.index(name)]
-    found = [row for row in every if row.run == name] or [row for row in every if row.run.startswith(name)]
-    if not found:
-        newest = ", ".join(row.run for row in every[:3]) or "none"
+    every = Filter(project=project)
+    if name in _RECENT:
+        place = _RECENT.index(name)
+        latest = runs(connection, every, limit=place + 1)
+        if len(latest) > place:
+            return latest[place]
+    rows = _named(connection, every, Run.run == name)
+    rows = rows or _named(connection, every, func.substr(Run.run, 1, len(name)) == name)
+    if not rows:
+        newest = ", ".join(row.run for row in runs(connection, every, limit=_SOME)) or "none"
         raise UsageError(f"the store has no run `{name}`; the newest are {newest}")
-    if len(found) > 1:
-        some = ", ".join(f"{row.run} of {row.project}" for row in found[:3])
-        raise UsageError(f"`{name}` are {len(found)} runs: {some}...: name more of it, or the project")
-    return found[0]
+    if len(rows) > 1:
+        some = ", ".join(f"{row.run} of {row.project}" for row in rows[:_SOME])
+        count = str(len(rows)) if len(rows) <= _SOME else f"more than {_SOME}"
+        raise UsageError(f"`{name}` are {count} runs: {some}...: use a longer prefix, or --project")
+    return rows[0]
+
+
+def _named(connection: Connection, wanted: Filter, condition: ColumnElement[bool]) -> list[RunRow]:
+    """Return the newest runs that meet a condition on their names: some, and one more to tell that there are others."""
+    query = select(Run.id).where(*_of_runs(wanted), condition).order_by(Run.started.desc(), Run.id.desc())
+    return [
+        row
+        for identity in connection.scalars(query.limit(_SOME + 1)).all()
+        for row in runs(connection, Filter(run=identity))
+    ]
 
 
 def results(
@@ -115,7 +136,7 @@ def results(
     """
     rows = runs(connection, wanted) if among is None else among
     by_id = {row.id: row for row in rows}
-    cells = _cells(connection, wanted)
+    cells = _cells(connection, wanted, by_id)
     query = _of(select(Result), Result.run_id, by_id, wanted)
     found = [row for row in connection.execute(query) if row.cell_id in cells and row.run_id in by_id]
     attempts = _attempts(connection, wanted, by_id)
@@ -139,6 +160,7 @@ def results(
             row.step,
             attempts.get(row.id, ()),
             metrics.get((row.run_id, row.cell_id), {}),
+            row.out_of_range,
         )
         for row in sorted(found, key=lambda row: (order[row.run_id], row.id))
     ]
@@ -168,16 +190,37 @@ def series(connection: Connection, wanted: Filter, *, accepted: bool = True) -> 
     }
     in_order = sorted(place, key=place.__getitem__)
     found = []
-    for identity, values, at in _values(connection, named, place, accepted=accepted):
+    for identity, values, at, confirmed in _values(connection, named, place, accepted=accepted):
         row, cell = named[identity], cells[named[identity].cell_id]
         references = tuple(runs_by_id[in_order[index]] for index in at)
         direction = Direction(row.direction) if row.direction else None
         found.append(
             Series(
-                cell.project, cell.cell, cell.name, cell.settings, row.metric, row.unit, direction, references, values
+                cell.project,
+                cell.cell,
+                cell.name,
+                cell.settings,
+                row.metric,
+                row.unit,
+                direction,
+                references,
+                values,
+                confirmed,
             )
         )
     return sorted(found, key=lambda one: (one.project, one.name, one.cell, one.metric, one.unit))
+
+
+def failed_cells(connection: Connection, wanted: Filter) -> set[tuple[str, str]]:
+    """Return the cells that ran and did not pass in any of these runs, by their projects and ids."""
+    query = select(Run.id, Run.revision, Run.presets).where(*_of_runs(wanted))
+    among = {row.id for row in connection.execute(query) if _is_wanted(row, wanted)}
+    ended = select(Cell.project, Cell.cell, Result.run_id, Result.verdict).join(Cell, Cell.id == Result.cell_id)
+    passed: dict[tuple[str, str], bool] = {}
+    for project, cell, run_id, verdict in connection.execute(_of(ended, Result.run_id, among, wanted)):
+        if run_id in among:
+            passed[project, cell] = passed.get((project, cell), False) or verdict in _PASSED
+    return {cell for cell, has_passed in passed.items() if not has_passed}
 
 
 def noise(connection: Connection, wanted: Filter) -> dict[tuple[str, str], tuple[int, int]]:
@@ -216,15 +259,15 @@ def checks(connection: Connection, results_: Sequence[ResultRow]) -> dict[tuple[
 
 def _values(
     connection: Connection, named: Mapping[int, Any], place: Mapping[int, int], *, accepted: bool
-) -> Iterable[tuple[int, Any, Any]]:
-    """Yield the values of each series in the order of their runs, with the places of these."""
-    query = select(Sample.series_id, Sample.run_id, Sample.value).where(Sample.value.is_not(None))
+) -> Iterable[tuple[int, Any, Any, tuple[int, ...]]]:
+    """Yield the values of each series in the order of their runs, the places of these, and which were confirmed."""
+    query = select(Sample.series_id, Sample.run_id, Sample.value, Sample.confirmed).where(Sample.value.is_not(None))
     if accepted:
         query = query.where(Sample.accepted)
     rows = connection.execute(_among(query, Sample.series_id, list(named))).fetchall()
     if not rows:
         return
-    identities, run_ids, values = (np.array(column) for column in zip(*rows, strict=True))
+    identities, run_ids, values, confirmed = (np.array(column) for column in zip(*rows, strict=True))
     places = np.full(int(run_ids.max()) + 1, -1, dtype=np.int64)
     for run_id, index in place.items():
         if run_id < len(places):
@@ -232,13 +275,14 @@ def _values(
     at = places[run_ids]
     order = np.lexsort((at, identities))
     order = order[at[order] >= 0]
-    identities, at, values = identities[order], at[order], values[order]
+    identities, at, values, confirmed = identities[order], at[order], values[order], confirmed[order]
     if not len(identities):
         return
     found, starts = np.unique(identities, return_index=True)
     for identity, begin, end in zip(found.tolist(), starts, [*starts[1:], len(identities)], strict=True):
         if identity in named:
-            yield identity, values[begin:end].copy(), at[begin:end].tolist()
+            failed = tuple(np.flatnonzero(confirmed[begin:end]).tolist())
+            yield identity, values[begin:end].copy(), at[begin:end].tolist(), failed
 
 
 def _of_runs(wanted: Filter) -> list[ColumnElement[bool]]:
@@ -275,10 +319,13 @@ def _among(query: Query, column: Any, identities: Sequence[int]) -> Query:
     return query.where(column.in_(identities)) if len(identities) <= _FEW else query
 
 
-def _cells(connection: Connection, wanted: Filter) -> dict[int, Any]:
+def _cells(connection: Connection, wanted: Filter, runs_: Collection[int] | None = None) -> dict[int, Any]:
+    """Return the cells by their rows. `runs_`: only those that have results in these runs, where the runs are few."""
     query = select(Cell)
     if wanted.project is not None:
         query = query.where(Cell.project == wanted.project)
+    if runs_ is not None and len(runs_) <= _FEW:
+        query = query.where(Cell.id.in_(select(Result.cell_id).where(Result.run_id.in_(runs_))))
     return {row.id: row for row in connection.execute(query) if _has(row, wanted)}
 
 
@@ -296,7 +343,9 @@ def _attempts(connection: Connection, wanted: Filter, runs_: Collection[int]) ->
     query = select(Attempt).join(Result, Result.id == Attempt.result_id).order_by(Attempt.result_id, Attempt.attempt)
     found: dict[int, list[AttemptRow]] = defaultdict(list)
     for row in connection.execute(_of(query, Result.run_id, runs_, wanted)):
-        attempt = AttemptRow(row.verdict, row.cause, row.target, row.accelerator, row.revision, row.deviates)
+        attempt = AttemptRow(
+            row.verdict, row.cause, row.target, row.accelerator, row.revision, row.deviates, row.out_of_range
+        )
         found[row.result_id].append(attempt)
     return found
 

@@ -27,6 +27,7 @@ from toolbox.runs.summary import AttemptSummary, RunSummary, StepSummary
 from toolbox.system import files
 
 _SECONDS: Final = 3600.0
+_FAILED: Final = {Verdict.FAILED, Verdict.XFAILED}
 _UNFIT = re.compile("[\x00\ud800-\udfff]")  # what no database takes in a text
 
 
@@ -175,6 +176,7 @@ class _Writer:
                 **_value(metric),
                 "accepted": is_accepted(step),
                 "noisy": metric.metric in _noisy(step),
+                "confirmed": metric.metric in _confirmed(step),
             }
             for key, (step, metric) in keyed.items()
         ]
@@ -240,8 +242,7 @@ def is_accepted(step: StepSummary) -> bool:
     if step.verdict in {Verdict.PASSED, Verdict.XPASSED}:
         return True
     failed = [check for check in step.checks if check.passed is False]
-    is_bad = step.verdict in {Verdict.FAILED, Verdict.XFAILED}
-    return is_bad and bool(failed) and all(check.side is not None for check in failed)
+    return step.verdict in _FAILED and bool(failed) and all(check.side is not None for check in failed)
 
 
 def _counted(step: StepSummary) -> Iterable[MetricMeasured]:
@@ -261,6 +262,13 @@ def _noisy(step: StepSummary) -> set[str]:
     return {metric for found in out for metric in found if again.get(metric) != found[metric]}
 
 
+def _confirmed(step: StepSummary) -> set[str]:
+    """Return the metrics that the step failed for because they were out of the range of earlier runs, twice."""
+    if step.verdict not in _FAILED or not is_accepted(step):
+        return set()
+    return {check.metric for check in step.checks if check.passed is False} - _noisy(step)
+
+
 def _result(step: StepSummary, targets: Mapping[str, Any]) -> dict[str, Any]:
     last = step.attempts[-1] if step.attempts else None
     target = targets.get(last.target, {}) if last is not None else {}
@@ -269,6 +277,7 @@ def _result(step: StepSummary, targets: Mapping[str, Any]) -> dict[str, Any]:
         "target": last.target if last is not None else "",
         "host": (last.host if last is not None else "") or target.get("address") or "",
         "accelerator": _accelerator(last, targets) if last is not None else "",
+        "out_of_range": step.is_out_of_range,
     }
 
 
@@ -299,6 +308,7 @@ def _attempt(attempt: AttemptSummary, targets: Mapping[str, Any]) -> dict[str, A
         **_fields(attempt, "attempt", "target", "revision", "submitted", "verdict", "cause", "message", "seconds"),
         "accelerator": _accelerator(attempt, targets),
         "deviates": bool(attempt.deviations),
+        "out_of_range": attempt.is_out_of_range,
     }
 
 

@@ -43,6 +43,7 @@ class AttemptRow:
     Args:
         revision: of what was tested; empty where it is not known.
         deviates: whether nothing was wrong but a value out of the range of earlier runs.
+        out_of_range: whether nothing was wrong but values out of their ranges, those of earlier runs or given ones.
     """
 
     verdict: str | None
@@ -51,6 +52,7 @@ class AttemptRow:
     accelerator: str = ""
     revision: str = ""
     deviates: bool = False
+    out_of_range: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class ResultRow:
     Args:
         metrics: value and unit by name; the value is None where it could not be read.
         attempts: in their order.
+        out_of_range: whether its last attempt failed only because measured values were out of their ranges.
     """
 
     run: RunRow
@@ -78,3 +81,4 @@ class ResultRow:
     step: str
     attempts: Sequence[AttemptRow]
     metrics: Mapping[str, tuple[float | None, str]]
+    out_of_range: bool = False

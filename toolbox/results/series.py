@@ -42,6 +42,8 @@ class Series:
         settings: of the cell, by axis.
         unit: of the values; empty for bare numbers.
         runs: one for each value.
+        confirmed: the places of the values that failed their cells because they were out of the range of earlier runs,
+            in two attempts.
     """
 
     project: str
@@ -53,3 +55,4 @@ class Series:
     direction: Direction | None
     runs: tuple[RunReference, ...]
     values: NDArray[np.float64]
+    confirmed: tuple[int, ...] = ()

@@ -114,6 +114,7 @@ class Result(Base):
         target: of its last attempt; likewise `host`, and `accelerator` as its target is described, or as it was seen.
         counts: whether its verdict counted: not in quarantine.
         cost: of all its attempts; None where a target has no price, or nobody knows how long an attempt took.
+        out_of_range: whether its last attempt failed only because measured values were out of their ranges.
     """
 
     __tablename__ = "results"
@@ -134,6 +135,7 @@ class Result(Base):
     host: Mapped[str]
     accelerator: Mapped[str]
     cost: Mapped[float | None]
+    out_of_range: Mapped[bool]
 
 
 class Attempt(Base):
@@ -142,6 +144,7 @@ class Attempt(Base):
     Args:
         revision: of what was tested; empty where it is not known.
         deviates: whether nothing was wrong but a value out of the range of earlier runs.
+        out_of_range: whether nothing was wrong but values out of their ranges, those of earlier runs or given ones.
     """
 
     __tablename__ = "attempts"
@@ -152,6 +155,7 @@ class Attempt(Base):
     accelerator: Mapped[str]
     revision: Mapped[str]
     deviates: Mapped[bool]
+    out_of_range: Mapped[bool]
     submitted: Mapped[datetime]
     verdict: Mapped[str | None]
     cause: Mapped[str | None]
@@ -194,6 +198,7 @@ class Sample(Base):
             the first: the extremes among them belong to the noise too.
         accepted: whether it tells how fast things are: its cell did what it should.
         noisy: whether the metric was out of its range in one attempt, and not in the other.
+        confirmed: whether the cell failed because the metric was out of its range in both attempts.
     """
 
     __tablename__ = "samples"
@@ -205,3 +210,4 @@ class Sample(Base):
     fault: Mapped[str] = mapped_column(String, default="")
     accepted: Mapped[bool]
     noisy: Mapped[bool]
+    confirmed: Mapped[bool]

@@ -27,6 +27,7 @@ from toolbox.model.events import (
     StepKind,
     StepStarted,
     deviations_of,
+    only_out_of_range,
 )
 from toolbox.model.evidence import Deviation
 from toolbox.model.verdicts import Verdict
@@ -83,6 +84,11 @@ class AttemptSummary:
         """The metrics that were out of the range of earlier runs, where nothing else was wrong."""
         return deviations_of(self.faults.values())
 
+    @property
+    def is_out_of_range(self) -> bool:
+        """Whether the attempt failed only because measured values were out of their ranges."""
+        return only_out_of_range(self.faults.values())
+
 
 @dataclass(slots=True)
 class StepSummary:
@@ -116,6 +122,11 @@ class StepSummary:
     def identity(self) -> str:
         """What tells the step from others in every run of its project: a cell's id, or the place of another step."""
         return self.key.rpartition("/")[2] if self.kind is StepKind.CELL else self.key or self.step
+
+    @property
+    def is_out_of_range(self) -> bool:
+        """Whether the step failed only because measured values were out of their ranges, in its last attempt."""
+        return only_out_of_range(check for check in self.checks if check.passed is False)
 
     @property
     def depth(self) -> int:

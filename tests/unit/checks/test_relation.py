@@ -36,7 +36,8 @@ def test_a_ratio_is_this_cell_over_the_other(
 ) -> None:
     here, there = Metric("speed", 480, "tokens/s"), Metric("speed", 250, "tokens/s")
     said = f"speed is 1.92 times that of `{NAME}` (480 tokens/s against 250 tokens/s), {expected} expected"
-    assert judge(here, **SPEC, **bounds, reference=reference(there)) == Judgement(passed, said)
+    found = judge(here, **SPEC, **bounds, reference=reference(there))
+    assert found == Judgement(passed, said, out_of_range=not passed)
 
 
 def test_a_speedup_is_the_time_of_the_other_cell_over_that_of_this_one(judge: Judge) -> None:

@@ -41,13 +41,21 @@ def test_checks_that_pass_are_told_and_kept(attempt: Path, tmp_path: Path, seen:
             "loss": {"name": "loss", "value": None, "unit": "", "fault": "metrics.json has no loss", "samples": []},
         },
         "checks": [
-            {"check": "exit_status", "passed": True, "message": "exit status 0, expected 0", "file": "", "line": None},
+            {
+                "check": "exit_status",
+                "passed": True,
+                "message": "exit status 0, expected 0",
+                "file": "",
+                "line": None,
+                "out_of_range": False,
+            },
             {
                 "check": "metric",
                 "passed": True,
                 "message": "step_time is 2.5 s, within [-, 3] s",
                 "file": "",
                 "line": None,
+                "out_of_range": False,
             },
         ],
     }

@@ -55,6 +55,13 @@ def test_json_keeps_everything_as_it_is() -> None:
     assert found == {**ROW, "started": "2026-03-01T02:00:00+00:00"}
 
 
+def test_json_has_null_for_a_number_that_is_not_finite_and_keeps_the_others() -> None:
+    row: Row = {"a": float("inf"), "b": [1.5, float("nan")], "c": {"d": float("-inf"), "e": 1e300}, "f": 2}
+    assert json.loads(rows.dump([row], list(row), "json")) == [
+        {"a": None, "b": [1.5, None], "c": {"d": None, "e": 1e300}, "f": 2}
+    ]
+
+
 def test_csv_has_a_header_also_without_rows() -> None:
     assert rows.dump([], ["a", "b"], "csv") == "a,b"
 

@@ -11,11 +11,14 @@ from scipy import integrate, stats
 from toolbox.results.flakiness import Flakiness, Observation, State, assess, jeffreys
 
 BEGAN = datetime(2026, 11, 1, tzinfo=UTC)
-OUTCOMES = {"p": True, "f": False, "-": None}
+OUTCOMES = {"p": True, "f": False, "o": False, "-": None}
 
 
 def seen(keys: str, *, cell: str = "c", quarantined: bool = False, since: int = 0) -> list[Observation]:
-    """Return what was seen of a cell: a word a key, a letter a run: p(assed), f(ailed), - for neither."""
+    """Return what was seen of a cell: a word per key, a letter per run.
+
+    The letters are p(assed), f(ailed), o(ut of range, a failure as well), and - for neither.
+    """
     return [
         Observation(
             cell,
@@ -27,6 +30,7 @@ def seen(keys: str, *, cell: str = "c", quarantined: bool = False, since: int = 
             BEGAN + timedelta(days=since + number, minutes=minute),
             f"{since + number}.{minute}",
             quarantined,
+            letter == "o",
         )
         for number, word in enumerate(keys.split())
         for minute, letter in enumerate(word)
@@ -102,6 +106,13 @@ def test_only_keys_with_two_runs_are_judged() -> None:
         ("pf pf" + " p" * 19, State.FLAKY),
         ("pf pf" + " p" * 20, State.HEALTHY),
         ("pf pf f" + " p" * 19, State.FLAKY),
+        ("p o o o", State.OUT_OF_RANGE),
+        ("p f o o o", State.OUT_OF_RANGE),
+        ("p o o f", State.BROKEN),
+        ("p o o", State.HEALTHY),
+        ("po po", State.FLAKY),
+        ("p op po p", State.FLAKY),
+        ("p o o o p", State.HEALTHY),
     ],
 )
 def test_the_state_of_a_cell(keys: str, state: State) -> None:

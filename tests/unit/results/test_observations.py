@@ -26,7 +26,7 @@ SAYS = [
     (Verdict.FAILED, Cause.PRODUCT, False),
     (Verdict.FAILED, Cause.CHECK, False),
     (Verdict.FAILED, Cause.TIMEOUT, False),
-    (Verdict.FAILED, Cause.REGRESSION, None),
+    (Verdict.FAILED, Cause.REGRESSION, False),
     (Verdict.ERROR, Cause.INFRASTRUCTURE, None),
     (Verdict.ERROR, Cause.CAPACITY, None),
     (Verdict.CANCELLED, Cause.INTERRUPTED, None),
@@ -53,9 +53,24 @@ def test_attempts_on_other_accelerators_and_of_other_revisions_have_other_keys()
     assert [one.key for one in observations.of([result(*attempts)])] == ["abc/A100/f", "def/H100/f"]
 
 
-def test_a_value_out_of_its_range_is_no_failure_of_the_product() -> None:
-    (seen,) = observations.of([result(AttemptRow("failed", "check", deviates=True))])
-    assert seen.passed is None
+OUT = AttemptRow("failed", "regression", deviates=True, out_of_range=True)
+
+
+def test_a_value_that_another_attempt_did_not_confirm_says_nothing() -> None:
+    found = list(observations.of([result(OUT, AttemptRow("passed", None))]))
+    assert [one.passed for one in found] == [None, True]
+
+
+@pytest.mark.parametrize("verdict", ["failed", "xfailed"])
+def test_a_confirmed_value_out_of_its_range_is_one_failure(verdict: str) -> None:
+    found = list(observations.of([result(OUT, OUT, verdict=verdict)]))
+    assert [(one.passed, one.out_of_range) for one in found] == [(None, True), (False, True)]
+
+
+def test_a_value_out_of_a_given_range_is_a_failure_that_is_told_from_others() -> None:
+    given, crash = AttemptRow("failed", "check", out_of_range=True), AttemptRow("failed", "product")
+    found = list(observations.of([result(given, crash, verdict="failed")]))
+    assert [(one.passed, one.out_of_range) for one in found] == [(False, True), (False, False)]
 
 
 def test_what_has_no_attempts_is_seen_by_its_verdict() -> None:

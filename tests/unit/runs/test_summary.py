@@ -125,7 +125,7 @@ def test_the_file_holds_what_a_program_asks(tmp_path: Path) -> None:
             "message": "why", "seconds": 1.0, "counts": True,
             "checks": [{
                 "check": "metric", "passed": False, "message": "too slow ☃", "file": "", "line": None,
-                "metric": "", "side": None, "improves": False,
+                "metric": "", "side": None, "improves": False, "out_of_range": False,
             }],
             "metrics": [], "attempts": [],
         }],

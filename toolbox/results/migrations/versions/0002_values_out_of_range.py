@@ -1,0 +1,36 @@
+"""Which failures were only values out of their ranges, and which values failed their cells."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+# Of an older store only the range of earlier runs is known. A failed cell whose values were accepted failed for nothing
+# but metrics out of that range, and the store does not say which: none of its values counts for bounds any more.
+_CONFIRMED = """
+    UPDATE samples SET confirmed = true
+    WHERE accepted AND NOT noisy AND EXISTS (
+        SELECT 1 FROM results JOIN series ON series.cell_id = results.cell_id
+        WHERE series.id = samples.series_id AND results.run_id = samples.run_id
+        AND results.verdict IN ('failed', 'xfailed')
+    )
+"""
+_RESULTS = """
+    UPDATE results SET out_of_range = true
+    WHERE verdict IN ('failed', 'xfailed') AND EXISTS (
+        SELECT 1 FROM attempts WHERE attempts.result_id = results.id AND attempts.deviates
+        AND attempts.attempt = (SELECT max(last.attempt) FROM attempts AS last WHERE last.result_id = results.id)
+    )
+"""
+
+
+def upgrade() -> None:
+    """Add the columns, and fill them from what the store knows."""
+    for table, column in (("attempts", "out_of_range"), ("results", "out_of_range"), ("samples", "confirmed")):
+        op.add_column(table, sa.Column(column, sa.Boolean, nullable=False, server_default=sa.false()))
+    op.execute("UPDATE attempts SET out_of_range = deviates")
+    op.execute(_RESULTS)
+    op.execute(_CONFIRMED)
