@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.history import START, Past, Tried
+from toolbox.model.events import CheckJudged
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.testing import Outcome, Workspace
 
@@ -91,6 +92,22 @@ def test_two_runs_are_compared(results: Results) -> None:
     assert {row["change"] for row in loaded(results("compare", "20260301", "latest", "--format=json"))} == {"unsure"}
 
 
+def test_a_comparison_begins_with_a_summary_and_shows_what_moved(results: Results) -> None:
+    outcome = results("compare", "20260315", "latest")
+    assert outcome.stdout.startswith("1 worse, 1 same, of 2 metrics\n")
+    assert (LARGE in outcome.stdout, SMALL in outcome.stdout) == (True, False)
+    assert SMALL in results("compare", "20260315", "latest", "--all").stdout
+    assert results("compare", "20260315", "20260316").stdout == "2 same, of 2 metrics\n"
+
+
+def test_a_metric_of_a_failed_cell_is_not_measured(results: Results, workspace: Workspace) -> None:
+    cells = {SMALL: [Tried(Verdict.FAILED, Cause.PRODUCT)], LARGE: [Tried(metrics={"time": 3.6})]}
+    directory = Past(cells, started=START + timedelta(days=40)).write(workspace.directory / "runs")
+    results("import", str(directory))
+    found = loaded(results("compare", "previous", "latest", "--format=json"))
+    assert {row["cell"]: row["change"] for row in found} == {SMALL: "not measured", LARGE: "same"}
+
+
 def test_revisions_are_compared(results: Results) -> None:
     found = loaded(results("compare", f"{14:040x}", "previous", "--format=json"))
     assert {row["cell"]: row["change"] for row in found} == {SMALL: "same", LARGE: "worse"}
@@ -133,6 +150,41 @@ def test_flaky_cells_are_told_from_healthy_ones(results: Results) -> None:
     found = {row["cell"]: row for row in loaded(results("flaky", "--format=json"))}
     assert (found[SMALL]["state"], found[SMALL]["events"], found[LARGE]["state"]) == ("flaky", 10, "healthy")
     assert "1 other cells are healthy" in results("flaky").stdout
+
+
+def test_a_cell_that_only_became_slower_is_not_broken(workspace: Workspace) -> None:
+    slow = CheckJudged("", "metric", passed=False, message="", out_of_range=True)
+    cells = {
+        SMALL: [Tried(Verdict.FAILED, Cause.CHECK, checks=[slow])],
+        LARGE: [Tried(Verdict.FAILED, Cause.PRODUCT)],
+    }
+    for day in range(3):
+        Past(cells, started=START + timedelta(days=day)).write(workspace.directory / "runs")
+    workspace.run("results", "import", *sorted(map(str, (workspace.directory / "runs/training").iterdir())))
+    found = {row["cell"]: row["state"] for row in loaded(workspace.run("results", "flaky", "--format=json"))}
+    assert found == {SMALL: "out of range", LARGE: "broken"}
+
+
+def test_a_value_near_the_largest_number_spoils_no_answer(workspace: Workspace) -> None:
+    for day in range(14):
+        values = {SMALL: 1.5e300 if day % 3 else -1.7e308, LARGE: 1.0 + 0.01 * (day % 3)}
+        cells = {cell: [Tried(metrics={"time": value})] for cell, value in values.items()}
+        Past(cells, started=START + timedelta(days=day)).write(workspace.directory / "runs")
+    workspace.write({"projects/training/orchestration.py": '"""Trains."""\n', "config/training.yaml": "a: 1\n"})
+    workspace.run("results", "import", *sorted(map(str, (workspace.directory / "runs/training").iterdir())))
+    for command in (
+        ["list", "--metric=time"],
+        ["show"],
+        ["compare", "previous", "latest"],
+        ["compare", "..2026-03-06", "2026-03-07..2026-04-01"],
+        ["changes"],
+        ["flaky"],
+        ["update_bounds", "training"],
+    ):
+        outcome = workspace.run("results", *command, "--format=json")
+        assert isinstance(loaded(outcome), list)
+        assert "Warning" not in outcome.stderr, str(outcome)
+    assert workspace.run("results", "dashboard").exit_code == 0
 
 
 def test_costs_are_summed_by_month(results: Results) -> None:

@@ -114,17 +114,27 @@ def newest_units(series: Sequence[Series]) -> list[Series]:
 
 
 def printed(
-    found: Sequence[Row], columns: Sequence[str], format_: Format, *, store: str, remarks: Sequence[str] = ()
+    found: Sequence[Row],
+    columns: Sequence[str],
+    format_: Format,
+    *,
+    store: str,
+    remarks: Sequence[str] = (),
+    summary: str = "",
 ) -> str | None:
     """Return rows for a program, or print them for a person.
 
     Args:
         remarks: what a person should know besides.
+        summary: a line above the rows, of which there may be none then.
     """
     if format_ != "text":
         return rows.dump(found, columns, format_)
     with terminal.view(sys.stdout) as view:
-        rows.show(found, columns, view.console, empty=_NOTHING.format(store=store))
+        if summary:
+            view.line(summary)
+        if found or not summary:
+            rows.show(found, columns, view.console, empty=_NOTHING.format(store=store))
         for remark in remarks:
             view.line(remark, style="dim")
     return None

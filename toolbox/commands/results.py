@@ -147,11 +147,15 @@ class Results:
         metric: str | None = None,
         revision: str | None = None,
         presets: Names | None = None,
+        all: bool = False,  # noqa: A002
         database: str | None = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
         Compare two runs, revisions or periods: each metric of each cell, before and after.
+
+        A summary, then the metrics that are worse, better, new, gone or not measured. A metric is `same` where a change
+        of 5% can be excluded, and `unsure` where more runs are needed to tell.
 
         Args:
             before: a run, `latest` or `previous`, a revision, or a period: 2026-11-01..2026-11-07, '20 days ago..now'.
@@ -162,6 +166,7 @@ class Results:
             metric: a pattern for the names of metrics.
             revision: in periods, a revision, its beginning, or a pattern.
             presets: of runs with all of these presets.
+            all: also print the metrics that are the same or unsure; JSON and CSV always have them.
             database: the store: a file or a URL; the project's, or that of this user, when left out.
             format: how to print it.
         """
@@ -174,9 +179,13 @@ class Results:
                 _results.side(connection, text, flag, wanted) for text, flag in ((before, "before"), (after, "after"))
             ]
             first, second = (queries.series(connection, one) for one in sides)
+            failed = queries.failed_cells(connection, sides[0]), queries.failed_cells(connection, sides[1])
             history = queries.series(connection, wanted)
-            found = result_rows.of_comparisons(comparison.compare(first, second, history))
-            return _results.printed(found, result_rows.COMPARISONS, format, store=store.location)
+            found = comparison.compare(first, second, history, failed=failed)
+            some = [one for one in found if all or format != "text" or one.change in comparison.MOVED]
+            summary = result_rows.summary_of_comparisons(found) if found else ""
+            rows = result_rows.of_comparisons(some)
+            return _results.printed(rows, result_rows.COMPARISONS, format, store=store.location, summary=summary)
 
     def update_bounds(
         self,
@@ -309,7 +318,8 @@ class Results:
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
-        Tell which cells pass and fail under the same code, which always fail, and which may leave their quarantine.
+        Tell which cells pass and fail under the same code, which always fail or became slower, and which may leave
+        their quarantine.
 
         Args:
             project: of one project.

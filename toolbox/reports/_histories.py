@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -49,7 +50,8 @@ class Shift:
     @property
     def percent(self) -> float | None:
         """By how much the level went up, in percent; None where that has no meaning."""
-        return 100 * (self.change.ratio - 1) if self.change.ratio is not None else None
+        before, after = self.change.before, self.change.after
+        return 100 * (after / abs(before) - math.copysign(1, before)) if self.change.ratio is not None else None
 
 
 @dataclass(frozen=True)

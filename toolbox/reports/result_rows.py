@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from toolbox.model.bounds import Bound, Direction, Method
+from toolbox.results import comparison
 from toolbox.results.bounds_file import Difference
 from toolbox.results.changes import Change
 from toolbox.results.comparison import Comparison
 from toolbox.results.cost import Cost
-from toolbox.results.flakiness import Flakiness
+from toolbox.results.flakiness import Flakiness, State
 from toolbox.results.records import ResultRow, RunRow
 from toolbox.results.series import Series
 
@@ -44,8 +47,8 @@ CELLS: Final = (
     "message",
 )
 COMPARISONS: Final = (
-    *("cell", "metric", "before", "after", "unit", "samples_before", "samples_after"),
-    *("percent", "p_value", "change"),
+    *("cell", "metric", "change", "before", "after", "unit", "percent"),
+    *("samples_before", "samples_after", "p_value", "adjusted_p_value"),
 )
 BOUNDS: Final = (
     *("cell", "metric", "lower", "upper", "mean", "unit", "samples", "method", "before", "mean_percent", "change"),
@@ -137,14 +140,22 @@ def of_comparisons(comparisons: Iterable[Comparison]) -> list[Row]:
             "cell": one.name,
             "id": one.cell,
             "project": one.project,
-            **{name: getattr(one, name) for name in COMPARISONS[1:-3]},
-            "percent": _percent(one.ratio),
-            "ratio": one.ratio,
-            "p_value": one.p_value,
+            **{name: getattr(one, name) for name in COMPARISONS[1:] if name != "percent"},
             "change": str(one.change),
+            "percent": _percent(one.before, one.after),
+            "ratio": one.ratio,
+            "error": one.error,
+            "freedom": one.freedom,
         }
         for one in comparisons
     ]
+
+
+def summary_of_comparisons(comparisons: Sequence[Comparison]) -> str:
+    """Return how many metrics became what: `1 worse, 4 same, of 5 metrics`."""
+    counts = Counter(one.change for one in comparisons)
+    some = [f"{counts[change]} {change}" for change in comparison.Change if counts[change]]
+    return ", ".join([*some, f"of {len(comparisons)} metrics"])
 
 
 def of_differences(
@@ -201,7 +212,7 @@ def _change(series: Series, change: Change) -> Row:
         "after": change.after,
         "unit": series.unit,
         "ratio": change.ratio,
-        "percent": _percent(change.ratio),
+        "percent": _percent(change.before, change.after),
         "change": _word(series, change),
         "p_value": change.p_value,
         "revision_before": before.revision,
@@ -241,10 +252,16 @@ def of_flakiness(
                 for (cell, metric), (noisy, values) in noise.items()
                 if cell == one.cell
             ],
-            "advice": "may leave the quarantine" if one.may_be_released else None,
+            "advice": _advice(one),
         }
         for one in found
     ]
+
+
+def _advice(cell: Flakiness) -> str | None:
+    if cell.may_be_released:
+        return "may leave the quarantine"
+    return "became slower or faster: see `results changes`" if cell.state is State.OUT_OF_RANGE else None
 
 
 def of_costs(costs: Iterable[Cost]) -> list[Row]:
@@ -252,5 +269,12 @@ def of_costs(costs: Iterable[Cost]) -> list[Row]:
     return [{name: getattr(one, name) for name in COSTS} for one in costs]
 
 
-def _percent(ratio: float | None) -> float | None:
-    return None if ratio is None else round(100 * (ratio - 1), 2)
+def _percent(before: float | None, after: float | None) -> float | None:
+    """Return by how much a number went up, in percent of its size before, so that up is up for negative numbers too.
+
+    It is None where there is no number before, where that number is 0, and where the quotient is no finite number.
+    """
+    if not before or after is None:
+        return None
+    percent = 100 * (after / abs(before) - math.copysign(1, before))  # a difference of large numbers overflows
+    return round(percent, 2) if math.isfinite(percent) else None

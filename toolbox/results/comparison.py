@@ -1,36 +1,62 @@
-"""Holds two sets of runs against each other: each metric of each cell, before and after."""
+"""Compares two sets of runs: each metric of each cell, before and after.
+
+The method, with its sources:
+
+1. Noise. Two runs do not tell how noisy a metric is, its history does: `pooled_noise.within_levels` of the values
+   before both sides, with variance v. The variance of a side with n values, and S for the sum of their squared
+   deviations, is (k v + S) / (k + n - 1): the history counts like k = 10 values, or fewer where it has fewer. This is
+   the moderated variance of Smyth (Linear models and empirical Bayes methods, Statistical Applications in Genetics and
+   Molecular Biology 3, 2004).
+2. Test. The difference of the means over its standard error has Student's distribution. Its degrees of freedom are
+   those of Welch and Satterthwaite for a sum of independent mean squares: of the history, and of each side. Without a
+   history, this is Welch's t-test (1947).
+3. Many comparisons. Benjamini and Hochberg (1995) adjust the p-values. Of the metrics that are called better, worse or
+   changed, at most 1% are expected to be wrong. Where nothing changed at all, one answer in a hundred names a metric.
+4. The same. Two one-sided tests of 5% each (Schuirmann 1987): the interval of 90% confidence about the difference is
+   within 5% of the level before. A metric that is neither changed nor the same is unsure, and more runs decide.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
 
 from toolbox.model.bounds import Direction
+from toolbox.results import pooled_noise
+from toolbox.results.pooled_noise import Noise
 from toolbox.results.series import Series
 
-_SURE: Final = 0.01
-_HISTORY: Final = 30
-_LEAST_HISTORY: Final = 5  # values: fewer do not tell how noisy a metric is
-_VISIBLE: Final = 0.015  # of the mean: as much as torchprime never calls a change
+FALSE_DISCOVERIES: Final = 0.01
+VISIBLE: Final = 0.015  # of the level before: as much as torchprime never calls a change
+SAME_MARGIN: Final = 0.05  # of the level before: a larger difference matters to someone
+_SAME_CONFIDENCE: Final = 0.95  # of each of the two one-sided tests
+_SHARED_POINTS: Final = 10  # a side's variance is its own, and that of the history as if of so many more points
+
+Values = NDArray[np.float64]
+Cells = Collection[tuple[str, str]]
+"""Cells by their projects and ids."""
 
 
 class Change(StrEnum):
     """What became of a metric."""
 
-    BETTER = "better"
     WORSE = "worse"
-    CHANGED = "changed"  # nobody has said which values are better
-    SAME = "same"
-    UNSURE = "unsure"  # too few values to tell it from noise
+    BETTER = "better"
+    CHANGED = "changed"  # the metric has no direction
+    NOT_MEASURED = "not measured"  # its cell failed on one side
     NEW = "new"
     GONE = "gone"
+    UNSURE = "unsure"  # the values cannot tell a change of 5% from none
+    SAME = "same"
+
+
+MOVED: Final = frozenset(Change) - {Change.UNSURE, Change.SAME}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +67,9 @@ class Comparison:
         before: the mean of its values, None where there are none; likewise `after`.
         samples_before: how many values there were.
         ratio: after / before; None where it has no meaning.
-        p_value: how likely such a difference is where there is none: by Welch's t-test, or, of single values, by the
-            noise of those before them; None where neither is to be had.
+        p_value: how likely such a difference is where there is none; None where the noise is not known.
+        adjusted_p_value: the p-value for the number of comparisons that were made.
+        error: the standard error of the difference, and `freedom` its degrees of freedom.
     """
 
     project: str
@@ -50,24 +77,51 @@ class Comparison:
     name: str
     metric: str
     unit: str
+    direction: Direction | None
     before: float | None
     after: float | None
     samples_before: int
     samples_after: int
-    ratio: float | None
-    p_value: float | None
-    change: Change
+    ratio: float | None = None
+    p_value: float | None = None
+    adjusted_p_value: float | None = None
+    error: float | None = None
+    freedom: float | None = None
+    change: Change = Change.UNSURE
 
 
-def compare(before: Iterable[Series], after: Iterable[Series], history: Iterable[Series] = ()) -> list[Comparison]:
+def compare(
+    before: Iterable[Series],
+    after: Iterable[Series],
+    history: Iterable[Series] = (),
+    *,
+    failed: tuple[Cells, Cells] = ((), ()),
+) -> list[Comparison]:
     """Compare the series of two sets of runs, sorted as they are.
 
     Args:
-        history: all that is known of these metrics: run against run, it says how noisy they are.
+        history: all that is known of these metrics: it says how noisy they are.
+        failed: the cells that ran on each side and did not pass there, so that their metrics do not count.
     """
     first, second, known = ({_key(one): one for one in series} for series in (before, after, history))
     keys = sorted({**first, **second}, key=lambda key: (key[0], (first.get(key) or second[key]).name, key))
-    return [_compared(first.get(key), second.get(key), known.get(key)) for key in keys]
+    compared = [_compared(first.get(key), second.get(key), known.get(key)) for key in keys]
+    adjusted = iter(adjusted_p_values([one.p_value for one in compared if one.p_value is not None]))
+    tested = [one if one.p_value is None else replace(one, adjusted_p_value=next(adjusted)) for one in compared]
+    return [replace(one, change=_change(one, failed)) for one in tested]
+
+
+def adjusted_p_values(p_values: Sequence[float]) -> list[float]:
+    """Return the p-values that the procedure of Benjamini and Hochberg compares with its rate of false discoveries.
+
+    It is `scipy.stats.false_discovery_control`, without the second that importing `scipy.stats` takes.
+    """
+    values = np.asarray(p_values, dtype=np.float64)
+    order = values.argsort()[::-1]
+    count = len(values)
+    adjusted = np.empty(count)
+    adjusted[order] = np.minimum.accumulate(values[order] * count / np.arange(count, 0, -1))
+    return [float(value) for value in np.minimum(adjusted, 1.0)]
 
 
 def _key(series: Series) -> tuple[str, str, str, str]:
@@ -75,67 +129,103 @@ def _key(series: Series) -> tuple[str, str, str, str]:
 
 
 def _compared(before: Series | None, after: Series | None, history: Series | None) -> Comparison:
-    known: Any = after or before
-    old, new = (np.asarray(one.values if one is not None else []) for one in (before, after))
-    mean_before, mean_after = (float(values.mean()) if len(values) else None for values in (old, new))
-    ratio = mean_after / mean_before if mean_after is not None and mean_before else None
-    p_value = _welch(old, new)
-    if p_value is None and before is not None and after is not None and history is not None:
-        p_value = _by_noise(before, after, history)
-    change = _change(mean_before, mean_after, p_value, known.direction)
-    return Comparison(
+    known = after or before
+    assert known is not None
+    old, new = (one.values if one is not None else np.empty(0) for one in (before, after))
+    earlier = _earlier(before, after, history)
+    # No sum of scaled values or of their squares overflows, and scaling by a power of two loses no digit.
+    _, exponent = np.frexp(max(float(np.abs(part).max(initial=0.0)) for part in (old, new, earlier)))
+    old, new, earlier = (np.ldexp(part, -exponent) for part in (old, new, earlier))
+    means = [float(part.mean()) if len(part) else None for part in (old, new)]
+    ratio = means[1] / means[0] if means[0] and means[1] is not None else None
+    found = Comparison(
         known.project,
         known.cell,
         known.name,
         known.metric,
         known.unit,
-        mean_before,
-        mean_after,
+        known.direction,
+        means[0] if means[0] is None else float(np.ldexp(means[0], exponent)),
+        means[1] if means[1] is None else float(np.ldexp(means[1], exponent)),
         len(old),
         len(new),
-        ratio,
-        p_value,
-        change,
+        ratio if ratio is not None and math.isfinite(ratio) else None,
     )
+    tested = _tested(old, new, pooled_noise.within_levels(earlier)) if len(old) and len(new) else None
+    if tested is None:
+        return found
+    p_value, error, freedom = tested
+    with np.errstate(over="ignore"):  # an error of infinity excludes no change
+        return replace(found, p_value=p_value, error=float(np.ldexp(error, exponent)), freedom=freedom)
 
 
-def _change(before: float | None, after: float | None, p_value: float | None, direction: Direction | None) -> Change:
-    if before is None or after is None:
-        return Change.NEW if before is None else Change.GONE
-    if p_value is None and after != before:
-        return Change.UNSURE
-    if p_value is None or abs(after - before) <= _VISIBLE * abs(before):
-        return Change.SAME
-    if p_value > _SURE:
-        return Change.SAME
-    if direction is None:
-        return Change.CHANGED
-    return Change.BETTER if (after < before) is (direction is Direction.LOWER) else Change.WORSE
-
-
-def _welch(old: NDArray[np.float64], new: NDArray[np.float64]) -> float | None:
-    """Return the two-sided p-value of the t-test for unequal variances (Welch 1947)."""
-    if len(old) < 2 or len(new) < 2:  # noqa: PLR2004  # a variance needs two
-        return None
-    of_old, of_new = float(old.var(ddof=1)) / len(old), float(new.var(ddof=1)) / len(new)
-    difference = float(new.mean() - old.mean())
-    if of_old + of_new == 0:
-        return 1.0 if difference == 0 else 0.0
-    freedom = (of_old + of_new) ** 2 / (of_old**2 / (len(old) - 1) + of_new**2 / (len(new) - 1))
-    return float(2 * stdtr(freedom, -abs(difference) / math.sqrt(of_old + of_new)))
-
-
-def _by_noise(before: Series, after: Series, history: Series) -> float | None:
-    """Return the two-sided p-value of a difference of means, where the values before them tell how noisy they are.
-
-    The variance is that of the latest values before the first of both, so that the change itself is not in it.
-    """
+def _earlier(before: Series | None, after: Series | None, history: Series | None) -> Values:
+    """Return the values before both sides, so that the change between them is not among these."""
+    if before is None or after is None or history is None:
+        return np.empty(0)
     begin = min(before.runs[0].started, after.runs[0].started)
-    earlier = history.values[[run.started < begin for run in history.runs]][-_HISTORY:]
-    if len(earlier) < _LEAST_HISTORY:
+    is_earlier = np.array([run.started < begin for run in history.runs])
+    is_earlier[list(history.confirmed)] = False  # a level that nobody accepted
+    earlier: Values = history.values[is_earlier]
+    return earlier
+
+
+def _tested(old: Values, new: Values, known: Noise | None) -> tuple[float, float, float] | None:
+    """Return the two-sided p-value of a difference of means, its standard error, and the degrees of freedom of that.
+
+    None where the noise is not known, such as where one side has one value, and its history and the other side too few.
+    """
+    from scipy.special import stdtr
+
+    difference = float(new.mean() - old.mean())
+    if (parts := _variances(old, new, known)) is None:
         return None
-    difference = float(after.values.mean() - before.values.mean())
-    spread = float(earlier.std(ddof=1)) * math.sqrt(1 / len(before.values) + 1 / len(after.values))
-    if spread == 0:
-        return 1.0 if difference == 0 else 0.0
-    return float(2 * stdtr(len(earlier) - 1, -abs(difference) / spread))
+    variance = sum(square for square, _ in parts)
+    if not math.isfinite(variance):
+        return None
+    if variance == 0:
+        return (1.0 if difference == 0 else 0.0), 0.0, float(sum(freedom for _, freedom in parts))
+    freedom = variance**2 / sum(square**2 / degrees for square, degrees in parts)
+    error = math.sqrt(variance)
+    return float(2 * stdtr(freedom, -abs(difference) / error)), error, freedom
+
+
+def _variances(old: Values, new: Values, known: Noise | None) -> list[tuple[float, int]] | None:
+    """Return the independent parts of the variance of a difference of means, with their degrees of freedom."""
+    sides = [(len(side), float(((side - side.mean()) ** 2).sum())) for side in (old, new)]
+    if known is None and min(count for count, _ in sides) == 1:
+        count, squares = max(sides)
+        if count - 1 < pooled_noise.LEAST_FREEDOM:
+            return None
+        return [(squares / (count - 1) * (1 + 1 / count), count - 1)]  # Student's t-test: the other side adds nothing
+    shared = min(known.freedom, _SHARED_POINTS) if known is not None else 0
+    parts = [(squares / (shared + count - 1) / count, count - 1) for count, squares in sides if count > 1]
+    if known is not None:
+        weight = sum(shared / (shared + count - 1) / count for count, _ in sides)
+        parts.append((weight * known.at(float(old.mean())), known.freedom))
+    return parts
+
+
+def _change(found: Comparison, failed: tuple[Cells, Cells]) -> Change:
+    before, after = found.before, found.after
+    if before is None or after is None:
+        side, word = (failed[0], Change.NEW) if before is None else (failed[1], Change.GONE)
+        return Change.NOT_MEASURED if (found.project, found.cell) in side else word
+    if found.adjusted_p_value is None:
+        return Change.SAME if after == before else Change.UNSURE
+    if found.adjusted_p_value > FALSE_DISCOVERIES:
+        return Change.SAME if _is_within_margin(found, before, after) else Change.UNSURE
+    if abs(after - before) <= VISIBLE * abs(before):
+        return Change.SAME
+    if found.direction is None:
+        return Change.CHANGED
+    return Change.BETTER if (after < before) is (found.direction is Direction.LOWER) else Change.WORSE
+
+
+def _is_within_margin(found: Comparison, before: float, after: float) -> bool:
+    """Tell whether the difference is less than the margin, by two one-sided tests."""
+    from scipy.special import stdtrit
+
+    assert found.error is not None
+    reach = float(stdtrit(found.freedom, _SAME_CONFIDENCE)) * found.error
+    return abs(after - before) + reach <= SAME_MARGIN * abs(before)
