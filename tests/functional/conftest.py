@@ -38,6 +38,8 @@ SMALL = {
             commands.test: ["exit 7"]
           both:
             extends: [loud, failing]
+        ci:
+          overridable: [greeting, commands.cleanup]
         greeting: hello
         tag: "1.10"
         commands:

@@ -84,3 +84,69 @@ def test_every_line_that_cannot_be_understood_is_named(small: Workspace) -> None
     for number in (1, 2, 3):
         assert f"\n  line {number}: " in outcome.stderr
     assert "cannot stand together" in outcome.stderr
+
+
+ATTACKS = {
+    "the command of a workload": "/var matrix.workload.command: [touch, pwned]",
+    "a parent of the command": "/var matrix: {axes: {}, workload: {command: [touch, pwned]}}",
+    "an axis that sets the command": "/var matrix.axes: {matrix.workload.command: [[touch, pwned]]}",
+    "the program by a reference": "/var program: ./pwn",
+    "a field that is not listed": "/var other: 1",
+    "the list itself": "/var ci.overridable: ['**']",
+    "a preset": "/var ci_presets.to_apply: [loud]",
+    "a target": "/var targets: {local: {backend: ssh, host: evil}}",
+    "an environment variable": "/var matrix.workload.env.A: b",
+    "a file to send": "/var matrix.workload.files: {x: /etc/passwd}",
+    "another secret": "/var secrets.token: other",
+    "a secret by a reference": "/var greeting: '*$@secrets.token'",
+    "a secret in a text": "/var greeting: 'a {@token} b'",
+    "a field by a reference": "/var greeting: '@secrets'",
+    "a reference deep in a value": "/var greeting: {a: [{b: '@token'}]}",
+    "a long value": f"/var greeting: {'x' * 20_000}",
+    "a deep value": f"/var greeting: {'[' * 40}{']' * 40}",
+    "many values": f"/var greeting: [{'1,' * 5000}]",
+    "a long comment": "x" * 70_000,
+}
+GUARDED = """
+    ci: {overridable: [greeting, program, "matrix.**", "**.token"]}
+    ci_presets: {to_apply: null, loud: {greeting: HELLO}}
+    secrets: {dir: {env_key: VAULT}, token: token}
+    token: "*$@secrets.token"
+    greeting: hello
+    program: python3
+    other: 0
+    matrix:
+      axes: {}
+      workload:
+        command: ["@program", -c, "print('{@greeting}')"]
+        env: {A: a}
+"""
+
+
+@pytest.mark.parametrize("command", ["parse", "run"])
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_a_comment_changes_only_what_the_project_lets_it(workspace: Workspace, command: str, attack: str) -> None:
+    orchestration = '"""Attacked."""\nfrom toolbox.orchestration import matrix\n\ndef test():\n    matrix.run()\n'
+    workspace.write({"config/guarded.yaml": GUARDED, "held/token": "secret-token"})
+    workspace.write({"projects/guarded/orchestration.py": orchestration})
+    environment = {"VAULT": str(workspace.directory / "held")}
+    outcome = workspace.run("ci", command, f"--text=/test guarded\n{attack}\n", env=environment)
+    assert outcome.exit_code == 2, str(outcome)
+    assert "secret-token" not in outcome.stdout + outcome.stderr
+    assert len(outcome.stderr.splitlines()) <= 5
+    assert not workspace.artifacts.exists()
+    assert not list(workspace.directory.rglob("*pwned*"))
+
+
+def test_a_refusal_says_how_a_maintainer_allows_the_change(small: Workspace) -> None:
+    outcome = small.run("ci", "run", "--text=/test small\n/var tag: '2'")
+    assert outcome.exit_code == 2
+    assert "a comment may not change `tag`" in outcome.stderr
+    assert "`ci: {overridable: [tag]}` in config/small.yaml" in outcome.stderr
+
+
+def test_the_example_of_the_readme_is_allowed(workspace: Workspace) -> None:
+    text = "/test training_e2e smoke\n/var training.settings.steps: 50\n/skip post_cleanup\n"
+    outcome = workspace.run("ci", "parse", f"--text={text}", "--format=json")
+    assert outcome.exit_code == 0, str(outcome)
+    assert outcome.json["overrides"] == {"training.settings.steps": 50}

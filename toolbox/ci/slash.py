@@ -19,12 +19,14 @@ from typing import Any, Final
 
 import yaml
 
+from toolbox.config import outside
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.text import shown
 
 COMMANDS: Final = ("test", "var", "skip", "only", "help")
 HELP: Final = (__doc__ or "").partition("\n\n")[2].partition("\n\nLines")[0]
+_LONGEST: Final = 1 << 16  # as long as GitHub lets a comment be
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z_][\w-]*)(?:(?:[^\S\n]*\n|[^\S\n]+)(?P<rest>.*))?", re.DOTALL)
 _FENCE = re.compile(r"\s*(?P<mark>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
 _INDENT: Final = {" ", "\t"}
@@ -64,6 +66,8 @@ def parse(text: str) -> Asked:
     Raises:
         UsageError: a command is unknown, or wrongly written; every one of them is named with its line.
     """
+    if len(text) > _LONGEST:
+        raise UsageError(f"the comment has {len(text)} characters, {_LONGEST} are the most")
     asked: dict[str, Any] = {"overrides": {}, "skip": (), "only": ()}
     faults: list[str] = []
     for line in _lines(text):
@@ -159,4 +163,9 @@ def _overrides(text: str) -> dict[str, Any]:
         raise ValueError(f"/var: {shown(text.strip())} is not YAML: {problem}") from None
     if not isinstance(value, dict) or not value:
         raise ValueError(f"/var: {shown(text.strip())} is not `path: value`")
+    for path, item in value.items():
+        try:
+            outside.check_value(item)
+        except ValueError as error:
+            raise ValueError(f"/var {shown(path)}: {error}") from None
     return {str(path): item for path, item in value.items()}

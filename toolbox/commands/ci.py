@@ -77,6 +77,7 @@ def _request(asked: Asked, artifact_dir: Path | None) -> RunRequest:
         asked.presets,
         overrides=asked.overrides,
         overrides_source="/var",
+        is_from_outside=True,
         phases=named,
         artifact_dir=artifact_dir,
         note={OVERRIDES_FILE: asked.overrides} if asked.overrides else {},

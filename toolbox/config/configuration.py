@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, Final, Self
 
-from toolbox.config import contract, document, paths, presets, references
+from toolbox.config import contract, document, outside, paths, presets, references
 from toolbox.config.document import Change, Document
 from toolbox.config.paths import Path
 from toolbox.config.references import Resolver
@@ -33,6 +33,7 @@ class Request:
         overrides: a mapping from paths to values.
         contracts: folders of contracts, besides the library's own.
         overrides_source: what gave the overrides, for messages.
+        is_from_outside: whether a comment gave the overrides; see `toolbox.config.outside`.
     """
 
     file: FilePath
@@ -41,6 +42,7 @@ class Request:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     contracts: Sequence[FilePath] = ()
     overrides_source: str = "--overrides"
+    is_from_outside: bool = False
 
 
 class View(Mapping[str, Any]):
@@ -108,7 +110,10 @@ class Configuration:
         for file in request.override_files:
             _override(base, document.load(file, what="the override file"), f"override file {file}")
         given = Document(copy.deepcopy(dict(request.overrides)), request.overrides_source)
+        before = base.copy() if request.is_from_outside else None
         _override(base, given, request.overrides_source)
+        if before is not None:
+            outside.check(before, base, given)
         return cls(base, contracts=request.contracts, root=request.file.absolute().parent.parent)
 
     @property

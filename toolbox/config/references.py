@@ -87,6 +87,16 @@ class Resolver:
         """Yield where the document refers to a secret. `ci_presets` is left out."""
         return (path for path, text in _texts(self._document.root, ()) if text.startswith(SECRET))
 
+    def secret_name(self, at: Path) -> str:
+        """Return the name of the file of the secret to which the text at a path refers.
+
+        Raises:
+            ConfigurationError: there is no such name.
+        """
+        text = self._document.find(at)
+        target = text.removeprefix(SECRET)
+        return text if self._waits(target, at) else str(self._target(target, text, at, (text,)))
+
     def _written(self, path: Path, trail: tuple[str, ...]) -> Any:
         value: Any = self._document.root
         for depth, name in enumerate(path):

@@ -33,6 +33,7 @@ class RunRequest:
     """What is asked of a run.
 
     Args:
+        is_from_outside: whether a comment gave the overrides; see `toolbox.config.outside`.
         phases: the phases to run; all that the project has when left out.
         artifact_dir: where runs go; `$ARTIFACT_DIR` or `artifacts` when left out.
         note: files to keep in the run directory, by name: a text, or a value to write as YAML.
@@ -46,6 +47,7 @@ class RunRequest:
     override_files: Sequence[Path] = ()
     overrides: Mapping[str, Any] = field(default_factory=dict)
     overrides_source: str = "--overrides"
+    is_from_outside: bool = False
     phases: Sequence[str] | None = None
     artifact_dir: Path | None = None
     note: Mapping[str, object] = field(default_factory=dict)
@@ -167,6 +169,7 @@ def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
         request.overrides,
         found.contracts,
         request.overrides_source,
+        request.is_from_outside,
     )
     return found, Configuration.load(wanted)
 

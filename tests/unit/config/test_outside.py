@@ -1,0 +1,206 @@
+"""A comment changes only the fields that the project's configuration lists, and never what is executed, or a secret."""
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolbox.config import contract, outside
+from toolbox.config.configuration import Configuration, Request
+from toolbox.model.errors import ConfigurationError, UsageError
+
+CONFIG = """
+ci:
+  overridable: [training.settings.*, "matrix.**", "names.*", shared, "**.any", "hosts[0]", "secrets.**", "ci.**"]
+ci_presets:
+  small: {training.settings: {steps: 1, rate: 2}}
+secrets: {dir: {env_key: VAULT}, token: token-file}
+names: {secret: token-file, host: one, program: python3, argument: x, label: l}
+password: "*$@names.secret"
+shared: &shared {run: "make", other: 1}
+training: {settings: {steps: 10, rate: 0.1}, corpus: {any: 1, size: 2}}
+hosts: [a, b]
+targets: {here: {backend: local, labels: ["@names.host"]}}
+clusters: {}
+results: {record: true}
+matrix:
+  axes: {batch: [1, 2], training.settings.steps: [10, 20]}
+  include: [{batch: 4}]
+  workload:
+    command: ["@names.program", "{@names.argument}"]
+    env: {A: "1"}
+    files: {"x": "y"}
+    write: {"a.txt": "@names.label"}
+    pod: {image: "a:1", secrets: {}}
+    extra: *shared
+"""
+
+
+def changed(tmp_path: Path, overrides: dict[str, Any], *presets: str, config: str = CONFIG) -> Configuration:
+    """Return the configuration that a comment asks for."""
+    (tmp_path / "p.yaml").write_text(textwrap.dedent(config))
+    request = Request(tmp_path / "p.yaml", presets, overrides=overrides, overrides_source="/var", is_from_outside=True)
+    return Configuration.load(request)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("training.settings.steps", 50),
+        ("training.settings", {"steps": 50, "rate": 0.1}),
+        ("training", {"settings": {"steps": 5}, "corpus": {"any": 1, "size": 2}}),
+        ("training.corpus.any", [1, {"a": "b"}]),
+        ("hosts[0]", "c"),
+        ("hosts[-2]", "c"),
+        ("hosts", ["c", "b"]),
+        ("matrix.axes.batch", [8, 16]),
+        ("matrix.axes", {"batch": [8], "training.settings.steps": [5]}),
+        ("matrix.workload.pod.image", "b:2"),
+        ("names.argument", "$(touch pwned)"),
+        ("names.label", "{{ 7 * 7 }}"),
+    ],
+)
+def test_a_listed_field_is_changed(tmp_path: Path, path: str, value: Any) -> None:
+    assert changed(tmp_path, {path: value}).written(path) == value
+
+
+def test_what_a_preset_has_assigned_is_changed_too(tmp_path: Path) -> None:
+    assert changed(tmp_path, {"training.settings.steps": 7}, "small").get("training.settings.steps") == 7
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        ("training.corpus.size", 3, "training.corpus.size"),
+        ("training", {"settings": {}, "corpus": {"any": 1, "size": 3}}, "training.corpus.size"),
+        ("training.corpus", None, "training.corpus.size"),
+        ("hosts[1]", "c", r"hosts\[1\]|hosts.1"),
+        ("hosts[-1]", "c", "hosts.1"),
+        ("hosts", ["a", "b", "c"], "hosts.2"),
+        ("training.corpus.size", 2, "training.corpus.size"),
+        ("matrix.axes", {"batch": [1, 2], "training.corpus.size": [9]}, "training.corpus.size"),
+    ],
+)
+def test_a_field_that_is_not_listed_is_refused_with_what_a_maintainer_can_do(
+    tmp_path: Path, path: str, value: Any, named: str
+) -> None:
+    with pytest.raises(UsageError, match=f"a comment may not change `({named})`.*ci: .overridable: ") as caught:
+        changed(tmp_path, {path: value})
+    assert "p.yaml" in str(caught.value)
+
+
+NEVER = [
+    ("matrix.workload.command", ["sh", "-c", "id"]),
+    ("matrix.workload.command", "id"),
+    ("matrix.workload.command[1]", "id"),
+    ("matrix.workload", {"command": "id"}),
+    ("matrix", {"axes": {"a": [1]}, "workload": {"command": "id"}}),
+    ("matrix", None),
+    ("matrix.workload.env", {"LD_PRELOAD": "x"}),
+    ("matrix.workload.env.A", "2"),
+    ("matrix.workload.files", {"x": "/etc/shadow"}),
+    ("matrix['workload'].files.x", "/etc/shadow"),
+    ("matrix.workload.pod", {"image": "a:1", "secrets": {"A": {"name": "s", "key": "k"}}}),
+    ("matrix.axes", {"matrix.workload.command": [["id"]]}),
+    ("matrix.axes", {'matrix["workload"].env.A': ["2"]}),
+    ("matrix.include", [{"batch": 1, "targets.here.backend": "ssh"}]),
+    ("secrets.token", "other-file"),
+    ("secrets", {"dir": {"env_key": "HOME"}}),
+    ("targets.here.backend", "ssh"),
+    ("clusters", {"x": {"create": {"command": "id", "destroy": "id"}}}),
+    ("results.record", False),
+    ("results", {"database": "postgresql://evil/x"}),
+    ("ci.overridable", ["**"]),
+    ("ci", {"overridable": ["**"]}),
+    ("ci_presets.small", {"matrix.workload.command": "id"}),
+    ("ci_presets", {"to_apply": ["small"]}),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), NEVER, ids=str)
+@pytest.mark.parametrize("listed", ["**", "*", "matrix", "matrix.workload.**"])
+def test_what_is_executed_where_and_with_which_secrets_is_never_changed(
+    tmp_path: Path, path: str, value: Any, listed: str
+) -> None:
+    config = CONFIG.replace("overridable: [", f'overridable: ["{listed}", ')
+    with pytest.raises(UsageError, match="a comment may never change `"):
+        changed(tmp_path, {path: value}, config=config)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reached"),
+    [
+        ("names.secret", "other-file", "password"),
+        ("names.host", "two", "targets"),
+        ("names.program", "bash", "matrix.workload.command"),
+    ],
+)
+def test_what_refers_to_a_listed_field_is_never_changed_either(
+    tmp_path: Path, path: str, value: Any, reached: str
+) -> None:
+    with pytest.raises(UsageError, match=f"a comment may never change `{reached}`, which refers to"):
+        changed(tmp_path, {path: value})
+
+
+def test_a_mapping_that_an_anchor_puts_below_a_command_is_never_changed(tmp_path: Path) -> None:
+    config = CONFIG.replace('    env: {A: "1"}\n', "    env: *shared\n")
+    with pytest.raises(UsageError, match=r"may never change `matrix\.workload\.env\.run`"):
+        changed(tmp_path, {"shared.run": "id"}, config=config)
+
+
+@pytest.mark.parametrize("config", ["a: 1", "a: 1\nci: {}", "a: 1\nci: {overridable: []}"])
+def test_nothing_is_listed_by_default(tmp_path: Path, config: str) -> None:
+    with pytest.raises(UsageError, match="may not change `a`"):
+        changed(tmp_path, {"a": 2}, config=config)
+
+
+def test_every_fault_is_named_as_far_as_there_is_room(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        changed(tmp_path, dict.fromkeys(["hosts", "password", "targets", "results", "secrets"]))
+    assert len(str(caught.value).splitlines()) == 4
+    assert str(caught.value).endswith("more")
+
+
+@pytest.mark.parametrize("listed", ["5", "[5]", "[a..b]", "[$]", "{a: b}"])
+def test_a_list_that_is_none_is_refused(tmp_path: Path, listed: str) -> None:
+    config = f"a: 1\nci: {{overridable: {listed}}}"
+    with pytest.raises(ConfigurationError, match=r"p\.yaml:2: `ci\.overridable"):
+        changed(tmp_path, {"a": 2}, config=config)
+    with pytest.raises(ConfigurationError, match=r"p\.yaml:2: `ci\.overridable"):
+        Configuration.load(Request(tmp_path / "p.yaml")).check()
+
+
+def test_a_block_of_the_projects_own_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("ci: {overridable: [a.*], nightly: true}")
+    Configuration.load(Request(tmp_path / "p.yaml")).check()
+    assert ("ci",) in contract.find([contract.LIBRARY])
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("@secrets.token", "reference"),
+        ("*$@secrets.token", "reference"),
+        ("a {@secrets.token} b", "reference"),
+        ({"a": [{"b": "{@x}"}]}, "reference"),
+        ({"@a": 1}, "reference"),
+        ("x" * 10_001, "characters"),
+        (["x" * 5001] * 2, "characters"),
+        ([1] * 1001, "parts"),
+        ([[[[[[[[[1]]]]]]]]], "levels"),
+        (b"x", "bytes"),
+        ({1, 2}, "set"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_a_value_is_plain_small_and_refers_to_nothing(value: Any, fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        outside.check_value(value)
+
+
+@pytest.mark.parametrize(
+    "value", [None, 1, 0.5, True, "text", "x" * 10_000, [1] * 999, {"a": {"b": [None]}}, "a@b", "{{ x }}"]
+)
+def test_other_values_are_data(value: Any) -> None:
+    outside.check_value(value)

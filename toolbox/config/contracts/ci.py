@@ -1,0 +1,27 @@
+"""The contract of the block `ci`: what a comment on a pull request may change."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from toolbox.config import outside, paths
+
+
+def _is_pattern(text: str) -> str:
+    try:
+        outside.parse_pattern(text)
+    except paths.PathError as error:
+        raise ValueError(error.detail) from None
+    return text
+
+
+class Contract(BaseModel):
+    """Other fields are the project's own."""
+
+    model_config = ConfigDict(extra="allow")
+
+    overridable: list[Annotated[str, AfterValidator(_is_pattern)]] = Field(
+        default=[], description="patterns of the paths that `/var` of a comment may change; see docs/configuration.md"
+    )

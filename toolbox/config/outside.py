@@ -1,0 +1,221 @@
+"""Decides which fields a comment may override: those that `ci.overridable` of the project's configuration lists.
+
+`configuration` calls `check` when the overrides come from a person who may not change the configuration itself. What
+counts is every leaf whose value changes, whatever path the comment names: a comment that replaces `matrix` replaces
+`matrix.workload.command` too, and so does one that changes a mapping which YAML anchors put at both places.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import Any, Final
+
+from toolbox.config import paths, presets, references
+from toolbox.config.document import Document
+from toolbox.config.paths import Path
+from toolbox.config.references import Resolver
+from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.system import files
+
+BLOCK: Final = "ci"
+FIELD: Final = "overridable"
+_ANY_KEYS: Final = "**"
+_MATRIX: Final = "matrix"
+_WORKLOAD: Final = (_MATRIX, "workload")
+# They decide what is executed, where, and with which secrets.
+_NEVER: Final[tuple[Path, ...]] = (
+    *((block,) for block in ("secrets", "targets", "clusters", "results", BLOCK, presets.BLOCK)),
+    *((*_WORKLOAD, field) for field in ("command", "files", "env")),
+    *(
+        (*_WORKLOAD, "pod", field)
+        for field in ("secrets", "image_pull_secrets", "service_account", "volumes", "python", "patch")
+    ),
+)
+# An axis whose name is a path gives each cell another value at that path.
+_AXES: Final = ("axes", "include", "zip")
+_MOST_CHARACTERS: Final = 10_000
+_MOST_VALUES: Final = 1_000
+_DEEPEST: Final = 8
+_MOST_FAULTS: Final = 3
+_PLAIN: Final = (str, int, float, bool, type(None), dt.date)
+
+
+def parse_pattern(text: str) -> Path:
+    """Return the path that a pattern writes. Its keys may hold `*` and `?`, or be `**` for any number of keys.
+
+    Raises:
+        PathError: the text is not a path.
+    """
+    path = paths.parse(text)
+    if not path:
+        raise paths.PathError("`$` is the whole document, name fields of it")
+    return path
+
+
+def check_value(value: object) -> None:
+    """Check a value that a comment gives: it is plain, not too large, and holds no reference.
+
+    Raises:
+        ValueError: it is not.
+    """
+    found = list(islice(_values(value, 0), _MOST_VALUES + 1))
+    if len(found) > _MOST_VALUES or max(depth for _, depth in found) > _DEEPEST:
+        raise ValueError(f"the value has more than {_MOST_VALUES} parts, or is more than {_DEEPEST} levels deep")
+    texts = [item for item, _ in found if isinstance(item, str)]
+    if sum(map(len, texts)) > _MOST_CHARACTERS:
+        raise ValueError(f"the value has more than {_MOST_CHARACTERS} characters")
+    if strange := [item for item, _ in found if not isinstance(item, (*_PLAIN, dict, list))]:
+        kind = type(strange[0]).__name__
+        raise ValueError(f"the value holds a {kind}: text, numbers, lists and mappings were expected")
+    if any(map(references.is_reference, texts)):
+        raise ValueError("the value holds a reference (`@path`, `{@path}`, `*$@path`): write the value itself")
+
+
+def check(before: Document, after: Document, overrides: Document) -> None:
+    """Check that overrides change only what the configuration allows.
+
+    Args:
+        before: the configuration without the overrides.
+        after: the configuration with them.
+
+    Raises:
+        UsageError: they change something else; the message says how a maintainer allows it.
+    """
+    patterns = _patterns(before)
+    named = [_keys(after, paths.parse(str(text))) for text in overrides.root]
+    changed = set(_changed(before.root, after.root, ()))
+    faults: dict[str, None] = {}
+    for path in named:
+        leaves = sorted(leaf for leaf in changed if leaf[: len(path)] == path) or [path]
+        faults |= dict.fromkeys(fault for leaf in leaves for fault in _faults(leaf, patterns, before.source))
+    aliased = (leaf for leaf in changed if not any(leaf[: len(path)] == path for path in named))
+    # What a preset assigns is the preset's own mapping. It has been applied already.
+    faults |= dict.fromkeys(_never(leaf) for leaf in sorted(aliased) if leaf[0] != presets.BLOCK and _is_never(leaf))
+    if not faults:
+        faults |= dict.fromkeys(_reached(before, after))
+    if faults:
+        shown = [
+            *islice(faults, _MOST_FAULTS),
+            *([f"and {len(faults) - _MOST_FAULTS} more"] * (len(faults) > _MOST_FAULTS)),
+        ]
+        raise UsageError("/var: " + "\n  ".join(shown))
+
+
+def _values(value: object, depth: int) -> Iterator[tuple[object, int]]:
+    """Yield a value and all that is in it, keys of mappings included, each with how deep it is."""
+    yield value, depth
+    if isinstance(value, dict | list) and depth <= _DEEPEST:
+        inner = [*value, *value.values()] if isinstance(value, dict) else value
+        for item in inner:
+            yield from _values(item, depth + 1)
+
+
+def _patterns(document: Document) -> list[Path]:
+    try:
+        found = Resolver(document).find((BLOCK, FIELD))
+    except paths.PathError:
+        return []
+    where = document.where((BLOCK, FIELD))
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise ConfigurationError(f"{where}: `{BLOCK}.{FIELD}` is {found!r}: a list of path patterns was expected")
+    try:
+        return [parse_pattern(text) for text in found]
+    except paths.PathError as error:
+        raise ConfigurationError(f"{where}: `{BLOCK}.{FIELD}`: {error}") from None
+
+
+def _keys(document: Document, path: Path) -> tuple[str, ...]:
+    """Return a path with its keys as the document has them: `a[-1]` of a list of two is `a[1]`."""
+    return tuple(str(key) for _, key in document.slots(path))
+
+
+def _changed(before: Any, after: Any, at: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the leaves that two values do not share."""
+    old, new = _children(before), _children(after)
+    if type(before) is type(after) and (old or new):
+        for key in {**old, **new}:
+            if key in old and key in new:
+                yield from _changed(old[key], new[key], (*at, key))
+            else:
+                yield from _leaves(old.get(key, new.get(key)), (*at, key))
+    elif type(before) is not type(after) or before != after:
+        yield from _leaves(before, at)
+        yield from _leaves(after, at)
+
+
+def _children(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return {str(key): item for key, item in value.items()}
+    return {str(index): item for index, item in enumerate(value)} if isinstance(value, list) else {}
+
+
+def _leaves(value: Any, at: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    children = _children(value)
+    for key, item in children.items():
+        yield from _leaves(item, (*at, key))
+    if not children:
+        yield at
+
+
+def _faults(leaf: tuple[str, ...], patterns: Iterable[Path], source: str) -> Iterator[str]:
+    """Yield why a leaf may not be changed. An axis whose name is a path counts as that path too."""
+    for path in (leaf, *_set_by_cells(leaf)):
+        shown = paths.render(path)
+        if _is_never(path):
+            yield _never(path)
+        elif not any(_matches(path, pattern) for pattern in patterns):
+            yield (
+                f"a comment may not change `{shown}`: a maintainer allows it by `{BLOCK}: "
+                f"{{{FIELD}: [{files.dump_yaml_line(shown)}]}}` in {source}"
+            )
+
+
+def _set_by_cells(leaf: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if leaf[:1] == (_MATRIX,) and leaf[1:2] and leaf[1] in _AXES:
+        for key in leaf[2:]:
+            if "." in key or "[" in key:
+                yield tuple(map(str, paths.parse(key)))
+
+
+def _is_never(path: tuple[str, ...]) -> bool:
+    """Tell whether a path is in, or around, what no comment may change."""
+    return any(path[: len(never)] == never[: len(path)] for never in _NEVER)
+
+
+def _never(path: tuple[str, ...]) -> str:
+    return f"a comment may never change `{paths.render(path)}`"
+
+
+def _matches(path: tuple[str, ...], pattern: Path) -> bool:
+    """Tell whether a pattern lists a path, or something around it."""
+    if not pattern:
+        return True
+    first, *rest = pattern
+    if first == _ANY_KEYS:
+        return bool(path) and any(_matches(path[index:], tuple(rest)) for index in range(len(path) + 1))
+    return bool(path) and fnmatchcase(path[0], str(first).replace("[", "[[]")) and _matches(path[1:], tuple(rest))
+
+
+def _reached(before: Document, after: Document) -> Iterator[str]:
+    """Yield what no comment may change, and changed because it refers to a field that the comment changed."""
+    for what, value in _guarded(before).items():
+        if value != _guarded(after).get(what):
+            yield f"a comment may never change `{what}`, which refers to a field that this one changes"
+
+
+def _guarded(document: Document) -> dict[str, str]:
+    resolver = Resolver(document)
+    found: dict[str, Any] = {paths.render(path): resolver.secret_name(path) for path in resolver.secrets()}
+    for path in _NEVER:
+        try:
+            value = resolver.find(path)
+        except paths.PathError:
+            continue
+        if path[-1] == "command":  # its arguments may refer to what a comment changes, its program not
+            value = value[:1] if isinstance(value, list) else None
+        if path[-1] != "env" and path[0] != presets.BLOCK:
+            found[paths.render(path)] = value
+    return {name: files.dump_yaml_line(value) for name, value in found.items()}
