@@ -128,6 +128,7 @@ class Project:
         *,
         failed: bool = False,
         jobs: Count | None = None,
+        damaged: Literal["refuse", "ignore"] = "refuse",
         format: Format = "text",  # noqa: A002
     ) -> int:
         """
@@ -137,9 +138,11 @@ class Project:
             run_dir: the directory of the run.
             failed: run again also the cells that did not pass.
             jobs: how many cells at once, if not as many as before.
+            damaged: what to do where lines of the journal cannot be read; work that they told of may be done again.
             format: with json, the summary goes to stdout and all else to stderr.
         """
-        resume = partial(project_run.resume, run_dir, failed=failed, jobs=jobs)
+        is_ignored = damaged == "ignore"
+        resume = partial(project_run.resume, run_dir, failed=failed, jobs=jobs, ignore_damage=is_ignored)
         return _project_run.shown(resume, as_json=format == "json")
 
     def status(self, run_dir: Path | None = None, *, format: Format = "text") -> str | None:  # noqa: A002

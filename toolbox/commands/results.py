@@ -451,7 +451,10 @@ class Results:
             stores: dict[str, Store] = {}
             for directory in run_dirs:
                 try:
-                    where = _results.location(database, summary.derive(directory).project)
+                    found = summary.derive(directory)
+                    if found.damage:
+                        log.warning("%s: %s", directory, found.damage_warning)
+                    where = _results.location(database, found.project)
                     if where not in stores:
                         stores[where] = stack.enter_context(Store(where))
                     print(_said(recording.record(stores[where], directory), stores[where]))

@@ -149,7 +149,7 @@ class CellRun:
         )
         (step.directory / steps.FAILURE_FILE).unlink(missing_ok=True)
         file = step.directory / SETTINGS_FILE
-        if not file.exists():
+        if not files.size(file):
             files.write_yaml(file, dict(cell.settings))
 
     def submit(self, target: str) -> None:
@@ -157,6 +157,9 @@ class CellRun:
         self.attempt, self.target, self.handle = self.attempt + 1, target, None
         self.is_adopted, self.is_over, self.waiting = False, False, ""
         files.make_directory(self.directory)
+        # What ends while no orchestrator lives is found by these names, also after a power cut.
+        for folder in (self.step.directory, self.parent.directory):
+            files.sync_directory(folder)
         self.step.recorder.record(AttemptSubmitted(self.step.identity, self.attempt, self.name, target))
 
     def note_waiting(self, reason: str) -> None:

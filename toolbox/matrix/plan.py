@@ -159,7 +159,8 @@ class Plan:
 
     def write(self, directory: Path) -> None:
         """Freeze the plan in `plan.json`."""
-        files.write_text(directory / FILE, json.dumps(self.as_json(), indent=1, default=str, ensure_ascii=False) + "\n")
+        text = json.dumps(self.as_json(), indent=1, default=str, ensure_ascii=False)
+        files.write_text(directory / FILE, f"{text}\n", durable=True)
 
 
 def frozen_bounds(directory: Path) -> dict[tuple[str, str], Bound]:
@@ -177,7 +178,7 @@ def frozen_bounds(directory: Path) -> dict[tuple[str, str], Bound]:
             for metric, kept in cell.get("bounds", {}).items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{file} is not what a run leaves: {error}") from None
+        raise UsageError(f"{file} is damaged, and the run cannot be resumed without it: {error}") from None
 
 
 def _bound_json(bound: Bound) -> dict[str, Any]:

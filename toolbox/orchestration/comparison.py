@@ -12,7 +12,7 @@ import yaml
 
 from toolbox.clusters.connection import Cluster
 from toolbox.clusters.snapshots import Difference, Snapshot
-from toolbox.model.errors import CheckFailed
+from toolbox.model.errors import CheckFailed, InfrastructureError, describe
 from toolbox.system import cancellation, environ, files
 
 _KEY_LENGTH: Final = 32
@@ -39,17 +39,22 @@ class Comparison:
             StepError: the cluster cannot be looked at.
         """
         if not (file := directory / self._before).exists():
-            files.write_yaml(file, self._snapshot().as_json())
+            files.write_yaml(file, self._snapshot().as_json(), durable=True)
 
     def judge(self, noted_in: Path, directory: Path) -> None:
         """Hold what there is now against what was noted, and write both into a directory.
 
         Raises:
             CheckFailed: it names what was added, removed and changed.
+        InfrastructureError: what was noted cannot be read.
             StepError: the cluster cannot be looked at.
         """
         file = noted_in / self._before
-        before = Snapshot.of_json(yaml.safe_load(file.read_text(encoding="utf-8")))
+        try:
+            before = Snapshot.of_json(yaml.safe_load(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+            reason = f"{file} is damaged, so nothing can be compared with it: {describe(error)}"
+            raise InfrastructureError(reason) from error
         after = self._settled(before)
         file.replace(directory / file.name)  # who resumes the run after this finds a cluster that others have had
         files.write_yaml(directory / f"{self._name}-after.yaml", after.as_json())
@@ -78,8 +83,11 @@ def _key() -> bytes:
     """Return the key of this user's digests. It is in no artifact: with it one could try what a secret is."""
     file = environ.state_directory() / "snapshots.key"
     if not file.exists():
-        mine = files.write_bytes(file.with_name(f"{file.name}.{os.getpid()}"), secrets.token_bytes(_KEY_LENGTH))
+        mine = files.write_bytes(
+            file.with_name(f"{file.name}.{os.getpid()}"), secrets.token_bytes(_KEY_LENGTH), durable=True
+        )
         with suppress(FileExistsError):  # of two who come first, one does
             os.link(mine, file)
         mine.unlink()
+        files.sync_directory(file.parent)
     return file.read_bytes()

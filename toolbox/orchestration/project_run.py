@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -29,6 +29,7 @@ from toolbox.model.errors import (
     InfrastructureError,
     Interrupted,
     ToolboxError,
+    UsageError,
     describe,
     exit_code_of,
     outcome_of,
@@ -84,6 +85,7 @@ def resume(
     *,
     failed: bool = False,
     jobs: int | None = None,
+    ignore_damage: bool = False,
 ) -> tuple[RunSummary, int]:
     """Go on with a run after any end: what has finished is not done again, and what still runs is adopted.
 
@@ -92,14 +94,23 @@ def resume(
     Args:
         failed: run again also the cells that did not pass.
         jobs: how many cells at once, if not as many as before.
+        ignore_damage: go on although lines of the journal cannot be read: what they told may be done again.
 
     Raises:
-        UsageError: it is no run, or its configuration has changed since. Nothing was started.
+        UsageError: it is no run, its journal is damaged, or its configuration has changed since. Nothing was started.
         InfrastructureError: the run is going on.
     """
     directory = directory.absolute()
+    _refuse_damage(directory, ignore_damage=ignore_damage)
     with request_module.where_it_began(directory):
         return _resume(directory, listeners, redactor, failed=failed, jobs=jobs)
+
+
+def _refuse_damage(directory: Path, *, ignore_damage: bool) -> None:
+    found = summary.derive(directory)
+    if found.damage and not ignore_damage:
+        hint = "the run is not resumed, unless by --damaged=ignore: work that they told of may be done again"
+        raise UsageError(f"{found.damage_warning}\n{hint}")
 
 
 def _resume(
@@ -122,6 +133,7 @@ def _resume(
             for listener in listeners:
                 listener(Note("", _NOTHING_LEFT))
             return summary.refresh(directory), before.finished.exit_code
+        directories.reserve(directory, [step.started.step for step in past.steps()])
         reservation.recall(directory)
         _end_orphans(past, directory, reservation.marks(directory))
         recorder = Recorder(directory, redactor, listeners, journal, past)
@@ -190,7 +202,7 @@ def _refuse_changes(loaded: Loaded, past: Past, directory: Path, redactor: Redac
     Its orchestration may have changed it since, and the file tells of a change after the journal does: it holds the
     configuration after some of the changes.
     """
-    was = yaml.safe_load((directory / CONFIG_FILE).read_text(encoding="utf-8"))
+    was = _configuration_at_start(directory / CONFIG_FILE)
     configuration = loaded.configuration
     now = yaml.safe_load(session.resolved_text(configuration, redactor))
     for change in past.configuration_changes:
@@ -200,6 +212,16 @@ def _refuse_changes(loaded: Loaded, past: Past, directory: Path, redactor: Redac
         configuration = configuration.replaced(change.path, value, layer=change.by)
         now = yaml.safe_load(session.resolved_text(configuration, redactor))
     request_module.refuse_changes(directory, was, now, loaded.plan)
+
+
+def _configuration_at_start(file: Path) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"{file} is damaged, and the run cannot be resumed without it: {describe(error)}") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{file} is damaged, and the run cannot be resumed without it: it holds no configuration")
+    return found
 
 
 def _has_work(before: RunSummary, past: Past, *, failed: bool) -> bool:
@@ -223,6 +245,7 @@ def _create(request: RunRequest) -> Path:
             directory.mkdir(mode=files.PRIVATE_DIRECTORY)
         except FileExistsError:
             continue
+        files.sync_directory(runs)
         return directory
 
 
@@ -255,7 +278,8 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
     if loaded.plan is not None:
         loaded.plan.write(directory)
     session.write_configuration(configuration, directory / CONFIG_FILE, redactor)
-    files.write_json(directory / request_module.FILE, run)
+    # The last of the files that a resumed run reads: where it is there, so are the others.
+    files.write_json(directory / request_module.FILE, run, durable=True)
 
 
 def _applied(change: Change, redactor: Redactor) -> str:

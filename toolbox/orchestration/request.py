@@ -16,7 +16,7 @@ from toolbox.config.configuration import Configuration, Request
 from toolbox.matrix import plan, targets
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.scheduler import Options
-from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.model.errors import ConfigurationError, UsageError, describe
 from toolbox.model.text import shown
 from toolbox.orchestration import projects
 from toolbox.orchestration.projects import ProjectFiles
@@ -90,8 +90,11 @@ class RunRequest:
                 options=Options(kept["jobs"], kept["fail_fast"], kept["max_failures"]),
                 deadline=kept["deadline"],
             )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{directory} is not the directory of a run: {FILE}: {error}") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+            file = directory / FILE
+            raise UsageError(
+                f"{file} is damaged, and the run cannot be resumed without it: {describe(error)}"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +184,9 @@ def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, An
         ConfigurationError: it names what has changed.
     """
     changes = list(_differences(was, now, "$"))
-    if cells is not None and not changes and (file := directory / plan.FILE).exists():
+    if cells is not None and not changes:
+        if not (file := directory / plan.FILE).exists():
+            raise UsageError(f"{file} is missing, and the run cannot be resumed without it")
         frozen, made = files.read_json(file), json.loads(json.dumps(cells.as_json(), default=str))
         changes = list(_differences(frozen, made, plan.FILE))
     if changes:

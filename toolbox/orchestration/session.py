@@ -67,7 +67,7 @@ class Session:
 
 def write_configuration(configuration: Configuration, file: Path, redactor: Redactor) -> Path:
     """Write a configuration as resolved. Who loads it applies no preset again: that would undo the overrides."""
-    return files.write_text(file, resolved_text(configuration, redactor))
+    return files.write_text(file, resolved_text(configuration, redactor), durable=True)
 
 
 def resolved_text(configuration: Configuration, redactor: Redactor) -> str:
@@ -135,7 +135,7 @@ def artifact_directory(path: Path) -> Path:
         UsageError: it cannot be created.
     """
     try:
-        return files.make_directory(path.absolute())
+        return files.make_durable_directory(path.absolute())
     except OSError as error:
         raise UsageError(f"artifacts cannot go to {path}: {error} (--artifact_dir, ${environ.ARTIFACT_DIR})") from None
 

@@ -63,6 +63,7 @@ def render(summary: RunSummary, *, limit: int, artifacts_url: str = "") -> str:
         )
     page = _Page(limit, artifacts_url.rstrip("/"))
     page.add(_head(summary))
+    page.add(_pre(summary.damage_warning.splitlines()))
     page.add(_attribution(summary))
     rows = list(page.rows(summary))
     # The table takes what the failures leave, and a quarter of the room at least.

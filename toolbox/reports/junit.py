@@ -109,6 +109,8 @@ class _Report:
         for name, value in (("presets", presets), ("revision", revision)):
             if value:
                 self.element("property", "", {"name": name, "value": value})
+        if self._summary.damage:
+            self.element("property", "", {"name": "damage", "value": self._summary.damage_warning})
         self.close("properties")
 
     def _case(self, attributes: Mapping[str, str], step: StepSummary) -> None:

@@ -354,12 +354,18 @@ def _closing(summary: RunSummary) -> Iterator[Text]:
             yield Text(f"  {clean(line)}")
         if end.verdict is Verdict.CANCELLED:
             yield _going_on_hint(summary)
-    if summary.secrets_left:
-        named = ", ".join(clean(file) for file in sorted(summary.secrets_left)[:_MOST_FAILURES])
-        yield Text(f"files that hold a secret, do not pass them on: {named}", style="bold red")
+    yield from _warnings(summary)
     if end is not None and (page := summary.directory / html.FILE).is_file():
         yield Text(f"the report is {page}")
     yield Text(f"the run is in {summary.directory}")
+
+
+def _warnings(summary: RunSummary) -> Iterator[Text]:
+    if summary.damage:
+        yield Text(clean(summary.damage_warning), style="bold red")
+    if summary.secrets_left:
+        named = ", ".join(clean(file) for file in sorted(summary.secrets_left)[:_MOST_FAILURES])
+        yield Text(f"files that hold a secret, do not pass them on: {named}", style="bold red")
 
 
 def _going_on_hint(summary: RunSummary) -> Text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import string
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -47,6 +48,18 @@ def next_directory(parent: Path, name: str, *, after: int | None = None) -> Path
             continue
         break
     return files.make_directory(parent / f"{number:03d}__{safe_name(name)}")
+
+
+def reserve(root: Path, steps: Iterable[str]) -> None:
+    """Take the numbers of steps that a journal names: a power cut may have lost the directories that hold them.
+
+    Args:
+        steps: their directories, from `root` on.
+    """
+    for step in steps:
+        parent, _, name = step.rpartition("/")
+        if (match := _DIRECTORY.fullmatch(name)) is not None:
+            files.make_directory(root / parent / _NUMBERS / match["number"])
 
 
 def number_of(directory: Path) -> int:

@@ -1,6 +1,7 @@
 """The journal of a run: one JSON object a line, appended. Everything else about a run is derived from it.
 
-A torn last line is what a crash leaves: a reader drops it, and a writer ends it before it goes on.
+A torn tail is what a crash leaves: a reader drops it, and a writer cuts it off before it goes on. A line anywhere else
+that cannot be read is damage, which is reported with its number. A line that occurs twice counts once.
 """
 
 from __future__ import annotations
@@ -10,32 +11,31 @@ import errno
 import fcntl
 import json
 import os
+import threading
 import time
-from collections.abc import Iterator
+import types
+import typing
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, get_args
+from typing import Any, Final, Self, get_args, get_origin
 
 from toolbox.model import events
-from toolbox.model.bounds import Direction, Side
 from toolbox.model.errors import InfrastructureError
-from toolbox.model.events import KeptEvent, StepKind
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.events import KeptEvent, RunStarted
+from toolbox.model.text import shown
 from toolbox.system import files
 from toolbox.system.redaction import Redactor
 
 FILE: Final = "journal.jsonl"
 _KINDS: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in get_args(events.KeptEvent)}
+_HINTS: Final[dict[type[Any], dict[str, Any]]] = {kind: typing.get_type_hints(kind) for kind in _KINDS.values()}
 _LOOKS: Final = 5
 _LOOK_SECONDS: Final = 0.05
-_ENUMS: Final[dict[str, Any]] = {
-    "kind": StepKind,
-    "verdict": Verdict,
-    "cause": Cause,
-    "direction": Direction,
-    "side": Side,
-}
+_MOST_BYTES: Final = 1 << 26  # of a line: a longer one is not read into memory
+_BEGINNING: Final = b'{"time": "'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,6 +46,39 @@ class Entry:
     event: KeptEvent
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Damage:
+    """A line of a journal that cannot be read.
+
+    Args:
+        line: its number, from 1 on.
+        reason: why it cannot be read.
+    """
+
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{FILE}:{self.line}: {self.reason}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Contents:
+    """What a journal holds.
+
+    Args:
+        entries: the events, oldest first, each once.
+        damage: the lines that cannot be read, but for those that a crash tore.
+        whole_bytes: how long the journal is without its torn tail.
+        is_ended: whether the last whole line has its line end.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    damage: tuple[Damage, ...] = ()
+    whole_bytes: int = 0
+    is_ended: bool = True
+
+
 class Journal:
     """The journal of one run, open for appending. Lines are whole, also from several threads."""
 
@@ -54,7 +87,14 @@ class Journal:
         self._file = directory / FILE
         self._descriptor = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, files.PRIVATE_FILE)
         self._lock()
+        self._writing = threading.Lock()
+        self._end = 0
         self._is_torn = True
+        try:
+            self._cut_torn_tail()
+        except OSError as error:
+            os.close(self._descriptor)
+            raise InfrastructureError(f"the journal {self._file} cannot be opened: {error}") from error
 
     def append(self, event: KeptEvent, *, sync: bool = True) -> None:
         """Write an event.
@@ -74,12 +114,8 @@ class Journal:
         }
         content = files.encode(json.dumps(record, ensure_ascii=False) + "\n")
         try:
-            if self._is_torn:
-                self._end_torn_line()
-            self._is_torn = True
-            if os.write(self._descriptor, content) < len(content):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301  # as a write of 0 bytes says
-            self._is_torn = False
+            with self._writing:
+                self._write(content)
             if sync:
                 os.fsync(self._descriptor)
         except OSError as error:
@@ -109,10 +145,25 @@ class Journal:
         os.close(self._descriptor)
         raise InfrastructureError(f"{self._file.parent} is the run of another process, which is alive")
 
-    def _end_torn_line(self) -> None:
-        size = os.fstat(self._descriptor).st_size
-        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+    def _write(self, content: bytes) -> None:
+        if self._is_torn:
+            os.ftruncate(self._descriptor, self._end)
+        self._is_torn = True
+        if os.write(self._descriptor, content) < len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as a write of 0 bytes says
+        self._end += len(content)
+        self._is_torn = False
+
+    def _cut_torn_tail(self) -> None:
+        """Remove what a crash tore, so that no damage in the middle comes of it, and make the file itself durable."""
+        found = load(self._file.parent)
+        os.ftruncate(self._descriptor, found.whole_bytes)
+        if not found.is_ended:
             os.write(self._descriptor, b"\n")
+        self._end = os.fstat(self._descriptor).st_size
+        os.fsync(self._descriptor)
+        files.sync_directory(self._file.parent)
+        self._is_torn = False
 
 
 def is_held(directory: Path) -> bool:
@@ -130,29 +181,120 @@ def is_held(directory: Path) -> bool:
     return False
 
 
-def read(directory: Path) -> Iterator[Entry]:
-    """Yield the events of a run, oldest first. Lines that a crash tore are left out."""
+def read(directory: Path) -> tuple[Entry, ...]:
+    """Return the events of a run, oldest first, without the lines that cannot be read; see `load`."""
+    return load(directory).entries
+
+
+def load(directory: Path) -> Contents:
+    """Return what the journal of a run holds; nothing where there is none.
+
+    A crash tears the last lines: they lack their end, or hold null bytes where blocks were not written. What an earlier
+    version of this program left of such a line stands before the event with which the resumed run began.
+    """
     file = directory / FILE
     if not file.is_file():
-        return
-    with file.open(encoding="utf-8", errors="replace") as stream:
-        for line in stream:
-            if (entry := _parse(line)) is not None:
-                yield entry
+        return Contents()
+    entries: dict[bytes, Entry] = {}
+    damage: list[Damage] = []
+    torn: list[Damage] = []
+    size = whole_bytes = 0
+    line = b"\n"
+    for number, line in enumerate(_lines(file), start=1):
+        size += len(line)
+        found = _parse(line)
+        if isinstance(found, Entry):
+            damage += [] if isinstance(found.event, RunStarted) else torn
+            torn.clear()
+            entries.setdefault(line.rstrip(b"\n"), found)
+            whole_bytes = size
+        elif _may_be_torn(line):
+            torn.append(Damage(number, found))
+        else:
+            damage += [*torn, Damage(number, found)]
+            torn.clear()
+            whole_bytes = size
+    return Contents(tuple(entries.values()), tuple(damage), whole_bytes, _is_ended(file, whole_bytes))
 
 
-def _parse(line: str) -> Entry | None:
+def _lines(file: Path) -> Iterator[bytes]:
+    """Yield the lines of a journal. Of one that is too long each piece counts as a line."""
+    with file.open("rb") as stream:
+        while line := stream.readline(_MOST_BYTES):
+            yield line
+
+
+def _is_ended(file: Path, size: int) -> bool:
+    with file.open("rb") as stream:
+        stream.seek(max(0, size - 1))
+        return size == 0 or stream.read(1) == b"\n"
+
+
+def _may_be_torn(line: bytes) -> bool:
+    """Tell whether a line that cannot be read looks as a crash leaves it."""
+    text = line.rstrip(b"\n")
+    is_beginning = _BEGINNING.startswith(text) or (text.startswith(_BEGINNING) and not text.endswith(b"}"))
+    return text == line or b"\0" in line or (bool(text) and is_beginning)
+
+
+def _parse(line: bytes) -> Entry | str:
+    """Return the event of a line, or why it cannot be read."""
     try:
-        record = json.loads(line)
-        kind = _KINDS[record.pop("event")]
-        time = datetime.fromisoformat(record.pop("time"))
-        names = {field.name for field in dataclasses.fields(kind)}
-        return Entry(time, kind(**{key: _value(key, value) for key, value in record.items() if key in names}))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+        record = json.loads(line.decode())
+    except UnicodeDecodeError:
+        return "it is not UTF-8"
+    except (ValueError, RecursionError):
+        return "it is not JSON" if len(line) < _MOST_BYTES else f"it is longer than {_MOST_BYTES} bytes"
+    if not isinstance(record, dict):
+        return "it is not a JSON object"
+    name, moment = record.get("event"), record.get("time")
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        return f"the event {shown(name)} is not known to this version"
+    try:
+        time = datetime.fromisoformat(moment) if isinstance(moment, str) else None
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        return f"its time is {shown(moment)}"
+    return _event(kind, record, time)
 
 
-def _value(key: str, value: Any) -> Any:
-    if value is not None and key in _ENUMS:
-        return _ENUMS[key](value)
-    return tuple(value) if isinstance(value, list) else value
+def _event(kind: type[Any], record: Mapping[str, Any], time: datetime) -> Entry | str:
+    """Return an event whose fields have their types. Fields that a later version added are passed over."""
+    values = {}
+    for name, hint in _HINTS[kind].items():
+        if name not in record:
+            continue
+        try:
+            values[name] = _typed(record[name], hint)
+        except (TypeError, ValueError):
+            return f"{kind.__name__}: `{name}` is {shown(record[name])}"
+    try:
+        return Entry(time, kind(**values))
+    except TypeError:
+        missing = [name for name in _required(kind) if name not in values]
+        return f"{kind.__name__}: `{', '.join(missing)}` is missing"
+
+
+def _required(kind: type[Any]) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING]
+
+
+def _typed(value: Any, hint: Any) -> Any:
+    """Return a value of JSON as the type of a field.
+
+    Raises:
+        TypeError: it is of another type.
+        ValueError: an enumeration has no such value.
+    """
+    if get_origin(hint) is types.UnionType:  # of a type and None
+        inner, _ = get_args(hint)
+        return None if value is None else _typed(value, inner)
+    if get_origin(hint) is tuple and isinstance(value, list):
+        return tuple(_typed(item, get_args(hint)[0]) for item in value)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint(value)
+    if type(value) is hint or (hint is float and type(value) is int):
+        return value
+    raise TypeError(hint)

@@ -82,7 +82,8 @@ class PastStep:
             case StepFinished():
                 self.finished = event
             case AttemptSubmitted():
-                self.attempts.append(PastAttempt(event))
+                if all(attempt.submitted.attempt != event.attempt for attempt in self.attempts):
+                    self.attempts.append(PastAttempt(event))
             case AttemptEnded() | AttemptReleased():
                 for attempt in self.attempts:
                     if attempt.submitted.attempt == event.attempt:
@@ -119,6 +120,10 @@ class Past:
     def find(self, key: str) -> PastStep | None:
         """Return the latest step of this key."""
         return self._by_key.get(key)
+
+    def steps(self) -> Iterator[PastStep]:
+        """Yield the latest step of each directory."""
+        return iter(self._by_identity.values())
 
     def cells(self) -> Iterator[PastStep]:
         """Yield the cells."""

@@ -56,6 +56,7 @@ class Step:
             is tested, its failure.
         counts: whether the verdict counts for the step around.
         key: by which the step is known again when the run is resumed: the names on the way to it.
+        written: what `step.json` holds.
     """
 
     directory: Path
@@ -66,6 +67,7 @@ class Step:
     counts: bool = True
     key: str = ""
     started: float = field(default_factory=time.monotonic)
+    written: dict[str, object] = field(default_factory=dict)
     _names: Counter[str] = field(default_factory=Counter)
     _number: int | None = None
     _outcomes: list[Outcome] = field(default_factory=list)
@@ -268,9 +270,9 @@ def finish(step: Step, parent: Step, *, sync: bool = True) -> None:
 
 
 def _write(step: Step, fields: dict[str, object]) -> None:
-    file = step.directory / STEP_FILE
-    before = files.read_json(file) if file.exists() else {"step": step.identity, "name": step.name, "kind": step.kind}
-    files.write_json(file, {**before, **fields})
+    """Write `step.json`, for people and for reports: a resumed run reads the journal alone."""
+    step.written |= {"step": step.identity, "name": step.name, "kind": step.kind, **fields}
+    files.write_json(step.directory / STEP_FILE, step.written)
 
 
 def _explained(error: BaseException) -> str:

@@ -33,6 +33,7 @@ from toolbox.model.evidence import Deviation
 from toolbox.model.verdicts import Verdict
 from toolbox.runs import attribution, journal, reserved
 from toolbox.runs.attribution import Case, Finding
+from toolbox.runs.journal import Damage
 from toolbox.runs.reserved import Reserved
 from toolbox.system import files
 
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 FILE: Final = "summary.json"
 PLAN_FILE: Final = "plan.json"
 REQUEST_FILE: Final = "run.json"
+_MOST_DAMAGE: Final = 3
+_DAMAGED: Final = "the journal of this run is damaged, and what these lines told is missing:"
 _SEPARATED: Final = {Verdict.PASSED: False, Verdict.FAILED: True, Verdict.ERROR: True, Verdict.XPASSED: True}
 
 
@@ -144,6 +147,7 @@ class RunSummary:
         revision: of the checkout in its latest session; empty where it is not known.
         clusters: by their names in the configuration.
         secrets_left: the files, from the run directory on, that hold a secret and must not be passed on.
+        damage: the lines of the journal that cannot be read: what they told is missing here.
     """
 
     run: str
@@ -161,6 +165,7 @@ class RunSummary:
     revision: str = ""
     clusters: dict[str, Reserved] = field(default_factory=dict)
     secrets_left: set[str] = field(default_factory=set)
+    damage: tuple[Damage, ...] = ()
 
     @property
     def cells(self) -> list[StepSummary]:
@@ -177,6 +182,15 @@ class RunSummary:
         leaves = _leaves(bad)
         causes = [step for step in leaves if step.verdict is not Verdict.CANCELLED]
         return causes or leaves
+
+    @property
+    def damage_warning(self) -> str:
+        """What a person should know of a damaged journal; empty where it is whole."""
+        if not self.damage:
+            return ""
+        first, more = self.damage[:_MOST_DAMAGE], len(self.damage) - _MOST_DAMAGE
+        lines = [str(damage) for damage in first] + ([f"and {more} more lines"] if more > 0 else [])
+        return "\n  ".join([_DAMAGED, *lines])
 
     @property
     def cancelled(self) -> int:
@@ -200,6 +214,7 @@ class RunSummary:
             "directory": str(self.directory),
             "planned_cells": self.planned_cells,
             "attribution": [str(finding) for finding in self.attribution],
+            "damage": [str(damage) for damage in self.damage],
             "clusters": {name: str(cluster) for name, cluster in self.clusters.items()},
             **({"secrets_left": sorted(self.secrets_left)} if self.secrets_left else {}),
             "steps": [_step_json(step) for step in self.steps.values()],
@@ -212,10 +227,10 @@ def derive(directory: Path) -> RunSummary:
     Raises:
         UsageError: the directory is not that of a run.
     """
-    entries = list(journal.read(directory))
+    contents = journal.load(directory)
     summary: RunSummary | None = None
     keys: dict[str, str] = {}
-    for entry in entries:
+    for entry in contents.entries:
         event = entry.event
         if isinstance(event, RunStarted):
             summary = summary or RunSummary(
@@ -232,8 +247,10 @@ def derive(directory: Path) -> RunSummary:
         summary.seconds += max(0.0, (entry.time - (summary.updated or entry.time)).total_seconds())
         summary.updated = entry.time
     if summary is None:
-        raise UsageError(f"{directory} is not the directory of a run: it has no {journal.FILE} that begins with one")
-    summary.clusters = reserved.derive(entry.event for entry in entries)
+        reason = next(map(str, contents.damage), f"it has no {journal.FILE} that begins with one")
+        raise UsageError(f"{directory} is not the directory of a run: {reason}")
+    summary.damage = contents.damage
+    summary.clusters = reserved.derive(entry.event for entry in contents.entries)
     _take_plan(summary, directory / PLAN_FILE)
     summary.steps = dict(sorted(summary.steps.items(), key=lambda item: _order(item[0])))
     if summary.finished is not None:
@@ -333,22 +350,21 @@ def _add(
 ) -> None:
     match event:
         case CheckJudged():
-            step.checks.append(event)
+            step.checks += [] if event in step.checks else [event]
             if event.passed is False and step.attempts:
                 step.attempts[-1].faults[event.check, event.metric] = event
         case MetricMeasured():
-            step.metrics.append(event)
+            step.metrics += [] if event in step.metrics else [event]
             if step.attempts:
                 step.attempts[-1].metrics[event.metric] = event
-        case AttemptSubmitted():
+        case AttemptSubmitted() if all(attempt.attempt != event.attempt for attempt in step.attempts):
             # What an earlier attempt was judged by says nothing of this one.
             step.checks.clear()
             step.metrics.clear()
             step.attempts.append(AttemptSummary(event.attempt, event.target, time, revision=revision))
         case AttemptWaiting() | AttemptEnded():
-            for attempt in step.attempts:
-                if attempt.attempt == event.attempt:
-                    _update(attempt, event)
+            for attempt in [attempt for attempt in step.attempts if attempt.attempt == event.attempt]:
+                _update(attempt, event)
 
 
 def _update(attempt: AttemptSummary, event: AttemptWaiting | AttemptEnded) -> None:

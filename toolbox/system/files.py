@@ -26,9 +26,31 @@ def make_directory(path: Path) -> Path:
     return path
 
 
-def write_text(path: Path, text: str) -> Path:
-    """Write a private text file whole or not at all: a reader sees the old text or the new one."""
-    return write_bytes(path, encode(text))
+def make_durable_directory(path: Path) -> Path:
+    """Create a private directory and its parents, and wait until the disk has those that were missing."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    make_directory(path)
+    for folder in missing:
+        sync_directory(folder.parent)
+    return path
+
+
+def sync_directory(path: Path) -> None:
+    """Wait until the disk has the names in a directory: of files that were created, renamed or removed there."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_text(path: Path, text: str, *, durable: bool = False) -> Path:
+    """Write a private text file whole or not at all: a reader sees the old text or the new one.
+
+    Args:
+        durable: see `write_bytes`.
+    """
+    return write_bytes(path, encode(text), durable=durable)
 
 
 def encode(text: str) -> bytes:
@@ -36,17 +58,27 @@ def encode(text: str) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
-def write_bytes(path: Path, content: bytes) -> Path:
-    """Write a private file whole or not at all."""
-    make_directory(path.parent)
+def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> Path:
+    """Write a private file whole or not at all.
+
+    Args:
+        durable: return only when the disk has it, so that a power cut leaves the old file or the new one. What a
+            resumed run reads needs that; what can be derived again does not, and a wait for the disk is not cheap.
+    """
+    (make_durable_directory if durable else make_directory)(path.parent)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+    if durable:
+        sync_directory(path.parent)
     return path
 
 
@@ -112,9 +144,9 @@ def dump_json(value: object) -> str:
     return json.dumps(value, indent=2, default=str, ensure_ascii=False) + "\n"
 
 
-def write_json(path: Path, value: object) -> Path:
-    """Write a value as JSON that a person can read."""
-    return write_text(path, dump_json(value))
+def write_json(path: Path, value: object, *, durable: bool = False) -> Path:
+    """Write a value as JSON that a person can read. `durable`: see `write_bytes`."""
+    return write_text(path, dump_json(value), durable=durable)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -123,9 +155,9 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def write_yaml(path: Path, value: object) -> Path:
-    """Write a value as YAML, in its own order."""
-    return write_text(path, dump_yaml(value))
+def write_yaml(path: Path, value: object, *, durable: bool = False) -> Path:
+    """Write a value as YAML, in its own order. `durable`: see `write_bytes`."""
+    return write_text(path, dump_yaml(value), durable=durable)
 
 
 _BREAKS = re.compile("[\x85\u2028\u2029]")

@@ -115,3 +115,9 @@ def test_200_threads_of_4_processes_take_200_numbers_and_none_is_missing(
     names = {(path / "name").read_text() for path in found}
     assert names == {f"p{process}-{number}" for process in range(4) for number in range(50)}
     assert all(path.name[5:] == (path / "name").read_text() for path in found)
+
+
+def test_numbers_that_a_journal_names_are_not_given_again(tmp_path: Path) -> None:
+    directories.reserve(tmp_path, ["001__test", "001__test/004__a", "odd"])
+    assert directories.next_directory(tmp_path, "next").name == "002__next"
+    assert directories.next_directory(tmp_path / "001__test", "next", after=3).name == "005__next"

@@ -1,6 +1,7 @@
 """The journal: whole lines, one writer, and nothing lost but what a crash tore."""
 
 import json
+import math
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from toolbox.model.events import (
     ClusterChosen,
     ConfigurationChanged,
     KeptEvent,
+    MetricMeasured,
     RunFinished,
     RunStarted,
     StepFinished,
@@ -76,31 +78,97 @@ def test_a_last_record_torn_anywhere_is_dropped_and_the_journal_goes_on(tmp_path
         assert read(tmp_path) == [*EVENTS[: 6 if is_whole else 5], EVENTS[0]], cut
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"time": "2026-01-01T00:00:00+00:00", "event": "MadeUpLater", "x": 1}',
-        '{"time": "2026-01-01T00:00:00+00:00", "event": "StepStarted"}',
-        '{"time": "2026-01-01T00:00:00+00:00", "event": ["StepStarted"]}',
-        '{"time": "yesterday", "event": "ConfigurationChanged", "path": "a", "value": "1", "by": "x"}',
-        '{"event": "ConfigurationChanged", "path": "a", "value": "1", "by": "x"}',
-        '{"time": "2026-01-01T00:00:00+00:00", "event": "StepStarted", "step": "s", "name": "n", "kind": "splendid"}',
-        "[]", "null", "3", '"text"', "", "\x00\x00\x00", "{", "[" * 100_000,
-    ],
-)  # fmt: skip
-def test_a_line_that_cannot_be_read_is_left_out(tmp_path: Path, line: str) -> None:
-    file = write(tmp_path, EVENTS[0])
-    with file.open("a") as stream:
-        stream.write(line + "\n")
+TIME = '"time": "2026-01-01T00:00:00+00:00"'
+DAMAGED = {
+    f'{{{TIME}, "event": "MadeUpLater", "x": 1}}': "the event 'MadeUpLater' is not known to this version",
+    f'{{{TIME}, "event": "StepStarted"}}': "StepStarted: `step, name, kind` is missing",
+    f'{{{TIME}, "event": ["StepStarted"]}}': "the event ['StepStarted'] is not known to this version",
+    f'{{{TIME}, "event": "StepStarted", "step": "s", "name": "n", "kind": "splendid"}}': "`kind` is 'splendid'",
+    f'{{{TIME}, "event": "AttemptReleased", "step": 7, "attempt": 1}}': "AttemptReleased: `step` is 7",
+    f'{{{TIME}, "event": "AttemptReleased", "step": "s", "attempt": true}}': "AttemptReleased: `attempt` is True",
+    f'{{{TIME}, "event": "RunStarted", "run": "r", "project": "p", "directory": "d", "presets": "ab"}}': "`presets`",
+    '{"time": "yesterday", "event": "ConfigurationChanged", "path": "a"}': "its time is 'yesterday'",
+    '{"time": "2026-01-01T00:00:00", "event": "ConfigurationChanged", "path": "a"}': "its time is '2026-01-01T",
+    '{"event": "ConfigurationChanged", "path": "a", "value": "1", "by": "x"}': "its time is None",
+    "[]": "it is not a JSON object",
+    "null": "it is not a JSON object",
+    "": "it is not JSON",
+    "}": "it is not JSON",
+    "[" * 100_000: "it is not JSON",
+    f'{{{TIME}, "event": "RunFini}}': "it is not JSON",
+    "\udcff\udcfe{": "it is not UTF-8",
+}
+
+
+def insert(file: Path, line: bytes, number: int) -> None:
+    """Insert a line, so that it has this number."""
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([*lines[: number - 1], line + b"\n", *lines[number - 1 :]]))
+
+
+@pytest.mark.parametrize("line", DAMAGED)
+def test_a_line_that_cannot_be_read_is_left_out_and_named(tmp_path: Path, line: str) -> None:
+    insert(write(tmp_path, *EVENTS), line.encode(errors="surrogateescape"), 3)
+    assert read(tmp_path) == EVENTS
+    (damage,) = journal.load(tmp_path).damage
+    assert str(damage).startswith("journal.jsonl:3: ")
+    assert DAMAGED[line] in str(damage)
+
+
+def test_a_line_without_an_end_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "_MOST_BYTES", 1000)
+    insert(write(tmp_path, *EVENTS), b"x" * 1500, 2)
+    assert read(tmp_path) == EVENTS
+    assert str(journal.load(tmp_path).damage[0]) == "journal.jsonl:2: it is longer than 1000 bytes"
+
+
+TORN = [b'{"time": "2026-01-01T00:00:00+00:00", "event": "StepFi', b'{"ti', b"\0\0\0", b"\0" * 5000 + b'", "x": 1}']
+
+
+@pytest.mark.parametrize("torn", TORN)
+def test_what_a_crash_tears_is_cut_off_when_the_run_goes_on(tmp_path: Path, torn: bytes) -> None:
+    file = write(tmp_path, *EVENTS)
+    whole = file.read_bytes()
+    for tail in (torn, torn + b"\n", torn + b"\n" + torn):
+        file.write_bytes(whole + tail)
+        assert (read(tmp_path), journal.load(tmp_path).damage) == (EVENTS, ())
+        with Journal(tmp_path, Redactor()):
+            assert file.read_bytes() == whole
+
+
+def test_a_run_that_goes_on_leaves_no_damage_where_it_was_torn(tmp_path: Path) -> None:
+    with write(tmp_path, *EVENTS[:-1]).open("ab") as stream:
+        stream.write(TORN[0])
     write(tmp_path, EVENTS[-1])
-    assert read(tmp_path) == [EVENTS[0], EVENTS[-1]]
+    assert (read(tmp_path), journal.load(tmp_path).damage) == (EVENTS, ())
 
 
-def test_bytes_that_are_no_utf8_spoil_their_line_alone(tmp_path: Path) -> None:
-    with write(tmp_path, EVENTS[0]).open("ab") as stream:
-        stream.write(b"\xff\xfe{\n")
-    write(tmp_path, EVENTS[1])
-    assert read(tmp_path) == EVENTS[:2]
+@pytest.mark.parametrize("torn", TORN)
+def test_what_an_earlier_version_left_of_a_torn_line_is_no_damage_before_a_resumption(
+    tmp_path: Path, torn: bytes
+) -> None:
+    file = write(tmp_path, *EVENTS[1:], EVENTS[0])
+    insert(file, torn, len(EVENTS))
+    assert journal.load(tmp_path).damage == ()
+    insert(file, torn, 3)
+    assert [damage.line for damage in journal.load(tmp_path).damage] == [3]
+
+
+def test_an_event_that_occurs_twice_counts_once(tmp_path: Path) -> None:
+    file = write(tmp_path, *EVENTS)
+    file.write_bytes(file.read_bytes() * 2)
+    assert (read(tmp_path), journal.load(tmp_path).damage) == (EVENTS, ())
+
+
+def test_damage_stays_where_it_is_when_the_run_goes_on(tmp_path: Path) -> None:
+    insert(write(tmp_path, *EVENTS), b"damage", 2)
+    write(tmp_path, EVENTS[0])
+    assert (len(read(tmp_path)), [damage.line for damage in journal.load(tmp_path).damage]) == (7, [2])
+
+
+def test_a_number_that_is_not_finite_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write(tmp_path, MetricMeasured("s", "loss", math.inf))
+    assert read(tmp_path) == [MetricMeasured("s", "loss", math.inf)]
 
 
 def test_a_field_that_a_later_version_adds_is_passed_over(tmp_path: Path) -> None:

@@ -194,3 +194,9 @@ def test_only_the_changes_of_the_last_time_count() -> None:
     assert Past([RUN, CHANGED]).configuration_changes == [CHANGED]
     assert Past([RUN, CHANGED, RUN, again]).configuration_changes == [again]
     assert Past([RUN, CHANGED, RUN]).configuration_changes == []
+
+
+def test_an_attempt_that_is_submitted_twice_is_one() -> None:
+    past = Past([RUN, began("test"), began("test/c1"), submitted(1), attempt_ended(1), submitted(1)])
+    (attempt,) = find(past, "/test/c1").attempts
+    assert attempt.ended == attempt_ended(1)

@@ -1,0 +1,118 @@
+"""A run directory with damaged files: each is named where the run is looked at, and nothing is silently lost."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.functional.grid import Grid
+from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
+
+CELL_B_ENDED = ('"StepFinished"', '"x=b"')
+
+
+def line_of(journal: Path, *parts: str) -> int:
+    """Return the number of the line of a journal that holds these texts."""
+    lines = journal.read_text().splitlines()
+    (number,) = [number for number, line in enumerate(lines, start=1) if all(part in line for part in parts)]
+    return number
+
+
+def damage(journal: Path, number: int) -> None:
+    """Overwrite a piece of a line of a journal."""
+    lines = journal.read_bytes().splitlines(keepends=True)
+    lines[number - 1] = lines[number - 1].replace(b'"verdict": ', b'"ver#!?t"; ')
+    journal.write_bytes(b"".join(lines))
+
+
+@pytest.fixture
+def damaged(grid: Grid) -> tuple[Grid, str]:
+    """A run of which one cell has failed, whose end cannot be read any more; and how that place is called."""
+    assert grid.mark("fail-b").run().exit_code == 1
+    journal = grid.directory / "journal.jsonl"
+    number = line_of(journal, *CELL_B_ENDED)
+    damage(journal, number)
+    return grid, f"journal.jsonl:{number}: it is not JSON"
+
+
+def test_damage_is_named_by_status_by_import_and_by_all_reports(damaged: tuple[Grid, str]) -> None:
+    grid, place = damaged
+    directory = str(grid.directory)
+    status = grid.workspace.run("project", "status", directory)
+    assert (status.exit_code, place in status.stdout) == (0, True), str(status)
+    assert "the journal of this run is damaged" in status.stdout
+    assert grid.workspace.run("project", "status", directory, "--format=json").json["damage"] == [place]
+    assert place in grid.workspace.run("results", "import", directory).stderr
+    assert grid.workspace.run("results", "report", directory).exit_code == 0
+    for name in ("summary.json", "junit.xml", "report.html"):
+        assert place in (grid.directory / name).read_text(), name
+    for kind in ("github", "comment"):
+        assert place in grid.workspace.run("results", "report", directory, f"--kind={kind}").stdout
+
+
+def test_a_damaged_run_is_resumed_only_where_a_person_says_so(damaged: tuple[Grid, str]) -> None:
+    grid, place = damaged
+    journal = grid.directory / "journal.jsonl"
+    before, said = journal.read_bytes(), grid.said
+    refused = grid.resume()
+    assert (refused.exit_code, refused.stdout) == (2, ""), str(refused)
+    assert place in refused.stderr
+    assert "--damaged=ignore" in refused.stderr
+    assert (journal.read_bytes(), grid.said) == (before, said)
+    assert grid.resume("--damaged=ignore").exit_code == 1
+    assert grid.verdicts == {"a": "passed", "b": "failed", "c": "passed"}
+    assert Counter(grid.said) == Counter(said), "the attempt of the cell ended, and its end is in the journal"
+
+
+def test_events_that_occur_twice_count_once(grid: Grid) -> None:
+    grid.mark("fail-b").run()
+    status = grid.workspace.run("project", "status", str(grid.directory), "--format=json").json
+    journal = grid.directory / "journal.jsonl"
+    journal.write_bytes(b"".join(2 * line for line in journal.read_bytes().splitlines(keepends=True)))
+    assert grid.workspace.run("project", "status", str(grid.directory), "--format=json").json == status
+    again = grid.workspace.run("results", "import", str(grid.directory))
+    assert (again.exit_code, "3 cells" in again.stdout) == (0, True), str(again)
+    assert grid.resume().exit_code == 1
+
+
+def interrupted(grid: Grid) -> Path:
+    """Return the directory of a run that was killed while its second cell ran."""
+    grid.configure("ab", jobs=1).mark("hold-b")
+    with grid.start() as running:
+        grid.wait_for("begin b")
+        running.send(signal.SIGKILL)
+        running.wait()
+    grid.unmark("hold-b")
+    return grid.directory
+
+
+@pytest.mark.parametrize("name", ["run.json", "config.yaml", "plan.json"])
+def test_a_file_without_which_a_run_cannot_go_on_is_named(grid: Grid, name: str) -> None:
+    directory = interrupted(grid)
+    whole = (directory / name).read_bytes()
+    for content in (b"", b"\0" * len(whole), b"{", b"[]", b"- x", None):
+        (directory / name).unlink()
+        if content is not None:
+            (directory / name).write_bytes(content)
+        outcome = grid.resume()
+        assert (outcome.exit_code, outcome.stdout) == (2, ""), f"{content!r}: {outcome}"
+        assert str(directory / name) in outcome.stderr
+        (directory / name).write_bytes(whole)
+    assert grid.resume().exit_code == 0
+    assert Counter(grid.said) == Counter(["begin a", "end a", "begin b", "end b"])
+
+
+def test_files_that_are_derived_are_made_again(grid: Grid) -> None:
+    directory = interrupted(grid)
+    for file in [*directory.rglob("step.json"), *directory.rglob("settings.yaml"), directory / "presets_applied"]:
+        file.write_bytes(b"")
+    outcome = grid.resume()
+    assert outcome.exit_code == 0, str(outcome)
+    for file in directory.rglob("step.json"):
+        if "prepare" not in str(file) and "x=a" not in str(file):  # these are answered from the journal
+            assert json.loads(file.read_text())["verdict"] == "passed", file
+    assert grid.verdicts == {"a": "passed", "b": "passed"}
