@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from toolbox.matrix.scheduler import Scheduler
 from toolbox.model.errors import ConfigurationError, StepError, UsageError
 from toolbox.model.events import DurationsExpected, StepKind
 from toolbox.model.verdicts import Cause, Verdict, worst
-from toolbox.orchestration import session
+from toolbox.orchestration import session, storing
 from toolbox.runs import summary
 from toolbox.runs.steps import Outcome
 from toolbox.system import files
@@ -41,11 +42,13 @@ def run(*, check: bool = True) -> list[CellResult]:
         step.recorder.record(DurationsExpected(step.identity, expected))
     scheduler = Scheduler(current.plan, current.options, step, current.variables, current.clusters)
     scheduler.run()
-    results = [scheduler.results[cell.id] for cell in current.plan.cells if cell.id in scheduler.results]
+    by_id = {cell.id: scheduler.results[cell.id] for cell in current.plan.cells if cell.id in scheduler.results}
+    results = list(by_id.values())
     if not results:
         step.add(Outcome(Verdict.SKIPPED, None, "there are no cells to run"))
-    if check and (failure := _failure(current.plan, results, [scheduler.outage, scheduler.stopped])) is not None:
-        raise failure
+    bad = {id_: result for id_, result in by_id.items() if result.counts and not result.outcome.verdict.is_pass}
+    if check and bad:
+        raise _failure(current.plan, results, _lead(bad), [scheduler.outage, scheduler.stopped])
     return results
 
 
@@ -63,12 +66,16 @@ def machines() -> list[list[str] | None]:
     return [*here, others] if others else here
 
 
-def _failure(plan: Plan, results: list[CellResult], remarks: list[str]) -> StepError | None:
-    bad = [result for result in results if result.counts and not result.outcome.verdict.is_pass]
-    verdict = worst(result.outcome.verdict for result in bad)
-    if verdict is None:
-        return None
-    first = next(result for result in bad if result.outcome.verdict is verdict)
+def _lead(bad: Mapping[str, CellResult]) -> CellResult:
+    """Return the failure that the run names: one of the worst, and where possible one of a cell that is not flaky."""
+    verdict = worst(result.outcome.verdict for result in bad.values())
+    candidates = [id_ for id_, result in bad.items() if result.outcome.verdict is verdict]
+    current = session.current()
+    flaky = storing.flaky_cells(current.configuration, current.project) if len(candidates) > 1 else set()
+    return bad[min(candidates, key=lambda id_: id_ in flaky)]
+
+
+def _failure(plan: Plan, results: list[CellResult], first: CellResult, remarks: list[str]) -> StepError:
     counts = Counter(result.outcome.verdict for result in results)
     counted = ", ".join(f"{count} {name}" for name, count in counts.items())
     if missing := len(plan.cells) - len(results):
@@ -78,7 +85,7 @@ def _failure(plan: Plan, results: list[CellResult], remarks: list[str]) -> StepE
     reason = f"{first.name}: {first.outcome.message}"
     return StepError(
         "\n".join([*lines, reason]),
-        verdict=verdict,
+        verdict=first.outcome.verdict,
         cause=first.outcome.cause or Cause.INTERNAL,
         directory=first.directory,
     )

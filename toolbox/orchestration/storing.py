@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from toolbox.model.secrets import Secret
 from toolbox.system import environ, extras, modules
 
 BLOCK: Final = "results"
+_RECENT: Final = timedelta(days=90)
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +51,23 @@ def location(configuration: Configuration) -> str:
         return text
     # As every local path of a configuration, from the directory that holds `config/`.
     return str(configuration.root / environ.expanded(text))
+
+
+def flaky_cells(configuration: Configuration, project: str) -> set[str]:
+    """Return the ids of the cells that earlier runs show to be flaky; an empty set where the store cannot tell."""
+    if not settings(configuration).record:
+        return set()
+    try:
+        from toolbox.results import flakiness, observations, queries
+        from toolbox.results.store import Store
+
+        recent = queries.Filter(project=project, since=datetime.now(UTC) - _RECENT)
+        with Store(location(configuration), is_new=False) as store, store.reading() as connection:
+            found = flakiness.assess(observations.of(queries.results(connection, recent)))
+    except Exception as error:  # noqa: BLE001  # it only decides which failure is named first
+        log.debug("the store does not tell which cells are flaky: %s", describe(error))
+        return set()
+    return {cell.cell for cell in found if cell.state is flakiness.State.FLAKY}
 
 
 def record(configuration: Configuration, directory: Path) -> None:

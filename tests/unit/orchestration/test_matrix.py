@@ -16,7 +16,7 @@ from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import ConfigurationError, StepError, UsageError
 from toolbox.model.events import DurationsExpected, Note, StepFinished
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.orchestration import matrix, session
+from toolbox.orchestration import matrix, session, storing
 from toolbox.runs import steps
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Outcome, Step
@@ -83,6 +83,13 @@ def test_what_did_not_pass_is_counted_and_the_first_of_the_worst_is_told(at_work
         "this is an outage: 2 of 4 cells failed for infrastructure; no more retries",
         "x=c: the machine was restarted",
     ]
+
+
+def test_a_cell_that_is_known_to_be_flaky_is_not_told_first(at_work: AtWork, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = at_work("abc", Machines(dict.fromkeys("abc", CRASH)))
+    flaky = {plan.cells[0].id, plan.cells[1].id}
+    monkeypatch.setattr(storing, "flaky_cells", lambda *_: flaky)
+    assert str(fail()).splitlines()[-1].startswith("x=c: ")
 
 
 def test_what_did_not_pass_may_be_left_to_the_caller(at_work: AtWork) -> None:
