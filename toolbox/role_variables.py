@@ -96,17 +96,6 @@ def _located(label: str, name: str, value: Any, *, is_remote: bool) -> Any:
     return value
 
 
-def secrets_in(value: Any) -> list[Secret]:
-    """Return the secrets in a value."""
-    if isinstance(value, Secret):
-        return [value]
-    if isinstance(value, Mapping):
-        return [secret for item in value.values() for secret in secrets_in(item)]
-    if isinstance(value, list | tuple):
-        return [secret for item in value for secret in secrets_in(item)]
-    return []
-
-
 def plain(value: Any, *, reveal: bool = False) -> Any:
     """Return a value as YAML can write it: paths and members of enumerations are text.
 

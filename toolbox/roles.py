@@ -30,11 +30,11 @@ from toolbox.model.addresses import Address
 from toolbox.model.errors import StepError, UsageError
 from toolbox.model.events import StepKind
 from toolbox.model.nearest import did_you_mean
-from toolbox.model.secrets import Secret
+from toolbox.model.secrets import MASK, Secret, secrets_in
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.playbook import Play
 from toolbox.role_events import RoleEvents
-from toolbox.role_variables import Body, located, plain, secrets_in
+from toolbox.role_variables import Body, located, plain
 from toolbox.runs import steps
 from toolbox.runs.steps import Step
 from toolbox.system import cancellation, environ, extras, files, places, scratch
@@ -73,7 +73,7 @@ class RoleCall:
 
     @property
     def command_line(self) -> str:
-        """The command line that reproduces the step. Secrets are left out of it."""
+        """The command line that reproduces the step. It has the references of secrets."""
         words = [environ.program(), self.group, self.command]
         words += [f"--{name}={_argument(value)}" for name, value in self.values.items()]
         if self.hosts:
@@ -272,6 +272,8 @@ def _failure(call: RoleCall, step: Step, events: RoleEvents, status: int) -> Ste
 
 
 def _argument(value: Any) -> str:
-    if isinstance(value, str | Path | Secret):
+    if isinstance(value, Secret):
+        return value.reference or MASK
+    if isinstance(value, str | Path):
         return str(value)
     return files.dump_yaml_line(value)

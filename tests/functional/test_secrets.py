@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 from toolbox.testing import Outcome, Workspace
 
@@ -128,9 +131,9 @@ def vault(workspace: Workspace) -> Workspace:
     return workspace.write({**FILES, "variable": VARIABLE})
 
 
-def started(vault: Workspace, *argv: str) -> Outcome:
+def started(vault: Workspace, *argv: str, env: Mapping[str, str] | None = None) -> Outcome:
     """Run a command line that knows where the secrets are."""
-    return vault.run(*argv, env={"VAULT": str(vault.directory / "held"), "API_KEY": VARIABLE})
+    return vault.run(*argv, env={"VAULT": str(vault.directory / "held"), "API_KEY": VARIABLE, **(env or {})})
 
 
 def leaks(vault: Workspace, outcome: Outcome) -> list[object]:
@@ -160,14 +163,36 @@ def test_what_is_kept_of_a_secret_argument_is_its_reference(vault: Workspace) ->
     started(vault, "from_config", "vault", "open", "--project=vault")
     (step,) = vault.artifacts.glob("toolbox/*__vault__open")
     assert "*$@secrets.token" in (step / "_python.args.yaml").read_text()
-    assert "--token=***" in shlex.split((step / "_python.cmd").read_text())
+    assert "--token=*$@secrets.token" in shlex.split((step / "_python.cmd").read_text())
 
 
-def test_a_secret_on_the_command_line_is_a_secret_too(vault: Workspace) -> None:
-    argv = (f"--token={TOKEN}", "--keys=[none]", "--options={bearer: none}")
-    outcome = started(vault, "vault", "open", *argv)
+@pytest.mark.parametrize("reference", ["@held/token", "env:API_TOKEN"])
+def test_a_command_line_names_a_secret(vault: Workspace, reference: str) -> None:
+    argv = (f"--token={reference}", "--keys=[none]", "--options={bearer: none}")
+    outcome = started(vault, "vault", "open", *argv, env={"API_TOKEN": TOKEN})
     assert outcome.exit_code == 3, "its first task holds the arguments against the files"
     assert leaks(vault, outcome) == []
+    (step,) = vault.artifacts.glob("toolbox/*__vault__open")
+    shown = reference.replace("@", f"@{vault.directory}/")
+    assert f"--token={shown}" in shlex.split((step / "_python.cmd").read_text())
+    assert yaml.safe_load((step / "_python.args.yaml").read_text())["vault open"]["token"] == shown
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["vault", "open", f"--token={TOKEN}", "--keys=[]", "--options={}"],
+        ["vault", "open", TOKEN, "[]", "{}"],
+        ["from_config", "vault", "open", "--project=vault", f"--extra={json.dumps({'token': TOKEN})}"],
+    ],
+)
+def test_a_secret_on_the_command_line_is_refused_and_not_shown(vault: Workspace, argv: list[str]) -> None:
+    outcome = started(vault, *argv)
+    assert outcome.exit_code == 2, str(outcome)
+    assert "--token: a secret is not written on a command line" in outcome.stderr
+    assert "--token  (secret, as env:NAME or @FILE; required)" in vault.run("vault", "open", "--help").stdout
+    assert CORE not in outcome.stdout + outcome.stderr
+    assert not vault.artifacts.exists()
 
 
 @pytest.mark.parametrize(

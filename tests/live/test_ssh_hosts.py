@@ -139,6 +139,7 @@ def test_a_secret_is_not_left_on_a_host(server: openssh.Server, workspace: Works
                             token: opens it.
                         """
             ''',
+            "token": "correct-horse\n",
             "roles/vault_open/tasks/main.yml": """
                 - name: Use the secret
                   ansible.builtin.shell:
@@ -147,7 +148,7 @@ def test_a_secret_is_not_left_on_a_host(server: openssh.Server, workspace: Works
             """,
         }
     )
-    outcome = run(server, workspace, "vault", "open", "--token=correct-horse")
+    outcome = run(server, workspace, "vault", "open", "--token=@token")
     assert outcome.exit_code == 0, str(outcome)
     assert "correct-horse" not in outcome.stdout + outcome.stderr
     assert workspace.holding("correct-horse") == []

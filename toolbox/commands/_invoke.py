@@ -7,6 +7,7 @@ from typing import Any
 from toolbox.interface import signature
 from toolbox.interface.registry import Command
 from toolbox.model.errors import StepError
+from toolbox.model.secrets import secrets_in
 from toolbox.model.verdicts import ExitCode
 from toolbox.system import files
 from toolbox.system.redaction import Redactor
@@ -14,6 +15,7 @@ from toolbox.system.redaction import Redactor
 
 def invoke(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
     """Call a command, print what it returns, and return the exit code: a number that it returns is that."""
+    redactor.add(secret.reveal() for secret in secrets_in(values))
     if command.role is not None:
         return _invoke_role(command, values, redactor)
     result = signature.call(command.signature, command.call, values)

@@ -52,7 +52,7 @@ def from_config(
     work.configuration.check_contracts()
     found = registry.command(group, command)
     orchestration.refuse_placeholders(call.key, values)
-    bound = signature.bind(found.signature, values, text=False)
+    bound = signature.bind(found.signature, values, text=False, argv=call.extra)
     with session.opened(work, session.outside_of_a_run()):
         return _invoke.invoke(found, bound, redaction.current())
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_args, get_origin
 
+from toolbox.interface import secret_arguments
 from toolbox.model.addresses import Address
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.quantities import Range
-from toolbox.model.secrets import Secret
+from toolbox.model.secrets import MASK, READER, Secret
 from toolbox.model.text import shown
 
 if TYPE_CHECKING:
@@ -136,15 +137,22 @@ def expected(annotation: Any) -> str:
         return f"mapping of {expected(arguments[0])} to {expected(arguments[1])}"
     if annotation in {Path, Address}:
         return "path" if annotation is Path else "host"
-    return "secret" if annotation is Secret else str(getattr(annotation, "__name__", annotation))
+    return (
+        f"secret, as {secret_arguments.HOW}"
+        if annotation is Secret
+        else str(getattr(annotation, "__name__", annotation))
+    )
 
 
-def bind(signature: Signature, arguments: Mapping[str, Any], *, text: bool) -> dict[str, Any]:
+def bind(
+    signature: Signature, arguments: Mapping[str, Any], *, text: bool, argv: Collection[str] = ()
+) -> dict[str, Any]:
     """Return the arguments of a call, converted and with defaults.
 
     Args:
         arguments: what was given, by name.
-        text: whether the values come from a command line.
+        text: whether the values come from a command line, as text.
+        argv: the names of values that come from a command line, and are not text any more.
 
     Raises:
         UsageError: it names every argument that is unknown, missing or of the wrong type.
@@ -158,7 +166,9 @@ def bind(signature: Signature, arguments: Mapping[str, Any], *, text: bool) -> d
     for parameter in signature.parameters:
         if parameter.name in arguments:
             try:
-                values[parameter.name] = convert(parameter, arguments[parameter.name], text=text)
+                values[parameter.name] = convert(
+                    parameter, arguments[parameter.name], text=text, argv=text or parameter.name in argv
+                )
             except ValueError as error:
                 faults.append(str(error))
         elif parameter.required:
@@ -183,8 +193,13 @@ def call(signature: Signature, function: Callable[..., Any], values: Mapping[str
     return function(*positional, **named)
 
 
-def convert(parameter: Parameter, value: Any, *, text: bool) -> Any:
+def convert(parameter: Parameter, value: Any, *, text: bool, argv: bool | None = None) -> Any:
     """Return a value as the type of a parameter.
+
+    Args:
+        text: whether the value is the text of a command line.
+        argv: whether the value comes from a command line, where a secret is written as a reference; `text` when left
+            out.
 
     Raises:
         ValueError: it is not of that type; the message says what was expected.
@@ -194,21 +209,21 @@ def convert(parameter: Parameter, value: Any, *, text: bool) -> Any:
         return value
     if text and isinstance(value, str):
         value = _from_text(value, parameter.annotation, kinds)
-    if Secret in kinds and isinstance(value, str):
-        return Secret(value)
     if parameter.annotation in {NOTHING, Any}:
         return value
     from pydantic import ValidationError
 
+    reader = secret_arguments.read if (text if argv is None else argv) else Secret
     try:
-        converted = _adapter(parameter.annotation).validate_python(value)
+        converted = _adapter(parameter.annotation).validate_python(value, context={READER: reader})
     except ValidationError as error:
         first = error.errors()[0]
         place = "".join(f"[{part}]" for part in first["loc"] if isinstance(part, int))
         if first["type"] == "value_error":
             raise ValueError(f"--{parameter.name}{place}: {first['ctx']['error']}") from None
+        text_of_value = MASK if _mentions(parameter.annotation, Secret) else shown(value)
         wanted = "a finite number" if first["type"] == "finite_number" else expected(parameter.annotation)
-        raise ValueError(f"--{parameter.name}{place} is {shown(value)}, {wanted} was expected") from None
+        raise ValueError(f"--{parameter.name}{place} is {text_of_value}, {wanted} was expected") from None
     if (allowed := _range(kinds)) is not None and converted is not None and converted not in allowed:
         raise ValueError(f"--{parameter.name} is {converted}, {allowed} was expected")
     return converted
@@ -271,8 +286,12 @@ def _whole_characters(value: Any) -> Any:
 
 
 def _has_any(annotation: Any) -> bool:
-    arguments = get_args(annotation)
-    return annotation in {Any, list, dict} or any(_has_any(argument) for argument in arguments)
+    return _mentions(annotation, Any, list, dict)
+
+
+def _mentions(annotation: Any, *types: Any) -> bool:
+    """Tell whether an annotation is one of some types, or holds one."""
+    return annotation in types or any(_mentions(argument, *types) for argument in get_args(annotation))
 
 
 def _adapter(annotation: Any) -> TypeAdapter[Any]:

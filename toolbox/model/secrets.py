@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Self
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Self
+
+if TYPE_CHECKING:
+    from pydantic import ValidationInfo
+    from pydantic_core import CoreSchema
 
 MASK: Final = "***"
+READER: Final = "secret_reader"
 
 
 class Secret:
@@ -13,7 +18,8 @@ class Secret:
 
     Args:
         value: the value, or a function that reads it when it is first asked for.
-        reference: how the configuration writes it (`*$@a.b`), which may be shown.
+        reference: how the configuration (`*$@a.b`) or the command line (`env:NAME`, `@FILE`) writes it, which may be
+            shown.
     """
 
     __slots__ = ("_reference", "_value")
@@ -30,7 +36,7 @@ class Secret:
 
     @property
     def reference(self) -> str | None:
-        """How the configuration writes this secret, or None when it does not come from there."""
+        """How the configuration or the command line writes this secret; None when it comes from neither."""
         return self._reference
 
     def __repr__(self) -> str:
@@ -53,3 +59,30 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash((Secret, self.reveal()))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
+        """Have pydantic make a secret of text, by the function `READER` of its context where there is one."""
+        from pydantic_core import core_schema
+
+        return core_schema.with_info_plain_validator_function(cls._validate)
+
+    @classmethod
+    def _validate(cls, value: object, info: ValidationInfo) -> Secret:
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, str):
+            raise ValueError("a secret was expected, which is text")  # noqa: TRY004  # pydantic reports it
+        secret: Secret = (info.context or {}).get(READER, cls)(value)
+        return secret
+
+
+def secrets_in(value: Any) -> list[Secret]:
+    """Return the secrets in a value."""
+    if isinstance(value, Secret):
+        return [value]
+    if isinstance(value, Mapping):
+        return [secret for item in value.values() for secret in secrets_in(item)]
+    if isinstance(value, list | tuple):
+        return [secret for item in value for secret in secrets_in(item)]
+    return []

@@ -12,7 +12,7 @@ from toolbox.interface.signature import NOTHING, Parameter
 from toolbox.model.addresses import Address
 from toolbox.model.errors import UsageError
 from toolbox.model.quantities import Count, Seconds, SecondsOrZero
-from toolbox.model.secrets import Secret
+from toolbox.model.secrets import Secret, secrets_in
 
 
 def convert(annotation: Any, value: Any, *, text: bool) -> Any:
@@ -170,8 +170,65 @@ def test_a_type_of_our_own_says_what_is_wrong() -> None:
 
 @pytest.mark.parametrize("annotation", [Secret, Secret | None])
 def test_text_for_a_secret_becomes_one(annotation: Any) -> None:
-    found = convert(annotation, "t0ken", text=True)
-    assert (repr(found), found.reveal()) == ("***", "t0ken")
+    found = convert(annotation, "t0ken", text=False)
+    assert (repr(found), found.reveal(), found.reference) == ("***", "t0ken", None)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "secrets"),
+    [
+        (Secret, "env:TOKEN", [("t0ken", "env:TOKEN")]),
+        (Secret | None, "env:TOKEN", [("t0ken", "env:TOKEN")]),
+        (Secret, "@token", [("from\na file", "@{folder}/token")]),
+        (Secret, "@{folder}/token", [("from\na file", "@{folder}/token")]),
+        (Secret, "@~/token", [("from\na file", "@{folder}/token")]),
+        (list[Secret], "env:TOKEN,@token", [("t0ken", "env:TOKEN"), ("from\na file", "@{folder}/token")]),
+        (dict[str, Secret], "{a: env:TOKEN}", [("t0ken", "env:TOKEN")]),
+    ],
+    ids=str,
+)
+def test_a_command_line_names_a_secret(
+    annotation: Any, text: str, secrets: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text(" from\na file\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOKEN", "t0ken")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = secrets_in(convert(annotation, text.replace("{folder}", str(tmp_path)), text=True))
+    expected = [(value, reference.replace("{folder}", str(tmp_path))) for value, reference in secrets]
+    assert [(each.reveal(), each.reference) for each in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "message"),
+    [
+        (Secret, "t0ken", "a secret is not written on a command line"),
+        (Secret | None, "t0ken", "env:NAME for an environment variable, or @FILE"),
+        (list[Secret], "t0ken", "a secret is not written"),
+        (dict[str, Secret], "{a: t0ken}", "a secret is not written"),
+        (dict[str, Secret], "t0ken", r"--x is \*\*\*, mapping of str to secret"),
+        (Secret, "@", "a secret is not written"),
+        (Secret, "", "a secret is not written"),
+        (Secret, "env:t0ken;x", "a secret is not written"),
+        (Secret, "env:NOWHERE", "the environment variable NOWHERE is not set, or is empty"),
+        (Secret, "env:EMPTY", "the environment variable EMPTY is not set, or is empty"),
+        (Secret, "@nowhere", "the file .*/nowhere cannot be read: No such file"),
+        (Secret, "@/", "the file / cannot be read: Is a directory"),
+        (Secret, "@/dev/null", "the file /dev/null is empty"),
+        (Secret, "@/dev/zero", "the file /dev/zero has more than 1 MiB"),
+        (Secret, "@binary", "the file .*/binary is not UTF-8"),
+    ],
+    ids=str,
+)
+def test_a_command_line_that_does_not_name_a_secret_is_refused(
+    annotation: Any, text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EMPTY", "")
+    with pytest.raises(ValueError, match=message) as caught:
+        convert(annotation, text, text=True)
+    assert "t0ken" not in str(caught.value)
 
 
 @pytest.mark.parametrize("annotation", [str, str | None, Secret, Any])
@@ -190,7 +247,7 @@ def test_a_secret_that_is_refused_is_not_shown() -> None:
     [
         (str, "str"),
         (Path, "path"),
-        (Secret, "secret"),
+        (Secret, "secret, as env:NAME or @FILE"),
         (Any, "any value"),
         (NOTHING, "any value"),
         (None, "null"),
