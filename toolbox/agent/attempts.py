@@ -10,19 +10,20 @@ import signal
 import time
 from typing import Any, Dict, List, Sequence
 
-from toolbox.agent import tree
+from toolbox.agent import safe_files, tree
 from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES
 from toolbox.agent.supervisor import EXIT_CODE, LOCK, MARK, OUTCOME, STARTED, STREAMS
 
 PATIENCE_SECONDS = 10.0
 LOOK_SECONDS = 0.02
+_LONGEST_RECORD = 1 << 16
 LISTED = (OUTCOME, EXIT_CODE, SAMPLES, GPU_SAMPLES)
 
 
 def state(directory: str) -> Dict[str, Any]:
     """Return how an attempt stands: `running`, `ended` with its outcome, `lost`, or `absent` where none was started."""
     try:
-        lock = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CLOEXEC)
+        lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR)
     except OSError:
         return state_of_unlocked(directory)
     try:
@@ -34,13 +35,10 @@ def state(directory: str) -> Dict[str, Any]:
 
 def state_of_unlocked(directory: str) -> Dict[str, Any]:
     """Return how an attempt stands whose lock nobody holds, or we do."""
-    if os.path.exists(os.path.join(directory, EXIT_CODE)):
-        try:
-            with open(os.path.join(directory, OUTCOME), encoding="utf-8") as stream:
-                return {"state": "ended", "outcome": json.load(stream)}
-        except (OSError, ValueError):
-            return {"state": "lost"}  # the workload can write there too
-    return {"state": "lost" if os.path.exists(os.path.join(directory, STARTED)) else "absent"}
+    if safe_files.is_regular(os.path.join(directory, EXIT_CODE)):
+        outcome = _record(directory, OUTCOME)
+        return {"state": "ended", "outcome": outcome} if outcome else {"state": "lost"}
+    return {"state": "lost" if os.path.lexists(os.path.join(directory, STARTED)) else "absent"}
 
 
 def locks(descriptor: int, how: int) -> bool:
@@ -53,12 +51,9 @@ def locks(descriptor: int, how: int) -> bool:
 
 
 def pid_of(directory: str) -> int:
-    """Return the number of the supervisor's process; 0 where there is none yet."""
-    try:
-        with open(os.path.join(directory, STARTED), encoding="utf-8") as stream:
-            return int(json.load(stream)["pid"])
-    except (OSError, ValueError, KeyError):
-        return 0
+    """Return the number of the supervisor's process; 0 where there is none yet, or any more."""
+    pid = _record(directory, STARTED).get("pid")
+    return pid if isinstance(pid, int) and _holds_lock(pid, directory) else 0
 
 
 def cancel(directory: str) -> Dict[str, Any]:
@@ -83,17 +78,47 @@ def listing(directory: str, patterns: Sequence[str]) -> List[str]:
     inside = {path for folder in found if folder.is_dir() and not folder.is_symlink() for path in folder.rglob("*")}
     kept = [path for path in found | inside if path.is_symlink() or not path.is_dir()]
     # Of what lies beside them only what is ours: the other side has more files of an attempt than these.
-    beside = [top / name for name in LISTED if (top / name).is_file()]
+    beside = [top / name for name in LISTED if safe_files.is_regular(str(top / name))]
     return sorted(str(path.relative_to(top)) for path in [*kept, *beside])
 
 
 def log_sizes(directory: str) -> Dict[str, int]:
     """Return the sizes of the logs of an attempt, of those that there are."""
     files = {stream: os.path.join(directory, f"{stream}.log") for stream in STREAMS}
-    return {stream: os.path.getsize(file) for stream, file in files.items() if os.path.exists(file)}
+    return {stream: os.lstat(file).st_size for stream, file in files.items() if safe_files.is_regular(file)}
 
 
 def kill_marked(directory: str) -> None:
     """End by force what carries the mark of an attempt."""
     for pid in tree.marked(MARK, directory):
         tree.send(pid, signal.SIGKILL)
+
+
+def _record(directory: str, name: str) -> Dict[str, Any]:
+    """Return what a file of the supervisor holds; nothing where the workload has written something else."""
+    try:
+        found = json.loads(safe_files.read(os.path.join(directory, name), _LONGEST_RECORD))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _holds_lock(pid: int, directory: str) -> bool:
+    """Tell whether a process has the lock of an attempt open, as its supervisor has, and the workload has not.
+
+    The workload can write the number of any process into `started`.
+    """
+    folder = f"/proc/{pid}/fd"
+    try:
+        lock = os.lstat(os.path.join(directory, LOCK))
+        names = os.listdir(folder)
+    except OSError:
+        return False
+    return any(_is_same(os.path.join(folder, name), lock) for name in names)
+
+
+def _is_same(path: str, file: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), file)
+    except OSError:
+        return False

@@ -13,7 +13,7 @@ import termios
 import time
 from typing import Dict, Sequence
 
-from toolbox.agent import frames
+from toolbox.agent import frames, safe_files
 
 _PIECE_BYTES = 1 << 16
 _MOST_PIECES = 16
@@ -82,9 +82,7 @@ class Echo:
         said = b""
         for stream, offset in self.offsets.items():
             try:
-                with open(os.path.join(self._directory, f"{stream}.log"), "rb") as file:
-                    file.seek(offset)
-                    content = file.read(_PIECE_BYTES)
+                content = safe_files.read(os.path.join(self._directory, f"{stream}.log"), _PIECE_BYTES, offset)
             except OSError:
                 continue  # not begun, or the workload has deleted it
             if content:

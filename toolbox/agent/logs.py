@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Sequence
 
+from toolbox.agent import safe_files
 from toolbox.agent.masking import Masker
 
 _TAIL_BYTES = 1 << 16
@@ -20,7 +21,7 @@ class Log:
     """
 
     def __init__(self, file: str, limit: int, secrets: Sequence[bytes]) -> None:
-        self._descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._descriptor = safe_files.open_regular(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._limit = limit
         # The longest first: one may hold another.
         self._masker = Masker(sorted(secrets, key=len, reverse=True))

@@ -18,13 +18,12 @@ import fcntl
 import json
 import os
 import signal
-import stat
 import sys
 import tarfile
 import time
 from typing import Any, BinaryIO, Callable, Dict, List, Mapping
 
-from toolbox.agent import attempts, tree
+from toolbox.agent import attempts, safe_files, tree
 from toolbox.agent.echo import Echo
 from toolbox.agent.supervisor import EXIT_CODE, LOCK, MARK, OUTCOME, STARTED, STREAMS, Supervisor
 
@@ -47,7 +46,7 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
             the files that are asked for.
     """
     os.makedirs(os.path.join(directory, "files"), mode=0o700, exist_ok=True)
-    lock = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
     if os.path.exists(SOURCES):
         with tarfile.open(SOURCES) as archive:
@@ -59,9 +58,8 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
     Supervisor(directory, whole, echo).run(faults.append)
     if any(faults):
         raise SystemExit("\n".join(faults))
-    with open(os.path.join(directory, OUTCOME), encoding="utf-8") as stream:
-        outcome = json.load(stream)
-    outcome = {**outcome, "log_said": echo.offsets, "left": len(_left(directory, order["collect"]))}
+    state = attempts.state_of_unlocked(directory)
+    outcome = {**state["outcome"], "log_said": echo.offsets, "left": len(_left(directory, order["collect"]))}
     with open(TERMINATION_LOG, "w", encoding="utf-8") as stream:
         json.dump(outcome, stream)
     echo.settle()
@@ -72,9 +70,9 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
 def keep(directory: str, seconds: float, patterns: List[str]) -> int:
     """Wait for the end of the workload, and hold what it left, if it left anything, for so long at most."""
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
-    while not os.path.exists(os.path.join(directory, STARTED)):
+    while not safe_files.is_regular(os.path.join(directory, STARTED)):
         time.sleep(_LOOK_SECONDS)
-    lock = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CLOEXEC)
+    lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_SH)  # until the supervisor is gone, however it ended
     os.close(lock)
     is_needed = _left(directory, patterns)
@@ -82,7 +80,7 @@ def keep(directory: str, seconds: float, patterns: List[str]) -> int:
     if (
         is_needed
         or any(size > LOGS_KEPT_BYTES for size in logs)
-        or not os.path.exists(os.path.join(directory, OUTCOME))
+        or not safe_files.is_regular(os.path.join(directory, OUTCOME))
     ):
         time.sleep(seconds)
     return 0
@@ -171,10 +169,10 @@ def _add(archive: tarfile.TarFile, path: str, name: str) -> None:
 
 def _add_readable(archive: tarfile.TarFile, path: str, name: str) -> None:
     info = archive.gettarinfo(path, name)
-    if stat.S_ISREG(os.lstat(path).st_mode):
+    if safe_files.is_regular(path):
         # A second name of a file is sent as a file of its own.
         info.type, info.linkname = tarfile.REGTYPE, ""
-        with open(path, "rb") as stream:
+        with os.fdopen(safe_files.open_regular(path), "rb") as stream:
             info.size = os.fstat(stream.fileno()).st_size
             archive.addfile(info, _Padded(stream, name))
     elif info.issym():

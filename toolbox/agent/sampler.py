@@ -8,7 +8,7 @@ import signal
 import time
 from typing import Iterable
 
-from toolbox.agent import tree
+from toolbox.agent import safe_files, tree
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 SAMPLES = "samples.csv"
@@ -35,6 +35,7 @@ class Sampler:
         self._seconds = seconds
         self._began = self._last = time.monotonic()
         self._ticks: dict[int, int] = {}
+        self._files: dict[str, int] = {}
         self._gpu_text = b""
         self._gpu_output = -1
         self.gpu_reader = 0
@@ -68,7 +69,9 @@ class Sampler:
             self._append(GPU_SAMPLES, f"{now - self._began:.3f},{line}\n")
 
     def close(self) -> None:
-        """End what reads the GPUs, and wait for it."""
+        """Close the files, end what reads the GPUs, and wait for it."""
+        while self._files:
+            os.close(self._files.popitem()[1])
         if self.gpu_reader:
             tree.send(self.gpu_reader, signal.SIGKILL)
             try:
@@ -106,12 +109,11 @@ class Sampler:
                 yield ",".join(parts)
 
     def _append(self, name: str, text: str) -> None:
+        """Append to a file that stays open: the workload may put something else in its place."""
         try:
-            with open(os.path.join(self._directory, name), "a", encoding="ascii", opener=_private) as stream:
-                stream.write(text)
+            if name not in self._files:
+                path = os.path.join(self._directory, name)
+                self._files[name] = safe_files.open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.write(self._files[name], text.encode("ascii"))
         except OSError:
             pass  # a sample less, on a full disk
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

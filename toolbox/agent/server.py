@@ -33,7 +33,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from toolbox.agent import attempts
+from toolbox.agent import attempts, safe_files
 from toolbox.agent.supervisor import LOCK, STREAMS, Supervisor
 
 _INPUT, _OUTPUT = 0, 1
@@ -121,9 +121,9 @@ class Server:
     def _submit(self, request: Dict[str, Any]) -> Tuple[Dict[str, Any], int]:
         directory = request["directory"]
         for folder in (directory, os.path.join(directory, "files")):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            safe_files.make_directory(folder)
         deadline = time.monotonic() + attempts.PATIENCE_SECONDS
-        lock = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT)
         try:
             while not attempts.locks(lock, fcntl.LOCK_EX):
                 # Its supervisor runs, or somebody has a look at it, or is about to start it.
@@ -182,7 +182,7 @@ class Server:
             return {"error": f"{directory} is in use: its workload runs"}
         self._forget(directory)
         _remove(directory)
-        return {"error": f"{directory} cannot be removed whole"} if os.path.exists(directory) else {}
+        return {"error": f"{directory} cannot be removed whole"} if os.path.lexists(directory) else {}
 
     def _do_list(self, request: Dict[str, Any]) -> Dict[str, Any]:
         """List what an attempt left, the sizes of its logs apart."""
@@ -216,9 +216,7 @@ class Server:
         for stream in STREAMS:
             offset = watch.offsets[stream]
             try:
-                with open(os.path.join(watch.directory, f"{stream}.log"), "rb") as file:
-                    file.seek(offset)
-                    content = file.read(_CHUNK_BYTES)
+                content = safe_files.read(os.path.join(watch.directory, f"{stream}.log"), _CHUNK_BYTES, offset)
             except OSError:
                 continue
             if content:
@@ -252,6 +250,8 @@ def _take_sources(sources: Optional[str], target: str) -> None:
 
 def _remove(directory: str) -> None:
     """Remove a directory with all that is in it, whatever modes the workload has given to that."""
+    if os.path.islink(directory):
+        os.unlink(directory)
     folders = [directory]
     for folder in folders:
         folders += _opened(folder)

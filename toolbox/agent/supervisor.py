@@ -23,7 +23,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, Mapping
 
-from toolbox.agent import machine, masking, tree
+from toolbox.agent import machine, masking, safe_files, tree
 from toolbox.agent.echo import Echo
 from toolbox.agent.logs import Log
 from toolbox.agent.sampler import Sampler
@@ -108,9 +108,9 @@ class Supervisor:
             signal.signal(number, signal.SIG_IGN)
         tree.adopt_orphans()
         for name in (OUTCOME, EXIT_CODE):
-            with open(self._path(f".{name}"), "wb", opener=_private) as stream:
-                stream.write(b" " * _RESERVED_BYTES)
-        _write_whole(self._path(STARTED), json.dumps({"pid": os.getpid(), "time": time.time()}))
+            safe_files.write(self._path(f".{name}"), b" " * _RESERVED_BYTES)
+        started = {"pid": os.getpid(), "time": time.time()}
+        safe_files.replace(self._path(STARTED), json.dumps(started).encode())
 
     def _take_cancellation(self, _number: int, _frame: Any) -> None:
         self._is_cancelled = True
@@ -326,14 +326,9 @@ class Supervisor:
 
     def _write_reserved(self, name: str, text: str) -> None:
         """Write over what was reserved, and give it its name: whole, or not at all."""
-        os.makedirs(self._directory, mode=0o700, exist_ok=True)  # the workload may have deleted everything
-        descriptor = os.open(self._path(f".{name}"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.ftruncate(descriptor, os.write(descriptor, text.encode()))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(self._path(f".{name}"), self._path(name))
+        safe_files.make_directory(self._directory)
+        safe_files.overwrite(self._path(f".{name}"), text.encode())
+        safe_files.rename(self._path(f".{name}"), self._path(name))
 
     def _path(self, name: str) -> str:
         return os.path.join(self._directory, name)
@@ -346,14 +341,3 @@ def _drain(echo: Echo) -> None:
     while echo.is_behind and time.monotonic() < deadline:
         select.select((), (echo.descriptor,), (), _DRAIN_SECONDS)
         echo.pump()
-
-
-def _write_whole(file: str, text: str) -> None:
-    temporary = f"{file}.new"
-    with open(temporary, "w", encoding="utf-8", opener=_private) as stream:
-        stream.write(text)
-    os.replace(temporary, file)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

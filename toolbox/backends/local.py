@@ -71,6 +71,7 @@ class _Local:
 
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`. All is here; what nobody asked for is removed, since another machine would not send it."""
+        staging.discard_special_files(handle.directory)
         staging.keep(handle.directory / staging.RESULTS, workload.collect)
 
     def cancel(self, handle: Handle) -> None:

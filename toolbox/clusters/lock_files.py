@@ -10,6 +10,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,10 +21,11 @@ from typing import Any, Final
 from toolbox.clusters.leases import Claim, Record, Seen
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause, Verdict
+from toolbox.system import files
 
 _NOBODY: Final = "{}\n"
 _LOOK_SECONDS: Final = 0.5  # a file of this machine costs nothing to read
-_SHARED_FILE: Final = 0o666
+_SHARED_FILE: Final = 0o066
 _LONGEST: Final = 1 << 16
 _STARTED: Final = 19  # the field `starttime` of /proc/PID/stat, counted from the one behind the name, its state
 _ENDED: Final = "ZX"  # the states of what nobody has waited for yet
@@ -78,13 +80,9 @@ class LockFile:
             raise StepError(message, verdict=Verdict.ERROR, cause=Cause.CONFIGURATION) from error
 
     def _open(self) -> int:
-        # To create what is there already is refused in a directory that all may write to (fs.protected_regular).
-        try:
-            return os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _SHARED_FILE)
-            os.fchmod(descriptor, _SHARED_FILE)  # whatever the umask of who comes first
-            return descriptor
+        """Open the file. Users who may create files in its directory share the lease, so they may write the file."""
+        shared_by = stat.S_IMODE(self._path.parent.stat().st_mode) & _SHARED_FILE
+        return files.open_lock(self._path, files.PRIVATE_FILE | shared_by)
 
 
 def _content(descriptor: int) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,6 +16,8 @@ from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import TargetContext, Workload
 from toolbox.system import files
+
+log = logging.getLogger(__name__)
 
 SOURCES: Final = "src"
 RESULTS: Final = "files"
@@ -92,6 +96,20 @@ def keep(directory: Path, patterns: Sequence[str]) -> None:
             if path.is_dir() and not path.is_symlink():
                 path.rmdir()
             elif path not in wanted and not any(parent in wanted for parent in path.parents):
+                path.unlink()
+
+
+def discard_special_files(directory: Path) -> None:
+    """Remove what no other machine would send from the directory of an attempt on this one.
+
+    These are pipes, devices and sockets, on which a reader might wait, and links in place of the supervisor's files.
+    """
+    for path in directory.rglob("*"):
+        mode = path.lstat().st_mode
+        is_link = stat.S_ISLNK(mode)
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or is_link) or (is_link and path.parent == directory):
+            log.warning("%s is removed: it is neither a file nor a directory", path)
+            with suppress(OSError):
                 path.unlink()
 
 

@@ -190,7 +190,11 @@ def _sqlite_url(file: Path) -> URL:
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
     """Hold the lock beside a file of SQLite, and have it in the mode in which readers do not wait for a writer."""
-    with open(f"{file}.lock", "a", opener=files.private_opener) as lock:
+    try:
+        descriptor = files.open_lock(Path(f"{file}.lock"))
+    except OSError as error:
+        raise StoreError(f"the store {file}: its lock {file}.lock: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             with closing(sqlite3.connect(file, timeout=_WAIT_SECONDS)) as connection:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
@@ -125,13 +127,54 @@ def size(path: Path) -> int:
 
 def write_at(path: Path, offset: int, content: bytes) -> None:
     """Write a piece of a private file at its place."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         while content:
             written = os.pwrite(descriptor, content, offset)
             content, offset = content[written:], offset + written
     finally:
         os.close(descriptor)
+
+
+def open_lock(path: Path, mode: int = PRIVATE_FILE) -> int:
+    """Return a descriptor of a lock file, which is created where it is missing.
+
+    In a directory where others can write, another user may have put something else there: no link is followed, and
+    nothing but a regular file with one name is opened. Its owner is this user, root, the owner of the directory, or,
+    where others may create files in the directory, any user.
+
+    Args:
+        mode: of a new file.
+
+    Raises:
+        OSError: there is something else, or it cannot be opened.
+    """
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        # To create what is there already is refused in a directory that all may write to (fs.protected_regular).
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        with suppress(FileExistsError):  # another process was faster
+            descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
+            os.fchmod(descriptor, mode)  # whatever the umask
+            return descriptor
+        descriptor = os.open(path, flags)
+    if fault := _lock_fault(os.fstat(descriptor), path.parent.stat()):
+        os.close(descriptor)
+        raise OSError(errno.EPERM, fault)
+    return descriptor
+
+
+def _lock_fault(file: os.stat_result, directory: os.stat_result) -> str:
+    """Return why a file is not used as a lock; an empty text where it is."""
+    if not stat.S_ISREG(file.st_mode):
+        return "it is not a regular file"
+    if file.st_nlink != 1:
+        return "it is a hard link"
+    is_shared = directory.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if not is_shared and file.st_uid not in {os.geteuid(), 0, directory.st_uid}:
+        return "it belongs to another user"
+    return ""
 
 
 def private_opener(path: str, flags: int) -> int:

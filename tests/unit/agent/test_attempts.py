@@ -50,10 +50,21 @@ def test_an_attempt_has_ended_when_its_outcome_is_whole(tmp_path: Path) -> None:
     assert attempts.state(str(tmp_path)) == {"state": "ended", "outcome": {"exit_code": 3}}
 
 
-@pytest.mark.parametrize(("content", "expected"), [('{"pid": 7}', 7), ("", 0), ("{}", 0), ('{"pid": "x"}', 0)])
-def test_the_number_of_a_supervisor_is_what_it_has_noted(tmp_path: Path, content: str, expected: int) -> None:
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"pid": "x"}', '{"pid": true}', '{"pid": 1}', "[" * 9999])
+def test_a_number_of_no_supervisor_is_none(tmp_path: Path, content: str) -> None:
+    """The workload can write the number of any process there, which would be signalled."""
+    fill(tmp_path, "lock")
     (tmp_path / "started").write_text(content)
-    assert attempts.pid_of(str(tmp_path)) == expected
+    assert attempts.pid_of(str(tmp_path)) == 0
+
+
+def test_the_number_of_a_supervisor_is_that_of_a_process_with_the_lock(tmp_path: Path) -> None:
+    fill(tmp_path, "lock")
+    (tmp_path / "started").write_text(json.dumps({"pid": os.getpid()}))
+    assert attempts.pid_of(str(tmp_path)) == 0
+    holder = os.open(tmp_path / "lock", os.O_RDWR)
+    assert attempts.pid_of(str(tmp_path)) == os.getpid()
+    os.close(holder)
     assert attempts.pid_of(str(tmp_path / "none")) == 0
 
 

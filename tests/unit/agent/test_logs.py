@@ -1,12 +1,14 @@
 """A log holds what was printed, without secrets, up to its limit, and never fails."""
 
 import itertools
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from toolbox.agent import safe_files
 from toolbox.agent.logs import Log
 
 TAIL = 1 << 16
@@ -102,7 +104,8 @@ def test_it_is_counted_what_was_printed_and_what_had_no_room(file: Path) -> None
     assert (log.bytes, log.dropped, log.fault) == (6, 2, "")
 
 
-def test_a_full_disk_is_a_fault_of_the_log_and_nobody_elses() -> None:
+def test_a_full_disk_is_a_fault_of_the_log_and_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safe_files, "open_regular", os.open)
     log = Log("/dev/full", 1 << 20, [])
     log.take(b"one")
     log.take(b"two")

@@ -145,7 +145,11 @@ def test_who_submits_while_another_one_starts_it_waits_for_that(agent: Agent) ->
 
 def test_who_cancels_while_another_one_starts_it_waits_for_the_one_to_be_told(agent: Agent) -> None:
     """The number 0 would be that of the agent and all that is with it."""
-    with subprocess.Popen(["sleep", "60"]) as supervisor, held(agent):
+    with (
+        held(agent),
+        (agent.directory / "lock").open() as lock,
+        subprocess.Popen(["sleep", "60"], stdin=lock) as supervisor,
+    ):
         cancelling = threading.Thread(target=agent.ask, args=("cancel",))
         cancelling.start()
         cancelling.join(0.3)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,13 +63,63 @@ def test_who_has_not_seen_the_latest_does_not_write(lock: LockFile) -> None:
     assert lock.write(record(), "", 0) is None
 
 
-def test_all_who_share_the_machine_may_write_to_it(lock: LockFile, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("directory", "file"), [(0o1777, 0o666), (0o2770, 0o660), (0o755, 0o644), (0o700, 0o600)])
+def test_users_who_may_write_to_the_directory_may_write_to_the_lock(
+    lock: LockFile, tmp_path: Path, directory: int, file: int
+) -> None:
+    tmp_path.chmod(directory)
     before = os.umask(0o077)
     try:
         lock.write(record(), "", 0)
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == 0o666
+    assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == file
+
+
+def put_link(lock: Path, victim: Path) -> None:
+    lock.symlink_to(victim)
+
+
+def put_dangling_link(lock: Path, victim: Path) -> None:
+    lock.symlink_to(victim.parent / "new")
+
+
+def put_hard_link(lock: Path, victim: Path) -> None:
+    lock.hardlink_to(victim)
+
+
+def put_pipe(lock: Path, victim: Path) -> None:  # noqa: ARG001  # as the others
+    os.mkfifo(lock)
+
+
+def put_directory(lock: Path, victim: Path) -> None:  # noqa: ARG001  # likewise
+    lock.mkdir()
+
+
+@pytest.mark.parametrize("put", [put_link, put_dangling_link, put_hard_link, put_pipe, put_directory])
+def test_nothing_but_a_regular_file_is_locked_or_written(
+    lock: LockFile, tmp_path: Path, put: Callable[[Path, Path], None]
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    victim.chmod(0o600)
+    put(tmp_path / "lock", victim)
+    with pytest.raises(StepError, match="dgx: the lock file ") as caught:
+        lock.write(record(), "", 0)
+    assert caught.value.cause is Cause.CONFIGURATION
+    assert (victim.read_text(), stat.S_IMODE(victim.stat().st_mode)) == ("untouched", 0o600)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_file_of_another_user_is_locked_only_where_others_may_create_files(lock: LockFile, tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    file.touch()
+    os.chown(file, 12345, 12345)
+    with pytest.raises(StepError, match="it belongs to another user"):
+        lock.read(0)
+    tmp_path.chmod(0o1777)
+    assert lock.read(0) == Seen(None, "")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"x"', "{}", '{"holder": 1}', "\0", '{"ttl": "x"}'])

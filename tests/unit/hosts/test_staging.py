@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,3 +125,15 @@ def test_what_nobody_asked_for_is_removed(tmp_path: Path, patterns: tuple[str, .
 def test_where_there_is_nothing_to_keep_nothing_is_done(tmp_path: Path) -> None:
     staging.keep(tmp_path / "nowhere", ("*.json",))
     assert names(tmp_path) == []
+
+
+def test_pipes_and_links_to_elsewhere_are_no_evidence(tmp_path: Path) -> None:
+    attempt = tmp_path / "attempt"
+    (attempt / "files").mkdir(parents=True)
+    (attempt / "files/a").touch()
+    (attempt / "files/link").symlink_to("a")
+    os.mkfifo(attempt / "files/pipe")
+    os.mkfifo(attempt / "stdout.log")
+    (attempt / "outcome.json").symlink_to(tmp_path)
+    staging.discard_special_files(attempt)
+    assert sorted(path.name for path in attempt.rglob("*")) == ["a", "files", "link"]
