@@ -56,6 +56,10 @@ class Pods(Site):
         found = (status for pod in self._pods(handle) for status in pod.status.container_statuses or ())
         return any(status.name == "workload" and status.state.terminated for status in found)
 
+    def is_submitted(self, handle: Handle) -> bool:
+        """See `Site`."""
+        return bool(self._jobs(handle))
+
     def supervisor(self, handle: Handle) -> psutil.Process:
         """See `Site`. It has noted the number that it has among the processes of its container."""
         wait_for((self.directory(handle) / "started").exists, "its start")

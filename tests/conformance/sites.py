@@ -105,6 +105,10 @@ class Site:
         """Tell whether an attempt has ended, whatever the orchestrator knows."""
         return (self.directory(handle) / "exit_code").exists()
 
+    def is_submitted(self, handle: Handle) -> bool:
+        """Tell whether the target has an attempt, whatever the orchestrator knows."""
+        return (self.directory(handle) / "started").exists()
+
     def supervisor(self, handle: Handle) -> psutil.Process:
         """Return what runs an attempt."""
         return psutil.Process(json.loads((self.directory(handle) / "started").read_text())["pid"])
@@ -287,13 +291,17 @@ class Bench:
         self._others.append(other)
         return other
 
+    def handle(self, name: str = "cell") -> Handle:
+        """Return the handle that a workload of this name has once it was submitted."""
+        return Handle(f"{self._prefix}.{name}", self.directory / name)
+
     def start(self, *command: str, name: str = "cell", by: Orchestrator | None = None, **fields: Any) -> Attempt:
         """Submit a workload; see `workload`."""
         by = by or self.shared
         work = workload(*command, **fields)
         directory = self.directory / name
         directory.mkdir(exist_ok=True)  # the run has made it
-        handle = by.backend.submit(work, f"{self._prefix}.{name}", directory)
+        handle = by.backend.submit(work, self.handle(name).name, directory)
         attempt = Attempt(by, work, handle)
         self._attempts.append(attempt)
         return attempt

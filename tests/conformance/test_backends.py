@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.conftest import BACKENDS, SITES
-from tests.conformance.sites import Attempt, Bench, Orchestrator, wait_for
+from tests.conformance.sites import Attempt, Bench, Orchestrator, wait_for, workload
 from toolbox.model.errors import StepError
 from toolbox.model.secrets import Secret
 from toolbox.model.workloads import AttemptState, EndedBy
@@ -224,11 +224,11 @@ def test_many_workloads_run_side_by_side(bench: Bench, tmp_path: Path) -> None:
 
 def test_an_attempt_is_found_by_its_name(bench: Bench) -> None:
     backend = bench.shared.backend
-    assert backend.find("nobody", bench.directory / "nobody") is None
+    assert backend.find(workload("true"), "nobody", bench.directory / "nobody") is None
     attempt = bench.start("sh", "-c", "echo up; sleep 60")
     attempt.printed("up")
     other = bench.orchestrator()
-    found = other.backend.find(attempt.handle.name, attempt.directory)
+    found = other.backend.find(attempt.workload, attempt.handle.name, attempt.directory)
     assert found == attempt.handle
     assert other.status(found).state is AttemptState.RUNNING
     attempt.cancel()
@@ -238,7 +238,7 @@ def test_an_attempt_is_found_by_its_name(bench: Bench) -> None:
 def test_an_ended_attempt_is_found_with_its_outcome(bench: Bench) -> None:
     attempt, outcome = bench.run("sh", "-c", "exit 5")
     other = bench.orchestrator()
-    found = other.backend.find(attempt.handle.name, attempt.directory)
+    found = other.backend.find(attempt.workload, attempt.handle.name, attempt.directory)
     assert found is not None
     assert other.end_of(found).outcome == outcome
 

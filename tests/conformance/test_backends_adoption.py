@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.sites import Attempt, Bench, Orchestrator, wait_for
+from tests.conformance.sites import Attempt, Bench, Orchestrator, wait_for, workload
+from toolbox.model.errors import StepError
 from toolbox.model.workloads import AttemptState, EndedBy
 
 # Numbered lines on both streams, until it is told to stop.
@@ -116,6 +118,36 @@ def test_what_is_asked_during_an_outage_is_done_afterwards(bench: Bench, stop: P
     orchestrator.drop_connections()
     orchestrator.backend.release(attempt.handle)
     assert attempt.text("exit_code") == "143\n"
+
+
+def test_a_submission_whose_connection_breaks_is_one_workload(bench: Bench, tmp_path: Path) -> None:
+    """Whether its answer was lost or not: it is asked again under its name, and that finds what there is."""
+    script = 'echo begun >> "$1"; until test -e "$2"; do sleep 0.05; done'
+    orchestrator, begun, go = bench.orchestrator(), tmp_path / "begun", tmp_path / "go"
+    with ThreadPoolExecutor() as threads:
+        submitting = threads.submit(bench.start, "sh", "-c", script, "sh", str(begun), str(go), by=orchestrator)
+        wait_for(lambda: bench.site.is_submitted(bench.handle()), "the workload")
+        orchestrator.drop_connections()
+        attempt = submitting.result()
+    go.touch()
+    assert attempt.wait().exit_code == 0
+    assert begun.read_text() == "begun\n"
+
+
+def test_a_target_that_does_not_answer_is_not_taken_for_one_without_the_attempt(bench: Bench, stop: Path) -> None:
+    server = bench.site.server
+    if server is None:
+        pytest.skip("this machine is always within reach")
+    attempt = count(bench, stop, bench.orchestrator())
+    wait_for_more(attempt)
+    server.stop()
+    try:
+        with pytest.raises(StepError, match=r"[Cc]onnection refused"):
+            bench.orchestrator().backend.find(workload("true", wait=1.0), attempt.handle.name, attempt.directory)
+    finally:
+        server.start()
+        stop.touch()
+    attempt.wait()
 
 
 def test_two_who_look_on_both_have_every_line(bench: Bench, stop: Path) -> None:

@@ -181,7 +181,7 @@ def test_what_runs_is_not_removed(bench: Bench, tmp_path: Path) -> None:
     if bench.site.is_apart:
         with pytest.raises(StepError, match="in use: its workload runs"):
             attempt.by.backend.release(attempt.handle)
-    assert bench.orchestrator().backend.find(attempt.handle.name, attempt.directory) == attempt.handle
+    assert bench.orchestrator().backend.find(attempt.workload, attempt.handle.name, attempt.directory) == attempt.handle
     (tmp_path / "go").touch()
     wait_for(lambda: not attempt.left(), "its end")
 

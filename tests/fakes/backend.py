@@ -17,6 +17,8 @@ from typing import ClassVar
 
 from toolbox.matrix.targets import Target
 from toolbox.model.clusters import Access
+from toolbox.model.errors import StepError
+from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import (
     AttemptState,
     AttemptStatus,
@@ -93,6 +95,7 @@ class Machines:
         self.peaks: Counter[str] = Counter()  # how many ran at once, by target; `all` for all of them
         self.targets_of: dict[str, list[str]] = {}  # where the attempts of a workload were started
         self.closed: list[str] = []
+        self.away: set[str] = set()  # targets that do not answer
 
     def target(self, name: str, *labels: str, **capacity: int) -> Target:
         """Return a target of these machines."""
@@ -102,13 +105,22 @@ class Machines:
         """Return the words of the attempts that were started, in their order."""
         return [text.removeprefix("submit ") for text in self.said if text.startswith("submit ")]
 
+    def find(self, word: str, name: str, context: TargetContext, directory: Path) -> Handle | None:
+        """Adopt an attempt, if there is one of this name."""
+        with self._lock:
+            if context.name in self.away:
+                raise StepError("no route to host", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+            if name not in self._attempts:
+                return None
+            # Who watches it now is another process.
+            self._attempts[name].context = context
+            self._say(f"adopt {word}")
+            return Handle(name, directory)
+
     def submit(self, word: str, name: str, context: TargetContext) -> None:
         """Start an attempt, or find it."""
         with self._lock:
-            if name in self._attempts:
-                # Who watches it now is another process.
-                self._attempts[name].context = context
-                self._say(f"adopt {word}")
+            if self.find(word, name, context, Path()) is not None:
                 return
             endings = self._endings.get(word, [Ending()])
             ending = endings.pop(0) if len(endings) > 1 else endings[0]
@@ -224,8 +236,8 @@ class FakeBackend:
     def release(self, handle: Handle) -> None:
         self.machines.release(handle.name)
 
-    def find(self, name: str, directory: Path) -> Handle | None:
-        return Handle(name, directory) if name in self.machines._attempts else None
+    def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
+        return self.machines.find(workload.command[0], name, self.context, directory)
 
     def leave(self) -> None:
         self.machines.say(f"leave {self.context.name}")

@@ -17,12 +17,13 @@ from typing import Any, ClassVar, Final
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from toolbox.clusters import permissions
-from toolbox.clusters.connection import PATIENCE, Cluster, Refused
+from toolbox.clusters.connection import Away, Cluster, Refused
 from toolbox.clusters.objects import EVENT, JOB, JOB_SET, SERVICE, Kind, Objects, Query
 from toolbox.clusters.permissions import Need
 from toolbox.hosts import staging
 from toolbox.model.clusters import Access
 from toolbox.model.errors import (
+    Cancelled,
     ConfigurationError,
     InfrastructureError,
     StepError,
@@ -49,7 +50,7 @@ from toolbox.pods.logs import STREAMS
 from toolbox.pods.manifests import Order
 from toolbox.pods.provisions import Provisions
 from toolbox.pods.tracker import Tracker
-from toolbox.pods.views import ATTEMPT_LABEL, WORKLOAD
+from toolbox.pods.views import ATTEMPT_LABEL
 from toolbox.system import files
 
 log = logging.getLogger(__name__)
@@ -181,9 +182,7 @@ class _Kubernetes:
         """See `Backend`. It waits for the Job to be taken, not for its pod to start: a cluster has its own queue."""
         pod, job = self._pod(workload), manifests.job_name(self._context.run, name)
         wait = workload.timeouts.wait
-        self._tracker.start(wait)
-        if pod.slices > 1:
-            self._tracker.watch_sets(wait)
+        self._watch(pod, wait)
         attempt = Attempt(name, job, directory, _there(name), wait, pod, workload.log_bytes)
         if not self._tracker.has_job(job):
             order = self._order(workload, attempt, directory)
@@ -234,22 +233,16 @@ class _Kubernetes:
                 self._objects.delete(SERVICE, self._cluster.namespace, job)
             self._tracker.forget(attempt)
 
-    def find(self, name: str, directory: Path) -> Handle | None:
+    def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
         """See `Backend`."""
+        pod, wait = self._pod(workload), workload.timeouts.wait
         job = manifests.job_name(self._context.run, name)
-        self._tracker.start(PATIENCE)
-        found = self._objects.read(JOB, self._cluster.namespace, job)
-        if found is None:
-            try:
-                found = self._objects.read(JOB_SET, self._cluster.namespace, job)
-            except Refused as error:
-                if error.status != HTTPStatus.FORBIDDEN:
-                    raise
-                return None  # who may not read JobSets has made none
-            if found is None:
-                return None
-            self._tracker.watch_sets(PATIENCE)
-        self._tracker.add(Attempt(name, job, directory, _there(name), PATIENCE, _pod_of(found, self._target.pod)))
+        attempt = Attempt(name, job, directory, _there(name), wait, pod, workload.log_bytes)
+        self._watch(pod, wait)
+        kind = JOB_SET if pod.slices > 1 else JOB
+        if self._objects.read(kind, self._cluster.namespace, attempt.job, patience=wait) is None:
+            return None
+        self._tracker.add(attempt)
         return Handle(name, directory)
 
     def leave(self) -> None:
@@ -260,6 +253,11 @@ class _Kubernetes:
         """See `Backend`."""
         self._tracker.close()
         self._cluster.close()
+
+    def _watch(self, pod: Pod, wait: float) -> None:
+        self._tracker.start(wait)
+        if pod.slices > 1:
+            self._tracker.watch_sets(wait)
 
     def _pod(self, workload: Workload) -> Pod:
         try:
@@ -321,8 +319,8 @@ class _Kubernetes:
             if service:
                 self._make(SERVICE, service, patience)
             self._make(JOB_SET if pod.slices > 1 else JOB, manifest, patience)
-        except ToolboxError as error:
-            if isinstance(error, Refused):
+        except (ToolboxError, Cancelled) as error:
+            if isinstance(error, Refused | Away) and not error.may_be_done:
                 raise
             verdict, cause = outcome_of(error)
             waited = time.monotonic() - began
@@ -360,12 +358,14 @@ class _Kubernetes:
             self._provisions.forget()
         self._context.notify(name)
 
-    def _remove(self, job: str) -> None:
-        """Have a Job do nothing more; where that is not possible now, its release will."""
+    def _remove(self, job: str) -> bool:
+        """Remove a Job, and tell whether that was possible. Where it was not, the release of the attempt will."""
         try:
             self._delete(job)
         except StepError as error:
             log.warning("%s: the Job %s is still there: %s", self._context.name, job, error)
+            return False
+        return True
 
     def _events(self, name: str) -> list[str]:
         selector = f"involvedObject.name={name},type=Warning"
@@ -375,19 +375,6 @@ class _Kubernetes:
 
 def _there(name: str) -> str:
     return f"{description.ROOT}/{name}"
-
-
-def _pod_of(job: Mapping[str, Any], target: Mapping[str, Any]) -> Pod:
-    """Return the pod of a Job, or JobSet, that was found, as far as that matters to who did not order it."""
-    (of_set,) = job["spec"].get("replicatedJobs") or (None,)
-    spec = job["spec"] if of_set is None else of_set["template"]["spec"]
-    slices = 1 if of_set is None else int(of_set["replicas"])
-    hosts = int(spec.get("completions") or 1)
-    workload = next(each for each in spec["template"]["spec"]["containers"] if each["name"] == WORKLOAD)
-    base = description.parse(target, {})
-    return base.model_copy(
-        update={"hosts": hosts, "slices": slices, "host_python": False, "python": str(workload["command"][0])}
-    )
 
 
 def _misconfigured(message: str) -> StepError:

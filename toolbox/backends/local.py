@@ -82,9 +82,9 @@ class _Local:
         """See `Backend`. The directory is that of the run, and stays."""
         self.host.forget(str(handle.directory))
 
-    def find(self, name: str, directory: Path) -> Handle | None:
+    def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
         """See `Backend`."""
-        found = self.host.watch(name, str(directory), mirror=None, wait=_PATIENCE)
+        found = self.host.watch(name, str(directory), mirror=None, wait=workload.timeouts.wait)
         return Handle(name, directory) if found else None
 
     def leave(self) -> None:

@@ -144,9 +144,10 @@ class _Ssh:
         self._host.ask("release", _PATIENCE, directory=there)
         self._host.forget(there)
 
-    def find(self, name: str, directory: Path) -> Handle | None:
+    def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
         """See `Backend`."""
-        found = self._host.watch(name, self._directory(name, _PATIENCE), mirror=directory, wait=_PATIENCE)
+        wait = workload.timeouts.wait
+        found = self._host.watch(name, self._directory(name, wait), mirror=directory, wait=wait)
         return Handle(name, directory) if found else None
 
     def leave(self) -> None:

@@ -49,7 +49,12 @@ class Refused(StepError):
     Args:
         status: of HTTP.
         reason: as Kubernetes names it: `NotFound`, `AlreadyExists`, `Forbidden`.
+
+    Attributes:
+        may_be_done: whether an earlier try of the same request may have been carried out.
     """
+
+    may_be_done = False
 
     def __init__(self, message: str, *, status: int, reason: str, cause: Cause = Cause.INFRASTRUCTURE) -> None:
         super().__init__(message, verdict=Verdict.ERROR, cause=cause)
@@ -78,7 +83,13 @@ class Refused(StepError):
 
 
 class Away(StepError):
-    """The server did not answer, or is in trouble, for as long as it was waited for."""
+    """The server did not answer, or is in trouble, for as long as it was waited for.
+
+    Attributes:
+        may_be_done: whether a try of the request may have been carried out: its answer was lost.
+    """
+
+    may_be_done = False
 
     def __init__(self, message: str) -> None:
         super().__init__(message, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
@@ -90,12 +101,14 @@ class Fault:
 
     Args:
         pause: what the server asks us to wait, in seconds.
+        is_unsent: whether there was no connection by which the request could have been sent.
     """
 
     text: str
     status: int = 0
     reason: str = ""
     pause: float | None = None
+    is_unsent: bool = False
 
     @property
     def passes(self) -> bool:
@@ -103,6 +116,11 @@ class Fault:
         if any(sign in self.text for sign in _MALFORMED):
             return False
         return self.status == 0 or self.status in (_BUSY, _UNAUTHORIZED) or self.status >= _TROUBLE
+
+    @property
+    def may_be_done(self) -> bool:
+        """Whether the server may have carried out the request. An answer below 500 says that it has not."""
+        return self.status >= _TROUBLE or (self.status == 0 and not self.is_unsent)
 
 
 class Cluster:
@@ -160,6 +178,7 @@ class Cluster:
         """
         deadline = time.monotonic() + patience
         pause = _FIRST_PAUSE
+        may_be_done = False
         while True:
             # A request that takes longer than we are patient is as good as none.
             left = max(1.0, deadline - time.monotonic())
@@ -169,9 +188,12 @@ class Cluster:
                 )
             except Exception as error:  # noqa: BLE001  # of the client and of all that it is built on
                 fault = fault_of(error)
+            may_be_done = may_be_done or fault.may_be_done
             wait = max(fault.pause or 0.0, pause * random.uniform(0.8, 1.2))  # noqa: S311  # not all at once
             if not fault.passes or time.monotonic() + wait >= deadline:
-                raise self.refusal(fault, patience)
+                refusal = self.refusal(fault, patience)
+                refusal.may_be_done = may_be_done
+                raise refusal
             log.debug("%s: %s: asked again in %.1f s", self.label, fault.text, wait)
             cancellation.current().sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -294,8 +316,15 @@ def fault_of(error: Exception) -> Fault:
         text = str(body.get("message") or error.reason or error.body)
         return Fault(text, error.status, str(body.get("reason", "")), _retry_after(error.headers))
     if isinstance(error, ApiException | HTTPError | WebSocketException | OSError | json.JSONDecodeError):
-        return Fault(_readable(error))
+        return Fault(_readable(error), is_unsent=_is_unsent(error))
     raise error
+
+
+def _is_unsent(error: Exception) -> bool:
+    """Tell whether a request failed before there was a connection: refused, no such host, no answer to the connect."""
+    from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+
+    return isinstance(error, NewConnectionError | ConnectTimeoutError)
 
 
 def _parsed(body: str | bytes | None) -> Mapping[str, Any]:

@@ -127,6 +127,7 @@ class Project:
         run_dir: Path,
         *,
         failed: bool = False,
+        abandon: bool | str = False,
         jobs: Count | None = None,
         damaged: Literal["refuse", "ignore"] = "refuse",
         format: Format = "text",  # noqa: A002
@@ -137,12 +138,16 @@ class Project:
         Args:
             run_dir: the directory of the run.
             failed: run again also the cells that did not pass.
+            abandon: give up the open attempts, those of all cells or of those that match a pattern, and try again.
             jobs: how many cells at once, if not as many as before.
             damaged: what to do where lines of the journal cannot be read; work that they told of may be done again.
             format: with json, the summary goes to stdout and all else to stderr.
         """
+        given_up = None if abandon in {False, "False"} else "*" if abandon in {True, "True"} else str(abandon)
         is_ignored = damaged == "ignore"
-        resume = partial(project_run.resume, run_dir, failed=failed, jobs=jobs, ignore_damage=is_ignored)
+        resume = partial(
+            project_run.resume, run_dir, failed=failed, jobs=jobs, ignore_damage=is_ignored, abandon=given_up
+        )
         return _project_run.shown(resume, as_json=format == "json")
 
     def status(self, run_dir: Path | None = None, *, format: Format = "text") -> str | None:  # noqa: A002

@@ -139,7 +139,11 @@ class Host:
     def watch(self, name: str, directory: str, *, mirror: Path | None, wait: float) -> bool:
         """Watch an attempt, and tell whether there is one."""
         attempt = self._add(_Attempt(name, directory, mirror, wait))
-        answer = self.ask("watch", wait, directories={directory: attempt.offsets()})
+        try:
+            answer = self.ask("watch", wait, directories={directory: attempt.offsets()})
+        except BaseException:
+            self.forget(directory)
+            raise
         if answer["states"].get(directory, _ABSENT)["state"] == "absent":
             self.forget(directory)
             return False
@@ -168,7 +172,7 @@ class Host:
             StepError: the host cannot be reached for so long, or the agent says why it cannot do it.
         """
         deadline = time.monotonic() + patience
-        was_sent = False
+        was_sent = False  # by an earlier try, which got no answer
         while True:
             try:
                 if was_sent:
@@ -177,18 +181,20 @@ class Host:
             except (StepError, Cancelled) as error:
                 raise self._after(op, error) if was_sent else error from None
             try:
-                was_sent = True
                 answer = connection.request(op, **fields)
             except ConnectionLost as error:
+                was_sent = True
                 if time.monotonic() >= deadline or self._is_closed.is_set():
                     raise self._after(op, self._unreachable(patience, str(error))) from None
                 connection.close()
                 self._lose(connection)
                 continue
-            if (complaint := messages.complaint(answer)) is not None:
-                raise self._failure(complaint)
-            if not messages.is_answer(op, answer):
-                raise self._failure(f"its agent answers `{op}` with what no agent says")
+            complaint = messages.complaint(answer)
+            if complaint is None and not messages.is_answer(op, answer):
+                complaint = f"its agent answers `{op}` with what no agent says"
+            if complaint is not None:
+                failure = self._failure(complaint)
+                raise self._after(op, failure) if was_sent else failure
             return answer
 
     def close(self) -> None:

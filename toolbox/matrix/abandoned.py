@@ -1,25 +1,79 @@
-"""Ends workloads of a run that was resumed, and has come to an end before it went on with them."""
+"""Workloads that this session does not wait for: those of attempts that a person has given up, and those of a resumed
+run that ends before it adopts them.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from toolbox.matrix.plan import Plan
 from toolbox.model.clusters import Access
-from toolbox.model.errors import Cancelled, StepError, describe
-from toolbox.model.workloads import AttemptState, Backend, Handle, TargetContext
-from toolbox.runs.past import PastAttempt
+from toolbox.model.errors import Cancelled, StepError, ToolboxError, describe
+from toolbox.model.events import AttemptReleased
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import AttemptState, Backend, Handle, TargetContext, Workload
+from toolbox.runs.past import PastAttempt, PastStep
 from toolbox.runs.recorder import Recorder
+from toolbox.system import cancellation
 
 log = logging.getLogger(__name__)
 
 _LONGEST_SECONDS: Final = 30.0
+_ANSWER_SECONDS: Final = 10.0
+_AWAY_SECONDS: Final = 5.0
+_END_SECONDS: Final = 90.0  # on Kubernetes a pod that is being started is asked to end once it runs
 _LOOK_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """An attempt that may be on its target.
+
+    Args:
+        directory: of the attempt, in the run directory.
+    """
+
+    attempt: PastAttempt
+    workload: Workload
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        """The name of the workload."""
+        return self.attempt.submitted.name
+
+    @property
+    def target(self) -> str:
+        """The target to which the attempt was submitted."""
+        return self.attempt.submitted.target
+
+    def note_removal(self, recorder: Recorder) -> None:
+        """Write down that nothing of the attempt is left on its target."""
+        self.attempt.is_released = True
+        submitted = self.attempt.submitted
+        recorder.record(AttemptReleased(submitted.step, submitted.attempt), sync=False)
+
+
+def left(plan: Plan, root: Path, attempts: Iterable[tuple[PastStep, PastAttempt]]) -> dict[str, list[Left]]:
+    """Return attempts by their targets, as far as the plan has their cells.
+
+    Args:
+        root: the run directory.
+    """
+    workloads = {cell.id: cell.workload for cell in plan.cells}
+    found: dict[str, list[Left]] = {}
+    for step, attempt in attempts:
+        submitted, cell = attempt.submitted, step.started.key.rpartition("/")[2]
+        if submitted.target in plan.targets and cell in workloads:
+            directory = root / step.started.step / f"attempt-{submitted.attempt}"
+            found.setdefault(submitted.target, []).append(Left(attempt, workloads[cell], directory))
+    return found
 
 
 def end(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
@@ -28,49 +82,100 @@ def end(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
     Args:
         clusters: how to reach the clusters that the run has.
     """
-    waiting: dict[str, list[tuple[PastAttempt, Path]]] = {}
-    for step in recorder.past.cells():
-        latest = step.attempts[-1] if step.is_open and step.attempts else None
-        if latest is not None and latest.ended is None and latest.submitted.target in plan.targets:
-            directory = recorder.root / step.started.step / f"attempt-{latest.submitted.attempt}"
-            waiting.setdefault(latest.submitted.target, []).append((latest, directory))
-    for target, attempts in waiting.items():
-        context = TargetContext(
-            target,
-            recorder.root.name,
-            recorder.root / ".targets" / target,
-            {},
-            recorder.redactor.secrets,
-            _nobody,
-            clusters,
-        )
+    for target, attempts in left(plan, recorder.root, recorder.past.open_attempts()).items():
         with ExitStack() as stack:
-            backend = plan.targets[target].description.open(context)
+            backend = _open(plan, target, recorder, clusters)
             stack.callback(backend.close)
             try:
-                _end(backend, {attempt.submitted.name: directory for attempt, directory in attempts})
+                _end(backend, attempts)
             except (StepError, Cancelled, OSError) as error:
                 log.warning("workloads on %s may be running still: %s", target, describe(error))
+    remove(plan, recorder, clusters)
 
 
-def _end(backend: Backend, names: Mapping[str, Path]) -> None:
-    handles: list[Handle] = []
-    for name, directory in names.items():
+def remove(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
+    """Remove what is left of the attempts that a person has given up, from each target that answers.
+
+    Args:
+        clusters: how to reach the clusters that the run has.
+    """
+    for target, attempts in left(plan, recorder.root, recorder.past.abandoned_attempts()).items():
+        with ExitStack() as stack:
+            try:
+                backend = _open(plan, target, recorder, clusters)
+            except ToolboxError as error:
+                log.warning("what attempts left on %s may be there still: %s", target, describe(error))
+                continue
+            stack.callback(backend.close)
+            discard(backend, attempts, lambda each: each.note_removal(recorder))
+
+
+def discard(backend: Backend, attempts: Iterable[Left], removed: Callable[[Left], None]) -> None:
+    """End the workloads of attempts on one target, and remove what is left of them, as far as the target answers.
+
+    Args:
+        removed: told of each attempt of which nothing is left.
+    """
+    for attempt in attempts:
         began = time.monotonic()
         try:
-            if (handle := backend.find(name, directory)) is not None:
-                backend.cancel(handle)
-                handles.append(handle)
+            _discard(backend, attempt)
+        except (StepError, Cancelled, OSError) as error:
+            log.warning("what %s left on %s may be there still: %s", attempt.name, attempt.target, describe(error))
+            if isinstance(error, Cancelled) or time.monotonic() - began > _AWAY_SECONDS:
+                return  # the target is away: each of the other attempts would take as long
+        else:
+            removed(attempt)
+
+
+def _discard(backend: Backend, attempt: Left) -> None:
+    handle = backend.find(_briefly(attempt.workload, _ANSWER_SECONDS), attempt.name, attempt.directory)
+    if handle is not None and backend.poll([handle])[handle].state is AttemptState.RUNNING:
+        backend.cancel(handle)
+        if not _have_ended(backend, [handle], _END_SECONDS):
+            text = f"its workload has not ended within {_END_SECONDS:.0f} s"
+            raise StepError(text, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+    backend.release(Handle(attempt.name, attempt.directory))
+
+
+def _end(backend: Backend, attempts: Iterable[Left]) -> None:
+    handles: list[Handle] = []
+    for attempt in attempts:
+        began = time.monotonic()
+        try:
+            found = backend.find(_briefly(attempt.workload, 2 * _LONGEST_SECONDS), attempt.name, attempt.directory)
+            if found is not None:
+                backend.cancel(found)
+                handles.append(found)
         except StepError as error:
             if time.monotonic() - began > _LONGEST_SECONDS:
                 raise  # the target is away: each of the others would take as long to say so
-            log.warning("%s may be running still: %s", name, describe(error))
-    deadline = time.monotonic() + _LONGEST_SECONDS
-    while time.monotonic() < deadline:
-        if all(status.state is not AttemptState.RUNNING for status in backend.poll(handles).values()):
-            return
-        time.sleep(_LOOK_SECONDS)
+            log.warning("%s may be running still: %s", attempt.name, describe(error))
+    _have_ended(backend, handles, _LONGEST_SECONDS)
 
 
-def _nobody(_name: str) -> None:
+def _have_ended(backend: Backend, handles: Iterable[Handle], seconds: float) -> bool:
+    """Wait so many seconds until none of some workloads runs, and tell whether that is so."""
+    handles, deadline = list(handles), time.monotonic() + seconds
+    while any(status.state is AttemptState.RUNNING for status in backend.poll(handles).values()):
+        if time.monotonic() > deadline:
+            return False
+        cancellation.current().sleep(_LOOK_SECONDS)
+    return True
+
+
+def _briefly(workload: Workload, seconds: float) -> Workload:
+    """Return a workload whose target is not waited for longer than so many seconds."""
+    wait = min(seconds, workload.timeouts.wait)
+    return replace(workload, timeouts=replace(workload.timeouts, wait=wait))
+
+
+def _open(plan: Plan, target: str, recorder: Recorder, clusters: Mapping[str, Access]) -> Backend:
+    run, mark = recorder.root.name, recorder.root / ".targets" / target
+    limits, secrets = plan.targets[target].limits, recorder.redactor.secrets
+    context = TargetContext(target, run, mark, {}, secrets, _ignore, clusters, limits)
+    return plan.targets[target].description.open(context)
+
+
+def _ignore(_name: str) -> None:
     return

@@ -10,13 +10,14 @@ import contextvars
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
-from toolbox.matrix import judgement
+from toolbox.matrix import abandoned, judgement
+from toolbox.matrix.abandoned import Left
 from toolbox.matrix.attempts import CellRun, Conclusion
 from toolbox.matrix.targets import Target
 from toolbox.model.clusters import Access
@@ -63,6 +64,7 @@ class Executions:
         # Starts wait for targets that do not answer: nothing else waits behind them.
         self._starters = ThreadPoolExecutor(min(_MOST_THREADS, jobs), thread_name_prefix="start")
         self._threads = ThreadPoolExecutor(min(_MOST_THREADS, jobs + 2), thread_name_prefix="cells")
+        self._removers = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="remove")
         self._starting = CancelScope()
         self._backends: dict[str, Backend] = {}
         self._lock = threading.Lock()
@@ -83,7 +85,7 @@ class Executions:
 
     def start(self, run: CellRun, done: Callable[[Handle], None], failed: Callable[[Conclusion], None]) -> None:
         """Start an attempt, or find it where it runs already."""
-        self._do(partial(self._start, run), done, lambda error: failed(_failure(error)), threads=self._starters)
+        self._do(partial(self._start, run), done, lambda error: failed(_not_started(error)), threads=self._starters)
 
     def status(self, run: CellRun) -> AttemptStatus:
         """Return how an attempt stands that was started."""
@@ -113,14 +115,33 @@ class Executions:
         release = partial(_uncancelled, partial(self._backend(target).release, handle))
         self._do(release, lambda _: done(), partial(_warn, f"what {handle.name} left on {target} is still there"))
 
+    def discard(
+        self, target: str, attempts: Sequence[Left], removed: Callable[[Left], None], done: Callable[[], None]
+    ) -> None:
+        """Remove what is left of attempts that a person has given up, as far as their target answers.
+
+        Args:
+            removed: told of each attempt of which nothing is left.
+            done: called after that.
+        """
+
+        def work() -> None:
+            with cancellation.entered(self._starting):
+                abandoned.discard(self._backend(target), attempts, lambda each: self._news.put(partial(removed, each)))
+
+        def failed(error: BaseException) -> None:
+            _warn(f"what attempts left on {target} may be there still", error)
+            done()
+
+        self._do(work, lambda _: done(), failed, threads=self._removers)
+
     def stop_starting(self, reason: str) -> None:
         """Wait no longer for targets that do not answer."""
         self._starting.cancel(reason)
 
     def settle(self) -> None:
         """Wait for what is being done, and deal with it. Nothing is begun any more: a resumed run does that."""
-        self._starters.shutdown()
-        self._threads.shutdown()
+        self._shut_down()
         self._is_settled = True
         self.next_news(0)
 
@@ -134,10 +155,13 @@ class Executions:
 
     def close(self) -> None:
         """Wait for what is being done, and let go of the targets."""
-        self._starters.shutdown()
-        self._threads.shutdown()
+        self._shut_down()
         for backend in self._backends.values():
             backend.close()
+
+    def _shut_down(self) -> None:
+        for threads in (self._starters, self._threads, self._removers):
+            threads.shutdown()
 
     def _do(
         self,
@@ -161,7 +185,22 @@ class Executions:
 
     def _start(self, run: CellRun) -> Handle:
         with cancellation.entered(self._starting):
+            if run.is_adopted and (found := self._adopt(run)) is not None:
+                return found
             return self._backend(run.target).submit(run.cell.workload, run.name, run.directory)
+
+    def _adopt(self, run: CellRun) -> Handle | None:
+        """Return an attempt that an earlier session submitted; None where the target answers that it has none.
+
+        Raises:
+            Undecided: there is no answer: the workload may be running there.
+        """
+        try:
+            return self._backend(run.target).find(run.cell.workload, run.name, run.directory)
+        except (ToolboxError, Cancelled, OSError) as error:
+            verdict, cause = outcome_of(error)
+            text = f"it was submitted before the run was resumed, and may be running: {describe(error)}"
+            raise Undecided(text, verdict=verdict, cause=cause) from error
 
     def _gather(self, run: CellRun, status: AttemptStatus) -> Conclusion:
         assert run.handle is not None, "it was started"
@@ -236,7 +275,13 @@ def _failure(error: BaseException) -> Conclusion:
     if not isinstance(error, ToolboxError | Cancelled | OSError):
         log.error("an attempt could not be run or judged", exc_info=error)
     verdict, cause = outcome_of(error)
-    return Conclusion(Outcome(verdict, cause, describe(error)), is_open=isinstance(error, Undecided))
+    return Conclusion(Outcome(verdict, cause, describe(error)))
+
+
+def _not_started(error: BaseException) -> Conclusion:
+    """Return what a failed submission comes to. An error that was not foreseen proves nothing: it may have started."""
+    is_proof = isinstance(error, ToolboxError | Cancelled | OSError) and not isinstance(error, Undecided)
+    return replace(_failure(error), is_open=not is_proof)
 
 
 def _uncancelled(work: Callable[[], None]) -> None:

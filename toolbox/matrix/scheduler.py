@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from toolbox.matrix import judgement
+from toolbox.matrix import abandoned, judgement
+from toolbox.matrix.abandoned import Left
 from toolbox.matrix.attempts import CellResult, CellRun, Conclusion
 from toolbox.matrix.executions import Executions
 from toolbox.matrix.judgement import NamedCheck
@@ -30,7 +31,7 @@ from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, Handle
 from toolbox.runs.past import PastStep
 from toolbox.runs.steps import Outcome, Step
-from toolbox.system import cancellation, signals
+from toolbox.system import cancellation, environ, signals
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +90,8 @@ class Scheduler:
         self._numbers = itertools.count()
         self._between: dict[str, CellRun] = {}  # those whose turn for another attempt has come
         self._running: dict[str, CellRun] = {}
+        self._removing: set[str] = set()  # targets from which abandoned attempts are being removed
+        self._blocked: dict[str, list[CellRun]] = {}  # cells that wait for that, by target
         self._relations = Relations(list(plan.combinations.values()))
         self._own: dict[str, tuple[Outcome, Mapping[str, Metric]]] = {}
         self._held: dict[str, list[tuple[CellRun, Conclusion]]] = {}
@@ -114,7 +117,9 @@ class Scheduler:
             try:
                 for cell in self._plan.cells:
                     self._take(cell)
+                self._discard()
                 self._loop()
+                self._discard()
                 self._executions.settle()
                 self._leave()
             except BaseException as error:
@@ -134,7 +139,8 @@ class Scheduler:
     def _loop(self) -> None:
         while True:
             self._start_what_fits()
-            if not (self._running or self._later or (len(self._waiting) and not self.stopped)):
+            is_waiting = self._later or self._blocked or (len(self._waiting) and not self.stopped)
+            if not (self._running or is_waiting):
                 self._leave_open()
                 return
             pause = self._later[0][0] - time.monotonic() if self._later else _LOOK_SECONDS
@@ -190,6 +196,14 @@ class Scheduler:
         """Go on with the latest attempt of a cell: it may be running, and it may have ended while nobody looked."""
         latest = before.attempts[-1]
         ended = latest.ended
+        if latest.is_abandoned:
+            run = self._open(cell)
+            self._between[cell.id] = run
+            if latest.is_released:
+                self._waiting.add(cell)
+            else:
+                self._blocked.setdefault(run.target, []).append(run)
+            return
         is_unwanted = ended is not None and self._options.rerun_failed and not ended.verdict.is_pass
         if is_unwanted or (ended is not None and ended.verdict is Verdict.CANCELLED):
             self._waiting.add(cell)
@@ -225,11 +239,35 @@ class Scheduler:
             if not self._keeps(asked.target):
                 continue
             self._held_by[asked.target] += 0  # there may be something besides
-            if attempt.ended is None or attempt.is_released:
+            if attempt.is_released or attempt.is_open:
                 continue
             self._hold(asked.target)
+            if attempt.is_abandoned:
+                continue  # `_discard` asks for all of its target at once
             handle = Handle(asked.name, self._step.recorder.root / before.started.step / f"attempt-{asked.attempt}")
             self._executions.release(asked.target, handle, partial(self._released_past, asked))
+
+    def _discard(self) -> None:
+        """Remove what is left of attempts that a person has given up. Their cells wait until that was tried once."""
+        recorder = self._step.recorder
+        for target, found in abandoned.left(self._plan, recorder.root, recorder.past.abandoned_attempts()).items():
+            if target in self._removing:
+                continue
+            self._removing.add(target)
+            self._executions.discard(target, found, self._released_abandoned, partial(self._discarded, target))
+        for target in self._blocked.keys() - self._removing:
+            self._discarded(target)  # the run has no such target any more
+
+    def _released_abandoned(self, left: Left) -> None:
+        left.note_removal(self._step.recorder)
+        if self._keeps(left.target):
+            self._held_by[left.target] -= 1
+
+    def _discarded(self, target: str) -> None:
+        self._removing.discard(target)
+        for run in self._blocked.pop(target, ()):
+            if run.cell.id in self._between:  # not closed meanwhile
+                self._waiting.add(run.cell)
 
     def _released_past(self, asked: AttemptSubmitted) -> None:
         self._step.recorder.record(AttemptReleased(asked.step, asked.attempt), sync=False)
@@ -255,10 +293,11 @@ class Scheduler:
             self._waiting.add(run.cell, first=True)
         while not self.stopped and (found := self._waiting.next(self._choose)) is not None:
             cell, target = found
-            if self.outage and cell.id in self._between and not self._between[cell.id].is_unconfirmed:
-                self._give_up(self._between.pop(cell.id))
+            earlier = self._between.pop(cell.id, None)
+            if self.outage and earlier is not None and earlier.history and not earlier.is_unconfirmed:
+                self._give_up(earlier)
                 continue
-            run = self._between.pop(cell.id) if cell.id in self._between else self._open(cell)
+            run = earlier or self._open(cell)
             run.submit(target)
             self._pools.take(target, cell)
             self._hold(target)
@@ -312,7 +351,9 @@ class Scheduler:
         Args:
             outcome: what the cell comes to, if none does.
         """
-        if not conclusion.is_open:
+        if conclusion.is_open:
+            outcome = replace(outcome, message=f"{outcome.message}\n{self._how_to_go_on(run)}")
+        else:
             keeps = self._keeps(run.target)
             attempt = conclusion.so_far()
             run.end(outcome if outcome.verdict is Verdict.CANCELLED else attempt, conclusion, sync=keeps)
@@ -334,6 +375,13 @@ class Scheduler:
         else:
             self._own.pop(run.cell.id, None)
             heapq.heappush(self._later, (time.monotonic() + pause, next(self._numbers), run))
+
+    def _how_to_go_on(self, run: CellRun) -> str:
+        command = f"{environ.program()} project resume {self._step.recorder.root}"
+        return (
+            f"attempt {run.attempt} stays open: `{command}` goes on with it once `{run.target}` answers; "
+            "with --abandon the attempt is given up, and the cell is tried again"
+        )
 
     def _close(self, run: CellRun, outcome: Outcome, conclusion: Conclusion) -> None:
         """Write down how a cell ended."""

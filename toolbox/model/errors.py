@@ -62,7 +62,10 @@ class StepError(ToolboxError):
 
 
 class Undecided(StepError):
-    """Whether a workload was started, or how it ends, cannot be known now: it may be running."""
+    """Nobody can say now whether a workload was started, or how it ends: the workload may be running.
+
+    The attempt stays open until its target answers, or a person gives the attempt up. No other attempt follows.
+    """
 
 
 class LimitExceeded(StepError):

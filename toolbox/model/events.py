@@ -146,6 +146,17 @@ class AttemptEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptAbandoned:
+    """A person has given up an attempt whose end is unknown. The cell may be tried again.
+
+    What is left of the attempt is removed when its target answers (`AttemptReleased`). Its result never counts.
+    """
+
+    step: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptReleased:
     """Nothing of an attempt is left on its target."""
 
@@ -398,6 +409,7 @@ KeptEvent = (
     | AttemptSubmitted
     | AttemptWaiting
     | AttemptEnded
+    | AttemptAbandoned
     | AttemptReleased
     | MetricMeasured
     | CheckJudged

@@ -239,6 +239,10 @@ class Backend(Protocol):
 
         Blocks until it has started, or until a target with a queue of its own has taken it, no longer than
         `timeouts.wait`. From then on its logs in the directory are kept up to date, and `notify` is told of its end.
+
+        Raises:
+            Undecided: the request may have been sent, and no answer says that the workload was not started. Any other
+                `StepError` says that this submission has started nothing: another attempt may follow.
         """
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
@@ -253,8 +257,11 @@ class Backend(Protocol):
     def release(self, handle: Handle) -> None:
         """Remove what an ended attempt left on the target."""
 
-    def find(self, name: str, directory: Path) -> Handle | None:
-        """Return the attempt of this name, or None where none was started."""
+    def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
+        """Adopt the attempt of this name, as `submit` does; None where the target answers that it has no such attempt.
+
+        Blocks until the target answers, no longer than `timeouts.wait`.
+        """
 
     def leave(self) -> None:
         """Remove what else the run has on the target: all its attempts were released, and there will be no more."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fnmatch
 import getpass
 import os
 import platform
@@ -34,7 +35,8 @@ from toolbox.model.errors import (
     exit_code_of,
     outcome_of,
 )
-from toolbox.model.events import Note, RunFinished, RunStarted, StepKind
+from toolbox.model.events import AttemptAbandoned, Note, RunFinished, RunStarted, StepKind
+from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import MASK
 from toolbox.model.verdicts import Cause, Verdict, exit_code
 from toolbox.orchestration import clusters, projects, session, storing
@@ -45,7 +47,7 @@ from toolbox.orchestration.session import Session
 from toolbox.runs import directories, steps, summary
 from toolbox.runs.journal import Journal
 from toolbox.runs.journal import read as read_journal
-from toolbox.runs.past import Past
+from toolbox.runs.past import Past, PastAttempt
 from toolbox.runs.recorder import Listener, Recorder
 from toolbox.runs.steps import Outcome, Step
 from toolbox.runs.summary import RunSummary
@@ -86,6 +88,7 @@ def resume(
     failed: bool = False,
     jobs: int | None = None,
     ignore_damage: bool = False,
+    abandon: str | None = None,
 ) -> tuple[RunSummary, int]:
     """Go on with a run after any end: what has finished is not done again, and what still runs is adopted.
 
@@ -95,15 +98,17 @@ def resume(
         failed: run again also the cells that did not pass.
         jobs: how many cells at once, if not as many as before.
         ignore_damage: go on although lines of the journal cannot be read: what they told may be done again.
+        abandon: a pattern for the names or ids of cells whose open attempts a person gives up.
 
     Raises:
-        UsageError: it is no run, its journal is damaged, or its configuration has changed since. Nothing was started.
+        UsageError: it is no run, its journal is damaged, its configuration has changed since, or no attempt to be
+            given up is open. Nothing was started.
         InfrastructureError: the run is going on.
     """
     directory = directory.absolute()
     _refuse_damage(directory, ignore_damage=ignore_damage)
     with request_module.where_it_began(directory):
-        return _resume(directory, listeners, redactor, failed=failed, jobs=jobs)
+        return _resume(directory, listeners, redactor, failed=failed, jobs=jobs, abandon=abandon)
 
 
 def _refuse_damage(directory: Path, *, ignore_damage: bool) -> None:
@@ -114,7 +119,13 @@ def _refuse_damage(directory: Path, *, ignore_damage: bool) -> None:
 
 
 def _resume(
-    directory: Path, listeners: Sequence[Listener], redactor: Redactor, *, failed: bool, jobs: int | None
+    directory: Path,
+    listeners: Sequence[Listener],
+    redactor: Redactor,
+    *,
+    failed: bool,
+    jobs: int | None,
+    abandon: str | None,
 ) -> tuple[RunSummary, int]:
     before = summary.derive(directory)
     request = RunRequest.read(directory)
@@ -129,9 +140,11 @@ def _resume(
     with signals.shielded(), Journal(directory, redactor) as journal:
         past = Past(entry.event for entry in read_journal(directory))
         _refuse_changes(loaded, past, directory, redactor)
+        given_up = _chosen(past, abandon) if abandon is not None else []
         if before.finished is not None and not _has_work(before, past, failed=failed):
             for listener in listeners:
                 listener(Note("", _NOTHING_LEFT))
+            _remove_abandoned(loaded, Recorder(directory, redactor, listeners, journal, past))
             return summary.refresh(directory), before.finished.exit_code
         directories.reserve(directory, [step.started.step for step in past.steps()])
         reservation.recall(directory)
@@ -139,7 +152,28 @@ def _resume(
         recorder = Recorder(directory, redactor, listeners, journal, past)
         # From here on the orchestration makes its changes again.
         session.write_configuration(loaded.configuration, directory / CONFIG_FILE, redactor)
-        return _run(loaded, phases, recorder, reservation)
+        return _run(loaded, phases, recorder, reservation, given_up)
+
+
+def _chosen(past: Past, pattern: str) -> list[PastAttempt]:
+    """Return the open attempts of the cells that a pattern names.
+
+    Raises:
+        UsageError: there is no such attempt.
+    """
+    found = {(step.started.name, step.started.key.rpartition("/")[2]): each for step, each in past.open_attempts()}
+    chosen = [each for names, each in found.items() if any(fnmatch.fnmatchcase(name, pattern) for name in names)]
+    if not chosen:
+        hint = did_you_mean(pattern, [name for name, _ in found], what="open attempts are those of")
+        raise UsageError(f"--abandon={pattern}: no such cell has an open attempt: {hint}")
+    return chosen
+
+
+def _remove_abandoned(loaded: Loaded, recorder: Recorder) -> None:
+    """Remove what attempts have left that were given up, after the run has ended."""
+    if loaded.plan is not None and recorder.past.abandoned_attempts():
+        access = {name: found for name, found in clusters.known(loaded.configuration).items() if found is not None}
+        abandoned.remove(loaded.plan, recorder, access)
 
 
 def _verify(loaded: Loaded, phases: Mapping[str, Callable[[], object]]) -> None:
@@ -155,7 +189,11 @@ def _phases(loaded: Loaded) -> dict[str, Callable[[], object]]:
 
 
 def _run(
-    loaded: Loaded, phases: Mapping[str, Callable[[], object]], recorder: Recorder, reservation: Reservation
+    loaded: Loaded,
+    phases: Mapping[str, Callable[[], object]],
+    recorder: Recorder,
+    reservation: Reservation,
+    given_up: Sequence[PastAttempt] = (),
 ) -> tuple[RunSummary, int]:
     directory, request = recorder.root, loaded.request
     recorder.record(
@@ -169,6 +207,12 @@ def _run(
             _revision(loaded.files.config.parent, directory) or "",
         )
     )
+    for attempt in given_up:
+        attempt.is_abandoned = True
+        submitted = attempt.submitted
+        recorder.record(AttemptAbandoned(submitted.step, submitted.attempt))
+        text = f"attempt {submitted.attempt} on {submitted.target} is given up"
+        recorder.record(Note(submitted.step, text))
     top = Step(directory, recorder, request.project)
     work = Session(
         request.project,

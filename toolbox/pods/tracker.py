@@ -49,7 +49,7 @@ class Tracker:
     Args:
         selector: finds what is of the run.
         notify: told the name of an attempt that runs no longer, from a thread of ours.
-        remove: removes a Job.
+        remove: removes a Job, and tells whether it is gone.
         events: returns what the cluster says of a Job, or of a pod, by its name.
     """
 
@@ -58,7 +58,7 @@ class Tracker:
         cluster: Cluster,
         selector: str,
         notify: Callable[[str], None],
-        remove: Callable[[str], None],
+        remove: Callable[[str], bool],
         events: Callable[[str], list[str]],
     ) -> None:
         self._cluster = cluster
@@ -403,15 +403,18 @@ class Tracker:
         outcome = attempt.outcome
         assert outcome is not None, "it has ended"
         pods = self.pods_of(attempt)
+        status = AttemptStatus(AttemptState.ENDED, outcome)
         try:
             outcome = results.settled(attempt, pods, outcome)
             results.keep(attempt, outcome)
-            has_more = any(pod.is_deleted or pod.ended is None for pod in pods)
-            if has_more and not any(pod.holds_files for pod in pods):
+            status = AttemptStatus(AttemptState.ENDED, outcome)
+            has_more = any(pod.is_deleted or pod.ended is None for pod in pods) or len(pods) < attempt.expected
+            if has_more and not any(pod.holds_files for pod in pods) and not self._remove(attempt.job):
                 # A pod that waits might start, and one that was deleted is replaced. What holds files is released soon.
-                self._remove(attempt.job)
+                text = f"{outcome.message}\nits Job could not be removed, and may run"
+                status = AttemptStatus(AttemptState.UNREACHABLE, message=text)
         finally:
-            self._tell(attempt, AttemptStatus(AttemptState.ENDED, outcome))
+            self._tell(attempt, status)
 
     def _tell(self, attempt: Attempt, status: AttemptStatus) -> None:
         with self._lock:

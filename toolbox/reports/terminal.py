@@ -70,6 +70,7 @@ _MOST_LINES: Final = 6
 _MOST_ROWS: Final = 12  # of what runs, at the bottom
 _MOST_CELLS: Final = 40  # in the table at the end
 _MOST_FAILURES: Final = 15
+_MOST_OPEN: Final = 5
 
 
 class View:
@@ -339,6 +340,7 @@ def _closing(summary: RunSummary) -> Iterator[Text]:
     if summary.planned_cells:
         noun = "cell" if summary.planned_cells == 1 else "cells"
         yield Text(f"of {summary.planned_cells} {noun}: {_counted(summary)}")
+    yield from _without_end(summary)
     if end is None:
         state = "is going on" if summary.state is State.RUNNING else "is dead: its process has gone without ending it"
         yield Text(f"the run {summary.run} {state}", style="bold")
@@ -366,6 +368,20 @@ def _warnings(summary: RunSummary) -> Iterator[Text]:
     if summary.secrets_left:
         named = ", ".join(clean(file) for file in sorted(summary.secrets_left)[:_MOST_FAILURES])
         yield Text(f"files that hold a secret, do not pass them on: {named}", style="bold red")
+
+
+def _without_end(summary: RunSummary) -> Iterator[Text]:
+    """Yield which attempts may be running, or may have left something, and what to do about them."""
+    command = f"{environ.program()} project resume {summary.directory}"
+    for attempts, said, what_to_do in (
+        (summary.open_attempts, "may be running", f"`{command}` adopts it; with --abandon it is given up"),
+        (summary.abandoned_attempts, "was given up, and may have left something", f"`{command}` removes that"),
+    ):
+        for step, attempt in attempts[:_MOST_OPEN]:
+            where = f"attempt {attempt.attempt} of {step.name} on {attempt.target}"
+            yield Text(clean(f"{where} {said}: {what_to_do}"), style=STYLES[Verdict.ERROR])
+        if (more := len(attempts) - _MOST_OPEN) > 0:
+            yield Text(f"and {more} more, in {summary.directory / SUMMARY_FILE}")
 
 
 def _going_on_hint(summary: RunSummary) -> Text:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from toolbox.model.events import (
+    AttemptAbandoned,
     AttemptEnded,
     AttemptReleased,
     AttemptSubmitted,
@@ -28,7 +29,9 @@ from toolbox.model.evidence import Deviation, Metric
 from toolbox.model.verdicts import Verdict
 
 CLEANUP = "post_cleanup"
-_OfStep = StepFinished | AttemptSubmitted | AttemptEnded | AttemptReleased | MetricMeasured | CheckJudged
+_OfStep = (
+    StepFinished | AttemptSubmitted | AttemptEnded | AttemptAbandoned | AttemptReleased | MetricMeasured | CheckJudged
+)
 
 
 @dataclass(slots=True)
@@ -38,18 +41,35 @@ class PastAttempt:
     Args:
         ended: how, or None where nobody has seen its end.
         is_released: whether nothing of it is left on its target.
+        is_abandoned: whether a person has given it up.
         faults: the checks that did not pass, by their names and metrics: an attempt may be judged twice.
     """
 
     submitted: AttemptSubmitted
     ended: AttemptEnded | None = None
     is_released: bool = False
+    is_abandoned: bool = False
     faults: dict[tuple[str, str], CheckJudged] = field(default_factory=dict)
 
     @property
     def deviations(self) -> dict[str, Deviation]:
         """The metrics that were out of their range, where nothing else was wrong."""
         return deviations_of(self.faults.values())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody knows how the attempt ends: it may be running, and no person has given it up."""
+        return self.ended is None and not self.is_abandoned
+
+    def take(self, event: AttemptEnded | AttemptAbandoned | AttemptReleased) -> None:
+        """Take in what happened to the attempt."""
+        match event:
+            case AttemptEnded():
+                self.ended = event
+            case AttemptAbandoned():
+                self.is_abandoned = True
+            case AttemptReleased():
+                self.is_released = True
 
 
 @dataclass(slots=True)
@@ -84,13 +104,10 @@ class PastStep:
             case AttemptSubmitted():
                 if all(attempt.submitted.attempt != event.attempt for attempt in self.attempts):
                     self.attempts.append(PastAttempt(event))
-            case AttemptEnded() | AttemptReleased():
+            case AttemptEnded() | AttemptAbandoned() | AttemptReleased():
                 for attempt in self.attempts:
                     if attempt.submitted.attempt == event.attempt:
-                        if isinstance(event, AttemptEnded):
-                            attempt.ended = event
-                        else:
-                            attempt.is_released = True
+                        attempt.take(event)
             case MetricMeasured():
                 self.metrics[event.metric] = Metric(
                     event.metric, event.value, event.unit, event.fault, direction=event.direction
@@ -130,11 +147,19 @@ class Past:
         return (step for step in self._by_key.values() if step.started.kind is StepKind.CELL)
 
     def is_unfinished(self) -> bool:
-        """Tell whether a step was cancelled, or never ended, or a cell never began."""
+        """Tell whether a step was cancelled, or never ended, or a cell never began, or its latest attempt is open."""
         steps = self._by_key.values()
-        return sum(self._planned.values()) > sum(1 for _ in self.cells()) or any(
-            step.finished is None or step.finished.verdict is Verdict.CANCELLED for step in steps
-        )
+        return sum(self._planned.values()) > sum(1 for _ in self.cells()) or any(step.is_open for step in steps)
+
+    def open_attempts(self) -> list[tuple[PastStep, PastAttempt]]:
+        """Return the attempts that may be running, each with its cell."""
+        latest = [(step, step.attempts[-1]) for step in self.cells() if step.is_open and step.attempts]
+        return [(step, attempt) for step, attempt in latest if attempt.is_open]
+
+    def abandoned_attempts(self) -> list[tuple[PastStep, PastAttempt]]:
+        """Return the attempts that a person has given up and that may have left something, each with its cell."""
+        tried = [(step, attempt) for step in self.cells() for attempt in step.attempts]
+        return [(step, attempt) for step, attempt in tried if attempt.is_abandoned and not attempt.is_released]
 
     def _take(self, event: KeptEvent) -> None:
         match event:
@@ -152,6 +177,7 @@ class Past:
                 StepFinished()
                 | AttemptSubmitted()
                 | AttemptEnded()
+                | AttemptAbandoned()
                 | AttemptReleased()
                 | MetricMeasured()
                 | CheckJudged()

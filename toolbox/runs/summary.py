@@ -14,7 +14,9 @@ from typing import Any, Final
 
 from toolbox.model.errors import UsageError, describe
 from toolbox.model.events import (
+    AttemptAbandoned,
     AttemptEnded,
+    AttemptReleased,
     AttemptSubmitted,
     AttemptWaiting,
     CheckJudged,
@@ -44,6 +46,7 @@ PLAN_FILE: Final = "plan.json"
 REQUEST_FILE: Final = "run.json"
 _MOST_DAMAGE: Final = 3
 _DAMAGED: Final = "the journal of this run is damaged, and what these lines told is missing:"
+_OfAttempt = AttemptWaiting | AttemptEnded | AttemptAbandoned | AttemptReleased
 _SEPARATED: Final = {Verdict.PASSED: False, Verdict.FAILED: True, Verdict.ERROR: True, Verdict.XPASSED: True}
 
 
@@ -66,6 +69,8 @@ class AttemptSummary:
         revision: of the checkout when it was submitted; empty where it is not known.
         host: the machine that it ran on, as that calls itself, and the `accelerators` that could be seen there.
         waiting: why it has not started yet; empty once it has.
+        is_abandoned: whether a person has given it up.
+        is_released: whether nothing of it is left on its target.
     """
 
     attempt: int
@@ -81,6 +86,8 @@ class AttemptSummary:
     host: str = ""
     accelerators: str = ""
     waiting: str = ""
+    is_abandoned: bool = False
+    is_released: bool = False
 
     @property
     def deviations(self) -> dict[str, Deviation]:
@@ -193,6 +200,19 @@ class RunSummary:
         return "\n  ".join([_DAMAGED, *lines])
 
     @property
+    def open_attempts(self) -> list[tuple[StepSummary, AttemptSummary]]:
+        """The attempts that may be running and that this process does not wait for, each with its cell."""
+        latest = [(step, step.attempts[-1]) for step in self.cells if step.attempts]
+        unended = [entry for entry in latest if entry[1].verdict is None and not entry[1].is_abandoned]
+        return [(step, attempt) for step, attempt in unended if step.verdict or self.state is not State.RUNNING]
+
+    @property
+    def abandoned_attempts(self) -> list[tuple[StepSummary, AttemptSummary]]:
+        """The attempts that a person has given up and that may have left something on their targets."""
+        tried = [(step, attempt) for step in self.cells for attempt in step.attempts]
+        return [(step, attempt) for step, attempt in tried if attempt.is_abandoned and not attempt.is_released]
+
+    @property
     def cancelled(self) -> int:
         """How many steps were cancelled, without those around them."""
         return len(_leaves([step for step in self.steps.values() if step.verdict is Verdict.CANCELLED]))
@@ -215,6 +235,10 @@ class RunSummary:
             "planned_cells": self.planned_cells,
             "attribution": [str(finding) for finding in self.attribution],
             "damage": [str(damage) for damage in self.damage],
+            "open_attempts": [
+                {"cell": step.name, "attempt": attempt.attempt, "target": attempt.target}
+                for step, attempt in self.open_attempts
+            ],
             "clusters": {name: str(cluster) for name, cluster in self.clusters.items()},
             **({"secrets_left": sorted(self.secrets_left)} if self.secrets_left else {}),
             "steps": [_step_json(step) for step in self.steps.values()],
@@ -244,7 +268,8 @@ def derive(directory: Path) -> RunSummary:
             summary.finished = event
         else:
             _take(summary, event, entry.time, keys)
-        summary.seconds += max(0.0, (entry.time - (summary.updated or entry.time)).total_seconds())
+        if summary.finished in (None, event):  # what is removed after the end takes no time of the run
+            summary.seconds += max(0.0, (entry.time - (summary.updated or entry.time)).total_seconds())
         summary.updated = entry.time
     if summary is None:
         reason = next(map(str, contents.damage), f"it has no {journal.FILE} that begins with one")
@@ -316,7 +341,15 @@ def _take(summary: RunSummary, event: object, time: datetime, keys: dict[str, st
             step = summary.steps.setdefault(event.step, StepSummary(event.step, event.name, event.kind))
             step.verdict, step.cause, step.message = event.verdict, event.cause, event.message
             step.seconds, step.counts = event.seconds, event.counts
-        case CheckJudged() | MetricMeasured() | AttemptSubmitted() | AttemptWaiting() | AttemptEnded():
+        case (
+            CheckJudged()
+            | MetricMeasured()
+            | AttemptSubmitted()
+            | AttemptWaiting()
+            | AttemptEnded()
+            | AttemptAbandoned()
+            | AttemptReleased()
+        ):
             if (found := summary.steps.get(event.step)) is not None:
                 _add(found, event, time, summary.revision)
 
@@ -344,7 +377,7 @@ def _start(summary: RunSummary, event: StepStarted, time: datetime, keys: dict[s
 
 def _add(
     step: StepSummary,
-    event: CheckJudged | MetricMeasured | AttemptSubmitted | AttemptWaiting | AttemptEnded,
+    event: CheckJudged | MetricMeasured | AttemptSubmitted | _OfAttempt,
     time: datetime,
     revision: str,
 ) -> None:
@@ -362,19 +395,24 @@ def _add(
             step.checks.clear()
             step.metrics.clear()
             step.attempts.append(AttemptSummary(event.attempt, event.target, time, revision=revision))
-        case AttemptWaiting() | AttemptEnded():
+        case AttemptWaiting() | AttemptEnded() | AttemptAbandoned() | AttemptReleased():
             for attempt in [attempt for attempt in step.attempts if attempt.attempt == event.attempt]:
                 _update(attempt, event)
 
 
-def _update(attempt: AttemptSummary, event: AttemptWaiting | AttemptEnded) -> None:
-    if isinstance(event, AttemptWaiting):
-        attempt.waiting = event.reason
-        return
-    attempt.waiting = ""
-    attempt.verdict, attempt.cause = event.verdict, event.cause
-    attempt.message, attempt.seconds = event.message, event.seconds
-    attempt.host, attempt.accelerators = event.host, event.accelerators
+def _update(attempt: AttemptSummary, event: _OfAttempt) -> None:
+    match event:
+        case AttemptWaiting():
+            attempt.waiting = event.reason
+        case AttemptEnded():
+            attempt.waiting = ""
+            attempt.verdict, attempt.cause = event.verdict, event.cause
+            attempt.message, attempt.seconds = event.message, event.seconds
+            attempt.host, attempt.accelerators = event.host, event.accelerators
+        case AttemptAbandoned():
+            attempt.is_abandoned, attempt.message = True, "a person has given it up"
+        case AttemptReleased():
+            attempt.is_released = True
 
 
 def _step_json(step: StepSummary) -> dict[str, Any]:
@@ -400,6 +438,7 @@ def _step_json(step: StepSummary) -> dict[str, Any]:
                 "message": attempt.message,
                 "seconds": attempt.seconds,
                 "waiting": attempt.waiting,
+                "abandoned": attempt.is_abandoned,
             }
             for attempt in step.attempts
         ],

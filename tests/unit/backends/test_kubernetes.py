@@ -11,15 +11,26 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.api_server import HOLD, Answer, ApiServer, failure, listing
+from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, Asked, failure, listing
 from tests.unit.pods.following import wait_until
 from toolbox.backends.kubernetes import NEEDS, NEEDS_OF_HOSTS, NEEDS_OF_SLICES, Target
 from toolbox.clusters.connection import Refused
 from toolbox.model.clusters import Access
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.workloads import AttemptState, Backend, EndedBy, Handle, TargetContext, Workload, WorkloadOutcome
+from toolbox.model.errors import ConfigurationError, StepError, Undecided
+from toolbox.model.verdicts import Verdict
+from toolbox.model.workloads import (
+    AttemptState,
+    Backend,
+    EndedBy,
+    Handle,
+    TargetContext,
+    Timeouts,
+    Workload,
+    WorkloadOutcome,
+)
 from toolbox.pods import manifests
 from toolbox.pods.views import ATTEMPT_LABEL, INDEX, SLICE
+from toolbox.system import cancellation
 
 NAME = "run-1-cell"
 JOB = manifests.job_name("run-1", NAME)
@@ -27,6 +38,11 @@ JOBS, PODS = "/apis/batch/v1/namespaces/tests/jobs", "/api/v1/namespaces/tests/p
 SETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/tests/jobsets"
 TWO_SLICES: dict[str, Any] = {"tpu": {"accelerator": "tpu-v5p-slice", "topology": "2x2x1", "chips": 4}, "slices": 2}
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+ONE = Workload(("true",))
+SLICES = Workload(
+    ("true",),
+    pod={"tpu": {"accelerator": "tpu-v5p-slice", "topology": "2x2x2", "chips": 4}, "hosts": 2, "slices": 2},
+)
 CONTAINER = {"name": "workload", "command": ["python3"], "env": [{"name": "TOPGALLANT_HOSTS", "value": "2"}]}
 
 
@@ -75,7 +91,7 @@ def test_a_cell_of_several_slices_is_found_again_and_followed_to_its_end(
     server.says("GET", SETS, {"metadata": {"resourceVersion": "2"}, "items": [job_set()]})
     server.says("DELETE", f"{SETS}/{JOB}", {})
     (tmp_path / "attempt").mkdir()
-    handle = backend.find(NAME, tmp_path / "attempt")
+    handle = backend.find(SLICES, NAME, tmp_path / "attempt")
     assert handle is not None
     assert notified.get(timeout=20) == NAME
     status = backend.poll([handle])[handle]
@@ -104,7 +120,7 @@ def test_a_pod_that_has_ended_well_before_it_could_be_cancelled_has_passed(
 
     server.says("WATCH", PODS, Answer(news()))
     (tmp_path / "attempt").mkdir()
-    handle = backend.find(NAME, tmp_path / "attempt")
+    handle = backend.find(ONE, NAME, tmp_path / "attempt")
     assert handle is not None
     backend.cancel(handle)
     is_cancelled.set()
@@ -124,7 +140,7 @@ def test_the_job_of_a_pod_that_gets_no_node_is_removed_when_it_is_cancelled(
     server.says("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
     server.says("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [waiting]})
     server.says("DELETE", f"{JOBS}/{JOB}", {})
-    handle = backend.find(NAME, tmp_path)
+    handle = backend.find(ONE, NAME, tmp_path)
     assert handle is not None
     backend.cancel(handle)
     wait_until(lambda: server.count("DELETE", f"{JOBS}/{JOB}"))
@@ -146,21 +162,16 @@ def test_who_may_not_remove_job_sets_has_made_none(server: ApiServer, backend: B
 
 
 def test_what_is_neither_a_job_nor_a_job_set_is_not_found(backend: Backend, tmp_path: Path) -> None:
-    assert backend.find(NAME, tmp_path) is None
+    assert backend.find(ONE, NAME, tmp_path) is None
 
 
-def test_who_may_not_read_job_sets_has_none(server: ApiServer, backend: Backend, tmp_path: Path) -> None:
-    server.says("GET", f"{SETS}/{JOB}", failure(403, "jobsets is forbidden"))
-    assert backend.find(NAME, tmp_path) is None
-
-
-@pytest.mark.parametrize(("path", "status"), [(JOBS, 403), (SETS, 422)])
+@pytest.mark.parametrize(("workload", "path", "status"), [(ONE, JOBS, 403), (SLICES, SETS, 422)])
 def test_what_cannot_be_asked_is_not_taken_for_absent(
-    server: ApiServer, backend: Backend, tmp_path: Path, path: str, status: int
+    server: ApiServer, backend: Backend, tmp_path: Path, workload: Workload, path: str, status: int
 ) -> None:
     server.says("GET", f"{path}/{JOB}", failure(status))
     with pytest.raises(Refused):
-        backend.find(NAME, tmp_path)
+        backend.find(workload, NAME, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -195,3 +206,64 @@ def test_what_is_needed_depends_on_what_the_cells_ask_for(
         target.verify("there", {}, [Workload(("true",), pod=found) for found in pods])
     expected = f"the target `there`: in the namespace tests we may not {', '.join(map(str, needs))}: "
     assert str(caught.value).startswith(expected)
+
+
+# A submission whose answer is lost
+
+
+CONFIG_MAPS = "/api/v1/namespaces/tests/configmaps"
+BRIEF = Workload(("true",), collect=(), timeouts=Timeouts(wait=1))
+
+
+def submit(server: ApiServer, backend: Backend, directory: Path, *answers: Answer) -> StepError:
+    """Submit a workload, whose Job is answered so, and return the error."""
+    server.says("POST", CONFIG_MAPS, {"metadata": {"name": "owner", "uid": "o"}})
+    server.says("POST", JOBS, *answers)
+    with pytest.raises(StepError) as caught:
+        backend.submit(BRIEF, NAME, directory)
+    return caught.value
+
+
+LOST = Answer([b"{", BREAK])
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_undecided"),
+    [
+        ([LOST], True),
+        ([LOST, failure(403, "jobs is forbidden")], True),  # as of a server that has just been started
+        ([failure(500)], True),
+        ([failure(401)], False),
+        ([failure(403, "jobs is forbidden")], False),
+        ([failure(422)], False),
+    ],
+)
+def test_a_job_that_may_have_been_created_is_not_taken_for_refused(
+    server: ApiServer, backend: Backend, tmp_path: Path, answers: list[Answer], is_undecided: bool
+) -> None:
+    error = submit(server, backend, tmp_path, *answers)
+    assert isinstance(error, Undecided) is is_undecided
+
+
+def test_where_the_run_ends_while_a_job_is_being_created_it_may_have_been(
+    server: ApiServer, backend: Backend, tmp_path: Path
+) -> None:
+    with cancellation.opened() as scope:
+
+        def lose(_asked: Asked) -> Answer:
+            scope.cancel("the run is ending")
+            return LOST
+
+        server.says("POST", CONFIG_MAPS, {"metadata": {"name": "owner", "uid": "o"}})
+        server.says("POST", JOBS, lose)
+        with pytest.raises(Undecided) as caught:
+            backend.submit(BRIEF, NAME, tmp_path)
+    assert caught.value.verdict is Verdict.CANCELLED
+
+
+def test_a_job_that_was_created_by_a_try_without_an_answer_is_taken_for_that(
+    server: ApiServer, backend: Backend, tmp_path: Path
+) -> None:
+    server.says("POST", CONFIG_MAPS, {"metadata": {"name": "owner", "uid": "o"}})
+    server.says("POST", JOBS, LOST, failure(409))
+    assert backend.submit(BRIEF, NAME, tmp_path) == Handle(NAME, tmp_path)

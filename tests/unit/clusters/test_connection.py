@@ -14,7 +14,7 @@ from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, Asked, failur
 from toolbox.clusters import access, connection
 from toolbox.clusters.connection import Away, Cluster, Json, Refused
 from toolbox.model.clusters import Access
-from toolbox.model.errors import Cancelled, outcome_of
+from toolbox.model.errors import Cancelled, StepError, outcome_of
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.system import cancellation
 
@@ -221,3 +221,45 @@ def test_who_is_refused_for_a_token_comes_with_the_renewed_one(server: ApiServer
         cluster.stream(PATH, {}, TIMEOUT)
     assert ask(cluster) == FOUND
     assert [each.headers["authorization"] for each in server.asked] == ["Bearer first", "Bearer second"]
+
+
+# Whether a request that failed may have been carried out
+
+
+@pytest.mark.parametrize(
+    ("answers", "may_be_done"),
+    [
+        ([failure(403)], False),
+        ([failure(429), failure(403)], False),
+        ([Answer([b"{", BREAK]), failure(403)], True),
+        ([failure(500), failure(409)], True),
+        ([failure(504)], True),
+        ([Answer([HOLD])], True),
+        ([failure(401)], False),
+    ],
+)
+def test_a_refusal_does_not_hide_that_an_earlier_try_may_have_been_carried_out(
+    server: ApiServer, cluster: Cluster, answers: list[Answer], may_be_done: bool
+) -> None:
+    server.says("POST", PATH, *answers)
+    with pytest.raises(StepError) as caught:
+        cluster.ask("POST", PATH, body={}, patience=1)
+    assert isinstance(caught.value, Refused | Away)
+    assert caught.value.may_be_done is may_be_done
+
+
+def test_a_request_for_which_there_was_no_connection_has_not_been_carried_out(tmp_path: Path) -> None:
+    with api_server.serving(tmp_path) as before:
+        cluster = Cluster(Access(str(before.kubeconfig)))
+    with pytest.raises(Away) as caught:
+        cluster.ask("POST", PATH, body={}, patience=0.5)
+    assert caught.value.may_be_done is False
+
+
+def test_a_host_that_has_no_address_was_sent_nothing(server: ApiServer, tmp_path: Path) -> None:
+    text = server.kubeconfig.read_text().replace("127.0.0.1", "no-such-host.invalid")
+    (tmp_path / "elsewhere").write_text(text)
+    cluster = Cluster(Access(str(tmp_path / "elsewhere")))
+    with pytest.raises(Away) as caught:
+        cluster.ask("POST", PATH, body={}, patience=0)
+    assert caught.value.may_be_done is False

@@ -200,6 +200,13 @@ def test_a_submission_without_an_answer_may_have_been_done(machine: Machines) ->
         one.start("true", patience=1.5)
 
 
+def test_a_refusal_after_a_submission_without_an_answer_proves_nothing(machine: Machines) -> None:
+    refuse = """sed -un 's/^{"id": \\([0-9]*\\), .*/{"id": \\1, "error": "No space left on device"}/p'"""
+    one = machine(f"{HELLO}; head -c 20000 > /dev/null; exit", f"{HELLO}; {refuse}")
+    with pytest.raises(Undecided, match=r"^it may have been started; there: No space left on device$"):
+        one.start("true")
+
+
 def test_an_attempt_is_given_up_that_is_out_of_reach_for_too_long(machine: Machines) -> None:
     one = machine()
     there = one.start("sleep", "60", patience=0.5)

@@ -13,7 +13,7 @@ from toolbox.matrix import abandoned
 from toolbox.model.errors import StepError
 from toolbox.model.events import AttemptSubmitted, StepStarted
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import Handle, TargetContext
+from toolbox.model.workloads import Handle, TargetContext, Workload
 from toolbox.runs.past import Past
 from toolbox.runs.recorder import Recorder
 from toolbox.system.redaction import Redactor
@@ -43,12 +43,12 @@ def refuse(monkeypatch: pytest.MonkeyPatch, *xs: str) -> list[str]:
     """Have the target refuse to say anything of attempts, and return those that it is asked for."""
     find, asked = FakeBackend.find, []
 
-    def refusing(self: FakeBackend, name: str, directory: Path) -> Handle | None:
+    def refusing(self: FakeBackend, workload: Workload, name: str, directory: Path) -> Handle | None:
         word = self.machines._attempts[name].word
         asked.append(word)
         if word in xs:
             raise StepError("jobs is forbidden", verdict=Verdict.ERROR, cause=Cause.CONFIGURATION)
-        return find(self, name, directory)
+        return find(self, workload, name, directory)
 
     monkeypatch.setattr(FakeBackend, "find", refusing)
     return asked

@@ -47,15 +47,18 @@ class Followed:
         self.directory = directory
         self.notified: Queue[str] = Queue()
         self.removed: Queue[str] = Queue()
-        self.tracker = Tracker(
-            cluster, "run=r", self.notified.put, self.removed.put, lambda job: [f"an event of {job}"]
-        )
+        self.can_remove = True
+        self.tracker = Tracker(cluster, "run=r", self.notified.put, self._remove, lambda job: [f"an event of {job}"])
 
     def add(self, name: str = "a", job: str = "j", wait: float = 60, **pod: Any) -> Attempt:
         attempt = Attempt(name, job, self.directory / name, f"/topgallant/{name}", wait, Pod(image="i", **pod))
         attempt.directory.mkdir()
         self.tracker.add(attempt)
         return attempt
+
+    def _remove(self, job: str) -> bool:
+        self.removed.put(job)
+        return self.can_remove
 
     def outcome(self, attempt: Attempt) -> WorkloadOutcome:
         """Return how an attempt ended, once that is told."""

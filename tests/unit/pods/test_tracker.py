@@ -412,3 +412,18 @@ def test_of_a_thousand_attempts_that_are_over_nothing_is_kept(followed: Followed
         tracker.see_job(job, is_gone=True)
     assert not any((tracker._attempts, tracker._by_job, tracker._jobs, tracker._pods))
     assert threading.active_count() < 200
+
+
+def test_an_attempt_whose_job_cannot_be_removed_is_out_of_reach_and_has_not_ended(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
+    """Its Job may get its place as soon as another attempt has begun."""
+    server.says("GET", PODS, listed_for([]))
+    server.says("GET", f"{JOBS}/j", {"metadata": {"name": "j", "uid": "u"}})
+    followed.can_remove = False
+    tracker.start(5)
+    attempt = followed.add(wait=0.1)
+    assert followed.notified.get(timeout=20) == attempt.name
+    assert followed.removed.get(timeout=20) == "j"
+    assert attempt.status.state is AttemptState.UNREACHABLE
+    assert "its Job could not be removed, and may run" in attempt.status.message

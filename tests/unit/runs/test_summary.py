@@ -119,7 +119,7 @@ def test_the_file_holds_what_a_program_asks(tmp_path: Path) -> None:
     assert found == {
         "run": "r-1", "project": "training", "presets": ["small"], "state": "finished", "verdict": "failed",
         "cause": "check", "exit_code": 1, "message": "too slow", "seconds": 9.5, "directory": str(tmp_path),
-        "planned_cells": None, "attribution": [], "damage": [], "clusters": {},
+        "planned_cells": None, "attribution": [], "damage": [], "open_attempts": [], "clusters": {},
         "steps": [{
             "step": "000__a", "name": "a", "kind": "group", "verdict": "failed", "cause": "product",
             "message": "why", "seconds": 1.0, "counts": True,

@@ -1,0 +1,159 @@
+"""An attempt that may be running stays open: no other attempt follows until its target answers or a person gives up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fakes.backend import NEVER, Ending, FakeBackend, Machines
+from tests.fakes.bench import AT_ONCE, Bench, verdicts
+from toolbox.model.errors import Cancelled, StepError, Undecided
+from toolbox.model.events import AttemptAbandoned, AttemptEnded, AttemptReleased, AttemptSubmitted, Note
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import Handle, TargetContext, Workload
+from toolbox.runs import journal
+from toolbox.runs.journal import Journal
+from toolbox.system import cancellation
+from toolbox.system.redaction import Redactor
+
+OFTEN: dict[str, Any] = {**AT_ONCE, "infrastructure": 2, "capacity": 2}
+
+
+def lost(kind: type[StepError]) -> Ending:
+    """Return how a submission ends without an answer, or with one."""
+    return Ending(refusal=kind("no answer", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE))
+
+
+def left_running(bench: Bench, ending: Ending = NEVER) -> Machines:
+    """Begin to run the cell `a`, lose the orchestrator, and return machines where its attempt runs."""
+    bench.run("a", Machines())
+    (submitted,) = bench.of(AttemptSubmitted)
+    bench.forget(AttemptEnded, "a")
+    machines = Machines({"a": [ending, Ending()]})
+    machines.submit("a", submitted.name, TargetContext("one", bench.root.name, bench.root, {}, tuple, lambda _: None))
+    return machines
+
+
+def give_up(bench: Bench) -> None:
+    """Give up the latest attempt of the cell, as a person does."""
+    submitted = [e.event for e in journal.read(bench.root) if isinstance(e.event, AttemptSubmitted)][-1]
+    with Journal(bench.root, Redactor()) as opened:
+        opened.append(AttemptAbandoned(submitted.step, submitted.attempt))
+    bench.events.clear()
+
+
+@pytest.mark.parametrize(("kind", "attempts"), [(Undecided, 1), (StepError, 3)])
+def test_only_a_submission_that_started_nothing_is_tried_again(
+    bench: Bench, kind: type[StepError], attempts: int
+) -> None:
+    machines = Machines({"a": lost(kind)})
+    assert verdicts(bench.run("a", machines, retries=OFTEN)) == {"a": "error"}
+    assert len(bench.of(AttemptSubmitted)) == attempts
+    assert len(bench.of(AttemptEnded)) == attempts - (kind is Undecided)
+
+
+def test_an_error_that_nobody_foresaw_proves_nothing(bench: Bench) -> None:
+    bench.run("a", Machines({"a": Ending(refusal=ZeroDivisionError("ours"))}), retries={**OFTEN, "product": 2})
+    assert (len(bench.of(AttemptSubmitted)), bench.of(AttemptEnded)) == (1, [])
+
+
+def test_an_adopted_attempt_whose_target_is_away_is_not_tried_again_beside_itself(bench: Bench) -> None:
+    machines = left_running(bench)
+    machines.away.add("one")
+    scheduler = bench.run("a", machines, machines.target("one"), machines.target("two"), retries=OFTEN)
+    assert verdicts(scheduler) == {"a": "error"}
+    assert (bench.of(AttemptSubmitted), bench.of(AttemptEnded)) == ([], [])
+    assert machines.began() == ["a"]
+
+
+def test_the_message_of_an_open_attempt_says_where_it_is_and_what_to_do(bench: Bench) -> None:
+    machines = left_running(bench)
+    machines.away.add("one")
+    bench.run("a", machines)
+    end = bench.ends()["a"]
+    assert end.cause is Cause.INFRASTRUCTURE
+    assert "may be running: no route to host" in end.message
+    assert f"project resume {bench.root}` goes on with it once `one` answers" in end.message
+    assert "--abandon" in end.message
+
+
+def test_an_open_attempt_is_adopted_when_its_target_answers_again(bench: Bench) -> None:
+    machines = left_running(bench, Ending(after=["adopt a"]))
+    machines.away.add("one")
+    bench.run("a", machines)
+    machines.away.clear()
+    assert verdicts(bench.run("a", machines)) == {"a": "passed"}
+    assert (machines.began(), [event.attempt for event in bench.of(AttemptEnded)]) == (["a"], [1])
+
+
+def test_a_run_that_is_cancelled_while_it_adopts_an_attempt_leaves_it_open(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = left_running(bench)
+    with cancellation.opened() as scope:
+
+        def find(_self: FakeBackend, _workload: Workload, _name: str, _directory: object) -> Handle | None:
+            scope.cancel("the run is ending")
+            cancellation.current().sleep(60)
+            raise AssertionError("it was waited for")
+
+        monkeypatch.setattr(FakeBackend, "find", find)
+        with pytest.raises(Cancelled):
+            bench.run("a", machines)
+    assert bench.of(AttemptEnded) == []
+
+
+# What a person gives up
+
+
+def test_a_cell_is_tried_again_once_what_was_given_up_is_removed(bench: Bench) -> None:
+    machines = left_running(bench)
+    give_up(bench)
+    scheduler = bench.run("a", machines)
+    assert verdicts(scheduler) == {"a": "passed"}
+    assert machines.said[:7] == ["submit a", "adopt a", "watch a", "cancel a", "end a", "release a", "submit a"]
+    assert [event.attempt for event in bench.of(AttemptSubmitted)] == [2]
+    assert [event.attempt for event in bench.of(AttemptReleased)] == [1, 2]
+    assert "leave one" in machines.said
+
+
+def test_what_is_out_of_reach_is_removed_by_a_later_session(bench: Bench) -> None:
+    machines = left_running(bench)
+    targets = machines.target("one"), machines.target("two")
+    give_up(bench)
+    machines.away.add("one")
+    scheduler = bench.run("a", machines, *targets)
+    assert (verdicts(scheduler), machines.targets_of["a"]) == ({"a": "passed"}, ["one", "two"])
+    assert [event.attempt for event in bench.of(AttemptReleased)] == [2]
+    assert "leave one" not in machines.said
+    machines.away.clear()
+    bench.events.clear()
+    bench.run("a", machines, *targets)
+    assert [event.attempt for event in bench.of(AttemptReleased)] == [1]
+    assert (machines.said.count("cancel a"), machines.began()) == (1, ["a", "a"])
+
+
+def test_what_is_out_of_reach_is_asked_for_again_at_the_end_of_the_run(bench: Bench) -> None:
+    machines = left_running(bench)
+    give_up(bench)
+    machines.away.add("one")
+    bench.listeners.append(lambda event: machines.away.clear() if isinstance(event, AttemptEnded) else None)
+    bench.run("a", machines, machines.target("one"), machines.target("two"))
+    assert {event.attempt for event in bench.of(AttemptReleased)} == {1, 2}
+
+
+def test_what_was_given_up_counts_as_no_try_of_the_cell(bench: Bench) -> None:
+    machines = left_running(bench, Ending(code=1, after=["adopt a"]))
+    give_up(bench)
+    (result,) = bench.run("a", machines, retries={"infrastructure": 0}).results.values()
+    assert (result.outcome.verdict, result.outcome.message, result.attempts) == ("passed", "", 2)
+
+
+def test_a_target_that_is_away_holds_up_no_other_cell(bench: Bench) -> None:
+    machines = left_running(bench)
+    give_up(bench)
+    machines.away.add("one")
+    scheduler = bench.run("ab", machines, machines.target("one"), machines.target("two"))
+    assert verdicts(scheduler) == {"a": "passed", "b": "passed"}
+    assert not [event for event in bench.of(Note) if "outage" in event.text]
