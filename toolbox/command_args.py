@@ -16,7 +16,8 @@ import posixpath
 import re
 import secrets
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,7 @@ from typing import Any, Final
 import jinja2
 import yaml
 from jinja2 import nodes
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.runtime import Context, Undefined
 from jinja2.utils import missing
 
@@ -74,8 +76,13 @@ class Template:
             raise ConfigurationError(f"{file}:{error.lineno}: {error.message}") from None
         self.keys = tuple(dict.fromkeys(_Selection(self._tree, None).keys))
 
-    def arguments(self, key: str, configuration: Configuration) -> dict[str, Any]:
+    def arguments(self, key: str, configuration: Configuration, *, replaced: Collection[str] = ()) -> dict[str, Any]:
         """Return the arguments of one command: `[prefix/]group command[/suffix]`.
+
+        Keys that begin with `_` are anchors for other values, and no arguments.
+
+        Args:
+            replaced: arguments that the caller sets. They are left out, and their expressions may fail.
 
         Raises:
             ConfigurationError: there is no such key, or its block is broken.
@@ -94,6 +101,9 @@ class Template:
         values = blocks[key]
         if values is None:
             return {}
+        if isinstance(values, dict):
+            values = {name: value for name, value in values.items() if not _is_left_out(name, replaced)}
+        self._raise_fault(values)
         if not isinstance(values, dict):
             raise ConfigurationError(f"{self._file}: `{key}` is {values!r}, a mapping of arguments was expected")
         return {str(name): value for name, value in values.items()}
@@ -116,7 +126,9 @@ class Template:
         except ConfigurationError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever an expression raises is a fault at a line of the template
-            raise ConfigurationError(self._fault(error, table.view)) from None
+            frames = traceback.extract_tb(error.__traceback__)
+            lines = [frame.lineno for frame in frames if frame.filename == str(self._file)]
+            raise ConfigurationError(self._explained(_Fault(error, lines[-1] if lines else None, table.view))) from None
         return self._parse(text, table)
 
     def _parse(self, text: str, table: _Table) -> dict[Any, Any]:
@@ -127,12 +139,18 @@ class Template:
                 raise _OtherBlockNeeded(self._not_yaml(error)) from None
             raise ConfigurationError(self._not_yaml(error)) from None
         except yaml.YAMLError as error:
+            self._raise_fault(table.values)  # an expression that failed may be what makes it no YAML
             raise ConfigurationError(self._not_yaml(error)) from None
         if blocks is None:
             return {}
         if not isinstance(blocks, dict):
             raise ConfigurationError(f"{self._file}: the template renders to a {type(blocks).__name__}, not a mapping")
+        self._raise_fault(list(blocks))
         return blocks
+
+    def _raise_fault(self, value: Any) -> None:
+        if (fault := _first_fault(value)) is not None:
+            raise ConfigurationError(self._explained(fault))
 
     def _not_yaml(self, error: yaml.YAMLError) -> str:
         mark = getattr(error, "problem_mark", None)
@@ -140,15 +158,29 @@ class Template:
         problem = getattr(error, "problem", None) or error
         return f"{self._file}: what the template renders to is not YAML: {problem}{line}"
 
-    def _fault(self, error: Exception, view: View) -> str:
-        frames = traceback.extract_tb(error.__traceback__)
-        lines = [frame.lineno for frame in frames if frame.filename == str(self._file)]
-        where = f"{self._file}:{lines[-1]}" if lines else str(self._file)
+    def _explained(self, fault: _Fault) -> str:
+        error = fault.error
+        if isinstance(error, ConfigurationError):
+            return str(error)
+        where = f"{self._file}:{fault.line}" if fault.line else str(self._file)
         is_ours = isinstance(error, jinja2.TemplateError | _RaisedByTemplate)
         message = str(error) if is_ours else f"{type(error).__name__}: {error}"
         if match := re.fullmatch(r"'(\w+)' is undefined", message):
-            message += f": {did_you_mean(match[1], view, what='the fields of the configuration')}"
+            message += f": {did_you_mean(match[1], fault.view, what='the fields of the configuration')}"
         return f"{where}: {message}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fault:
+    """Stands for the value of an expression that failed, until it is known whether the value is needed.
+
+    Args:
+        line: the line of the template; None where it is not known.
+    """
+
+    error: Exception
+    line: int | None
+    view: View
 
 
 class _RaisedByTemplate(Exception):
@@ -174,15 +206,15 @@ class _Table:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self._values: list[Any] = []
+        self.values: list[Any] = []
         mark = secrets.randbits(64)  # digits: a filter as `upper` on captured text leaves them as they are
         self._open, self._close = f"\ue000{mark}\ue002", "\ue001"
         self._pattern = re.compile(f"{self._open}(\\d+){self._close}")
 
     def add(self, value: Any) -> str:
         """Keep a value, and return its placeholder."""
-        self._values.append(value)
-        return f"{self._open}{len(self._values) - 1}{self._close}"
+        self.values.append(value)
+        return f"{self._open}{len(self.values) - 1}{self._close}"
 
     def has_values(self, text: str) -> bool:
         """Tell whether a text holds a placeholder."""
@@ -196,6 +228,8 @@ class _Table:
         if match and typed:
             return self._value(match)
         parts = [self._value(match) for match in self._pattern.finditer(text)]
+        if (fault := _first_fault(parts)) is not None:
+            return fault
         if any(isinstance(part, Secret) for part in parts):
             return Secret(lambda: self._join(text, reveal=True))
         return self._join(text, reveal=False)
@@ -208,7 +242,7 @@ class _Table:
         return self._pattern.sub(shown, text)
 
     def _value(self, match: re.Match[str]) -> Any:
-        value = self._values[int(match[1])]
+        value = self.values[int(match[1])]
         # A `{% set %}` block or a macro yields text that holds the placeholders of its own expressions.
         return self.fill(value, typed=True) if isinstance(value, str) else value
 
@@ -228,7 +262,10 @@ class _Loader(yaml.SafeLoader):
         """
         text: str = node.value
         if is_reference(text) and not self.table.has_values(text):
-            return self.table.view.follow(text)
+            try:
+                return self.table.view.follow(text)
+            except ConfigurationError as error:
+                return _Fault(error, None, self.table.view)
         return self.table.fill(text, typed=node.style is None)
 
 
@@ -247,10 +284,34 @@ class _Context(Context):
         return value
 
 
+class _Generator(CodeGenerator):
+    """Has each expression that writes text evaluated by `_Environment.guarded`."""
+
+    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
+        self.write(f"environment.guarded(context, {node.lineno}, lambda: ")
+        super()._output_child_pre(node, frame, finalize)
+
+    def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
+        super()._output_child_post(node, frame, finalize)
+        self.write(")")
+
+
 class _Environment(jinja2.Environment):
     """Jinja in which a field of the configuration goes before a method of a mapping (`a.items`, `a.values`)."""
 
     context_class = _Context
+    code_generator_class = _Generator
+
+    @staticmethod
+    def guarded(context: Context, line: int, render: Callable[[], str]) -> str:
+        """Return the text of an expression, or the placeholder of a fault: `--extra` may replace the value."""
+        try:
+            return render()
+        except _RaisedByTemplate:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever an expression raises is a fault at a line of the template
+            table: _Table = context.parent[_TABLE]
+            return table.add(_Fault(error, line, table.view))
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Return `obj.attribute`."""
@@ -357,6 +418,19 @@ def _leave_placeholder(context: Context, value: Any) -> str:
         return str(value)  # raises, with the name
     table: _Table = context.parent[_TABLE]
     return table.add(_plain(value))
+
+
+def _is_left_out(name: object, replaced: Collection[str]) -> bool:
+    return isinstance(name, str) and (name.startswith("_") or name in replaced)
+
+
+def _first_fault(value: Any) -> _Fault | None:
+    if isinstance(value, _Fault):
+        return value
+    if isinstance(value, Mapping):
+        return _first_fault([each for item in value.items() for each in item])
+    faults = map(_first_fault, value) if isinstance(value, list) else ()
+    return next((fault for fault in faults if fault is not None), None)
 
 
 def _plain(value: Any) -> Any:

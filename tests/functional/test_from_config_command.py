@@ -82,6 +82,15 @@ def test_the_arguments_come_from_the_key_and_from_extra(
     assert said(echo, *flags) == expected
 
 
+def test_extra_replaces_an_undefined_field_and_anchors_are_not_passed_on(echo: Workspace) -> None:
+    block = "echo say:\n  _spare: &spare {{ tag }}\n  text: *spare\n  times: {{ no.such.field }}\n"
+    echo.write({"command_args/small.yaml.j2": block})
+    assert said(echo, "--extra={times: 3}") == ["1.10", 3, None]
+    outcome = echo.run("from_config", "echo", "say", "--project=small")
+    assert outcome.exit_code == 2
+    assert "small.yaml.j2:4: 'no' is undefined" in outcome.stderr
+
+
 @pytest.mark.parametrize("text", ["1.10", "null-ish", "0x10", "yes", "[a", "a: b", "@tag", " padded ", ""])
 def test_a_flag_for_a_str_is_the_text_that_was_typed(echo: Workspace, text: str) -> None:
     assert echo.run("echo", "say", f"--text={text}").json == [text, 1, None]

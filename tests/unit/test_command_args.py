@@ -550,3 +550,67 @@ def test_a_template_is_rendered_again_for_each_configuration(template: Callable[
 
 def test_the_keys_that_are_written_are_listed_in_order(template: Callable[[str], Template]) -> None:
     assert template(GENERATED).keys == ("first one", "last one")
+
+
+REPLACED = """\
+group command:
+  _common: &common {k: {{ a }}}
+  _spare: {{ nothing.at.all }}
+  plain: {{ nothing.at.all }}
+  quoted: "{{ nothing | upper }} and {{ a }}"
+  nested: {deep: [{{ a.b.c }}, 1]}
+  folded: {{ 1 / 0 }}
+  reference: "@a.nothing"
+  captured: {{ captured }}
+  kept: *common
+  last: {{ a }}
+"""
+SET = "{% set captured %}v{{ nothing }}{% endset %}\n"
+NAMES = ("plain", "quoted", "nested", "folded", "reference", "captured")
+
+
+def test_what_the_caller_replaces_may_fail_and_anchors_are_no_arguments(template: Callable[[str], Template]) -> None:
+    configuration = Configuration(document.parse("a: 1", source="config.yaml"))
+    assert template(SET + REPLACED).arguments(KEY, configuration, replaced=NAMES) == {"kept": {"k": 1}, "last": 1}
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("plain", "args.yaml.j2:5: 'nothing' is undefined"),
+        ("quoted", "args.yaml.j2:6: 'nothing' is undefined"),
+        ("nested", "args.yaml.j2:7: "),
+        ("folded", "args.yaml.j2:8: ZeroDivisionError: division by zero"),
+        ("reference", "dangling reference '@a.nothing'"),
+        ("captured", "args.yaml.j2:1: 'nothing' is undefined"),
+    ],
+)
+def test_what_the_caller_does_not_replace_fails_with_its_line(
+    template: Callable[[str], Template], missing: str, message: str
+) -> None:
+    configuration = Configuration(document.parse("a: 1", source="config.yaml"))
+    with pytest.raises(ConfigurationError) as caught:
+        template(SET + REPLACED).arguments(KEY, configuration, replaced={*NAMES} - {missing})
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ nothing }}\ngroup command:\n  x: 1\n",
+        "group command:\n  x: 1\n  {{ nothing }}\n",
+        "group command:\n  {{ nothing }}: 1\n",
+        "group command: {{ nothing }}\n",
+        "group command:\n  {% if nothing %}\n  x: 1\n  {% endif %}\n",
+        'group command:\n  y: 1\n  x: {{ "no" | raise_exception }}\n',
+    ],
+)
+def test_a_fault_beside_the_values_is_no_matter_of_the_caller(template: Callable[[str], Template], text: str) -> None:
+    configuration = Configuration(document.parse("a: 1", source="config.yaml"))
+    with pytest.raises(ConfigurationError, match=r"args\.yaml\.j2:\d: ('nothing' is undefined|no$)"):
+        template(text).arguments(KEY, configuration, replaced=["x"])
+
+
+def test_names_of_jinja_itself_are_fields_too(arguments: Arguments) -> None:
+    text = "group command:\n{% for caller in list %}\n  {{ caller }}: {{ kwargs }} {{ loop.index }}\n{% endfor %}\n"
+    assert arguments(text, "{list: [x, y], kwargs: 5}") == {"x": "5 1", "y": "5 2"}

@@ -41,7 +41,7 @@ def arguments(call: Call, configuration: Configuration, template: Template) -> d
     Raises:
         ConfigurationError: the template has no such key, or its block is broken.
     """
-    return {**template.arguments(call.key, configuration), **call.extra}
+    return {**template.arguments(call.key, configuration, replaced=call.extra), **call.extra}
 
 
 def one(values: Mapping[str, Any], name: str, key: str) -> Any:
