@@ -189,6 +189,23 @@ def test_a_role_has_no_defaults_of_its_own(name: str) -> None:
     assert not (ROLES[name] / "defaults").exists(), "the signature is the only source of names, types and defaults"
 
 
+def tasks(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the tasks of a file, also those in blocks."""
+    for task in value:
+        yield task
+        for part in ("block", "rescue", "always"):
+            yield from tasks(task.get(part, ()))
+
+
+@each_role
+def test_a_role_starts_programs_without_a_shell_and_leaves_their_arguments_alone(name: str) -> None:
+    for file in sorted((ROLES[name] / "tasks").glob("*.yml")):
+        for task in tasks(yaml.load(file.read_text(encoding="utf-8"), Loader=_Unsafe)):
+            assert not {"shell", "raw", "script"} & {key.rpartition(".")[2] for key in task}, task
+            command = task.get("ansible.builtin.command")
+            assert command is None or ("argv" in command and command["expand_argument_vars"] is False), task
+
+
 @each_role
 def test_the_tasks_of_a_role_are_named_for_a_reader(name: str) -> None:
     for file in sorted((ROLES[name] / "tasks").glob("*.yml")):
