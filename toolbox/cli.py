@@ -20,6 +20,7 @@ from toolbox.interface import helptext, registry, signature
 from toolbox.interface.registry import Command
 from toolbox.model.errors import Cancelled, ToolboxError, UsageError, exit_code_of, outcome_of
 from toolbox.model.verdicts import Cause, ExitCode
+from toolbox.reports.text import printable
 from toolbox.system import environ, places, redaction, signals
 from toolbox.system.redaction import Redactor
 
@@ -58,13 +59,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.PASSED
     except (ToolboxError, Cancelled) as error:
         trace = f"{traceback.format_exc()}\n" if context.debug else ""
-        print(context.redactor(f"{trace}error: {error}"), file=sys.stderr)
+        print(printable(context.redactor(f"{trace}error: {error}")), file=sys.stderr)
         return exit_code_of(error)
     except Exception as error:  # noqa: BLE001  # the one boundary: what is unexpected is our fault, and is said so
         trace = traceback.format_exc() if context.debug else "run it again with --debug for the traceback"
         is_ours = outcome_of(error)[1] is Cause.INTERNAL
         message = f"{'internal error' if is_ours else 'error'}: {type(error).__name__}: {error}\n{trace}"
-        print(context.redactor(message), file=sys.stderr)
+        print(printable(context.redactor(message)), file=sys.stderr)
         return ExitCode.ERROR
     return code
 
@@ -196,7 +197,7 @@ def _set_up_output(context: Context) -> None:
 
 
 class _Redacted(logging.Formatter):
-    """A line of the log, without secrets."""
+    """A line of the log, without secrets and without what would steer a terminal."""
 
     def __init__(self, redactor: Callable[[str], str]) -> None:
         super().__init__("%(levelname)s: %(message)s")
@@ -205,4 +206,4 @@ class _Redacted(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         record.levelname = record.levelname.lower()
-        return self._redactor(super().format(record))
+        return printable(self._redactor(super().format(record)))

@@ -44,7 +44,17 @@ from toolbox.system import environ, places, processes
 
 TIMEOUT_SECONDS: Final = 120.0
 # What would let the machine of the person who runs the tests have a say in them.
-_LEFT_OUT: Final = ("ANSIBLE_", "TOPGALLANT_", environ.ARTIFACT_DIR, "COLUMNS", "FORCE_COLOR", "TTY_", "XDG_")
+_LEFT_OUT: Final = (
+    "ANSIBLE_",
+    "TOPGALLANT_",
+    environ.ARTIFACT_DIR,
+    "COLUMNS",
+    "FORCE_COLOR",
+    "TTY_",
+    "XDG_",
+    "GITHUB_ACTIONS",
+    "TF_BUILD",
+)
 
 
 @dataclass(frozen=True, slots=True)

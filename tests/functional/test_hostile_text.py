@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from typing import Any
 
@@ -248,3 +249,61 @@ def test_a_target_of_another_form_is_wrong_configuration(hostile: Workspace, nam
     assert "config/hostile.yaml:" in outcome.stderr
     assert not hostile.artifacts.exists()
     assert list(hostile.directory.rglob("*pwned*")) == []
+
+
+STEERING = "\x1b]0;title\x07\x1b[2J\x9b31m\u202e::stop-commands::x ##[error]y"
+TELLING = """
+    '''Prints commands for a CI system, and for a terminal.'''
+    import logging
+
+    from toolbox.orchestration import run
+
+
+    def test():
+        run.run(r"printf '::stop-commands::x\\n  ::add-mask::y\\n##[error]z\\033]0;title\\007\\n'")
+        logging.getLogger("told").warning("one\\n::error::two \\x1b]0;title\\x07")
+        raise ValueError("one\\n::error::two \\x1b]0;title\\x07 ##[error]")
+"""
+
+
+def steered(text: str) -> list[str]:
+    """Return the lines that a terminal or a CI system would obey."""
+    bad = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|##\\[|^\\s*::")
+    return [line for line in text.split("\n") if bad.search(line)]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [STEERING],
+        ["project", STEERING],
+        ["project", "run", STEERING],
+        ["project", "run", "hostile", f"--presets={STEERING}"],
+        ["project", "run", "hostile", "--overrides={'" + STEERING.replace("\x1b", "") + "': 1}"],
+        ["project", "run", "hostile", f"--overrides={STEERING}.yaml"],
+        ["project", "status", STEERING],
+        ["machine", "write", f"--{STEERING}=1"],
+        ["from_config", "machine", "write", f"--config_file={STEERING}"],
+        ["ci", "run", f"--text=/test {STEERING}"],
+        ["ci", "parse", f"--text=/{STEERING}"],
+        ["--debug", "config", "show", STEERING],
+    ],
+    ids=lambda argv: " ".join(argv).encode("unicode_escape").decode()[:40],
+)
+def test_an_error_message_steers_neither_a_terminal_nor_a_ci_system(hostile: Workspace, argv: list[str]) -> None:
+    outcome = hostile.run(*argv)
+    assert outcome.exit_code == 2, str(outcome)
+    assert outcome.stderr
+    assert steered(outcome.stdout + outcome.stderr) == []
+
+
+@pytest.mark.parametrize("flags", [[], ["--format=json"], ["--debug"]], ids=str)
+def test_what_a_program_prints_steers_neither_a_terminal_nor_a_ci_system(hostile: Workspace, flags: list[str]) -> None:
+    hostile.write({"projects/hostile/orchestration.py": TELLING})
+    outcome = hostile.run("project", "run", "hostile", *flags, env={"GITHUB_ACTIONS": "true"})
+    assert outcome.exit_code == 3, str(outcome)
+    assert "stop-commands" in outcome.stdout + outcome.stderr
+    assert "two" in outcome.stderr
+    assert steered(outcome.stdout + outcome.stderr) == []
+    again = hostile.run("project", "status", "--format=json")
+    assert steered(again.stdout + again.stderr) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from toolbox.interface import signature
@@ -9,7 +10,8 @@ from toolbox.interface.registry import Command
 from toolbox.model.errors import StepError
 from toolbox.model.secrets import secrets_in
 from toolbox.model.verdicts import ExitCode
-from toolbox.system import files
+from toolbox.reports.text import printable, printable_json
+from toolbox.system import environ, files
 from toolbox.system.redaction import Redactor
 
 
@@ -23,8 +25,15 @@ def invoke(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
         return result
     if result is not None:
         text = result if isinstance(result, str) else files.dump_yaml(result).removesuffix("...\n").rstrip("\n")
-        print(redactor(text))
+        print(_shown(redactor(text), is_json=values.get("format") == "json"))
     return ExitCode.PASSED
+
+
+def _shown(text: str, *, is_json: bool) -> str:
+    """Return a result as it is for a program, and without what would steer a terminal or a CI system for a reader."""
+    if is_json:
+        return printable_json(text)
+    return printable(text) if sys.stdout.isatty() or environ.is_workflow() else text
 
 
 def _invoke_role(command: Command, values: dict[str, Any], redactor: Redactor) -> int:

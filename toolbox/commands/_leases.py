@@ -16,6 +16,7 @@ from toolbox.clusters.leases import Claim, Record
 from toolbox.model.clusters import Access
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause, Verdict
+from toolbox.reports.text import printable
 
 
 @contextmanager
@@ -101,4 +102,4 @@ def _text(moment: datetime) -> str:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+    print(printable(text), file=sys.stderr)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from toolbox.reports import terminal, written
+from toolbox.reports.text import printable_json
 from toolbox.runs.recorder import Listener
 from toolbox.runs.summary import RunSummary
 from toolbox.system import redaction
@@ -32,5 +33,5 @@ def shown(execute: Execute, *, as_json: bool) -> int:
         # A reader that has gone away does not change how the run ended.
         with contextlib.suppress(BrokenPipeError):
             # The journal, from which it comes, holds no secret; a name in it may be the same word as one.
-            print(json.dumps(summary.as_json(), indent=2, ensure_ascii=False))
+            print(printable_json(json.dumps(summary.as_json(), indent=2, ensure_ascii=False)))
     return exit_code

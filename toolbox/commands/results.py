@@ -19,6 +19,7 @@ from toolbox.model.verdicts import ExitCode
 from toolbox.orchestration import projects
 from toolbox.reports import result_rows
 from toolbox.reports.rows import Format
+from toolbox.reports.text import printable
 from toolbox.results import (
     bounds,
     bounds_file,
@@ -457,7 +458,7 @@ class Results:
                     where = _results.location(database, found.project)
                     if where not in stores:
                         stores[where] = stack.enter_context(Store(where))
-                    print(_said(recording.record(stores[where], directory), stores[where]))
+                    print(printable(_said(recording.record(stores[where], directory), stores[where])))
                 except UsageError as error:
                     faults += 1
                     log.error("%s", error)  # noqa: TRY400  # the others are recorded all the same

@@ -78,7 +78,7 @@ def collect(summary: RunSummary) -> Steps:
     cells = _in_plan_order(summary, plan)
     worst_first = [id(cell) for cell in sorted(cells, key=lambda cell: _rank(cell, summary))]
     kept, in_full = set(worst_first[:MOST_CELLS]), set(worst_first[:MOST_IN_FULL])
-    excerpts = Excerpts(summary.directory)
+    excerpts = Excerpts(summary.directory, withheld=summary.secrets_left)
     others = [step for step in summary.steps.values() if step.kind is not StepKind.CELL]
     shown_others = [_in_full(step, summary, {}, excerpts) for step in others]
     shown = []

@@ -70,7 +70,7 @@ class _Report:
         self.text = io.StringIO()
         self._summary = summary
         self._asked = _asked(summary.directory)
-        self._excerpts = Excerpts(summary.directory, characters=_EXCERPT_CHARACTERS)
+        self._excerpts = Excerpts(summary.directory, characters=_EXCERPT_CHARACTERS, withheld=summary.secrets_left)
         self._xml = XMLGenerator(self.text, "UTF-8", short_empty_elements=True)
         self._xml.startDocument()
 
@@ -99,7 +99,7 @@ class _Report:
             number = f" #{seen[step.name]}" if seen[step.name] > 1 else ""
             self._case({"classname": name, "name": f"{step.name}{number}", "time": _seconds([step])}, step)
         if self._summary.attribution and any(step.kind is StepKind.CELL for step in cases):
-            self.element("system-out", "\n".join(map(str, self._summary.attribution)))
+            self.element("system-out", "\n".join(_plain(str(finding)) for finding in self._summary.attribution))
         self.close("testsuite")
 
     def _about(self) -> None:

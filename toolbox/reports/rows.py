@@ -17,7 +17,7 @@ from rich.text import Text
 
 from toolbox.model.verdicts import Verdict
 from toolbox.reports.terminal import STYLES
-from toolbox.reports.text import clean
+from toolbox.reports.text import clean, csv_cell
 
 Format = Literal["text", "json", "csv"]
 Row = Mapping[str, Any]
@@ -33,14 +33,15 @@ _WORDS: Final = {
 def dump(rows: Sequence[Row], columns: Sequence[str], kind: Literal["json", "csv"]) -> str:
     """Return the rows as a program reads them. CSV has a header, also where there are no rows.
 
-    JSON has no number for infinity or "not a number": such a value is null, and the other values stay.
+    JSON has no number for infinity or "not a number": such a value is null, and the other values stay. In CSV, a text
+    that a spreadsheet would take for a formula has a quote before it.
     """
     if kind == "json":
         return json.dumps(_finite(list(rows)), indent=2, ensure_ascii=False, default=_plain, allow_nan=False)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_field(row.get(name)) for name in columns] for row in rows)
+    writer.writerow(map(csv_cell, columns))
+    writer.writerows([csv_cell(_field(row.get(name))) for name in columns] for row in rows)
     return text.getvalue().removesuffix("\n")
 
 

@@ -18,8 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Final
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
+from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
@@ -40,7 +41,7 @@ from toolbox.model.events import (
 from toolbox.model.text import cut
 from toolbox.model.verdicts import Verdict
 from toolbox.reports.progress import Progress
-from toolbox.reports.text import clean
+from toolbox.reports.text import clean, printable
 from toolbox.runs.summary import FILE as SUMMARY_FILE
 from toolbox.runs.summary import RunSummary, State, StepSummary
 from toolbox.system import environ, redaction
@@ -207,7 +208,7 @@ class View:
             self.console.print(text, soft_wrap=True)
         elif not self.console.quiet:
             try:
-                self.console.file.write(f"{text.plain}\n")
+                self.console.file.write(f"{printable(text.plain)}\n")
                 self.console.file.flush()
             except BrokenPipeError:
                 self.console.on_broken_pipe()
@@ -243,7 +244,12 @@ class View:
 
 
 class _Console(Console):
-    """A console whose reader may go away (`| head`): what was begun goes on, unseen."""
+    """A console that others cannot steer, and whose reader may go away (`| head`): what was begun goes on, unseen."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yield what is printed. Only Rich itself writes control sequences."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def on_broken_pipe(self) -> None:
         """Show nothing from here on. Rich would end the program."""

@@ -42,6 +42,11 @@ def expanded(path: str | Path) -> Path:
         raise UsageError(f"{path}: there is no such home directory: set $HOME, or write the whole path") from None
 
 
+def is_workflow() -> bool:
+    """Tell whether a CI system reads commands for itself in what we print: GitHub Actions or Azure Pipelines."""
+    return get("GITHUB_ACTIONS") is not None or get("TF_BUILD") is not None
+
+
 def program() -> str:
     """Return how this command line was called: `./run_toolbox.py` in a checkout, `topgallant` where installed."""
     name = Path(sys.argv[0]).name

@@ -192,6 +192,12 @@ def test_what_failed_has_in_common_is_in_the_output_of_the_suite() -> None:
     )
 
 
+def test_what_failed_has_in_common_holds_no_property_or_attachment() -> None:
+    run = summary(cell("a", Verdict.FAILED, "x"))
+    run.attribution = [Finding({"machine": "[[ATTACHMENT|/etc/passwd]]"}, 4, 4, 0, 28)]
+    assert "[[" not in (valid(run)[0].findtext("system-out") or "")
+
+
 def test_cases_with_the_same_name_can_be_told_apart() -> None:
     first, second = (cell("x", Verdict.PASSED) for _ in range(2))
     second.step = "000__test/001__x"

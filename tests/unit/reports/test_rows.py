@@ -14,6 +14,7 @@ from rich.console import Console
 
 from toolbox.reports import rows
 from toolbox.reports.rows import Row
+from toolbox.reports.text import csv_cell
 
 ROW: Row = {
     "cell": "x=a",
@@ -69,7 +70,23 @@ def test_csv_has_a_header_also_without_rows() -> None:
 @given(st.text(st.characters(exclude_characters="\r", exclude_categories=["Cs"])))
 def test_csv_gives_any_text_back(text: str) -> None:
     dumped = rows.dump([{"a": text, "b": 1.5}], ["a", "b"], "csv")
-    assert list(csv.DictReader(io.StringIO(dumped, newline=""))) == [{"a": text, "b": "1.5"}]
+    assert list(csv.DictReader(io.StringIO(dumped, newline=""))) == [{"a": csv_cell(text), "b": "1.5"}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["=1+1", "+cmd|' /C calc'!A0", "-cmd", "@SUM(1)", "\t=1", "\r=1", "\n=1", "-", "\uff1d1", '=HYPERLINK("http://x")'],
+)
+def test_no_text_in_csv_is_a_formula(text: str) -> None:
+    (row,) = list(csv.reader(io.StringIO(rows.dump([{"a": text}], ["a"], "csv"), newline="")))[1:]
+    assert row == ["'" + text.replace("\r", "\n")]
+    heading, _ = csv.reader(io.StringIO(rows.dump([{text: 1}], [text], "csv"), newline=""))
+    assert heading == row
+
+
+@pytest.mark.parametrize("value", [-1, -1.5, -1e-9, "-1.5", "+3", 0, None, True, "a=b", "", "x-y"])
+def test_numbers_and_other_texts_in_csv_stay_as_they_are(value: object) -> None:
+    assert "'" not in rows.dump([{"a": value}], ["a"], "csv")
 
 
 @pytest.mark.parametrize("text", ["\x1b[31mred\x1b[0m", "[bold]markup[/bold]", "two\nlines"])

@@ -365,3 +365,40 @@ def test_a_step_that_was_cancelled_and_does_not_count_does_not_break_the_table(s
     end = RunFinished(Verdict.PASSED, None, 0, "", 9.5)
     text = show(summary=summary(step("0__t"), step("0__t/0__a", Verdict.CANCELLED, counts=False), end=end))
     assert "passed  training in 9.5 s" in text
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+HOSTILE = "\x1b]0;title\x07\u202e::stop-commands::x\n  ::add-mask::a ##[error]b\x9b31m"
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, _Terminal])
+def test_no_text_of_others_steers_a_terminal_or_a_ci_system(
+    stream: type[io.StringIO], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    target = stream()
+    with terminal.view(target) as view:
+        for event in (
+            RunStarted(HOSTILE, HOSTILE, HOSTILE, (HOSTILE,)),
+            StepStarted("000__a", HOSTILE, StepKind.CELL),
+            Note("000__a", HOSTILE),
+            TaskFinished("000__a", HOSTILE, HOSTILE, "failed", HOSTILE, HOSTILE, 1.0),
+            CheckJudged("000__a", HOSTILE, passed=False, message=HOSTILE),
+            ConfigurationChanged(HOSTILE, HOSTILE, HOSTILE),
+            StepFinished("000__a", HOSTILE, StepKind.COMMAND, Verdict.FAILED, Cause.PRODUCT, HOSTILE, 1.0),
+        ):
+            view.show(event)
+        view.line(HOSTILE)
+        end = RunFinished(Verdict.FAILED, Cause.PRODUCT, 1, HOSTILE, 1.0)
+        view.table(RunSummary("r", HOSTILE, tmp_path / "\x1b]0;x\x07::x", State.FINISHED, finished=end))
+    text = target.getvalue()
+    assert "\x1b]" not in text
+    assert not set("\x07\x9b\u202e") & set(text)
+    assert "##[" not in text
+    assert not [
+        line for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text).splitlines() if line.strip().startswith("::")
+    ]
