@@ -10,7 +10,7 @@ import signal
 import time
 from typing import Any, Dict, List, Sequence
 
-from toolbox.agent import safe_files, tree
+from toolbox.agent import cgroups, machine, safe_files, tree
 from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES
 from toolbox.agent.supervisor import EXIT_CODE, LOCK, MARK, OUTCOME, STARTED, STREAMS
 
@@ -66,7 +66,7 @@ def cancel(directory: str) -> Dict[str, Any]:
     if found["state"] == "running" and pid:
         tree.send(pid, signal.SIGTERM)
     else:
-        kill_marked(directory)
+        kill(directory)
     return found
 
 
@@ -88,10 +88,18 @@ def log_sizes(directory: str) -> Dict[str, int]:
     return {stream: os.lstat(file).st_size for stream, file in files.items() if safe_files.is_regular(file)}
 
 
-def kill_marked(directory: str) -> None:
-    """End by force what carries the mark of an attempt."""
+def kill(directory: str) -> bool:
+    """Kill what the killed supervisor of an attempt left, and tell whether processes may remain.
+
+    All of them are in the attempt's cgroup. Without one only those are found that carry the mark of the attempt: a
+    process that has cleared its environment may run on.
+    """
+    groups = cgroups.find(directory)
+    are_gone = [cgroups.kill(group) for group in groups]
     for pid in tree.marked(MARK, directory):
         tree.send(pid, signal.SIGKILL)
+    boot = _record(directory, STARTED).get("boot") or machine.boot()
+    return not (groups and all(are_gone)) and boot == machine.boot()
 
 
 def _record(directory: str, name: str) -> Dict[str, Any]:

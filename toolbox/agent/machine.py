@@ -13,6 +13,15 @@ def host() -> str:
     return os.uname().nodename
 
 
+def boot() -> str:
+    """Return the id of the machine's present boot; an empty text where the system does not tell it."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""
+
+
 def accelerators(folder: str = _NVIDIA) -> str:
     """Return the GPUs of the machine, `8x NVIDIA H200`; empty where none can be seen."""
     models = [model for file in sorted(glob.glob(os.path.join(folder, "*", "information"))) for model in _models(file)]

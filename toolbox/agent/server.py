@@ -10,8 +10,11 @@ orchestrator, finds the attempts by their directories.
     {"id": 4, "op": "list", "directory": D, "patterns": [...], "most": COUNT}
                                                           -> {"id": 4, "files": [...], "logs": {"stdout": SIZE}}
 
-    {"event": "ended", "directory": D, "outcome": {...} | null}           null: its supervisor is gone, nobody knows how
+    {"event": "ended", "directory": D, "outcome": {...} | null, "may_remain": false}
     {"event": "log", "directory": D, "stream": "stdout", "offset": 17, "data": BASE64}
+
+The outcome is null where the supervisor was killed: how the workload ended is not known, and `may_remain` tells whether
+processes of it may run on.
 
 A state is `running`, `ended`, `lost` (its supervisor was killed) or `absent`. OFFSETS say how much of each log the
 other side has: `{"stdout": 0, "stderr": 0}`; null asks for none. What cannot be done is answered by `"error": TEXT`.
@@ -205,9 +208,9 @@ class Server:
                 os.waitpid(watch.pid, os.WNOHANG)
             except ChildProcessError:
                 pass  # a supervisor that an earlier server has started
-        if state["state"] != "ended":
-            attempts.kill_marked(watch.directory)
-        self._send({"event": "ended", "directory": watch.directory, "outcome": state.get("outcome")})
+        may_remain = state["state"] != "ended" and attempts.kill(watch.directory)
+        event = {"event": "ended", "directory": watch.directory, "outcome": state.get("outcome")}
+        self._send({**event, "may_remain": may_remain})
 
     def _send_logs(self, watch: Watch) -> bool:
         """Send what is new, a piece of each stream, and tell whether there was any."""

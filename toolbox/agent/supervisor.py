@@ -23,7 +23,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, Mapping
 
-from toolbox.agent import machine, masking, safe_files, tree
+from toolbox.agent import cgroups, machine, masking, safe_files, tree
 from toolbox.agent.echo import Echo
 from toolbox.agent.logs import Log
 from toolbox.agent.sampler import Sampler
@@ -60,6 +60,7 @@ class Supervisor:
         self._order = order
         self._echo = echo
         self._main = 0
+        self._cgroup = ""
         self._status: int | None = None
         self._ended_by = ""
         self._message = ""
@@ -109,7 +110,8 @@ class Supervisor:
         tree.adopt_orphans()
         for name in (OUTCOME, EXIT_CODE):
             safe_files.write(self._path(f".{name}"), b" " * _RESERVED_BYTES)
-        started = {"pid": os.getpid(), "time": time.time()}
+        self._cgroup = cgroups.create(self._directory)
+        started = {"pid": os.getpid(), "time": time.time(), "boot": machine.boot()}
         safe_files.replace(self._path(STARTED), json.dumps(started).encode())
 
     def _take_cancellation(self, _number: int, _frame: Any) -> None:
@@ -143,6 +145,8 @@ class Supervisor:
         try:
             os.setsid()
             tree.die_with_parent()
+            if self._cgroup:
+                cgroups.enter(self._cgroup)
             signal.set_wakeup_fd(-1)
             for number in _DEFAULT_SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
@@ -272,6 +276,8 @@ class Supervisor:
             tree.send(pid, number)
             if number == signal.SIGTERM:
                 tree.send(pid, signal.SIGCONT)  # who is stopped could not take it
+        if number == signal.SIGKILL and self._cgroup:
+            cgroups.send_kill(self._cgroup)  # also those that have been forked meanwhile
 
     def _members(self) -> list[int]:
         ours = self._sampler.gpu_reader if self._sampler is not None else 0
@@ -323,6 +329,8 @@ class Supervisor:
         }
         self._write_reserved(OUTCOME, json.dumps(outcome))
         self._write_reserved(EXIT_CODE, f"{code}\n")
+        if self._cgroup:
+            cgroups.remove(self._cgroup)
 
     def _write_reserved(self, name: str, text: str) -> None:
         """Write over what was reserved, and give it its name: whole, or not at all."""

@@ -7,6 +7,7 @@ connection drops: where the copy ends is where the agent goes on.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import logging
 import threading
 import time
@@ -260,7 +261,7 @@ class Host:
                 # Others are being submitted. This one has deleted its directory: nobody can say how it ends, or when.
                 if attempt.is_there and states.get(attempt.directory, _ABSENT)["state"] == "absent":
                     self.ask("cancel", patience, directory=attempt.directory)
-                    self._finish(attempt.directory, AttemptStatus(AttemptState.ENDED, WorkloadOutcome.parse(None)))
+                    self._finish(attempt.directory, _ended({"outcome": None}))
         except (StepError, Cancelled, OSError) as error:
             self._give_up(str(error))
         except Exception as error:  # whoever waits for these attempts would wait for ever
@@ -278,8 +279,7 @@ class Host:
 
     def _take(self, message: Message) -> None:
         if messages.is_end(message):
-            status = AttemptStatus(AttemptState.ENDED, WorkloadOutcome.parse(message["outcome"]))
-            self._finish(message["directory"], status)
+            self._finish(message["directory"], _ended(message))
         elif messages.is_log(message):
             with self._lock:
                 attempt = self._attempts.get(message["directory"])
@@ -312,6 +312,12 @@ class Host:
 
     def _failure(self, message: str) -> StepError:
         return StepError(f"{self.label}: {message}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+
+
+def _ended(message: Message) -> AttemptStatus:
+    outcome = WorkloadOutcome.parse(message["outcome"])
+    outcome = dataclasses.replace(outcome, may_remain=message.get("may_remain", False))
+    return AttemptStatus(AttemptState.ENDED, outcome)
 
 
 def _is_hopeless(reason: str) -> bool:

@@ -22,6 +22,7 @@ from toolbox.matrix.attempts import CellRun, Conclusion
 from toolbox.matrix.targets import Target
 from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, LimitExceeded, StepError, ToolboxError, Undecided, describe, outcome_of
+from toolbox.model.events import Note
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, Backend, Handle, TargetContext, WorkloadOutcome
 from toolbox.runs.recorder import Recorder
@@ -215,7 +216,11 @@ class Executions:
             # It is there still: a resumed run brings it back, and does not run it again.
             return replace(_failure(error), is_open=True)
         self._recorder.sweep(run.step.identity, run.directory)
-        return self._judge(run, status.outcome or WorkloadOutcome.parse(None))
+        outcome = status.outcome or WorkloadOutcome.parse(None)
+        if outcome.may_remain:
+            text = f"processes of {run.name} may still run on {run.target}: its supervisor was killed"
+            self._recorder.record(Note(run.step.identity, text))
+        return self._judge(run, outcome)
 
     def _judge(self, run: CellRun, outcome: WorkloadOutcome) -> Conclusion:
         own = judgement.without_judgement(outcome)

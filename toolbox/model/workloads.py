@@ -95,6 +95,7 @@ class WorkloadOutcome:
         log_dropped: bytes that its logs had no room for.
         log_fault: why its logs are not whole, where they are not.
         host: the machine that it ran on, as that calls itself, and the `accelerators` that could be seen there.
+        may_remain: whether processes of it may run on, since its supervisor was killed.
     """
 
     ended_by: EndedBy
@@ -107,6 +108,7 @@ class WorkloadOutcome:
     log_fault: str = ""
     host: str = ""
     accelerators: str = ""
+    may_remain: bool = False
 
     @classmethod
     def parse(cls, record: Mapping[str, Any] | None) -> Self:

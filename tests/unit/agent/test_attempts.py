@@ -101,7 +101,7 @@ def test_only_the_logs_that_there_are_have_a_size(tmp_path: Path) -> None:
 def test_who_carries_the_mark_of_an_attempt_is_ended_and_no_other(tmp_path: Path) -> None:
     marks = [str(tmp_path / name) for name in ("one", "other")]
     one, other = (subprocess.Popen(["sleep", "60"], env={**os.environ, "TOPGALLANT_STEP": mark}) for mark in marks)
-    attempts.kill_marked(marks[0])
+    attempts.kill(marks[0])
     assert one.wait(timeout=20) == -9
     assert other.poll() is None
     other.kill()

@@ -81,7 +81,7 @@ def test_a_long_message_does_not_outgrow_what_is_reserved(script: Script, tmp_pa
 
 def test_no_success_is_told_of_a_workload_that_cannot_be_killed(script: Script, tmp_path: Path) -> None:
     """As one that waits for a disk that does not answer. Here nobody sends it the signals."""
-    before = "tree.send, supervisor._STUCK_SECONDS = lambda *_: None, 0.2\n"
+    before = "tree.send = supervisor.cgroups.send_kill = lambda *_: None\nsupervisor._STUCK_SECONDS = 0.2\n"
     run(script, before, command=["sleep", "60"], run_seconds=0.1)
     kept = outcome(tmp_path)
     assert (kept["ended_by"], kept["exit_code"]) == ("timeout", 137)

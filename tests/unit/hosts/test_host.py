@@ -335,3 +335,12 @@ def test_a_home_that_is_no_path_is_an_error_of_the_host(machine: Machines, home:
     one = machine(f"printf '%s\\n' '{hello}'; cat > /dev/null")
     with pytest.raises(StepError, match=r"^there: its agent says that its home directory is "):
         one.host.home(5)
+
+
+def test_a_host_tells_that_processes_may_remain(machine: Machines, tmp_path: Path) -> None:
+    one = machine()
+    one.host._add(host._Attempt("cell", "/there", tmp_path, 1))
+    one.host._take({"event": "ended", "directory": "/there", "outcome": None, "may_remain": True})
+    outcome = one.host.status("/there").outcome
+    assert outcome is not None
+    assert (outcome.ended_by, outcome.may_remain) == (EndedBy.LOST, True)

@@ -11,7 +11,7 @@ from tests.fakes.backend import BROKEN, CRASH, NEVER, Ending, FakeBackend, Machi
 from tests.unit.matrix.conftest import Planned
 from toolbox.matrix.attempts import CellRun, Conclusion
 from toolbox.matrix.executions import Executions
-from toolbox.model.errors import Cancelled, StepError
+from toolbox.model.errors import Cancelled, LimitExceeded, StepError
 from toolbox.model.events import Event, Note, StepKind
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, Workload, WorkloadOutcome
@@ -112,6 +112,24 @@ def test_what_its_supervisor_noticed_is_remarked(desks: Any) -> None:
         "2 processes that it left running had to be ended; its logs have reached their limit: 7 bytes are left out"
     )
     assert desks(Ending(remark={"leftovers": 1})).gather().remark.startswith("a process that it left running")
+
+
+def test_processes_that_may_run_on_are_noted_in_the_journal(desks: Any) -> None:
+    desk = desks(Ending(by=EndedBy.LOST, remark={"may_remain": True}))
+    desk.gather()
+    (note,) = [event.text for event in desk.events if isinstance(event, Note)]
+    assert note == "processes of r-1-" + desk.run.cell.id + "-1 may still run on one: its supervisor was killed"
+
+
+def test_an_attempt_that_left_more_than_is_allowed_is_not_left_open(
+    desks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def collect(_self: FakeBackend, _handle: Handle, _workload: Workload) -> None:
+        raise LimitExceeded("it left more than 5 bytes")
+
+    monkeypatch.setattr(FakeBackend, "collect", collect)
+    found = desks(Ending()).gather()
+    assert found == Conclusion(Outcome(Verdict.ERROR, Cause.CONFIGURATION, "it left more than 5 bytes"))
 
 
 def test_a_secret_that_an_attempt_left_is_taken_out_and_that_is_told(desks: Any) -> None:

@@ -1,0 +1,158 @@
+"""What a killed supervisor leaves is found by the cgroup of the attempt, where the system allows one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conformance.sites import wait_for
+from tests.unit.agent.conftest import Script
+from tests.unit.agent.test_server import Agent, agent
+from tests.unit.agent.test_supervisor import outcome, run
+from toolbox.agent import attempts, cgroups, machine
+
+__all__ = ["agent"]
+
+# Leaves its parent and its session, and clears its environment.
+ESCAPE = """
+import os, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.closerange(0, 1000)
+        os.execve("/bin/sleep", ["sleep", "600"], {})
+    os._exit(0)
+os.wait()
+"""
+SCRIPT = f"import os\nopen('parent', 'w').write(str(os.getpid()))\n{ESCAPE}\nimport time; time.sleep(600)"
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[str]:
+    """The group of an attempt."""
+    found = cgroups.create(str(tmp_path))
+    if not found:
+        pytest.skip("no cgroup can be created here")
+    yield found
+    cgroups.kill(found)
+
+
+@pytest.fixture
+def escaped(agent: Agent, group: str) -> Iterator[psutil.Process]:  # noqa: ARG001  # the group shows that one can be had
+    """A process of the agent's attempt that has escaped from all but its cgroup."""
+    agent.submit("/usr/bin/env", "python3", "-c", SCRIPT)
+    supervisor = psutil.Process(attempts.pid_of(str(agent.directory)))
+
+    def find() -> list[psutil.Process]:
+        return [each for each in supervisor.children(recursive=True) if each.name() == "sleep"]
+
+    wait_for(find, "the process")
+    (process,) = find()
+    yield process
+    with suppress(psutil.NoSuchProcess):
+        process.kill()
+
+
+def is_gone(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE
+    return True
+
+
+def test_what_a_killed_supervisor_leaves_is_killed(agent: Agent, escaped: psutil.Process) -> None:
+    os.kill(attempts.pid_of(str(agent.directory)), signal.SIGKILL)
+    event = agent.end()
+    assert (event["event"], event["outcome"], event["may_remain"]) == ("ended", None, False)
+    wait_for(lambda: is_gone(escaped), "its end")
+    assert cgroups.find(str(agent.directory)) == []
+
+
+def test_another_agent_kills_it_too(agent: Agent, escaped: psutil.Process, tmp_path: Path) -> None:
+    supervisor = attempts.pid_of(str(agent.directory))
+    agent.connection.close()
+    os.kill(supervisor, signal.SIGKILL)
+    other = Agent(agent.directory, tmp_path / "mark")
+    try:
+        assert other.ask("cancel") == {"state": "lost"}
+        wait_for(lambda: is_gone(escaped), "its end")
+    finally:
+        other.connection.close()
+
+
+def test_an_attempt_that_ends_well_leaves_no_group(agent: Agent, group: str) -> None:  # noqa: ARG001  # as above
+    agent.submit("sh", "-c", "cat /proc/self/cgroup")
+    assert agent.end()["outcome"]["exit_code"] == 0
+    name = cgroups._name(str(agent.directory))
+    assert name in (agent.directory / "stdout.log").read_text()
+    wait_for(lambda: cgroups.find(str(agent.directory)) == [], "the group to be removed")
+
+
+def test_leftovers_are_counted_and_ended_as_without_a_group(script: Script, tmp_path: Path) -> None:
+    run(script, command=["python3", "-c", ESCAPE])
+    assert (outcome(tmp_path)["exit_code"], outcome(tmp_path)["leftovers"]) == (0, 1)
+
+
+def test_a_group_is_killed_with_the_groups_below_it(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "_KILL", "no.such.file")  # as before Linux 5.14
+    inner = Path(group) / "inner"
+    inner.mkdir()
+    with subprocess.Popen(["sleep", "600"]) as process:
+        (inner / "cgroup.procs").write_text(str(process.pid))
+        assert cgroups.members(group) == [process.pid]
+        cgroups.send_kill(group)
+        assert process.wait() == -signal.SIGKILL
+    assert cgroups.kill(group)
+    assert not Path(group).exists()
+
+
+@pytest.fixture
+def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of an attempt whose supervisor was killed, on a system without cgroups."""
+    monkeypatch.setattr(cgroups, "_mounts", dict)
+    (tmp_path / "started").write_text(f'{{"pid": 1, "boot": "{machine.boot()}"}}')
+    return tmp_path
+
+
+def test_without_a_group_processes_may_remain(lost: Path) -> None:
+    assert cgroups.create(str(lost)) == ""
+    assert attempts.kill(str(lost)) is True
+
+
+def test_nothing_remains_of_an_attempt_before_the_machine_was_restarted(lost: Path) -> None:
+    (lost / "started").write_text('{"pid": 1, "boot": "another"}')
+    assert attempts.kill(str(lost)) is False
+
+
+def test_the_hierarchies_are_read_as_they_are_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {
+        "/proc/self/mountinfo": [
+            "33 31 0:30 /docker/abc /sys/fs/cgroup/freezer rw shared:1 - cgroup cgroup rw,freezer",
+            "41 31 0:38 /docker/abc /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw",
+            "23 1 0:5 / / rw - ext4 /dev/root rw",
+        ],
+        "/proc/self/cgroup": ["6:freezer:/docker/abc/inner", "0::/docker/abc"],
+    }
+    monkeypatch.setattr(cgroups, "_lines", lambda file: iter(texts[file]))
+    mounts, own = cgroups._mounts(), cgroups._own_groups()
+    assert cgroups._directory_of(mounts[""], own[""]) == "/sys/fs/cgroup/unified"
+    assert cgroups._directory_of(mounts["freezer"], own["freezer"]) == "/sys/fs/cgroup/freezer/inner"
+    assert cgroups._directory_of(mounts["freezer"], "/elsewhere") == ""
+
+
+def test_a_group_that_cannot_be_killed_is_given_up(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "_KILL_SECONDS", 0.1)
+    monkeypatch.setattr(cgroups, "send_kill", lambda _: None)
+    with subprocess.Popen(["sleep", "600"]) as process:
+        (Path(group) / "cgroup.procs").write_text(str(process.pid))
+        began = time.monotonic()
+        assert cgroups.kill(group) is False
+        assert time.monotonic() - began < 10
+        process.kill()

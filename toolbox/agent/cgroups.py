@@ -1,0 +1,147 @@
+"""A cgroup for each attempt, where the system allows it: all that the workload starts is in it, and can be found.
+
+Leaving the session, losing the parent or clearing the environment does not leave a cgroup: only a process that may
+write to another group does that. So what a killed supervisor leaves behind is found as well. Version 2 is preferred
+(https://docs.kernel.org/admin-guide/cgroup-v2.html). Of version 1, hierarchies are used whose groups need no settings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import time
+from typing import Dict, Iterator, List, NamedTuple
+
+from toolbox.agent import tree
+
+_PROCESSES = "cgroup.procs"
+_KILL = "cgroup.kill"  # since Linux 5.14
+_HIERARCHIES = ("", "freezer", "pids", "name=systemd")  # the one without a name is version 2
+_KILL_SECONDS = 2.0
+_LOOK_SECONDS = 0.01
+
+
+class _Mount(NamedTuple):
+    """Where a hierarchy is mounted, and which of its groups is at the top there."""
+
+    directory: str
+    root: str
+
+
+def create(directory: str) -> str:
+    """Create the group of an attempt below that of this process, and return its path; an empty text if that fails."""
+    mounts, own = _mounts(), _own_groups()
+    for hierarchy in _HIERARCHIES:
+        if hierarchy in mounts and hierarchy in own:
+            parent = _directory_of(mounts[hierarchy], own[hierarchy])
+            group = os.path.join(parent, _name(directory))
+            # Version 2 asks for the right to write there too before a process is moved.
+            if parent and os.access(os.path.join(parent, _PROCESSES), os.W_OK) and _is_made(group):
+                return group
+    return ""
+
+
+def enter(group: str) -> None:
+    """Move this process into a group. Where that fails the group is removed: it would contain nothing."""
+    try:
+        with open(os.path.join(group, _PROCESSES), "w", encoding="ascii") as stream:
+            stream.write("0")
+    except OSError:
+        remove(group)
+
+
+def find(directory: str) -> List[str]:
+    """Return the groups of an attempt, wherever a supervisor has made them."""
+    name = _name(directory)
+    mounts = _mounts()
+    tops = {mounts[hierarchy].directory for hierarchy in _HIERARCHIES if hierarchy in mounts}
+    return [os.path.join(folder, name) for top in tops for folder, names, _ in os.walk(top) if name in names]
+
+
+def members(group: str) -> List[int]:
+    """Return the processes in a group and in the groups below it."""
+    files = [os.path.join(folder, _PROCESSES) for folder, _, _ in os.walk(group)]
+    # 0 stands for a process of another namespace, which cannot be signalled from here.
+    return [int(line) for file in files for line in _lines(file) if line != "0"]
+
+
+def kill(group: str) -> bool:
+    """Kill all processes in a group, remove it, and tell whether nothing is left of it."""
+    deadline = time.monotonic() + _KILL_SECONDS
+    while os.path.isdir(group) and time.monotonic() < deadline:
+        send_kill(group)
+        remove(group)
+        if os.path.isdir(group):
+            time.sleep(_LOOK_SECONDS)
+    return not members(group)
+
+
+def send_kill(group: str) -> None:
+    """Kill the processes in a group, at once where the kernel can do that: no process can fork meanwhile."""
+    try:
+        with open(os.path.join(group, _KILL), "r+", encoding="ascii") as stream:
+            stream.write("1")
+    except OSError:
+        for pid in members(group):
+            tree.send(pid, signal.SIGKILL)
+
+
+def remove(group: str) -> None:
+    """Remove a group in which there is no process."""
+    try:
+        for folder, _, _ in os.walk(group, topdown=False):
+            os.rmdir(folder)
+    except OSError:
+        pass  # there is a process
+
+
+def _name(directory: str) -> str:
+    return f"topgallant-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:32]}"
+
+
+def _is_made(group: str) -> bool:
+    try:
+        os.mkdir(group)
+    except FileExistsError:  # of a submission that came to nothing
+        return not members(group)
+    except OSError:
+        return False
+    return True
+
+
+def _directory_of(mount: _Mount, group: str) -> str:
+    """Return where a group is in the file system; an empty text where it is outside of what is mounted."""
+    inside = os.path.relpath(group, mount.root)
+    return "" if inside.startswith("..") else os.path.normpath(os.path.join(mount.directory, inside))
+
+
+def _own_groups() -> Dict[str, str]:
+    """Return the groups of this process by their hierarchies."""
+    found = {}
+    for line in _lines("/proc/self/cgroup"):
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        found.update(dict.fromkeys(controllers.split(","), path))
+    return found
+
+
+def _mounts() -> Dict[str, _Mount]:
+    """Return where the hierarchies are mounted; see proc_pid_mountinfo(5)."""
+    found: Dict[str, _Mount] = {}
+    for line in _lines("/proc/self/mountinfo"):
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(), after.split()
+        if kind[:1] == ["cgroup2"]:
+            found[""] = _Mount(fields[4], fields[3])
+        elif kind[:1] == ["cgroup"]:
+            found.update(dict.fromkeys(kind[2].split(","), _Mount(fields[4], fields[3])))
+    return found
+
+
+def _lines(file: str) -> Iterator[str]:
+    try:
+        with open(file, encoding="utf-8", errors="surrogateescape") as stream:
+            yield from (line.rstrip("\n") for line in stream)
+    except OSError:
+        return
