@@ -251,6 +251,21 @@ def test_a_reference_in_a_text_command_that_cannot_be_quoted_starts_nothing(grid
     grid.configure(workload={"command": "cat <<EOF\n{@cell.x}\nEOF"})
     outcome = grid.run()
     assert outcome.exit_code == 2
-    assert outcome.stderr.startswith("error: config/grid.yaml:")
-    assert "{@cell.x} stands where its value cannot be quoted" in outcome.stderr
+    assert "config/grid.yaml:13: `matrix.workload.command`: {@cell.x} stands where its value" in outcome.stderr
     assert grid.workspace.runs() == []
+
+
+def test_the_table_names_the_cells_and_not_their_directories(grid: Grid) -> None:
+    outcome = grid.configure(axes={"x": ["a/b", "c d"]}, workload={"command": "true"}).run()
+    table = [line.split()[0] for line in outcome.stdout.partition("step ")[2].splitlines()[1:8] if line.split()]
+    assert table[:5] == ["000__prepare", "001__test", "x=a_b", "x=c_d", "002__post_cleanup"]
+
+
+def test_a_matrix_without_axes_runs_one_cell(grid: Grid) -> None:
+    outcome = grid.configure(axes={}, workload={"command": "true"}).run("--cells=default")
+    assert outcome.exit_code == 0, str(outcome)
+    assert "of 1 cell: 1 passed" in outcome.stdout
+    assert grid.verdicts == {"default": "passed"}
+    assert (grid.directory / "001__test/000__default/attempt-1/exit_code").read_text() == "0\n"
+    assert "default" in (grid.directory / "report.html").read_text()
+    assert grid.resume().exit_code == 0

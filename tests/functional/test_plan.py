@@ -82,9 +82,9 @@ def test_a_choice_of_cells_that_is_wrong_starts_nothing(grid: Grid, command: str
 @pytest.mark.parametrize(
     ("block", "said"),
     [
-        ({"axes": {}}, "`matrix.axes` is {}"),
-        ({"workload": {"command": ["{@cell.y}"]}}, "the cell `x=a`: "),
-        ({"target": "lokal"}, "the cell `x=a`: no target `lokal`: did you mean local?"),
+        ({"axes": {"x": []}}, "`matrix.axes.x` is []"),
+        ({"workload": {"command": ["{@cell.y}"]}}, "`matrix.workload.command[0]`: dangling reference '{@cell.y}'"),
+        ({"target": "lokal"}, "`matrix.target`: no target `lokal`: did you mean local?"),
         ({"checks": [{"check": "exit_statsu"}]}, "unknown check `exit_statsu`: did you mean exit_status?"),
         ({"pools": {"gpu": 1}, "resources": {"gpu": 2}}, "it takes 2 gpu, and the pool has 1"),
     ],

@@ -13,6 +13,7 @@ from pathlib import Path as FilePath
 from typing import Any, Final, Self
 
 from toolbox.config import contract, document, outside, paths, presets, references
+from toolbox.config.contract import Model
 from toolbox.config.document import Change, Document
 from toolbox.config.paths import Path
 from toolbox.config.references import Resolver
@@ -151,6 +152,14 @@ class Configuration:
             if default is MISSING:
                 raise
             return default
+
+    def block(self, path: str, model: type[Model]) -> Model:
+        """Return a block of the configuration as its model.
+
+        Raises:
+            ConfigurationError: all that is wrong with it, each fault with its file and line.
+        """
+        return contract.validated(self._document, paths.parse(path), model)
 
     def written(self, path: str) -> Any:
         """Return the value at a path as the file or a layer writes it, references not followed."""

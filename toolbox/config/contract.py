@@ -6,15 +6,15 @@ A contract is a pydantic model named `Contract` in a module whose name is the pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from toolbox.config import paths
 from toolbox.config.document import Document
 from toolbox.config.paths import Path
 from toolbox.config.references import Resolver
-from toolbox.model.errors import ConfigurationError
+from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.text import shown
 from toolbox.system import modules
@@ -22,6 +22,8 @@ from toolbox.system import modules
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic_core import ErrorDetails
+
+Model = TypeVar("Model", bound="BaseModel")
 
 LIBRARY = FilePath(__file__).parent / "contracts"
 _PACKAGE = FilePath(__file__).parents[1]
@@ -45,16 +47,28 @@ def check(document: Document, folders: Iterable[FilePath]) -> None:
     Raises:
         ConfigurationError: it names every fault, with the file, the line and what was expected.
     """
-    faults = [
-        fault
-        for folder in folders
-        for path, model in find([folder]).items()
-        if _is_there(document, path, or_null=not folder.is_relative_to(_PACKAGE))
-        for fault in _faults(document, path, model)
-    ]
+    faults: list[str] = []
+    for folder in folders:
+        for path, model in find([folder]).items():
+            if _is_there(document, path, or_null=not folder.is_relative_to(_PACKAGE)):
+                faults += _faults(document, path, model)
     if faults:
-        count = f"{len(faults)} faults in the configuration" if len(faults) > 1 else "a fault in the configuration"
-        raise ConfigurationError("\n  ".join([f"{count}:", *faults]))
+        raise ConfigurationFaults(faults)
+
+
+def validated(document: Document, path: Path, model: type[Model]) -> Model:
+    """Return a block of a document, references followed, as its model.
+
+    Raises:
+        ConfigurationError: it names every fault, with the file, the line and what was expected.
+    """
+    from pydantic import ValidationError
+
+    block = Resolver(document).find(path)
+    try:
+        return model.model_validate(block)
+    except ValidationError as error:
+        raise ConfigurationFaults(_fault(document, path, model, block, detail) for detail in error.errors()) from None
 
 
 def _load(file: FilePath) -> type[BaseModel]:
@@ -75,15 +89,12 @@ def _is_there(document: Document, path: Path, *, or_null: bool) -> bool:
         return False
 
 
-def _faults(document: Document, path: Path, model: type[BaseModel]) -> Iterator[str]:
-    from pydantic import ValidationError
-
-    block = Resolver(document).find(path)
+def _faults(document: Document, path: Path, model: type[BaseModel]) -> Sequence[str]:
     try:
-        model.model_validate(block)
-    except ValidationError as error:
-        for detail in error.errors():
-            yield _fault(document, path, model, block, detail)
+        validated(document, path, model)
+    except ConfigurationError as error:
+        return error.faults
+    return ()
 
 
 def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, detail: ErrorDetails) -> str:

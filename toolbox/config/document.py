@@ -90,7 +90,7 @@ class Document:
         """
         if not path:
             raise paths.PathError("`$` is the whole document, name a field of it", source=self.source)
-        *_, (container, key, replaced) = self._walk(path)
+        *_, (container, key, replaced) = self._walk_to_existing(path)
         marks = self.marks.setdefault(id(container), _Marks(container, {}))
         slot = (id(container), key)
         given, before = copy.deepcopy(value), copy.deepcopy(replaced)
@@ -108,7 +108,7 @@ class Document:
         """
         changed = Document({**self.root, **extra}, self.source, self.marks, self.changes)
         for path, value in values.items():
-            *way, (_, last, _) = self._walk(path)
+            *way, (_, last, _) = self._walk_to_existing(path)
             container: Any = changed.root
             for _, key, _ in way:
                 container[key] = copy.copy(container[key])
@@ -156,11 +156,31 @@ class Document:
             yield container, key, value
             container = value
 
+    def _walk_to_existing(self, path: Path) -> Iterator[tuple[Any, Hashable, Any]]:
+        """Walk to a field that is about to be set; where it is missing, the error says how to make it."""
+        try:
+            yield from self._walk(path)
+        except paths.PathError as error:
+            found = [self.root, *(value for _, _, value in self._walk_as_far_as_it_goes(path))]
+            if not isinstance(found[-1], dict):
+                raise
+            hint = f"only an existing field can be set: write a placeholder, `{_placeholder(path)}`, in {self.source}"
+            raise paths.PathError(f"{error.detail}\n  {hint}", source=self.source) from None
+
     def _walk_as_far_as_it_goes(self, path: Path) -> Iterator[tuple[Any, Hashable, Any]]:
         try:
             yield from self._walk(path)
         except paths.PathError:
             return
+
+
+def _placeholder(path: Path) -> str:
+    """Return the YAML text of a field that has no value yet: `a: {b: null}`."""
+    *around, last = path
+    text = f"{last}: null"
+    for key in reversed(around):
+        text = f"{key}: {{{text}}}"
+    return text
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml is optional

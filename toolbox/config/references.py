@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path as FilePath
 from typing import Any, Final, TypeGuard
 
 from toolbox.config import paths, presets, shell_text
 from toolbox.config.document import Document
 from toolbox.config.paths import Key, Path
-from toolbox.model.errors import ConfigurationError
+from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.model.secrets import Secret
 from toolbox.model.text import as_text
 from toolbox.system import environ
@@ -62,7 +62,7 @@ class Resolver:
         """Return the value at a path, references followed also on the way to it.
 
         Raises:
-            ConfigurationError: there is no such field, or a reference is wrong.
+            ConfigurationError: there is no such field, or references are wrong.
         """
         return self.resolve(self._written(path, trail), at=path, trail=trail)
 
@@ -78,10 +78,31 @@ class Resolver:
         if isinstance(value, str):
             return self._follow(value, at, trail, is_shell=_is_shell_text(at)) if is_reference(value) else value
         if isinstance(value, Mapping):
-            return {key: self.resolve(item, at=(*at, _key(key)), trail=trail) for key, item in value.items()}
+            return dict(self._members(value.items(), at, trail))
         if isinstance(value, list):
-            return [self.resolve(item, at=(*at, index), trail=trail) for index, item in enumerate(value)]
+            return [item for _, item in self._members(enumerate(value), at, trail)]
         return value
+
+    def _members(
+        self, members: Iterable[tuple[object, object]], at: Path, trail: tuple[str, ...]
+    ) -> list[tuple[object, Any]]:
+        """Return the members of a container, resolved.
+
+        Raises:
+            ConfigurationError: all that is wrong with them; behind a reference, only the first fault.
+        """
+        found: list[tuple[object, Any]] = []
+        faults: list[str] = []
+        for key, item in members:
+            try:
+                found.append((key, self.resolve(item, at=(*at, _key(key)), trail=trail)))
+            except ConfigurationError as error:
+                if trail:
+                    raise
+                faults += error.faults
+        if faults:
+            raise ConfigurationError(faults[0]) if len(set(faults)) == 1 else ConfigurationFaults(faults)
+        return found
 
     def secrets(self) -> Iterator[Path]:
         """Yield where the document refers to a secret. `ci_presets` is left out."""

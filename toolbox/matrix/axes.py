@@ -18,6 +18,7 @@ from toolbox.model.text import as_text, shown
 
 MOST: Final = 100_000  # combinations of one product: more are a mistake, and would fill the memory
 _LONGEST_LABEL: Final = 40
+_WITHOUT_AXES: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Combination:
         labels: how a name shows each value, by axis.
         id: 12 hex digits that stand for the settings, whatever the order of the axes; 1, 1.0 and "1" differ.
         name: `model=small,batch=8`, without white space, control characters and `/`. No two in a plan are the same:
-            to those that would be (1 and "1" look alike) `,id=` and the beginning of their id is added.
+            to those that would be (1 and "1" look alike) `,id=` and the beginning of their id is added. The one
+            combination of no axes is `default`.
     """
 
     settings: Mapping[str, Any]
@@ -169,7 +171,7 @@ class _Space:
         """Return rows as combinations, with names that tell them apart."""
         settings = [dict(zip(self._axes, row, strict=True)) for row in rows]
         ids = [_digest(canonical_object({axis: choice.key for axis, choice in row.items()}), 12) for row in settings]
-        names = _unique([",".join(choice.part for choice in row.values()) for row in settings], ids)
+        names = _unique([",".join(choice.part for choice in row.values()) or _WITHOUT_AXES for row in settings], ids)
         return [
             Combination(
                 settings={axis: choice.value for axis, choice in row.items()},

@@ -6,22 +6,23 @@ its own settings over the configuration.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
-import fnmatch
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
-
+from toolbox.config import paths
 from toolbox.config.configuration import Configuration
+from toolbox.config.paths import PathError
 from toolbox.matrix import axes
 from toolbox.matrix.axes import Combination
-from toolbox.matrix.judgement import Expectations
+from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
 from toolbox.matrix.relations import Relations
 from toolbox.matrix.specification import (
     Excuse,
@@ -34,15 +35,17 @@ from toolbox.matrix.specification import (
     path_of,
 )
 from toolbox.matrix.targets import Target
-from toolbox.model import workloads
+from toolbox.model import patterns, workloads
 from toolbox.model.bounds import Bound, Method
-from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.model.errors import ConfigurationError, ConfigurationFaults, UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import Secret
 from toolbox.model.text import as_text
 from toolbox.model.workloads import Workload
 from toolbox.runs import summary
 from toolbox.system import files
+
+T = TypeVar("T")
 
 BLOCK: Final = "matrix"
 FILE: Final = summary.PLAN_FILE
@@ -212,12 +215,11 @@ def make(
         ConfigurationError: something is wrong with the matrix, or with a cell of it.
         UsageError: no cell is selected, or there is no such part.
     """
+    block = configuration.block(BLOCK, MatrixBlock)
+    _check_paths(configuration, block.axes)
     try:
-        block = MatrixBlock.model_validate(configuration.get(BLOCK))
         combinations = axes.expand(block)
         notes = axes.unmatched(block)
-    except ValidationError as error:
-        raise ConfigurationError(f"{configuration.source}: `{BLOCK}`: {error}") from None
     except ValueError as error:
         raise ConfigurationError(f"{configuration.location(BLOCK)}: {error}") from None
     by_cell: dict[str, dict[str, Bound]] = {}
@@ -225,11 +227,51 @@ def make(
         by_cell.setdefault(cell, {})[metric] = bound
     planner = _Planner(configuration, block, targets, root, today, by_cell)
     chosen = _selected(combinations, selection)
-    cells = tuple(planner.cell(index, combination) for index, combination in chosen)
+    cells = _made(planner, chosen)
     used = {name: targets[name] for name in dict.fromkeys(name for cell in cells for name in cell.targets)}
     every = {combination.id: combination for combination in combinations}
     notes = [*notes, *_without_effect(cells, block.pools, targets, Relations(combinations))]
     return Plan(cells, len(combinations), used, block.jobs, block.pools, block.deadline, notes, every)
+
+
+def _check_paths(configuration: Configuration, names: Iterable[str]) -> None:
+    """Check that each axis that is a path leads to a field, where the cells will see their own values."""
+    faults: list[str] = []
+    for axis in names:
+        if path_of(axis) is not None:
+            try:
+                configuration.overlaid({axis: None}, {})
+            except PathError as error:
+                where = paths.render((BLOCK, "axes", axis))
+                faults.append(f"{configuration.location(where)}: the axis `{axis}`: {error.detail}")
+    if faults:
+        raise ConfigurationFaults(faults)
+
+
+def _made(planner: _Planner, chosen: Sequence[tuple[int, Combination]]) -> tuple[Cell, ...]:
+    """Return the cells of combinations.
+
+    Raises:
+        ConfigurationFaults: all that is wrong with any cell, each fault once, with the cells that have it.
+    """
+    cells: list[Cell] = []
+    names: dict[str, list[str]] = {}
+    for index, combination in chosen:
+        try:
+            cells.append(planner.cell(index, combination))
+        except ConfigurationError as error:
+            for fault in error.faults:
+                names.setdefault(fault, []).append(combination.name)
+    if names:
+        raise ConfigurationFaults(f"{fault}{_of_cells(cells_, len(chosen))}" for fault, cells_ in names.items())
+    return tuple(cells)
+
+
+def _of_cells(names: Sequence[str], total: int) -> str:
+    """Return which cells have a fault; nothing if all of them have it."""
+    if len(names) == total:
+        return ""
+    return f" (the cell `{names[0]}`)" if len(names) == 1 else f" ({len(names)} of {total} cells, as `{names[0]}`)"
 
 
 def _without_effect(
@@ -256,11 +298,7 @@ def _without_effect(
 def _selected(combinations: Sequence[Combination], selection: Selection) -> list[tuple[int, Combination]]:
     chosen = list(enumerate(combinations))
     if (pattern := selection.cells) is not None:
-        chosen = [
-            (index, found)
-            for index, found in chosen
-            if fnmatch.fnmatchcase(found.name, pattern) or fnmatch.fnmatchcase(found.id, pattern)
-        ]
+        chosen = patterns.matching(pattern, chosen, lambda numbered: (numbered[1].name, numbered[1].id))
         if not chosen:
             hint = did_you_mean(pattern, [found.name for found in combinations], what="cells", most=4)
             raise UsageError(f"--cells={pattern}: no cell has such a name; {hint}")
@@ -283,28 +321,25 @@ class _Planner:
     _expectations: dict[str, Expectations] = field(default_factory=dict)
 
     def cell(self, index: int, combination: Combination) -> Cell:
-        try:
-            return self._cell(index, combination)
-        except (ValueError, ConfigurationError) as error:
-            where = self.configuration.location(BLOCK)
-            reason = _readable(error) if isinstance(error, ValidationError) else error
-            raise ConfigurationError(f"{where}: the cell `{combination.name}`: {reason}") from None
+        """Make a cell.
 
-    def _cell(self, index: int, combination: Combination) -> Cell:
+        Raises:
+            ConfigurationFaults: all that is wrong with the cell, each fault with its line.
+        """
         seen = self._seen_by(combination)
         target, resources, timeouts, retries = self._settings(combination)
-        workload = self._workload(WorkloadBlock.model_validate(seen.get(f"{BLOCK}.workload")), timeouts)
-        checks = [
-            {key: value for key, value in spec.items() if key != "when"}
-            for spec in seen.get(f"{BLOCK}.checks", default=())
-            if axes.matches(spec.get("when", {}), combination)
-        ]
-        metrics = seen.get(f"{BLOCK}.metrics", default={})
-        expectations = self._expected(checks, metrics)
-        self._check_names(expectations)
+        faults = _Faults(self.configuration)
+        workload = faults.collect(f"{BLOCK}.workload", lambda: self._workload(seen, timeouts))
+        checks = self._checks(seen, combination, faults)
+        metrics = dict(self._members(seen, ("metrics", self.block.metrics), faults))
+        expectations = self._expected(checks, metrics, faults)
+        fitting = faults.collect(f"{BLOCK}.target", lambda: self._targets(target, resources))
+        faults.collect(f"{BLOCK}.resources", lambda: self._check_pools(resources))
+        if workload is not None and fitting is not None:
+            faults.collect(f"{BLOCK}.workload", lambda: self._check_acceptance(workload, fitting))
+        if faults.found or workload is None or expectations is None or fitting is None:
+            raise ConfigurationFaults(faults.found)
         skips = [skip.reason for skip in self.block.skip if axes.matches(skip.when, combination)]
-        fitting = self._targets(target, resources)
-        self._check_acceptance(workload, fitting)
         xfails = [xfail for xfail in self.block.xfail if axes.matches(xfail.when, combination)]
         quarantines = [found for found in self.block.quarantine if axes.matches(found.when, combination)]
         excuses: list[Excuse] = [*xfails, *quarantines]
@@ -327,9 +362,31 @@ class _Planner:
             ),
             workload=workload,
             expectations=expectations,
-            fingerprint=_fingerprint(workload, checks, metrics),
+            fingerprint=_fingerprint(workload, list(checks.values()), metrics),
             bounds={metric: bounds[metric] for metric in expectations.by_history if metric in bounds},
         )
+
+    def _checks(self, seen: Configuration, combination: Combination, faults: _Faults) -> dict[int, Any]:
+        """Return the checks that a cell is asked for, by their places in the list of all."""
+        return {
+            index: {key: value for key, value in spec.items() if key != "when"}
+            for index, spec in self._members(seen, ("checks", range(len(self.block.checks))), faults)
+            if axes.matches(spec.get("when", {}), combination)
+        }
+
+    @staticmethod
+    def _members(
+        seen: Configuration, block: tuple[str, Iterable[str | int]], faults: _Faults
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield the members of a block of the matrix, without those whose references are wrong."""
+        name, keys = block
+        found = faults.collect(f"{BLOCK}.{name}", partial(seen.get, f"{BLOCK}.{name}", default={}))
+        if found is not None:
+            yield from found.items() if isinstance(found, dict) else enumerate(found)
+            return
+        for key in keys:
+            with contextlib.suppress(ConfigurationError):  # which is among the faults already
+                yield key, seen.get(paths.render((BLOCK, name, key)))
 
     def _check_acceptance(self, workload: Workload, targets: Sequence[str]) -> None:
         for name in targets:
@@ -338,17 +395,30 @@ class _Planner:
             except ValueError as error:
                 raise ValueError(f"the target `{name}` cannot run it: {error}") from None
 
-    def _check_names(self, expectations: Expectations) -> None:
-        for check in expectations.checks:
-            metric = getattr(check.check, "metric", None)
-            if metric is not None and metric not in expectations.sources:
-                hint = did_you_mean(metric, expectations.sources, what="metrics")
-                raise ValueError(f"check `{check.name}`: no metric `{metric}`: {hint}")
-        for axis in (axis for check in expectations.checks for axis in check.to or ()):
+    def _expected(self, checks: Mapping[int, Any], metrics: Mapping[str, Any], faults: _Faults) -> Expectations | None:
+        """Return the checks and metrics, read once for all cells that have the same."""
+        key = json.dumps([list(checks.values()), metrics], default=str)
+        if key not in self._expectations:
+            before = len(faults.found)
+            for name, spec in metrics.items():
+                faults.collect(paths.render((BLOCK, "metrics", name)), partial(NamedSource.parse, spec))
+            for index, spec in checks.items():
+                faults.collect(f"{BLOCK}.checks[{index}]", partial(self._check, spec))
+            if len(faults.found) == before:
+                self._expectations[key] = Expectations.parse(list(checks.values()), metrics)
+        return self._expectations.get(key)
+
+    def _check(self, spec: Mapping[str, Any]) -> None:
+        """Check that a check is described well, and that what it names is there."""
+        check = NamedCheck.parse(spec)
+        metric = getattr(check.check, "metric", None)
+        if metric is not None and metric not in self.block.metrics:
+            hint = did_you_mean(metric, self.block.metrics, what="metrics")
+            raise ValueError(f"check `{check.name}`: no metric `{metric}`: {hint}")
+        for axis in check.to or ():
             if axis not in self.block.axes:
-                raise ValueError(
-                    f"check `relation`: no axis `{axis}`: {did_you_mean(axis, self.block.axes, what='axes')}"
-                )
+                hint = did_you_mean(axis, self.block.axes, what="axes")
+                raise ValueError(f"check `relation`: no axis `{axis}`: {hint}")
 
     def _seen_by(self, combination: Combination) -> Configuration:
         fields = {axis: value for axis, value in combination.settings.items() if path_of(axis) is not None}
@@ -367,6 +437,11 @@ class _Planner:
             target = combination.settings["target"]
         return target, {label: count for label, count in resources.items() if count}, timeouts, retries
 
+    def _check_pools(self, resources: Mapping[str, int]) -> None:
+        for label, count in resources.items():
+            if count > self.block.pools.get(label, count):
+                raise ValueError(f"it takes {count} {label}, and the pool has {self.block.pools[label]}")
+
     def _targets(self, wanted: str | list[str], resources: Mapping[str, int]) -> tuple[str, ...]:
         """Return the targets that are meant, by their name or a label, and that could ever hold the cell."""
         asked = [wanted] if isinstance(wanted, str) else wanted
@@ -377,28 +452,23 @@ class _Planner:
                 known = {label for name, target in self.targets.items() for label in (name, *target.labels)}
                 raise ValueError(f"no target `{text}`: {did_you_mean(str(text), known, what='targets and labels')}")
             found |= named
-        for label, count in resources.items():
-            if count > self.block.pools.get(label, count):
-                raise ValueError(f"it takes {count} {label}, and the pool has {self.block.pools[label]}")
         fitting = [name for name, target in found.items() if target.can_hold(resources)]
         if not fitting:
             needs = ", ".join(f"{count} {label}" for label, count in resources.items())
             raise ValueError(f"no target has the capacity for it ({needs}): {', '.join(found)}")
         return tuple(fitting)
 
-    def _expected(self, checks: Sequence[Any], metrics: Mapping[str, Any]) -> Expectations:
-        """Return the checks and metrics, read once for all cells that have the same."""
-        key = json.dumps([checks, metrics], default=str)
-        if key not in self._expectations:
-            self._expectations[key] = Expectations.parse(checks, metrics)
-        return self._expectations[key]
-
-    def _workload(self, block: WorkloadBlock, timeouts: Timeouts) -> Workload:
+    def _workload(self, seen: Configuration, timeouts: Timeouts) -> Workload:
+        block = seen.block(f"{BLOCK}.workload", WorkloadBlock)
         command = block.command
         words = (*_BASH, command) if isinstance(command, str) else tuple(map(as_text, command))
         sources = {name: self.root / source for name, source in block.files.items()}
-        if missing := [source for source in sources.values() if not source.exists()]:
-            raise ValueError(f"`{BLOCK}.workload.files`: {missing[0]} does not exist")
+        if missing := {name: source for name, source in sources.items() if not source.exists()}:
+            places = {name: paths.render((BLOCK, "workload", "files", name)) for name in missing}
+            raise ConfigurationFaults(
+                f"{seen.location(places[name])}: `{places[name]}`: {source} does not exist"
+                for name, source in missing.items()
+            )
         return Workload(
             command=words,
             env={name: value if isinstance(value, Secret) else as_text(value) for name, value in block.env.items()},
@@ -411,6 +481,24 @@ class _Planner:
             log_bytes=block.log_bytes,
             sample_seconds=block.sample_seconds,
         )
+
+
+@dataclass(slots=True)
+class _Faults:
+    """What is wrong with a cell, each with its file and line."""
+
+    configuration: Configuration
+    found: list[str] = field(default_factory=list)
+
+    def collect(self, path: str, make: Callable[[], T]) -> T | None:
+        """Return what a function makes of the field at a path; None where the field is wrong, which is noted."""
+        try:
+            return make()
+        except ConfigurationError as error:
+            self.found += error.faults
+        except ValueError as error:
+            self.found.append(f"{self.configuration.location(path)}: `{path}`: {error}")
+        return None
 
 
 def _written(name: str, value: object) -> str:
@@ -426,11 +514,3 @@ def _fingerprint(workload: Workload, checks: Sequence[Any], metrics: Mapping[str
     pod = [dict(workload.pod)] if workload.pod else []  # its image, above all
     text = json.dumps([workload.command, env, workload.cwd, sent, checks, metrics, *pod], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _readable(error: ValidationError) -> str:
-    # What pydantic names after its own validators is nothing that the configuration has.
-    places = (
-        (".".join(str(key) for key in fault["loc"] if "[" not in str(key)), fault["msg"]) for fault in error.errors()
-    )
-    return "; ".join(f"`{BLOCK}.workload.{place}`: {message}" for place, message in places)

@@ -108,6 +108,8 @@ def _axis(values: object) -> list[Any] | dict[str, Any]:
 
 
 def _without_nulls(axes: object) -> object:
+    if axes is None:
+        return {}
     return {axis: values for axis, values in axes.items() if values is not None} if isinstance(axes, dict) else axes
 
 
@@ -167,7 +169,7 @@ def _check(spec: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
 
 
 Axis = Annotated[list[Any] | dict[str, Any], PlainValidator(_axis)]
-Axes = Annotated[dict[str, Axis], Field(min_length=1), BeforeValidator(_without_nulls), AfterValidator(_distinct)]
+Axes = Annotated[dict[str, Axis], BeforeValidator(_without_nulls), AfterValidator(_distinct)]
 Group = Annotated[list[str], Field(min_length=2), AfterValidator(_group)]
 Entry = Annotated[dict[str, Any], Field(min_length=1), AfterValidator(_pattern)]
 Metric = Annotated[dict[str, Any], AfterValidator(_metric)]
@@ -400,7 +402,7 @@ class MatrixBlock(Block):
 
     Args:
         axes: a list of values, or a mapping from labels, which stand in names, to values. A dot or a bracket makes the
-            name of an axis a path of the configuration; any other name is a plain setting.
+            name of an axis a path of the configuration; any other name is a plain setting. No axes make one cell.
         zip: axes that advance together.
         include: combinations to add, by the values of some axes.
         exclude: combinations to take away.
@@ -413,7 +415,7 @@ class MatrixBlock(Block):
         checks: judgements on each cell, or `when` on some.
     """
 
-    axes: Axes
+    axes: Axes = {}
     zip: list[Group] = []
     include: list[Entry] = []
     exclude: list[Entry] = []

@@ -10,7 +10,6 @@ Messages and field numbers: tsl/profiler/protobuf/xplane.proto (openxla/xla, thi
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +20,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from toolbox.model import aggregates
+from toolbox.model import aggregates, patterns
 from toolbox.model.aggregates import Aggregate
 from toolbox.system.evidence_files import RelativeGlob, matching, readable
 
@@ -124,10 +123,7 @@ def _matching(names: Iterable[str], event: str | None) -> set[str]:
     """Return the names that are `event` or match it, with or without their fingerprint. An equal name goes first."""
     if event is None:
         return set(names)
-    equal = {name for name in names if event in (name, _without_fingerprint(name))}
-    return equal or {
-        name for name in names for text in (name, _without_fingerprint(name)) if fnmatch.fnmatchcase(text, event)
-    }
+    return set(patterns.matching(event, names, lambda name: (name, _without_fingerprint(name))))
 
 
 def _without_fingerprint(name: str) -> str:

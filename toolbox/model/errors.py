@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from toolbox.model.verdicts import Cause, ExitCode, Verdict
@@ -33,6 +33,30 @@ class UsageError(ToolboxError):
 
 class ConfigurationError(UsageError):
     """The configuration is wrong. Nothing was started."""
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is wrong, each with its file and line."""
+        return (str(self),)
+
+
+class ConfigurationFaults(ConfigurationError):
+    """Several things are wrong with the configuration.
+
+    Args:
+        faults: each with its file and line. A fault that occurs twice is named once.
+    """
+
+    def __init__(self, faults: Iterable[str]) -> None:
+        self._faults = tuple(dict.fromkeys(faults))
+        count = len(self._faults)
+        heading = f"{count} faults in the configuration" if count > 1 else "a fault in the configuration"
+        super().__init__("\n  ".join([f"{heading}:", *self._faults]))
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is wrong, each with its file and line."""
+        return self._faults
 
 
 class InfrastructureError(ToolboxError):

@@ -275,7 +275,9 @@ def _table(summary: RunSummary) -> Table:
     table.add_column("checks", justify="right")
     table.add_column("time", justify="right")
     for step in _shown(summary):
-        name = Text("  " * step.depth + step.step.rpartition("/")[2])
+        # A directory has a number before its name, and not every character of the name of a cell.
+        own = clean(step.name) if step.kind is StepKind.CELL else step.step.rpartition("/")[2]
+        name = Text("  " * step.depth + own)
         shown = Text(step.verdict or _without_verdict(summary), style=STYLES[step.verdict] if step.verdict else "cyan")
         if not step.counts:
             shown.append(" (does not count)", style="dim")

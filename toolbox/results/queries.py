@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, Select, case, func, select
 
+from toolbox.model import patterns
 from toolbox.model.bounds import Direction
 from toolbox.model.errors import UsageError
 from toolbox.model.verdicts import Verdict
@@ -326,13 +327,13 @@ def _cells(connection: Connection, wanted: Filter, runs_: Collection[int] | None
         query = query.where(Cell.project == wanted.project)
     if runs_ is not None and len(runs_) <= _FEW:
         query = query.where(Cell.id.in_(select(Result.cell_id).where(Result.run_id.in_(runs_))))
-    return {row.id: row for row in connection.execute(query) if _has(row, wanted)}
+    cells = [row for row in connection.execute(query) if _has(row, wanted)]
+    if wanted.cells is not None:
+        cells = patterns.matching(wanted.cells, cells, lambda row: (row.name, row.cell))
+    return {row.id: row for row in cells}
 
 
 def _has(cell: Any, wanted: Filter) -> bool:
-    pattern = wanted.cells
-    if pattern is not None and not (fnmatch.fnmatchcase(cell.name, pattern) or fnmatch.fnmatchcase(cell.cell, pattern)):
-        return False
     return all(
         axis in cell.settings and (cell.settings[axis] == value or cell.labels.get(axis) == str(value))
         for axis, value in wanted.settings.items()

@@ -1,5 +1,6 @@
 """The layers of a configuration and their order, where each value came from, and that nothing changes it."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,43 @@ def test_an_override_file_that_is_wrong_names_its_line(load: Load, tmp_path: Pat
 
 
 def test_an_override_without_a_field_names_the_flag_and_the_nearest(load: Load) -> None:
-    with pytest.raises(ConfigurationError, match=r"^--overrides: no field `tets`: .* did you mean tests\?$"):
+    with pytest.raises(ConfigurationError, match=r"^--overrides: no field `tets`: .* did you mean tests\?\n"):
         load("tests: 1\n", overrides={"tets": 1})
+
+
+@pytest.mark.parametrize(
+    ("path", "placeholder"), [("tests.b", "tests: {b: null}"), ("c", "c: null"), ("c.d.e", "c: {d: {e: null}}")]
+)
+@pytest.mark.parametrize("layer", ["preset", "override", "set_config", "cell"])
+def test_a_layer_that_would_create_a_field_asks_for_a_placeholder(
+    load: Load, layer: str, path: str, placeholder: str
+) -> None:
+    text = f"ci_presets: {{p: {{{path}: 1}}}}\ntests: {{a: 1}}\n"
+    make: dict[str, Callable[[], Any]] = {
+        "preset": lambda: load(text, presets=["p"]),
+        "override": lambda: load(text, overrides={path: 1}),
+        "set_config": lambda: load(text).replaced(path, 1, layer="set_config"),
+        "cell": lambda: load(text).overlaid({path: 1}, {}),
+    }
+    said = f"only an existing field can be set: write a placeholder, `{placeholder}`, in config.yaml"
+    with pytest.raises(ConfigurationError) as caught:
+        make[layer]()
+    assert str(caught.value).endswith(said)
+
+
+def test_a_field_of_what_has_no_fields_needs_no_placeholder(load: Load) -> None:
+    with pytest.raises(ConfigurationError, match=r"`tests` is a int, it has no fields$"):
+        load("tests: 1\n", overrides={"tests.a": 1})
+
+
+def test_every_wrong_reference_is_named_once(load: Load) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load("a: ['@x', '{@y}', {k: '@c'}]\nb: '@c'\nc: '@z'\n").check()
+    assert [fault.partition(": dangling")[0] for fault in caught.value.faults] == [
+        "config.yaml:1: `a[0]`",
+        "config.yaml:1: `a[1]`",
+        "config.yaml:3: `c`",
+    ]
 
 
 def test_an_override_can_change_a_preset_only_before_it_is_applied_that_is_never(load: Load) -> None:

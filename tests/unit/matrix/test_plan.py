@@ -21,6 +21,7 @@ from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.secrets import Secret
 
 AXES = {"x": ["a", "b"], "y": [1, 2]}
+WORKLOAD: dict[str, Any] = {"workload": {"command": "true"}}
 XFAIL = {"reason": "#12", "owner": "me", "expires": TODAY}
 
 
@@ -61,12 +62,12 @@ def test_an_axis_that_is_a_path_replaces_the_field_for_all_who_refer_to_it(plann
 
 
 def test_an_axis_that_is_a_path_of_nothing_is_refused(planned: Planned) -> None:
-    with pytest.raises(ConfigurationError, match=r"the cell `sise=1`: .*no field `model\.sise`.* did you mean size"):
+    with pytest.raises(ConfigurationError, match=r"config\.yaml:7: the axis `model\.sise`: .* did you mean size"):
         planned({"axes": {"model.sise": [1]}, "workload": {"command": "true"}}, model={"size": 1})
 
 
 def test_a_setting_that_no_cell_has_is_named_with_the_cell(planned: Planned) -> None:
-    with pytest.raises(ConfigurationError, match=r"^config\.yaml:\d+: the cell `x=a`: .*'@cell\.z'.*`cell` has no `z`"):
+    with pytest.raises(ConfigurationError, match=r"config\.yaml:4: `matrix.workload.command\[0\]`: .*'@cell\.z'"):
         planned({"axes": {"x": ["a"]}, "workload": {"command": ["@cell.z"]}})
 
 
@@ -79,7 +80,9 @@ def test_text_is_for_a_strict_bash_and_a_list_is_the_words_of_a_command(planned:
 
 
 def test_a_workload_that_a_cell_spoils_is_named_with_the_field(planned: Planned) -> None:
-    with pytest.raises(ConfigurationError, match=r"the cell `x=x-\w+`: `matrix.workload.command.0`: .*a text, a nu"):
+    with pytest.raises(
+        ConfigurationError, match=r"config\.yaml:4: `matrix.workload.command\[0\]` is \[1\]: .*a text, a nu"
+    ):
         planned({"axes": {"x": [[1]]}, "workload": {"command": ["@cell.x"]}})
 
 
@@ -90,7 +93,7 @@ def test_files_are_found_from_the_root_on_and_have_to_be_there(planned: Planned,
     assert only(planned({**block, "workload": workload})).workload.files == {"main.py": tmp_path / "train.py"}
     (tmp_path / "train.py").unlink()
     with pytest.raises(
-        ConfigurationError, match=r"the cell `x=train`: `matrix\.workload\.files`: .*train\.py does not"
+        ConfigurationError, match=r"config\.yaml:5: `matrix\.workload\.files\[\"main\.py\"\]`: .*train\.py does not"
     ):
         planned({**block, "workload": workload})
 
@@ -219,7 +222,7 @@ def test_settings_choose_the_target_of_some(planned: Planned, machines: Machines
 def test_a_cell_that_could_run_nowhere_is_refused(
     planned: Planned, machines: Machines, fields: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=f"the cell `x=a`: {said}"):
+    with pytest.raises(ConfigurationError, match=rf"config\.yaml:\d+: `matrix\.(target|resources)`: {said}"):
         planned({"axes": {"x": ["a"]}, **fields}, machines.target("v5", "tpu", "gpu", chip=4))
 
 
@@ -243,10 +246,58 @@ def test_a_cell_has_the_checks_that_are_meant_for_it_and_its_exit_status(planned
 
 def test_a_check_or_a_metric_that_a_cell_spoils_is_found_by_the_plan(planned: Planned) -> None:
     block: dict[str, Any] = {"axes": {"x": ["a"]}}
-    with pytest.raises(ConfigurationError, match="the cell `x=a`: unknown check `a`"):
+    with pytest.raises(ConfigurationError, match=r"config\.yaml:9: `matrix\.checks\[0\]`: unknown check `a`"):
         planned({**block, "checks": [{"check": "@cell.x"}]})
-    with pytest.raises(ConfigurationError, match="the cell `x=a`: unknown source `a`"):
+    with pytest.raises(ConfigurationError, match=r"config\.yaml:9: `matrix\.metrics\.loss`: unknown source `a`"):
         planned({**block, "metrics": {"loss": {"source": "@cell.x"}}})
+
+
+FAULTY: dict[str, Any] = {
+    "axes": {"x": ["a", "b"], "y": [1]},
+    "workload": {"command": ["run", "@cell.z"], "env": {"A": "{@cell.w}"}, "cwd": "@model.name"},
+    "metrics": {"t": {"source": "log", "pattern": "("}, "u": {"source": "logs"}},
+    "checks": [
+        {"check": "files", "glob": "*", "count": -1},
+        {"check": "metric", "metric": "v", "lower": 1, "when": {"x": "b"}},
+        {"check": "relation", "metric": "t", "to": {"z": 1}, "lower": 1},
+        {"check": "exit_status", "expected": "@cell.q"},
+    ],
+    "target": "tpv",
+}
+
+
+def test_every_fault_of_every_cell_is_named_with_its_own_line(planned: Planned, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        planned(FAULTY, model={"name": "m"})
+    lines = (tmp_path / "config.yaml").read_text().splitlines()
+    said = [fault.partition(": ")[::2] for fault in caught.value.faults]
+    named = [(lines[int(where.rpartition(":")[2]) - 1].strip(), text.split(": ")[0]) for where, text in said]
+    assert named == [
+        ("- '@cell.z'", "`matrix.workload.command[1]`"),
+        ("A: '{@cell.w}'", "`matrix.workload.env.A`"),
+        ("expected: '@cell.q'", "`matrix.checks[3].expected`"),
+        ("t:", "`matrix.metrics.t`"),
+        ("u:", "`matrix.metrics.u`"),
+        ("- check: files", "`matrix.checks[0]`"),
+        ("- check: relation", "`matrix.checks[2]`"),
+        ("target: tpv", "`matrix.target`"),
+        ("- check: metric", "`matrix.checks[1]`"),
+    ]
+    assert [text.rpartition(" (")[2] for _, text in said if text.endswith("`)")] == ["the cell `x=b,y=1`)"]
+
+
+def test_a_fault_of_some_cells_names_one_of_them(planned: Planned) -> None:
+    block = {"axes": {"x": ["a", "b", "c"]}, "checks": [{"check": "file", "when": {"x": ["b", "c"]}}]}
+    with pytest.raises(ConfigurationError, match=r"unknown check `file`: .* \(2 of 3 cells, as `x=b`\)$"):
+        planned(block)
+
+
+def test_without_axes_there_is_one_cell(planned: Planned) -> None:
+    for axes in ({}, None, {"x": None}):
+        plan = planned({"axes": axes, **WORKLOAD})
+        assert (names(plan), plan.total, only(plan).settings) == (["default"], 1, {})
+    assert names(planned(WORKLOAD)) == ["default"]
+    assert names(planned({"axes": {}, **WORKLOAD}, selection=Selection("default"))) == ["default"]
 
 
 # Which cells are asked for
@@ -258,6 +309,13 @@ def test_cells_are_chosen_by_a_pattern_of_their_name_or_their_id(planned: Planne
     assert (plan.total, len(plan.combinations)) == (4, 4)
     assert names(planned({"axes": AXES}, selection=Selection(plan.cells[1].id))) == ["x=a,y=2"]
     assert [cell.index for cell in planned({"axes": AXES}, selection=Selection("*y=2")).cells] == [1, 3]
+
+
+def test_a_name_that_is_also_a_pattern_is_a_name_first(planned: Planned) -> None:
+    block = {"axes": {"x": ["[ab]", "a", "b", "*"]}}
+    assert names(planned(block, selection=Selection("x=[ab]"))) == ["x=[ab]"]
+    assert names(planned(block, selection=Selection("x=*"))) == ["x=*"]
+    assert names(planned(block, selection=Selection("x=[a]"))) == ["x=a"]
 
 
 def test_a_pattern_that_no_cell_has_names_the_nearest(planned: Planned) -> None:
@@ -364,8 +422,8 @@ def test_a_matrix_that_is_wrong_is_told_by_the_plan_too(tmp_path: Path) -> None:
         found = Configuration.load(Request(tmp_path / "c.yaml"))
         return planning.make(found, {}, Selection(), root=tmp_path, today=TODAY)
 
-    with pytest.raises(ConfigurationError, match=r"c\.yaml: `matrix`: .*\naxes\n"):
-        make("{workload: {command: x}}")
+    with pytest.raises(ConfigurationError, match=r"c\.yaml:1: `matrix\.workload` is missing"):
+        make("{axes: {x: [1]}}")
     digits = list(range(10))
     with pytest.raises(ConfigurationError, match=r"c\.yaml:1: the axes of the matrix have 1,000,000 combinations"):
         make(f"{{axes: {dict.fromkeys('abcdef', digits)}, workload: {{command: x}}}}")

@@ -1,0 +1,19 @@
+"""Selects things by their names, with the patterns of a shell (`*`, `?`, `[...]`)."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def matching(pattern: str, things: Iterable[T], names: Callable[[T], Iterable[str]]) -> list[T]:
+    """Return the things that have a name equal to the pattern; if there are none, those with a name that matches it.
+
+    Names may hold the characters of a pattern: `x=[a]` selects the thing of that name, and not `x=a`.
+    """
+    candidates = list(things)
+    equal = [thing for thing in candidates if pattern in names(thing)]
+    return equal or [thing for thing in candidates if any(fnmatch.fnmatchcase(name, pattern) for name in names(thing))]
