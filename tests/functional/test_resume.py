@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.grid import Grid, wait
+from tests.functional.grid import WORKLOAD, Grid, wait
 from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
 from toolbox.system import processes
 from toolbox.testing import Outcome, Workspace
@@ -292,6 +292,19 @@ def test_another_configuration_is_refused_with_the_field_and_nothing_is_started(
     assert (grid.said, journal.read_bytes()) == (before, content)
     grid.configure().unmark("hold-b")
     assert grid.resume().exit_code == 0
+
+
+def test_a_run_whose_files_have_changed_is_refused_with_their_names(grid: Grid) -> None:
+    grid.workspace.write({"train.py": "one"})
+    workload = {"command": WORKLOAD, "files": {"train.py": "train.py"}, "sample_seconds": None}
+    grid.configure(workload=workload).mark("hold-b")
+    interrupt(grid, "end a", "begin b")
+    before = grid.said
+    grid.workspace.write({"train.py": "two"})
+    outcome = grid.resume()
+    assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
+    assert "train.py has changed" in outcome.stderr
+    assert grid.said == before
 
 
 @pytest.mark.parametrize("place", ["nowhere", "."])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 import shutil
 import stat
 import tempfile
@@ -22,6 +24,7 @@ log = logging.getLogger(__name__)
 SOURCES: Final = "src"
 RESULTS: Final = "files"
 EVERYTHING: Final = ("**",)
+_DIGITS: Final = 16
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".git")
 
 
@@ -111,6 +114,41 @@ def discard_special_files(directory: Path) -> None:
             log.warning("%s is removed: it is neither a file nor a directory", path)
             with suppress(OSError):
                 path.unlink()
+
+
+def digests(source: Path) -> dict[str, str]:
+    """Return the digest of each file that is sent of a file or folder, by its path from the folder on.
+
+    A link inside a folder is sent as a link, and counts by what it says.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    if not source.is_dir():
+        return {"": _digest(source)}
+    found = {}
+    for folder, folders, names in os.walk(source, onerror=_raise):
+        ignored = _IGNORED(folder, [*folders, *names])
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        folders[:] = sorted({*folders} - {*ignored})
+        for name in sorted({*names, *links} - {*ignored}):
+            file = Path(folder, name)
+            digest = f"-> {file.readlink()}" if file.is_symlink() else _digest(file)
+            found[str(file.relative_to(source))] = digest
+    return found
+
+
+def _digest(file: Path) -> str:
+    mode = file.stat().st_mode
+    if not stat.S_ISREG(mode):
+        return "no regular file"
+    with file.open("rb") as stream:
+        content = hashlib.file_digest(stream, "sha256").hexdigest()
+    return f"{content[:_DIGITS]}{'+x' if mode & stat.S_IXUSR else ''}"
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _copy(source: Path, target: Path) -> None:

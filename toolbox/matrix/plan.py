@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 from toolbox.config import paths
 from toolbox.config.configuration import Configuration
 from toolbox.config.paths import PathError
+from toolbox.hosts import staging
 from toolbox.matrix import axes
 from toolbox.matrix.axes import Combination
 from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
@@ -131,6 +132,7 @@ class Plan:
         pools: how much of each label the run may take at once.
         deadline: of the whole run, in seconds.
         notes: what in the matrix has no effect.
+        files: the digests of the files that the workloads are sent, by their paths from the workspace on.
     """
 
     cells: tuple[Cell, ...]
@@ -141,6 +143,7 @@ class Plan:
     deadline: float | None
     notes: Sequence[str] = ()
     combinations: Mapping[str, Combination] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def workloads(self) -> dict[str, list[Workload]]:
         """Return what may be run on each target."""
@@ -157,6 +160,7 @@ class Plan:
             "total": self.total,
             "notes": list(self.notes),
             "targets": {name: target.as_json() for name, target in self.targets.items()},
+            "files": dict(self.files),
             "cells": [cell.as_json() for cell in self.cells],
         }
 
@@ -231,7 +235,8 @@ def make(
     used = {name: targets[name] for name in dict.fromkeys(name for cell in cells for name in cell.targets)}
     every = {combination.id: combination for combination in combinations}
     notes = [*notes, *_without_effect(cells, block.pools, targets, Relations(combinations))]
-    return Plan(cells, len(combinations), used, block.jobs, block.pools, block.deadline, notes, every)
+    sent = planner.files()
+    return Plan(cells, len(combinations), used, block.jobs, block.pools, block.deadline, notes, every, sent)
 
 
 def _check_paths(configuration: Configuration, names: Iterable[str]) -> None:
@@ -319,6 +324,8 @@ class _Planner:
     today: dt.date
     bounds: Mapping[str, Mapping[str, Bound]]
     _expectations: dict[str, Expectations] = field(default_factory=dict)
+    _digests: dict[Path, dict[str, str]] = field(default_factory=dict)
+    _prints: dict[Path, str] = field(default_factory=dict)
 
     def cell(self, index: int, combination: Combination) -> Cell:
         """Make a cell.
@@ -337,7 +344,8 @@ class _Planner:
         faults.collect(f"{BLOCK}.resources", lambda: self._check_pools(resources))
         if workload is not None and fitting is not None:
             faults.collect(f"{BLOCK}.workload", lambda: self._check_acceptance(workload, fitting))
-        if faults.found or workload is None or expectations is None or fitting is None:
+        sent = faults.collect(f"{BLOCK}.workload.files", lambda: self._sent(workload.files if workload else {}))
+        if faults.found or workload is None or expectations is None or fitting is None or sent is None:
             raise ConfigurationFaults(faults.found)
         skips = [skip.reason for skip in self.block.skip if axes.matches(skip.when, combination)]
         xfails = [xfail for xfail in self.block.xfail if axes.matches(xfail.when, combination)]
@@ -362,7 +370,7 @@ class _Planner:
             ),
             workload=workload,
             expectations=expectations,
-            fingerprint=_fingerprint(workload, list(checks.values()), metrics),
+            fingerprint=_fingerprint(workload, sent, list(checks.values()), metrics),
             bounds={metric: bounds[metric] for metric in expectations.by_history if metric in bounds},
         )
 
@@ -387,6 +395,25 @@ class _Planner:
         for key in keys:
             with contextlib.suppress(ConfigurationError):  # which is among the faults already
                 yield key, seen.get(paths.render((BLOCK, name, key)))
+
+    def files(self) -> dict[str, str]:
+        """Return the digests of all files that the workloads are sent."""
+        found = {}
+        for source, digests in sorted(self._digests.items()):
+            shown = source.relative_to(self.root) if source.is_relative_to(self.root) else source
+            found.update({str(shown / name): digest for name, digest in digests.items()})
+        return found
+
+    def _sent(self, sources: Mapping[str, Path]) -> list[Any]:
+        """Return what a workload is sent, by name: each source is read once for all cells."""
+        for source in sources.values():
+            if source not in self._digests:
+                try:
+                    self._digests[source] = staging.digests(source)
+                except OSError as error:
+                    raise ValueError(str(error)) from None
+                self._prints[source] = hashlib.sha256(json.dumps(self._digests[source]).encode()).hexdigest()
+        return [[name, self._prints[source]] for name, source in sorted(sources.items())]
 
     def _check_acceptance(self, workload: Workload, targets: Sequence[str]) -> None:
         for name in targets:
@@ -507,10 +534,16 @@ def _written(name: str, value: object) -> str:
     return files.dump_yaml(value) if name.endswith((".yaml", ".yml")) else files.dump_json(value)
 
 
-def _fingerprint(workload: Workload, checks: Sequence[Any], metrics: Mapping[str, Any]) -> str:
-    """Return what tells this cell's work from another's. A secret counts by its reference."""
+def _fingerprint(
+    workload: Workload, files_sent: Sequence[Any], checks: Sequence[Any], metrics: Mapping[str, Any]
+) -> str:
+    """Return what tells this cell's work from another's. A secret counts by its reference.
+
+    Args:
+        files_sent: the names of the files that the workload is sent, with their digests.
+    """
     env = {name: value.reference if isinstance(value, Secret) else value for name, value in workload.env.items()}
-    sent = [sorted(workload.files), dict(workload.written), list(workload.collect)]
+    sent = [files_sent, dict(workload.written), list(workload.collect)]
     pod = [dict(workload.pod)] if workload.pod else []  # its image, above all
     text = json.dumps([workload.command, env, workload.cwd, sent, checks, metrics, *pod], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -188,14 +188,23 @@ def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, An
         if not (file := directory / plan.FILE).exists():
             raise UsageError(f"{file} is missing, and the run cannot be resumed without it")
         frozen, made = files.read_json(file), json.loads(json.dumps(cells.as_json(), default=str))
+        _refuse_changed_files(directory, frozen.get("files", {}), made["files"])
         changes = list(_differences(frozen, made, plan.FILE))
     if changes:
-        more = [f"and {len(changes) - _MOST_DIFFERENCES} more"] if len(changes) > _MOST_DIFFERENCES else []
-        head = (
-            f"the configuration is not what it was when the run {directory.name} began. Take the changes back, "
-            "or start a new run:"
-        )
-        raise ConfigurationError("\n  ".join([head, *changes[:_MOST_DIFFERENCES], *more]))
+        raise _changed("the configuration is not what it was", directory, changes)
+
+
+def _refuse_changed_files(directory: Path, was: Mapping[str, str], now: Mapping[str, str]) -> None:
+    changes = [f"{file} is {'new' if file in now else 'gone'}" for file in sorted(was.keys() ^ now.keys())]
+    changes += [f"{file} has changed" for file in sorted(was.keys() & now.keys()) if was[file] != now[file]]
+    if changes:
+        raise _changed("the files of `matrix.workload.files` are not what they were", directory, changes)
+
+
+def _changed(what: str, directory: Path, changes: Sequence[str]) -> ConfigurationError:
+    more = [f"and {len(changes) - _MOST_DIFFERENCES} more"] if len(changes) > _MOST_DIFFERENCES else []
+    head = f"{what} when the run {directory.name} began. Take the changes back, or start a new run:"
+    return ConfigurationError("\n  ".join([head, *changes[:_MOST_DIFFERENCES], *more]))
 
 
 def _differences(was: Any, now: Any, path: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -137,3 +138,59 @@ def test_pipes_and_links_to_elsewhere_are_no_evidence(tmp_path: Path) -> None:
     (attempt / "outcome.json").symlink_to(tmp_path)
     staging.discard_special_files(attempt)
     assert sorted(path.name for path in attempt.rglob("*")) == ["a", "files", "link"]
+
+
+# What tells files from others
+
+
+def tree(directory: Path) -> Path:
+    """Make a folder with a script, a data file in a subfolder, and a link."""
+    folder = directory / "tree"
+    (folder / "data").mkdir(parents=True)
+    (folder / "run.sh").write_text("true")
+    (folder / "data/a.json").write_text("{}")
+    (folder / "latest").symlink_to("data")
+    return folder
+
+
+def test_each_file_of_a_folder_has_a_digest(tmp_path: Path) -> None:
+    found = staging.digests(tree(tmp_path))
+    assert list(found) == ["latest", "run.sh", "data/a.json"]
+    assert found["latest"] == "-> data"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "run.sh").write_text("false"),
+        lambda folder: (folder / "run.sh").chmod(0o755),
+        lambda folder: (folder / "data/a.json").rename(folder / "data/b.json"),
+        lambda folder: [(folder / "latest").unlink(), (folder / "latest").symlink_to("run.sh")],
+        lambda folder: (folder / "data/new").touch(),
+    ],
+)
+def test_whatever_changes_what_is_sent_changes_a_digest(tmp_path: Path, change: Callable[[Path], object]) -> None:
+    folder = tree(tmp_path)
+    before = staging.digests(folder)
+    change(folder)
+    assert staging.digests(folder) != before
+
+
+def test_what_is_not_sent_has_no_digest(tmp_path: Path) -> None:
+    folder = tree(tmp_path)
+    before = staging.digests(folder)
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__/a.pyc").touch()
+    os.utime(folder / "run.sh", (1, 1))
+    assert staging.digests(folder) == before
+
+
+def test_a_file_that_is_a_link_is_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("x")
+    (tmp_path / "link").symlink_to("real")
+    assert staging.digests(tmp_path / "link") == staging.digests(tmp_path / "real")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert staging.digests(tmp_path) == {"pipe": "no regular file"}

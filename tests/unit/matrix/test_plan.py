@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.fakes.backend import Machines
 from tests.unit.matrix.conftest import TODAY, Planned
 from toolbox.config.configuration import Configuration, Request
+from toolbox.hosts import staging
 from toolbox.matrix import plan as planning
 from toolbox.matrix import targets
 from toolbox.matrix.plan import Cell, Plan, Selection
@@ -380,6 +381,31 @@ def test_the_plan_is_frozen_as_json(planned: Planned, tmp_path: Path) -> None:
             "bounds": {},
         }
     ]
+
+
+def test_the_fingerprint_tells_what_the_files_hold(planned: Planned, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("1")
+    block = {"axes": {"x": ["a"]}, "workload": {"command": ["a"], "files": {"main.py": "train.py"}}}
+    before = planned(block)
+    (tmp_path / "train.py").write_text("2")
+    after = planned(block)
+    assert before.cells[0].fingerprint != after.cells[0].fingerprint
+    assert list(before.files) == ["train.py"]
+    assert before.files != after.files
+
+
+def test_a_file_is_read_once_for_all_cells(planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").touch()
+    read: list[Path] = []
+    digests = staging.digests
+
+    def reading(source: Path) -> dict[str, str]:
+        read.append(source)
+        return digests(source)
+
+    monkeypatch.setattr(staging, "digests", reading)
+    planned({"axes": {"x": list("abc")}, "workload": {"command": ["a"], "files": {"main.py": "train.py"}}})
+    assert read == [tmp_path / "train.py"]
 
 
 CHANGES: dict[str, tuple[dict[str, Any], bool]] = {

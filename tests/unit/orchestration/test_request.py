@@ -172,6 +172,24 @@ def test_a_plan_is_held_against_the_one_that_was_frozen(tmp_path: Path, planned:
         request.refuse_changes(tmp_path, {}, {}, planned(block))
 
 
+def test_files_that_have_changed_are_named(tmp_path: Path, planned: Planned) -> None:
+    (tmp_path / "lib").mkdir()
+    for name in ("a.py", "lib/b.py", "lib/c.py"):
+        (tmp_path / name).write_text("1")
+    sent = {"a.py": "a.py", "lib": "lib"}
+    block: dict[str, Any] = {"axes": {"x": list("abcdef")}, "workload": {"command": ["a"], "files": sent}}
+    planned(block).write(tmp_path)
+    request.refuse_changes(tmp_path, {}, {}, planned(block))
+    (tmp_path / "a.py").write_text("2")
+    (tmp_path / "lib/b.py").unlink()
+    (tmp_path / "lib/d.py").touch()
+    with pytest.raises(ConfigurationError) as caught:
+        request.refuse_changes(tmp_path, {}, {}, planned(block))
+    head, *files_named = str(caught.value).splitlines()
+    assert head.startswith("the files of `matrix.workload.files` are not what they were when the run ")
+    assert [line.strip() for line in files_named] == ["lib/b.py is gone", "lib/d.py is new", "a.py has changed"]
+
+
 def test_the_words_of_a_request_are_json(tmp_path: Path) -> None:
     written = json.dumps(RunRequest("tiny", override_files=[tmp_path / "o.yaml"]).as_json())
     assert json.loads(written)["override_files"] == [str(tmp_path / "o.yaml")]
