@@ -2,28 +2,38 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
+# A faster installer does as well: make PIP='uv pip install --quiet --python .venv/bin/python' demo
+PIP ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := .venv/.installed
+DEV_STAMP := .venv/.installed-dev
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## make the virtual environment
+setup: $(DEV_STAMP) ## make the virtual environment, with all that tests and lint need
 
-$(STAMP): pyproject.toml
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo 'error: Python 3.11 or later is needed: make PYTHON=/path/to/python3.11 setup' >&2; exit 2; }
-	@echo 'setting up .venv (about a minute, once)'
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+
+$(STAMP): pyproject.toml | $(BIN)/python
+	@echo 'installing Topgallant into .venv (about a minute, once)'
+	@$(PIP) --editable .
 	@touch $@
 
-demo: setup ## run the first project on this machine
+$(DEV_STAMP): pyproject.toml | $(BIN)/python
+	@echo 'installing Topgallant and what develops it into .venv (about two minutes, once)'
+	@$(PIP) --editable '.[dev]'
+	@touch $(STAMP) $@
+
+demo: $(STAMP) ## run the first project on this machine
 	@./run_toolbox.py project run training_e2e --presets=smoke
 
-test: setup ## run the tests
+test: $(DEV_STAMP) ## run the tests
 	@$(BIN)/python -m pytest -n auto --dist=worksteal
 
-lint: setup ## hold the code against the rules
+lint: $(DEV_STAMP) ## hold the code against the rules
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -31,11 +41,11 @@ lint: setup ## hold the code against the rules
 	@$(BIN)/yamllint --strict .
 	@ANSIBLE_LIBRARY="$(CURDIR)/toolbox/ansible_modules" PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline --strict roles
 
-format: setup ## write the code as the formatter does
+format: $(DEV_STAMP) ## write the code as the formatter does
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: setup ## measure, each against a peer or a floor
+bench: $(DEV_STAMP) ## measure, each against a peer or a floor
 	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
 
 docs: ## say where to read

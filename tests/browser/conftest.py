@@ -23,7 +23,7 @@ class Visit(Protocol):
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """The browser of the system: none is downloaded."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="there is no playwright: pip install '.[dev]'")
+    playwright = pytest.importorskip("playwright.sync_api", reason="there is no playwright: pip install '.[test]'")
     if (program := shutil.which("chromium")) is None:
         pytest.skip("there is no chromium: apt-get install chromium")
     with playwright.sync_playwright() as driver:

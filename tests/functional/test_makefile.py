@@ -1,0 +1,74 @@
+"""What `make` installs: the demo what it needs, tests and lint the rest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from toolbox.system import environ, places
+
+ROOT = places.builtin_root()
+CORE, DEV = "--editable .", "--editable '.[dev]'"
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The files by which `make` decides."""
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def installed(checkout: Path, *targets: str, **variables: str) -> list[str]:
+    """What `make` would install for some targets."""
+    words = ["make", "--dry-run", *targets, *(f"{name}={value}" for name, value in variables.items())]
+    done = subprocess.run(words, cwd=checkout, env=environ.everything(), capture_output=True, text=True, check=True)
+    return [line for line in done.stdout.splitlines() if "--editable" in line]
+
+
+def finish(checkout: Path, *stamps: str) -> None:
+    """Leave what an installation leaves."""
+    (checkout / ".venv/bin").mkdir(parents=True)
+    (checkout / ".venv/bin/python").touch()
+    for stamp in stamps:
+        (checkout / ".venv" / stamp).touch()
+
+
+def test_the_demo_installs_neither_tests_nor_linters(checkout: Path) -> None:
+    (line,) = installed(checkout, "demo")
+    assert line.endswith(CORE)
+
+
+@pytest.mark.parametrize("target", ["test", "lint", "format", "bench", "setup"])
+def test_what_develops_it_is_installed_at_once(checkout: Path, target: str) -> None:
+    (line,) = installed(checkout, target)
+    assert line.endswith(DEV)
+
+
+def test_tests_add_to_what_the_demo_has_installed(checkout: Path) -> None:
+    finish(checkout, ".installed")
+    assert installed(checkout, "demo") == []
+    (line,) = installed(checkout, "lint", "test")
+    assert line.endswith(DEV)
+
+
+def test_the_demo_needs_nothing_more_after_the_tests(checkout: Path) -> None:
+    finish(checkout, ".installed", ".installed-dev")
+    assert installed(checkout, "demo", "test", "lint") == []
+
+
+def test_a_change_of_the_dependencies_is_installed(checkout: Path) -> None:
+    finish(checkout, ".installed", ".installed-dev")
+    later = (checkout / ".venv/.installed").stat().st_mtime + 10
+    os.utime(checkout / "pyproject.toml", (later, later))
+    assert len(installed(checkout, "demo")) == 1
+    assert len(installed(checkout, "test")) == 1
+
+
+def test_another_installer_may_be_named(checkout: Path) -> None:
+    assert installed(checkout, "demo", PIP="uv pip install") == [f"uv pip install {CORE}"]
