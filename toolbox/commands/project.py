@@ -1,4 +1,4 @@
-"""List projects, plan and run them, go on with a run, and see how one stands."""
+"""List projects, plan and run them, go on with a run, and see how one stands and what it prints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from toolbox.commands import _project_run
 from toolbox.config import overrides as overrides_text
@@ -18,6 +18,7 @@ from toolbox.model.quantities import Count, Seconds
 from toolbox.orchestration import project_run, projects, request
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports import plan_table, terminal
+from toolbox.reports.cell_logs import CellLogs
 from toolbox.runs import journal, summary
 from toolbox.runs.summary import State
 from toolbox.system import places, processes
@@ -25,10 +26,11 @@ from toolbox.system import places, processes
 Format = Literal["text", "json"]
 # In the class, `list` is the command.
 Names = list[str]
+_MOST_RUNS: Final = 5
 
 
 class Project:
-    """List projects, plan and run them, go on with a run, and see how one stands."""
+    """List projects, plan and run them, go on with a run, and see how one stands and what it prints."""
 
     def list(self, *, format: Format = "text") -> str:  # noqa: A002  # the words of the command line
         """
@@ -166,6 +168,37 @@ class Project:
             if found.state is State.DEAD and (alive := processes.marked(found.directory)):
                 view.line(f"processes of it are alive: {' '.join(map(str, alive))} (kill ends them)", style="bold")
         return None
+
+    def logs(self, run: str | None = None, cell: str | None = None, *, follow: bool = False) -> None:
+        """
+        Print the logs of a run's cells: the stdout of their latest attempts on stdout, their stderr on stderr.
+
+        Args:
+            run: the directory or the name of the run, or the beginning of the name; the newest run when left out.
+            cell: a name or an id of a cell, or a pattern such as 'model=small,*'; all cells when left out.
+            follow: go on until the cell or the run has ended.
+        """
+        logs = CellLogs(_run_directory(run), cell)
+        if follow:
+            logs.follow()
+        else:
+            logs.show()
+
+
+def _run_directory(named: str | None) -> Path:
+    """Return the directory of the run that a person named."""
+    if named is None:
+        return _newest_run()
+    if Path(named).is_dir():
+        return Path(named).absolute()
+    base = places.artifacts()
+    runs = [file.parent for file in base.glob(f"*/*/{journal.FILE}") if file.parent.name.startswith(named)]
+    if len(runs) > 1:
+        names = ", ".join(sorted(run.name for run in runs)[:_MOST_RUNS])
+        raise UsageError(f"`{named}` is the beginning of {len(runs)} runs: {names}; use a longer one")
+    if not runs or not named:
+        raise UsageError(f"there is no directory and no run `{named}` in {base}: --cell=... names a cell")
+    return runs[0]
 
 
 def _shard(text: str | None) -> tuple[int, int] | None:
