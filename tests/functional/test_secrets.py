@@ -334,3 +334,39 @@ def test_an_error_that_nobody_foresaw_shows_no_secret(vault: Workspace, thread: 
     assert "ValueError: no use for ***" in outcome.stderr
     assert ("Traceback" in outcome.stderr) is bool(flags or thread == "true")
     assert leaks(vault, outcome) == []
+
+
+# Each word is a name in this project, and the value of a secret variable.
+NAMED = {
+    "config/named.yaml": """
+        secrets: {env: [API_KEY]}
+        matrix:
+          axes: {mode: [train, test]}
+          workload: {command: [echo, "the {@cell.mode} says $API_KEY"]}
+          checks: [{check: exit_status}]
+    """,
+    "projects/named/orchestration.py": """
+        '''Has names that are secrets too.'''
+        from toolbox.orchestration import matrix
+
+
+        def test():
+            matrix.run()
+    """,
+}
+
+
+@pytest.mark.parametrize("word", ["test", "mode", "train", "exit", "named", "attempt"])
+def test_a_run_whose_names_are_secret_words_can_be_looked_at_and_gone_on_with(workspace: Workspace, word: str) -> None:
+    workspace.write(NAMED)
+    variables = {"API_KEY": word}
+    ran = workspace.run("project", "run", "named", "--format=json", env=variables)
+    assert ran.exit_code == 0, str(ran)
+    directory = workspace.run_directory()
+    assert (directory / "000__test/000__mode=train/attempt-1/outcome.json").is_file()
+    assert [step["name"] for step in ran.json["steps"]] == ["test", "mode=train", "mode=test"]
+    status = workspace.run("project", "status", str(directory), "--format=json", env=variables)
+    assert [step["name"] for step in status.json["steps"]] == ["test", "mode=train", "mode=test"]
+    again = workspace.run("project", "resume", str(directory), env=variables)
+    assert again.exit_code == 0, str(again)
+    assert "there is nothing to do" in again.stdout + again.stderr

@@ -28,12 +28,13 @@ _WORKLOAD: Final = (_MATRIX, "workload")
 # They decide what is executed, where, and with which secrets.
 _NEVER: Final[tuple[Path, ...]] = (
     *((block,) for block in ("secrets", "targets", "clusters", "results", BLOCK, presets.BLOCK)),
-    *((*_WORKLOAD, field) for field in ("command", "files", "env")),
+    *((*_WORKLOAD, field) for field in ("command", "cwd", "env", "files", "write")),
     *(
         (*_WORKLOAD, "pod", field)
         for field in ("secrets", "image_pull_secrets", "service_account", "volumes", "python", "patch")
     ),
 )
+_MAY_REFER: Final = ("env", "write")
 # An axis whose name is a path gives each cell another value at that path.
 _AXES: Final = ("axes", "include", "zip")
 _MOST_CHARACTERS: Final = 10_000
@@ -215,7 +216,7 @@ def _guarded(document: Document) -> dict[str, str]:
         except paths.PathError:
             continue
         if path[-1] == "command":  # its arguments may refer to what a comment changes, its program not
-            value = value[:1] if isinstance(value, list) else None
-        if path[-1] != "env" and path[0] != presets.BLOCK:
+            value = (value.split() if isinstance(value, str) else value or [])[:1]
+        if path[-1] not in _MAY_REFER and path[0] != presets.BLOCK:
             found[paths.render(path)] = value
     return {name: files.dump_yaml_line(value) for name, value in found.items()}

@@ -95,6 +95,7 @@ NEVER = [
     ("matrix.workload.command", "id"),
     ("matrix.workload.command[1]", "id"),
     ("matrix.workload", {"command": "id"}),
+    ("matrix.workload.write", {"a.txt": "id"}),
     ("matrix", {"axes": {"a": [1]}, "workload": {"command": "id"}}),
     ("matrix", None),
     ("matrix.workload.env", {"LD_PRELOAD": "x"}),
@@ -141,6 +142,15 @@ def test_what_refers_to_a_listed_field_is_never_changed_either(
 ) -> None:
     with pytest.raises(UsageError, match=f"a comment may never change `{reached}`, which refers to"):
         changed(tmp_path, {path: value})
+
+
+def test_the_program_of_a_text_is_its_first_word(tmp_path: Path) -> None:
+    config = CONFIG.replace(
+        'command: ["@names.program", "{@names.argument}"]', 'command: "{@names.program} {@names.argument}"'
+    )
+    changed(tmp_path, {"names.argument": "y"}, config=config)
+    with pytest.raises(UsageError, match="may never change"):
+        changed(tmp_path, {"names.program": "bash"}, config=config)
 
 
 def test_a_mapping_that_an_anchor_puts_below_a_command_is_never_changed(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.model.events import Event, KeptEvent, Note, StepFinished, StepKind, TaskStarted
+from toolbox.model.events import Event, KeptEvent, Note, SecretLeft, StepFinished, StepKind, TaskStarted
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs import journal
 from toolbox.runs.recorder import Recorder
@@ -77,3 +77,15 @@ def test_the_log_says_why_a_view_is_gone(tmp_path: Path, caplog: pytest.LogCaptu
 
     Recorder(tmp_path, Redactor(), [broken]).record(FINISHED)
     assert "OSError: the terminal is closed" in caplog.text
+
+
+def test_a_file_that_keeps_its_secret_is_recorded_once(top: Step, tmp_path: Path, events: list[Event]) -> None:
+    top.recorder.redactor.add(["hunter2"])
+    (tmp_path / "000__a").mkdir()
+    (tmp_path / "000__a/model.bin").write_bytes(b"\0hunter2")
+    (tmp_path / "000__a/step.json").write_text('{"name": "hunter2"}')
+    for _ in range(2):
+        top.recorder.sweep("000__a", tmp_path / "000__a")
+    assert kept(tmp_path) == [SecretLeft("000__a", "000__a/model.bin")]
+    assert [type(event) for event in events] == [SecretLeft, Note]
+    assert (tmp_path / "000__a/step.json").read_text() == '{"name": "hunter2"}'

@@ -1,0 +1,23 @@
+"""Excerpts of logs for a page."""
+
+from pathlib import Path
+
+import pytest
+
+from toolbox.model.events import CheckJudged, StepKind
+from toolbox.model.verdicts import Verdict
+from toolbox.reports._excerpts import Excerpts
+from toolbox.runs.summary import StepSummary
+
+
+@pytest.mark.parametrize("withheld", [set(), {"000__a/run.log"}], ids=["shown", "withheld"])
+@pytest.mark.parametrize("line", [None, 1], ids=["its end", "evidence"])
+def test_a_page_takes_nothing_from_a_file_that_holds_a_secret(
+    tmp_path: Path, withheld: set[str], line: int | None
+) -> None:
+    (tmp_path / "000__a").mkdir()
+    (tmp_path / "000__a/run.log").write_text("hunter2\n")
+    check = CheckJudged("000__a", "log_lacks", passed=False, message="", file="run.log" if line else "", line=line)
+    step = StepSummary("000__a", "a", StepKind.COMMAND, Verdict.FAILED, checks=[check])
+    found = Excerpts(tmp_path, withheld=withheld).of(step, is_bad=True)
+    assert bool(found) is not bool(withheld)
