@@ -5,10 +5,16 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.leftovers import Leftovers
 from toolbox.testing import Workspace
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no fault of a test's
 settings.load_profile("untimed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # a worker of pytest-xdist is a process of the session like others
+        config.pluginmanager.register(Leftovers(config))
 
 
 @pytest.fixture(autouse=True)

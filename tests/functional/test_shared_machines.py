@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.functional.grid import wait
+from toolbox.system import processes
 from toolbox.testing import Workspace
 
 FILES = {
@@ -45,8 +47,9 @@ class Team:
 
 
 @pytest.fixture
-def teams(tmp_path: Path) -> tuple[Team, Team]:
-    return Team(tmp_path / "one", tmp_path / "lock", purpose="nightly"), Team(tmp_path / "other", tmp_path / "lock")
+def teams(tmp_path: Path) -> Iterator[tuple[Team, Team]]:
+    yield Team(tmp_path / "one", tmp_path / "lock", purpose="nightly"), Team(tmp_path / "other", tmp_path / "lock")
+    processes.end_marked(tmp_path, grace=0.1)  # what a run left that was killed
 
 
 def test_the_second_run_waits_until_the_first_has_ended(teams: tuple[Team, Team]) -> None:

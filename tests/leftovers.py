@@ -1,0 +1,103 @@
+"""Fails a session of tests that leaves processes: `tests/conftest.py` has pytest use it.
+
+Every process that the session starts inherits a variable with a value of its own. A process that lost the variable is
+known by its directory, or by the mark of its step, which are below the temporary directory of the session.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+import pytest
+
+from toolbox.system.processes import MARK
+
+VARIABLE: Final = "PYTEST_SESSION_OF_TOPGALLANT"
+_TEST: Final = "PYTEST_CURRENT_TEST"
+_GRACE_SECONDS: Final = 15.0  # for what is ending, on a machine that is busy
+_LOOK_SECONDS: Final = 0.1
+_CHECKED: Final = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A process that outlived the tests."""
+
+    process: psutil.Process
+    command: str
+    test: str
+
+    def __str__(self) -> str:
+        """Return the line of the report."""
+        return f"{self.process.pid}: {self.command} ({self.test or 'test unknown'})"
+
+
+class Leftovers:
+    """The check, as a plugin of the process that controls the session; workers of pytest-xdist have none."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._value = secrets.token_hex(16)
+        self._found: Sequence[Leftover] = ()
+        os.environ[VARIABLE] = self._value
+
+    @pytest.hookimpl(trylast=True)  # after pytest-xdist has ended its workers
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if exitstatus not in _CHECKED:
+            return
+        directory: Path = self._config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # it has no other way
+        self._found = lasting(self._value, directory, _GRACE_SECONDS)
+        if self._found:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self._found:
+            return
+        terminalreporter.section("processes that the tests have left", red=True)
+        for leftover in self._found:
+            terminalreporter.line(str(leftover), red=True)
+            with suppress(psutil.NoSuchProcess):
+                leftover.process.kill()
+
+
+def lasting(value: str, directory: Path, seconds: float) -> Sequence[Leftover]:
+    """Return the processes of a session that do not end by themselves in some seconds."""
+    deadline = time.monotonic() + seconds
+    while (leftovers := list(find(value, directory))) and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+    return leftovers
+
+
+def find(value: str, directory: Path) -> Iterable[Leftover]:
+    """Yield the processes of a session, without this one and those that started it.
+
+    Args:
+        value: of the session's variable.
+        directory: the session's temporary directory.
+    """
+    own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    for process in psutil.process_iter():
+        # It has ended meanwhile, or belongs to another user.
+        with suppress(psutil.Error, OSError):
+            if (
+                process.pid not in own
+                and process.status() != psutil.STATUS_ZOMBIE
+                and _is_of(process, value, directory)
+            ):
+                yield Leftover(process, " ".join(process.cmdline())[:200], process.environ().get(_TEST, ""))
+
+
+def _is_of(process: psutil.Process, value: str, directory: Path) -> bool:
+    variables = process.environ()
+    if VARIABLE in variables:
+        return variables[VARIABLE] == value
+    places = [Path(place) for place in (process.cwd(), variables.get(MARK)) if place]
+    return any(place.is_relative_to(directory) for place in places)

@@ -1,0 +1,68 @@
+"""A session of tests that leaves a process fails, and names it; processes of other sessions are not its affair."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import leftovers
+
+ROOT = Path(__file__).parents[2]
+CONFTEST = """
+from tests.leftovers import Leftovers
+from tests import leftovers
+
+leftovers._GRACE_SECONDS = 0.5
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Leftovers(config))
+"""
+TESTS = """
+import os, subprocess
+
+def test_that_leaves_nothing():
+    subprocess.run(["true"], check=True)
+
+def test_that_leaves_a_process():
+    subprocess.Popen(["sleep", "61"], start_new_session=True){detail}
+
+def test_that_leaves_one_without_variables(tmp_path):
+    subprocess.Popen(["sleep", "62"], start_new_session=True, env={{}}, cwd=tmp_path){detail}
+"""
+
+
+def session(directory: Path, detail: str, *options: str) -> tuple[int, str]:
+    """Run a session of tests, and return its exit status and what it prints."""
+    (directory / "conftest.py").write_text(CONFTEST)
+    (directory / "test_it.py").write_text(TESTS.format(detail=detail))
+    command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={directory / 'temp'}", *options, str(directory)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=directory, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("options", [[], ["-n", "2"]])
+def test_a_session_that_leaves_processes_fails_and_names_them(tmp_path: Path, options: list[str]) -> None:
+    status, output = session(tmp_path, "", *options)
+    assert status == 1
+    assert "processes that the tests have left" in output
+    assert "sleep 61 (test_it.py::test_that_leaves_a_process (call))" in output
+    assert "sleep 62 (test unknown)" in output
+    assert list(leftovers.find("", tmp_path)) == []
+
+
+def test_a_session_that_leaves_none_passes(tmp_path: Path) -> None:
+    assert session(tmp_path, ".kill()", "-W", "ignore")[0] == 0
+
+
+def test_the_processes_of_another_session_are_left_alone(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"], env={leftovers.VARIABLE: "another"}, cwd=tmp_path) as process:
+        assert list(leftovers.find("ours", tmp_path)) == []
+        assert [each.process.pid for each in leftovers.find("another", tmp_path)] == [process.pid]
+        process.kill()
