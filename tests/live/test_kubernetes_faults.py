@@ -316,3 +316,41 @@ def test_a_connection_that_breaks_in_the_middle_loses_no_line(field: PodGrid, wo
             grid.unmark("hold-b", "hold-c")
             outcome = running.wait(PATIENCE)
     check_pass(field, outcome, *"abc")
+
+
+# A submission whose answer is lost
+
+
+OFTEN: dict[str, Any] = {"infrastructure": 2, "capacity": 2, "backoff": {"first": 0.1}}
+
+
+def lose_the_answer(field: PodGrid, http: HttpProxy, **matrix: Any) -> Outcome:
+    """Run a cell whose Job is created while the API server goes away, and return how the run ends."""
+    grid = field.configure("a", timeouts={"wait": 6, "run": 300}, retries=OFTEN, **matrix).mark("hold-a")
+    http.lose("POST", "/jobs")
+    with grid.start() as running:
+        grid.wait_for("begin a")
+        return running.wait(PATIENCE)
+
+
+def test_a_job_whose_creation_got_no_answer_is_not_tried_again_beside_itself(field: PodGrid, http: HttpProxy) -> None:
+    outcome = lose_the_answer(field, http)
+    assert outcome.exit_code == 3, str(outcome)
+    assert field.grid.said == ["begin a"]
+    assert [each["target"] for each in field.grid.workspace.summary()["open_attempts"]] == ["there"]
+    assert "it may have been started" in field.step("a")["message"]
+    http.start()
+    field.grid.unmark("hold-a")
+    check_pass(field, field.grid.resume(), "a")
+
+
+def test_a_job_that_a_person_gives_up_is_removed_when_the_server_answers(field: PodGrid, http: HttpProxy) -> None:
+    lose_the_answer(field, http, target=["there", "here"], targets={"here": {"backend": "local"}})
+    field.grid.unmark("hold-a")
+    outcome = field.grid.resume("--abandon")
+    assert outcome.exit_code == 0, str(outcome)
+    assert [each["abandoned"] for each in field.step("a")["attempts"]] == [True, False]
+    http.start()
+    outcome = field.grid.resume()
+    assert outcome.exit_code == 0, str(outcome)
+    assert field.left() == []

@@ -83,6 +83,14 @@ class Proxy:
 
         self._do(close())
 
+    def refuse(self) -> None:
+        """Refuse connections from now on, and break those that there are. For the thread of the loop alone."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for connection in self.connections():
+            connection.writer.transport.abort()
+
     def drop(self) -> None:
         """Break all connections, also those that are stalled. Whoever comes again is let in."""
         self.break_off(self.connections())

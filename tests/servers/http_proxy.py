@@ -37,15 +37,21 @@ class Injection:
 
     Args:
         path: is searched for in what is asked for, with its query.
+        answer: None where the server answers, and its answer is lost: the proxy stops instead of passing it on.
         left: how often it is yet to be given; None for always.
         used: how often it was.
     """
 
     method: str
     path: re.Pattern[str]
-    answer: bytes
+    answer: bytes | None
     left: int | None
     used: int = 0
+
+    def use(self) -> None:
+        """Note that it was given once more."""
+        self.used += 1
+        self.left = None if self.left is None else self.left - 1
 
     def fits(self, head: Head) -> bool:
         """Tell whether it is the answer to a request."""
@@ -145,6 +151,17 @@ class HttpProxy(Proxy):
         self._injections.append(injection)
         return injection
 
+    def lose(self, method: str, path: str) -> Injection:
+        """Have the server carry out one request, and stop instead of passing its answer on, until the next `start`.
+
+        Args:
+            method: of HTTP.
+            path: as for `inject`.
+        """
+        injection = Injection(method, re.compile(path), None, 1)
+        self._injections.append(injection)
+        return injection
+
     def clear(self) -> None:
         """Have the server answer everything again."""
         self._injections.clear()
@@ -180,22 +197,42 @@ class HttpProxy(Proxy):
             while is_kept:
                 request = await Head.read(reader)
                 self.requests[asked(request)] += 1
-                if injection := next((each for each in self._injections if each.fits(request)), None):
-                    await self._answer(injection, request, reader, writer)
+                injection = next((each for each in self._injections if each.fits(request)), None)
+                if injection is not None and injection.answer is not None:
+                    await self._answer(injection, request, injection.answer, (reader, writer))
                     continue
                 if there is None or there[0].at_eof():  # the server has had enough of it
                     _close(there)
                     there = await asyncio.open_connection(self.host, self.port_there, ssl=self._as_client, limit=CHUNK)
+                if injection is not None:
+                    await self._lose(injection, request, reader, there)
+                    return
                 is_kept = await self._pass(request, reader, writer, there)
         finally:
             _close(there)
 
-    async def _answer(self, injection: Injection, request: Head, reader: StreamReader, writer: StreamWriter) -> None:
-        injection.used += 1
-        injection.left = None if injection.left is None else injection.left - 1
+    async def _answer(
+        self, injection: Injection, request: Head, answer: bytes, client: tuple[StreamReader, StreamWriter]
+    ) -> None:
+        reader, writer = client
+        injection.use()
         async for _ in request.body(reader):
             continue
-        await self.give(writer, injection.answer)
+        await self.give(writer, answer)
+
+    async def _lose(
+        self, injection: Injection, request: Head, reader: StreamReader, there: tuple[StreamReader, StreamWriter]
+    ) -> None:
+        """Have the server carry out a request, and refuse and break all connections instead of passing its answer."""
+        from_there, to_there = there
+        await self.give(to_there, request.content)
+        async for piece in request.body(reader):
+            await self.give(to_there, piece)
+        answer = await Head.read(from_there)
+        async for _ in answer.body(from_there, until_the_end=True):
+            continue
+        injection.use()
+        self.refuse()
 
     async def _pass(
         self, request: Head, reader: StreamReader, writer: StreamWriter, there: tuple[StreamReader, StreamWriter]

@@ -108,6 +108,17 @@ def remove(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> No
                 continue
             stack.callback(backend.close)
             discard(backend, attempts, lambda each: each.note_removal(recorder))
+            _leave(backend, target, recorder)
+
+
+def _leave(backend: Backend, target: str, recorder: Recorder) -> None:
+    """Remove what else the run has on a target, unless an attempt may still need it."""
+    if recorder.past.open_attempts() or recorder.past.abandoned_attempts():
+        return
+    try:
+        backend.leave()
+    except (StepError, OSError) as error:
+        log.warning("what the run has on %s is still there: %s", target, describe(error))
 
 
 def discard(backend: Backend, attempts: Iterable[Left], removed: Callable[[Left], None]) -> None:
