@@ -205,10 +205,37 @@ def test_a_csv_is_looked_at_for_changes(workspace: Workspace) -> None:
     assert {name: len(one["changes"]) for name, one in found["series"].items()} == {"b": 1, "c": 0}
 
 
-def test_bounds_that_follow_a_change_for_the_worse_make_somebody_think(results: Results) -> None:
-    assert "worse" not in results("update_bounds", "training", "--until=2026-03-20").stdout
-    outcome = results("update_bounds", "training")
+def test_a_changed_level_is_refused_until_a_person_accepts_it(results: Results, workspace: Workspace) -> None:
+    file = workspace.directory / "config/bounds/training.yaml"
+    results("update_bounds", "training", "--until=2026-03-20")
+    before = file.read_text()
+    assert "minimum_detectable_change: " in before
+    rows = {row["cell"]: row for row in loaded(results("update_bounds", "training", "--format=json"))}
+    assert {cell: row["action"] for cell, row in rows.items()} == {SMALL: "written", LARGE: "refused"}
+    hint = f"--accept={LARGE}:time"
+    assert rows[LARGE]["why"] == f"level changed since 20260321-020000-test: accept with {hint} --reason=WHY"
+    assert "1 are refused and stay as they are" in results("update_bounds", "training").stdout
+    outcome = results("update_bounds", "training", hint, "--reason=TPG-9: the driver is slower")
     assert "1 of these follow a change for the worse: is it a deliberate one?" in outcome.stdout
+    text = file.read_text()
+    assert 'accepted_reason: "TPG-9: the driver is slower"' in text
+    assert "accepted_since: 2026-03-21T02:00:00+00:00" in text
+    assert "0 of 2 bounds changed" in results("update_bounds", "training").stdout
+    assert file.read_text() == text
+
+
+def test_what_cannot_be_accepted_is_told(results: Results, workspace: Workspace) -> None:
+    mistakes = {
+        ("--accept=*:time",): "needs a --reason of one line",
+        ("--accept=time", "--reason=x"): "CELLS:METRICS was expected",
+        ("--accept=*:tim", "--reason=x"): "--accept matches no metric of a cell; there are model=",
+        ("--accept=model=small*:time", "--reason=x"): "the level of none of them has changed",
+        ("--reason=x",): "--accept=CELLS:METRICS is missing",
+    }
+    for argv, said in mistakes.items():
+        outcome = results("update_bounds", "training", *argv)
+        assert (outcome.exit_code, said in outcome.stderr) == (2, True), str(outcome)
+    assert not (workspace.directory / "config/bounds").exists()
 
 
 def test_a_project_a_metric_or_a_store_that_there_is_none_of_is_named(results: Results) -> None:

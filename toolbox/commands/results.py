@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from toolbox.commands import _results
+from toolbox.commands import _bounds_update, _results
 from toolbox.model.bounds import Method
 from toolbox.model.errors import UsageError
 from toolbox.model.quantities import Count
@@ -32,7 +30,7 @@ from toolbox.results import (
     queries,
     recording,
 )
-from toolbox.results.bounds_file import Difference, Entry
+from toolbox.results.bounds_update import Update
 from toolbox.results.cost import Period
 from toolbox.results.flakiness import State
 from toolbox.results.recording import Recorded
@@ -188,7 +186,7 @@ class Results:
             rows = result_rows.of_comparisons(some)
             return _results.printed(rows, result_rows.COMPARISONS, format, store=store.location, summary=summary)
 
-    def update_bounds(
+    def update_bounds(  # noqa: PLR0913  # one parameter per flag
         self,
         project: str,
         *,
@@ -200,12 +198,18 @@ class Results:
         metric: str | None = None,
         revision: str | None = None,
         presets: Names | None = None,
+        accept: str | None = None,
+        reason: str | None = None,
+        allow_wider: bool = False,
         dry_run: bool = False,
         database: str | None = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
         Compute the bounds of a project's metrics from its accepted runs, and write them to config/bounds/PROJECT.yaml.
+
+        A level that changed is not adopted before a person accepts it, and values that failed their cells and were
+        confirmed do not count.
 
         Args:
             project: the project.
@@ -217,6 +221,9 @@ class Results:
             metric: a pattern for the names of metrics.
             revision: from runs of a revision, its beginning, or a pattern.
             presets: from runs with all of these presets.
+            accept: adopt the changed level of these cells and metrics, two patterns: 'model=small,*:step_time'.
+            reason: why the changed level is accepted; the file keeps it, with who accepted it and when.
+            allow_wider: also write bounds that are more than half as wide again as those in the file.
             dry_run: say what would change, and write nothing.
             database: the store: a file or a URL; the project's, or that of this user, when left out.
             format: how to print it.
@@ -226,35 +233,18 @@ class Results:
                 f"--method={method} --confidence={confidence}: a method other than manual was expected, and a "
                 "confidence above 0.5 and below 1, such as 0.999"
             )
+        accepted = _bounds_update.acceptance(accept, reason)
+        how = Update(method, confidence, allow_wider, accepted)
         file = projects.find(project).bounds
         wanted = _results.wanted(
             project=project, cells=cells, metric=metric, revision=revision, presets=presets, since=since, until=until
         )
         with _results.opened(database, project) as (store, connection):
             _results.refuse_unknown_metric(connection, wanted)
-            series = _results.newest_units(queries.series(connection, wanted))
-        entries, faults = [], []
-        for one in series:
-            try:
-                bound = bounds.bound_of(one, method=method, confidence=confidence)
-            except ValueError as error:
-                faults.append(f"{one.name}, {one.metric}: {error}")
-                continue
-            if bound is not None:
-                entries.append(Entry(one.cell, one.name, one.metric, bound))
-        differences = _rehearsed(file, project, entries) if dry_run else bounds_file.update(file, project, entries)
-        directions = {(one.cell, one.metric): one.direction for one in series}
-        rows = result_rows.of_differences(differences, directions)
-        few = len(series) - len(entries) - len(faults)
-        remarks = [
-            *_warnings(rows),
-            *faults,
-            *([f"{few} series have too few accepted values for bounds"] if few else []),
-            f"{len(differences)} of {len(entries)} bounds {'would change' if dry_run else 'changed'} in {file}",
-        ]
-        if format == "text" and not rows and series:
-            return "\n".join(remarks)
-        return _results.printed(rows, result_rows.BOUNDS, format, store=store.location, remarks=remarks)
+            outcome = _bounds_update.update(connection, wanted, file, how, dry_run=dry_run)
+            return _results.printed(
+                outcome.rows, result_rows.BOUNDS, format, store=store.location, remarks=outcome.remarks
+            )
 
     def changes(
         self,
@@ -470,25 +460,6 @@ def _said(done: Recorded, store: Store) -> str:
         return f"{done.run} of {done.project}: left as it is, {store.location} knows a later state of it"
     word = "recorded" if done.is_new else "recorded anew"
     return f"{done.run} of {done.project}: {word}, {done.cells} cells, {done.samples} values, in {store.location}"
-
-
-def _warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what should make somebody think before new bounds are committed."""
-    worse = sum(row["change"] == "worse" for row in rows)
-    wide = sum(row["is_wide"] for row in rows)
-    return [
-        *([f"{worse} of these follow a change for the worse: is it a deliberate one?"] if worse else []),
-        *([f"{wide} are wider than their mean: a few values are far from the others"] if wide else []),
-    ]
-
-
-def _rehearsed(file: Path, project: str, entries: Sequence[Entry]) -> Sequence[Difference]:
-    """Return what an update of bounds would change: it is done on a copy."""
-    with tempfile.TemporaryDirectory(prefix="topgallant-") as scratch:
-        copy = Path(scratch) / file.name
-        if file.exists():
-            shutil.copyfile(file, copy)
-        return bounds_file.update(copy, project, entries)
 
 
 def _changes_of_csv(path: Path, column: str, format_: Format) -> str | None:

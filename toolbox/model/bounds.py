@@ -51,6 +51,12 @@ class Bound:
         unit: of the numbers; empty for bare ones, None where nobody wrote it: then it is that of the metric.
         confidence: two-sided; None for a method that has none.
         since: when the first of the samples was measured, and `until` the last.
+        noise_samples: how many values of earlier levels tell the noise, where the samples are too few for it.
+        minimum_detectable_change: the smallest change for the worse that fails a run with a probability of 90%, as a
+            share of the mean; None where it has no meaning.
+        accepted_since: when the first run of a changed level started that a person accepted; None where nobody did.
+        accepted_by: who accepted the level, and `accepted_reason` why.
+        accepted_at: when that was.
     """
 
     lower: float | None
@@ -62,6 +68,12 @@ class Bound:
     confidence: float | None = None
     since: datetime | None = None
     until: datetime | None = None
+    noise_samples: int | None = None
+    minimum_detectable_change: float | None = None
+    accepted_since: datetime | None = None
+    accepted_by: str | None = None
+    accepted_reason: str | None = None
+    accepted_at: datetime | None = None
 
     @property
     def range(self) -> str:
@@ -81,17 +93,23 @@ class Bound:
         """Where they come from, as text."""
         if self.samples is None:
             return "as a person wrote them"
-        return f"from {self.samples} values by {self.method}"
+        noise = f" and the noise of {self.noise_samples} earlier ones" if self.noise_samples else ""
+        return f"from {self.samples} values{noise} by {self.method}"
+
+    @property
+    def _values(self) -> int | None:
+        """How many values tell how wide the bounds have to be."""
+        return self.noise_samples or self.samples
 
     @property
     def is_reported(self) -> bool:
         """Whether a value out of these bounds is reported: they are a person's, or there were enough samples."""
-        return self.samples is None or self.samples >= REPORTED_FROM
+        return self._values is None or self._values >= REPORTED_FROM
 
     @property
     def is_gating(self) -> bool:
         """Whether a value out of these bounds fails its cell: they are a person's, or there were enough samples."""
-        return self.samples is None or self.samples >= GATED_FROM
+        return self._values is None or self._values >= GATED_FROM
 
     def is_in(self, unit: str) -> bool:
         """Tell whether values in this unit can be held against these bounds."""

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from toolbox.model.bounds import Bound, Direction, Method
+from toolbox.model.bounds import Bound, Method
 from toolbox.results import comparison
-from toolbox.results.bounds_file import Difference
+from toolbox.results.bounds_update import Decision
 from toolbox.results.changes import Change
 from toolbox.results.comparison import Comparison
 from toolbox.results.cost import Cost
@@ -51,7 +51,8 @@ COMPARISONS: Final = (
     *("samples_before", "samples_after", "p_value", "adjusted_p_value"),
 )
 BOUNDS: Final = (
-    *("cell", "metric", "lower", "upper", "mean", "unit", "samples", "method", "before", "mean_percent", "change"),
+    *("cell", "metric", "action", "lower", "upper", "mean", "unit", "samples", "detects", "before", "mean_percent"),
+    *("change", "why"),
 )
 CHANGES: Final = (
     *("project", "cell", "metric", "state", "started", "run", "before", "after", "unit", "percent", "change"),
@@ -158,30 +159,48 @@ def summary_of_comparisons(comparisons: Sequence[Comparison]) -> str:
     return ", ".join([*some, f"of {len(comparisons)} metrics"])
 
 
-def of_differences(
-    differences: Iterable[Difference], directions: Mapping[tuple[str, str], Direction | None]
-) -> list[Row]:
-    """Return one row a bound that was changed. `directions`: by the id of the cell and the metric."""
+def of_decisions(decisions: Iterable[Decision]) -> list[Row]:
+    """Return one row per metric of a cell: what was done with its bounds, and why."""
     return [
         {
-            "cell": one.name,
-            "id": one.cell,
-            "metric": one.metric,
-            **{name: getattr(one.after, name) for name in ("lower", "upper", "mean", "unit", "samples")},
-            "method": str(one.after.method),
+            "cell": one.series.name,
+            "id": one.series.cell,
+            "metric": one.series.metric,
+            "action": str(one.action),
+            **{
+                name: getattr(one.after, name, None)
+                for name in ("lower", "upper", "mean", "unit", "samples", "method", "minimum_detectable_change")
+            },
+            "detects": _detected(one.after),
             "before": one.before.range if one.before is not None else None,
-            "mean_percent": None if (share := one.relative("mean")) is None else round(100 * share, 2),
-            "change": _became(one, directions.get((one.cell, one.metric))),
-            "is_wide": _is_wide(one.after),
+            "mean_percent": _moved(one.before, one.after),
+            "change": _became(one),
+            "is_wide": one.after is not None and _is_wide(one.after),
+            "why": one.why,
         }
-        for one in differences
+        for one in decisions
     ]
 
 
-def _became(difference: Difference, direction: Direction | None) -> str | None:
+def _detected(bound: Bound | None) -> str | None:
+    """Return the smallest change for the worse that bounds detect, in percent."""
+    share = bound.minimum_detectable_change if bound is not None else None
+    return None if share is None else f"{100 * share:.3g} %"
+
+
+def _moved(before: Bound | None, after: Bound | None) -> float | None:
+    """Return by how much the mean went up, in percent; None where that cannot be said."""
+    if before is None or after is None or not before.is_in(after.unit or ""):
+        return None
+    return _percent(before.mean, after.mean)
+
+
+def _became(decision: Decision) -> str | None:
     """Return what became of the level: better or worse where it has left the bounds that were there."""
-    before, mean = difference.before, difference.after.mean
-    side = before.side(mean) if before is not None and mean is not None else None
+    before, after, direction = decision.before, decision.after, decision.series.direction
+    if before is None or after is None or after.mean is None or not before.is_in(after.unit or ""):
+        return None
+    side = before.side(after.mean)
     if side is None:
         return None
     return "changed" if direction is None else "better" if side.is_good(direction) else "worse"

@@ -13,15 +13,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from toolbox.model.bounds import REPORTED_FROM, Bound, Method
-from toolbox.results.series import Series
+from toolbox.model.bounds import REPORTED_FROM, Bound, Direction, Method
+from toolbox.results.pooled_noise import Noise
+from toolbox.results.series import RunReference, Series
 
 CONFIDENCE: Final = 0.999
 RATIO: Final = 1.2
 LEAST_SHARE: Final = 0.015
 """A range by `torchprime` or `prediction` goes no less than this share of the mean to either side."""
 WINDOW: Final = 30
-_LOOK_BACK: Final = 500  # values in which a change is looked for: what lies before them changes nothing in the window
+LOOK_BACK: Final = 500
+"""Values in which a change is looked for: what lies before them changes nothing in the window."""
+POWER: Final = 0.9
+"""The probability with which a run fails that is slower by the smallest change that bounds detect."""
 _DIGITS: Final = 6
 _LARGEST: Final = 1e150  # the squares of larger numbers overflow
 
@@ -35,10 +39,38 @@ def bound_of(series: Series, *, method: Method = Method.PREDICTION, confidence: 
         ValueError: as for `interval`, such as for a value that is too large. The message does not name the series.
     """
     begin = _begin(series.values) if method is Method.PREDICTION else 0
-    values, runs = series.values[begin:], series.runs[begin:]
-    if len(values) < REPORTED_FROM:
+    if len(series.values) - begin < REPORTED_FROM:
         return None
-    lower, upper, mean = interval(values, method, confidence)
+    return computed(
+        series.values[begin:], series.runs[begin:], series, method=method, confidence=confidence, noise=None
+    )
+
+
+def computed(
+    values: NDArray[np.float64],
+    runs: Sequence[RunReference],
+    series: Series,
+    *,
+    method: Method,
+    confidence: float,
+    noise: Noise | None,
+) -> Bound:
+    """Return the bounds from these values of a series, with 6 significant digits, rounded outward.
+
+    Args:
+        noise: of earlier levels: it takes the place of the noise of the values, and the method is `prediction`.
+
+    Raises:
+        ValueError: as for `interval`.
+    """
+    if noise is None:
+        lower, upper, mean = interval(values, method, confidence)
+        spread = float(values.std(ddof=1))
+    else:
+        method = Method.PREDICTION
+        lower, upper, mean = interval_with_noise(values, noise, confidence)
+        spread = math.sqrt(noise.at(mean))
+    change = smallest_detected(lower, upper, mean, spread, series.direction)
     return Bound(
         lower=_rounded(lower, ROUND_FLOOR),
         upper=_rounded(upper, ROUND_CEILING),
@@ -49,6 +81,8 @@ def bound_of(series: Series, *, method: Method = Method.PREDICTION, confidence: 
         confidence=None if method is Method.RATIO else confidence,
         since=runs[0].started,
         until=runs[-1].started,
+        noise_samples=None if noise is None else noise.freedom + 1,
+        minimum_detectable_change=change,
     )
 
 
@@ -64,9 +98,7 @@ def interval(
     sample = np.asarray(values, dtype=np.float64)
     if len(sample) < 2:  # noqa: PLR2004  # one value has no spread
         raise ValueError(f"bounds need at least 2 values, there are {len(sample)}")
-    wrong = sample[~(np.abs(sample) < _LARGEST)]
-    if wrong.size:
-        raise ValueError(f"bounds need finite numbers below {_LARGEST:g}, one is {wrong[0]}")
+    refuse_sizes(sample)
     mean = float(sample.mean())
     if method is Method.RATIO:
         _refuse(confidence)
@@ -74,6 +106,48 @@ def interval(
         return min(near, far), max(near, far), mean
     half = float(half_width(sample, method, confidence))
     return mean - half, mean + half, mean
+
+
+def interval_with_noise(
+    values: NDArray[np.float64], noise: Noise, confidence: float = CONFIDENCE
+) -> tuple[float, float, float]:
+    """Return the lower bound, the upper bound and the mean of n values, whose noise earlier levels tell.
+
+    The bounds are mean -+ max(t s sqrt(1 + 1/n), 0.015 |mean|). s is the spread of the noise of earlier levels at this
+    mean, with f degrees of freedom, and t the two-sided critical value of Student's distribution with f of them. A
+    further value less the mean has the variance s^2 (1 + 1/n), and s is independent of both, so that the interval has
+    its confidence for one value already (Hahn and Meeker, chapter 4, with an independent estimate of the variance).
+
+    Raises:
+        ValueError: a value is no finite number, or the confidence is not above 0.5 and below 1.
+    """
+    from scipy.special import stdtrit
+
+    _refuse(confidence)
+    refuse_sizes(values)
+    mean = float(values.mean())
+    reach = float(stdtrit(noise.freedom, (1 + confidence) / 2)) * math.sqrt(noise.at(mean) * (1 + 1 / len(values)))
+    half = max(reach, LEAST_SHARE * abs(mean))
+    return mean - half, mean + half, mean
+
+
+def smallest_detected(
+    lower: float, upper: float, mean: float, spread: float, direction: Direction | None
+) -> float | None:
+    """Return the smallest change for the worse that fails a run with a probability of 90%, as a share of the mean.
+
+    A run fails where its value and that of the attempt which confirms it are out of bounds on one side. With normal
+    noise of this spread s, both are beyond a bound that is h away from the mean, after a shift by d, with the
+    probability Phi((d - h) / s)^2. That is 0.9 for d = h + s Phi^-1(sqrt(0.9)). Without a direction, h is the distance
+    of the bound that is further away. None where the mean is 0.
+    """
+    from scipy.special import ndtri
+
+    if not mean:
+        return None
+    above, below = upper - mean, mean - lower
+    reach = max(above, below) if direction is None else above if direction is Direction.LOWER else below
+    return float(f"{(reach + spread * float(ndtri(math.sqrt(POWER)))) / abs(mean):.3g}")
 
 
 def half_width(samples: NDArray[np.float64], method: Method, confidence: float = CONFIDENCE) -> NDArray[np.float64]:
@@ -111,11 +185,18 @@ def _refuse(confidence: float) -> None:
         raise ValueError(f"the confidence is {confidence}, a number above 0.5 and below 1 was expected")
 
 
+def refuse_sizes(values: NDArray[np.float64]) -> None:
+    """Raise ValueError where a value is not a finite number whose square is one too."""
+    wrong = values[~(np.abs(values) < _LARGEST)]
+    if wrong.size:
+        raise ValueError(f"bounds need finite numbers below {_LARGEST:g}, one is {wrong[0]}")
+
+
 def _begin(values: NDArray[np.float64]) -> int:
     """Return where the last 30 values since the last confirmed change begin."""
     from toolbox.results import changes
 
-    begin = max(0, len(values) - _LOOK_BACK)
+    begin = max(0, len(values) - LOOK_BACK)
     found = changes.detect(values[begin:])
     confirmed = [begin + change.index for change in found if change.state is changes.State.CONFIRMED]
     return max(0, len(values) - WINDOW, *confirmed)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from toolbox.config import document
 from toolbox.model.bounds import Bound
@@ -22,7 +22,11 @@ from toolbox.results import bounds_nodes
 from toolbox.results.bounds_nodes import CELL, CELLS, METRICS, BoundsNodes, MetricNode
 from toolbox.results.yaml_edits import Edits, Tree, scalar
 
-_FIELDS: Final = ("lower", "upper", "mean", "unit", "samples", "method", "confidence", "since", "until")
+_FIELDS: Final = (
+    *("lower", "upper", "mean", "unit", "samples", "noise_samples", "method", "confidence"),
+    *("minimum_detectable_change", "since", "until"),
+    *("accepted_since", "accepted_by", "accepted_reason", "accepted_at"),
+)
 _NEW_FILE_MODE: Final = 0o644  # it is kept with the sources
 _HEADER: Final = """\
 # Bounds of the metrics of {project}, by cell.
@@ -55,13 +59,6 @@ class Difference:
     before: Bound | None
     after: Bound
 
-    def relative(self, part: Literal["lower", "upper", "mean"]) -> float | None:
-        """Return by how much a number went up, as a share of what it was; None where that cannot be said."""
-        if self.before is not None and not self.before.is_in(self.after.unit or ""):
-            return None
-        before, after = getattr(self.before, part, None), getattr(self.after, part)
-        return (after - before) / abs(before) if before and after is not None else None
-
 
 def read(path: Path) -> dict[tuple[str, str], Bound]:
     """Return the bounds by the id of the cell and the metric. There are none where there is no file.
@@ -70,6 +67,16 @@ def read(path: Path) -> dict[tuple[str, str], Bound]:
         ConfigurationError: something in the file is wrong; it names the line and what was expected.
     """
     return bounds_nodes.parse(_text(path), path).bounds()
+
+
+def locked(path: Path) -> set[tuple[str, str]]:
+    """Return the bounds that no update changes, by the id of the cell and the metric.
+
+    Raises:
+        ConfigurationError: something in the file is wrong; it names the line and what was expected.
+    """
+    cells = bounds_nodes.parse(_text(path), path).cells.values()
+    return {(cell.id, name) for cell in cells for name, metric in cell.metrics.items() if metric.is_locked}
 
 
 def update(path: Path, project: str, entries: Sequence[Entry]) -> list[Difference]:

@@ -22,7 +22,7 @@ CELLS: Final = "cells"
 CELL: Final = "cell"
 METRICS: Final = "metrics"
 LOCKED: Final = "locked"
-_FIELDS: Final = ("lower", "upper", "mean", "unit", "samples", "method", "confidence", "since", "until", LOCKED)
+_GUARDED: Final = ("lower", "upper", "mean", "unit", "samples", "method", "confidence", "since", "until", LOCKED)
 _NEAR: Final = 0.8  # as difflib counts: `lowr` is 0.89 of `lower`, `low` 0.75
 _NUMBER: Final = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,17}")
@@ -140,7 +140,7 @@ class _Reader:
 
     def _metric(self, at: str, key: yaml.ScalarNode, node: yaml.Node) -> MetricNode:
         pairs = self._pairs(node, f"`{at}`")
-        self._refuse_slips(pairs, _FIELDS, f"`{at}`")
+        self._refuse_slips(pairs, _GUARDED, f"`{at}`")
         values = {name: value for name, (_, value) in pairs.items()}
 
         def read(name: str, kind: Callable[[yaml.Node, str], Any]) -> Any:
@@ -157,6 +157,12 @@ class _Reader:
             confidence=read("confidence", self._confidence),
             since=read("since", self._time),
             until=read("until", self._time),
+            noise_samples=read("noise_samples", self._count),
+            minimum_detectable_change=read("minimum_detectable_change", self._number),
+            accepted_since=read("accepted_since", self._time),
+            accepted_by=read("accepted_by", self._text),
+            accepted_reason=read("accepted_reason", self._text),
+            accepted_at=read("accepted_at", self._time),
         )
         if bound.lower is None and bound.upper is None:
             self._fail(key, f"`{at}` has no bounds: `lower` or `upper` was expected")

@@ -1,0 +1,152 @@
+"""What `results update_bounds` does: the decision about each metric of each cell, the file, and what is printed."""
+
+from __future__ import annotations
+
+import fnmatch
+import getpass
+import shutil
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from toolbox.commands import _results
+from toolbox.model.bounds import Bound
+from toolbox.model.errors import UsageError
+from toolbox.reports import result_rows
+from toolbox.results import bounds_file, queries
+from toolbox.results.bounds_file import Difference, Entry
+from toolbox.results.bounds_update import Acceptance, Action, Decision, Update
+from toolbox.results.queries import Filter
+from toolbox.results.series import Series
+
+_LONGEST_REASON: Final = 100  # so that it fits on a line of the file
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an update did, as rows and remarks for people and programs."""
+
+    rows: Sequence[dict[str, Any]]
+    remarks: Sequence[str]
+
+
+def acceptance(accept: str | None, reason: str | None) -> Acceptance | None:
+    """Return what `--accept=CELLS:METRICS --reason=WHY` accepts; None without them.
+
+    Raises:
+        UsageError: one of the two is missing, or is not what it should be.
+    """
+    if accept is None:
+        if reason is not None:
+            raise UsageError(f"--reason={reason}: it says why a level is accepted: --accept=CELLS:METRICS is missing")
+        return None
+    cells, _, metrics = accept.rpartition(":")
+    if not cells or not metrics:
+        raise UsageError(f"--accept={accept}: CELLS:METRICS was expected, two patterns, such as 'model=small,*:time'")
+    if not reason or len(reason) > _LONGEST_REASON or not reason.isprintable():
+        raise UsageError(f"--accept={accept} needs a --reason of one line, of at most {_LONGEST_REASON} characters")
+
+    def covers(series: Series) -> bool:
+        return _matches(cells, series.name, series.cell) and _matches(metrics, series.metric)
+
+    return Acceptance(covers, _user(), reason, datetime.now(UTC).replace(microsecond=0))
+
+
+def update(connection: Connection, wanted: Filter, file: Path, how: Update, *, dry_run: bool) -> Outcome:
+    """Decide about the bounds of all metrics that are wanted, and write them unless it is a rehearsal.
+
+    Raises:
+        ConfigurationError: something in the file is wrong.
+        UsageError: nothing has changed that is to be accepted.
+    """
+    every = replace(wanted, since=None, revision=None)
+    series = _results.newest_units(queries.series(connection, every))
+    if every != wanted:
+        how = replace(how, runs=_runs(queries.series(connection, wanted)))
+    decisions, faults = _decisions(series, how, file)
+    if how.acceptance is not None:
+        _require_change(decisions, how.acceptance)
+    entries = [
+        Entry(one.series.cell, one.series.name, one.series.metric, one.after)
+        for one in decisions
+        if one.after is not None
+    ]
+    project = wanted.project or ""
+    differences = _rehearsed(file, project, entries) if dry_run else bounds_file.update(file, project, entries)
+    rows = result_rows.of_decisions(decisions)
+    few = sum(one.after is None for one in decisions)
+    remarks = [
+        *_warnings(rows),
+        *faults,
+        *([f"{few} series have too few accepted values for bounds"] if few else []),
+        f"{len(differences)} of {len(entries)} bounds {'would change' if dry_run else 'changed'} in {file}",
+    ]
+    return Outcome(rows, remarks)
+
+
+def _decisions(series: Sequence[Series], how: Update, file: Path) -> tuple[list[Decision], list[str]]:
+    known, locked = bounds_file.read(file), bounds_file.locked(file)
+    decisions, faults = [], []
+    for one in series:
+        key = one.cell, one.metric
+        bound: Bound | None = known.get(key)
+        try:
+            decisions.append(how.decide(one, bound, is_locked=key in locked))
+        except ValueError as error:
+            faults.append(f"{one.name}, {one.metric}: {error}")
+    return decisions, faults
+
+
+def _require_change(decisions: Sequence[Decision], accepted: Acceptance) -> None:
+    """Refuse to accept what did not change: a slip in a pattern would go unnoticed."""
+    covered = [one for one in decisions if accepted.covers(one.series)]
+    if not covered:
+        some = ", ".join(f"{one.series.name}:{one.series.metric}" for one in decisions[:3])
+        raise UsageError(f"--accept matches no metric of a cell; there are {some or 'none'}")
+    if not any(one.is_accepted or one.action is Action.REFUSED for one in covered):
+        raise UsageError(f"--accept matches {len(covered)} metrics, and the level of none of them has changed")
+
+
+def _runs(series: Sequence[Series]) -> Mapping[tuple[str, str], set[tuple[str, datetime]]]:
+    runs: dict[tuple[str, str], set[tuple[str, datetime]]] = defaultdict(set)
+    for one in series:
+        runs[one.cell, one.metric] |= {(run.run, run.started) for run in one.runs}
+    return runs
+
+
+def _matches(pattern: str, *names: str) -> bool:
+    return any(name == pattern or fnmatch.fnmatchcase(name, pattern) for name in names)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container with a user id that has no name
+        return ""
+
+
+def _warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return what a person should consider before new bounds are committed."""
+    refused = sum(row["action"] == Action.REFUSED for row in rows)
+    worse = sum(row["change"] == "worse" for row in rows)
+    wide = sum(row["is_wide"] for row in rows)
+    return [
+        *([f"{refused} are refused and stay as they are: `why` says what to do"] if refused else []),
+        *([f"{worse} of these follow a change for the worse: is it a deliberate one?"] if worse else []),
+        *([f"{wide} are wider than their mean: a few values are far from the others"] if wide else []),
+    ]
+
+
+def _rehearsed(file: Path, project: str, entries: Sequence[Entry]) -> Sequence[Difference]:
+    """Return what an update of bounds would change: it is done on a copy."""
+    with tempfile.TemporaryDirectory(prefix="topgallant-") as scratch:
+        copy = Path(scratch) / file.name
+        if file.exists():
+            shutil.copyfile(file, copy)
+        return bounds_file.update(copy, project, entries)

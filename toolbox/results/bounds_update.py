@@ -1,0 +1,235 @@
+"""What an update does with the bounds of each metric of a cell, and why. docs/bounds.md tells the rules.
+
+`results update_bounds` calls this, and `bounds_file` writes what it returns. Nothing here reads or writes.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from toolbox.model.bounds import GATED_FROM, REPORTED_FROM, Bound, Method
+from toolbox.results import bounds, levels, pooled_noise
+from toolbox.results.levels import Level
+from toolbox.results.series import Series
+
+LARGEST_WIDENING: Final = 1.5
+"""Bounds may become so many times as wide, relative to their means, without being asked for."""
+_STEADY_CONFIDENCE: Final = 0.95
+
+
+class Action(StrEnum):
+    """What is done with the bounds of a metric."""
+
+    REFUSED = "refused"  # they stay, and a person has to decide
+    WRITTEN = "written"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """A changed level that a person accepts.
+
+    Args:
+        covers: tells which metrics of which cells.
+        by: who accepts it; empty where that is not known.
+    """
+
+    covers: Callable[[Series], bool]
+    by: str
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is done with the bounds of one metric of a cell.
+
+    Args:
+        before: the bounds in the file; None where there are none.
+        after: the bounds that the file gets or keeps.
+        is_accepted: whether a changed level was accepted for it now.
+    """
+
+    series: Series
+    before: Bound | None
+    after: Bound | None
+    action: Action
+    why: str
+    is_accepted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """How to update bounds.
+
+    Args:
+        method: the formula; `prediction` looks at the latest 30 values of the level, the others at all of them.
+        may_widen: whether bounds may become much wider than they are.
+        acceptance: the changed levels that a person accepts.
+        runs: those whose values count, by their names and starts; None for all. Levels are told from all runs.
+    """
+
+    method: Method = Method.PREDICTION
+    confidence: float = bounds.CONFIDENCE
+    may_widen: bool = False
+    acceptance: Acceptance | None = None
+    runs: Mapping[tuple[str, str], Collection[tuple[str, datetime]]] | None = None
+
+    def decide(self, series: Series, before: Bound | None, *, is_locked: bool = False) -> Decision:
+        """Return what to do with the bounds of a metric of a cell.
+
+        Args:
+            before: the bounds in the file.
+
+        Raises:
+            ValueError: a value is too large to compute with. The message does not name the series.
+        """
+        if is_locked:
+            return Decision(series, before, before, Action.KEPT, "locked: a person keeps it")
+        bounds.refuse_sizes(series.values)
+        current = before if before is not None and before.is_in(series.unit) else None
+        level = levels.accepted(series, current)
+        accepts = self.acceptance is not None and level.changed is not None and self.acceptance.covers(series)
+        if accepts and self.acceptance is not None:
+            return self._accept(series, before, level, self.acceptance)
+        if level.changed is not None and current is not None and not _reaches_beyond(current, series, level):
+            return Decision(series, before, before, Action.REFUSED, _changed(series, level))
+        bound = self._computed(series, level, current)
+        if bound is None:
+            return Decision(series, before, before, Action.KEPT, _too_few(series, level))
+        return self._judged(series, before, bound, level)
+
+    def _accept(self, series: Series, before: Bound | None, level: Level, acceptance: Acceptance) -> Decision:
+        """Adopt the level that a series has now: its values count, also those that failed their cells."""
+        assert level.changed is not None
+        run = series.runs[level.changed]
+        new = Level(level.changed, tuple(range(level.changed, len(series.values))), None)
+        bound = self._computed(series, new, None, is_accepted=True)
+        if bound is None:
+            why = f"the level since {run.run} has too few values, and so have the levels before it: run it again"
+            return Decision(series, before, before, Action.REFUSED, why)
+        bound = replace(
+            bound,
+            accepted_since=run.started,
+            accepted_by=acceptance.by,
+            accepted_reason=acceptance.reason,
+            accepted_at=acceptance.at,
+        )
+        times = _widening(before, bound) if before is not None and bound.noise_samples is None else 0.0
+        if times > LARGEST_WIDENING and not self.may_widen:
+            return Decision(series, before, before, Action.REFUSED, _too_wide(times))
+        why = f"accepted by {acceptance.by or 'someone'}: the level since {run.run}"
+        return Decision(series, before, bound, Action.WRITTEN, why, is_accepted=True)
+
+    def _computed(
+        self, series: Series, level: Level, current: Bound | None, *, is_accepted: bool = False
+    ) -> Bound | None:
+        """Return the bounds of a level; None where it has too few values."""
+        places = [place for place in level.places if self._counts(series, place)]
+        noise = None
+        if is_accepted or (current is not None and current.accepted_since is not None):
+            failed = [place for place in series.confirmed if place < level.begin]
+            noise = pooled_noise.within_levels(series.values[: level.begin], failed)
+        if noise is not None and current is not None and current.accepted_at is not None:
+            places = _steady(series, places, noise, current.accepted_at)
+        places = places[-bounds.WINDOW :] if self.method is Method.PREDICTION else places
+        values, runs = series.values[places], [series.runs[place] for place in places]
+
+        def bound_by(noise: pooled_noise.Noise | None) -> Bound:
+            made = bounds.computed(values, runs, series, method=self.method, confidence=self.confidence, noise=noise)
+            return made if current is None else _with_acceptance(made, current)
+
+        if noise is not None and 0 < len(values) < GATED_FROM:
+            return bound_by(noise)
+        if len(values) < REPORTED_FROM:
+            return None
+        bound = bound_by(None)
+        if noise is None or current is None or self.may_widen or _widening(current, bound) <= LARGEST_WIDENING:
+            return bound
+        return bound_by(noise)  # its own noise is told by few values yet, or is much larger
+
+    def _counts(self, series: Series, place: int) -> bool:
+        if self.runs is None:
+            return True
+        run = series.runs[place]
+        return (run.run, run.started) in self.runs.get((series.cell, series.metric), ())
+
+    def _judged(self, series: Series, before: Bound | None, bound: Bound, level: Level) -> Decision:
+        """Return what to do about bounds that could be written."""
+        current = before if before is not None and before.is_in(series.unit) else None
+        if current is not None and bound.mean is not None and current.side(bound.mean) is not None:
+            why = f"the mean {bound.mean:.6g} is out of the bounds that are there: {_accept_hint(series)}"
+            return Decision(series, before, before, Action.REFUSED, why)
+        if current is not None and not self.may_widen and (times := _widening(current, bound)) > LARGEST_WIDENING:
+            return Decision(series, before, before, Action.REFUSED, _too_wide(times))
+        if bound == before:
+            return Decision(series, before, before, Action.KEPT, "as they were")
+        why = bound.origin
+        if level.changed is not None:
+            why = f"{why}, without the level since {series.runs[level.changed].run}: {_accept_hint(series)}"
+        return Decision(series, before, bound, Action.WRITTEN, why)
+
+
+def _steady(series: Series, places: Sequence[int], noise: pooled_noise.Noise, accepted_at: datetime) -> list[int]:
+    """Return the places of the values of a young level without those that are far from the values before them.
+
+    With few values, one slower run that passes moves the mean so far that the next slower run passes as well. So until
+    there are ten values, a value that was measured after the level was accepted belongs to the level only if it is in
+    the interval of 95% confidence of the values before it. The noise is that of earlier levels, so no bound narrows.
+    """
+    kept: list[int] = []
+    for place in places:
+        if kept and len(kept) < GATED_FROM and series.runs[place].started > accepted_at:
+            lower, upper, _ = bounds.interval_with_noise(series.values[kept], noise, _STEADY_CONFIDENCE)
+            if not lower <= series.values[place] <= upper:
+                continue
+        kept.append(place)
+    return kept
+
+
+def _reaches_beyond(bound: Bound, series: Series, level: Level) -> bool:
+    """Tell whether bounds were computed from values that turned out to belong to another level."""
+    if not level.places or bound.until is None:
+        return False
+    return bound.until > series.runs[level.places[-1]].started
+
+
+def _with_acceptance(bound: Bound, current: Bound) -> Bound:
+    names = ("accepted_since", "accepted_by", "accepted_reason", "accepted_at")
+    return replace(bound, **{name: getattr(current, name) for name in names})
+
+
+def _widening(before: Bound, after: Bound) -> float:
+    """Return how many times as wide bounds become, relative to their means; 0 where that cannot be said, or may be."""
+    if before.lower is None or before.upper is None or after.lower is None or after.upper is None:
+        return 0.0
+    if not before.is_gating or not before.is_in(after.unit or ""):
+        return 0.0
+    widths = before.upper - before.lower, after.upper - after.lower
+    if before.mean and after.mean and before.mean * after.mean > 0:
+        widths = widths[0] / abs(before.mean), widths[1] / abs(after.mean)
+    return widths[1] / widths[0] if widths[0] else (float("inf") if widths[1] else 0.0)
+
+
+def _too_wide(times: float) -> str:
+    return f"the bounds would be {times:.2g} times as wide: allow it with --allow_wider"
+
+
+def _too_few(series: Series, level: Level) -> str:
+    if level.changed is not None:
+        return _changed(series, level)
+    return f"{len(level.places)} accepted values: bounds need {REPORTED_FROM}"
+
+
+def _changed(series: Series, level: Level) -> str:
+    assert level.changed is not None
+    return f"level changed since {series.runs[level.changed].run}: {_accept_hint(series)}"
+
+
+def _accept_hint(series: Series) -> str:
+    return f"accept with {shlex.quote(f'--accept={series.name}:{series.metric}')} --reason=WHY"
