@@ -307,3 +307,67 @@ def test_what_a_program_prints_steers_neither_a_terminal_nor_a_ci_system(hostile
     assert steered(outcome.stdout + outcome.stderr) == []
     again = hostile.run("project", "status", "--format=json")
     assert steered(again.stdout + again.stderr) == []
+
+
+def test_a_folder_that_reads_as_a_template_is_a_folder(hostile: Workspace) -> None:
+    folder = hostile.directory / "{{ lookup('pipe', 'touch pwned') }}"
+    outcome = hostile.run("machine", "write", "--text=a", "--texts=b", env={"ARTIFACT_DIR": str(folder)})
+    assert outcome.exit_code == 0, str(outcome)
+    (kept,) = folder.glob("*/artifacts/given.json")
+    assert json.loads(kept.read_text()) == ["a", ["b"], None]
+    assert list(hostile.directory.rglob("pwned")) == []
+
+
+BODY = '''
+    """Disks."""
+    from typing import Any
+
+    from toolbox.roles import role
+
+
+    class Disk:
+        """Disks."""
+
+        @role("machine_write")
+        def label(self, text: str, returned: str = "") -> dict[str, Any]:
+            """
+            Write a label.
+
+            Args:
+                text: the label.
+                returned: what the body returns besides.
+            """
+            if text == "wrong":
+                raise ValueError("--text=wrong is not a label")
+            return {"texts": [text, returned], "mapping": {text: returned}}
+'''
+
+
+def test_what_a_body_returns_stays_text(hostile: Workspace) -> None:
+    hostile.write({"commands/disk.py": BODY})
+    text = JINJA_HEADER.replace("{folder}", str(hostile.directory))
+    outcome = hostile.run("disk", "label", f"--text={SHELL}", f"--returned={text}")
+    assert outcome.exit_code == 0, str(outcome)
+    assert given(hostile, "toolbox/*__disk__label/artifacts/given.json") == [SHELL, [SHELL, text], {SHELL: text}]
+
+
+def test_a_body_that_refuses_is_wrong_usage(hostile: Workspace) -> None:
+    hostile.write({"commands/disk.py": BODY})
+    outcome = hostile.run("disk", "label", "--text=wrong")
+    assert outcome.exit_code == 2
+    assert outcome.stderr == "error: disk label: --text=wrong is not a label\n"
+    assert list(hostile.artifacts.glob("toolbox/*")) == []
+
+
+@pytest.mark.parametrize("name", ["--flags-file=x", "a,b=c", "A", "a b", ""])
+def test_the_name_of_a_node_pool_is_a_name(hostile: Workspace, name: str) -> None:
+    outcome = hostile.run("cluster", "set_scale", "--kind=gke", f"--name={name}", "--replicas=1", "--cluster=c")
+    assert outcome.exit_code == 2
+    assert "small letters, digits, `.` and `-` were expected" in outcome.stderr
+    assert list(hostile.artifacts.glob("toolbox/*")) == []
+
+
+def test_half_a_secret_for_pulling_images_is_wrong_usage(hostile: Workspace) -> None:
+    outcome = hostile.run("cluster", "prepare_namespace", "x", "--image_pull_secret=pull")
+    assert outcome.exit_code == 2
+    assert "--docker_config_file or as --docker_config" in outcome.stderr
