@@ -16,10 +16,10 @@ from typing import Final, TextIO
 
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
-from toolbox.reports.text import clean
+from toolbox.reports.text import clean, printable
 from toolbox.runs import journal, summary
 from toolbox.runs.summary import RunSummary, State, StepSummary
-from toolbox.system import files
+from toolbox.system import environ, files
 
 _POLL_SECONDS: Final = 0.2
 _PAUSES: Final = 4
@@ -68,8 +68,8 @@ class _Log:
             self.partial = b""
 
     def _write(self, content: bytes) -> None:
-        if self.output.isatty():
-            self.output.write(clean(self.prefix + content.decode("utf-8", errors="replace")))
+        if self.output.isatty() or environ.is_workflow():
+            self.output.write(printable(self.prefix + content.decode("utf-8", errors="replace")))
         else:
             self.output.flush()
             self.output.buffer.write(files.encode(self.prefix) + content)
@@ -174,4 +174,4 @@ class CellLogs:
         return f"no cell `{self.wanted}` of the run {run.run} has begun: {did_you_mean(self.wanted or '', begun)}"
 
     def _say(self, text: str) -> None:
-        print(text, file=self.stderr, flush=True)
+        print(printable(text), file=self.stderr, flush=True)

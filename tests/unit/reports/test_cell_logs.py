@@ -41,9 +41,19 @@ def shown(tmp_path: Path, *pieces: bytes, prefix: str = "", is_terminal: bool = 
     return output.content
 
 
-def test_a_log_is_handed_on_as_it_is(tmp_path: Path) -> None:
+def test_a_log_is_handed_on_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    monkeypatch.delenv("TF_BUILD", raising=False)
     content = b"a\x1b[31mred\xff\n\n::stop-commands::\nno end"
     assert shown(tmp_path, content) == content
+
+
+@pytest.mark.parametrize("variable", ["GITHUB_ACTIONS", "TF_BUILD"])
+def test_a_log_holds_no_command_for_the_ci_system_that_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "true")
+    assert shown(tmp_path, b"a\n::stop-", b"commands::\n##[error]b\x07\n") == b"a\n: :stop-commands::\n## [error]b\n"
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
