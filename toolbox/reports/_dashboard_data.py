@@ -226,8 +226,16 @@ def _project(connection: Connection, wanted: Filter, rows: Sequence[RunRow], kno
         len(read),
         cost.summed(rows, Period.DAY),
         cost.summed(rows, Period.MONTH),
-        observations.in_common(result for result in results if result.run.id == rows[0].id),
+        _in_common(results, rows[0]),
     )
+
+
+def _in_common(results: Sequence[ResultRow], run: RunRow) -> list[Finding]:
+    """Return what the cells that failed in a run have in common, without those that fail at random."""
+    of_run = [result for result in results if result.run.id == run.id]
+    failed = {result.cell for result in of_run if result.verdict != Verdict.PASSED}
+    flaky = observations.known_flaky(result for result in results if result.cell in failed)
+    return observations.in_common(of_run, flaky=flaky)
 
 
 def _readable(rows: Sequence[RunRow]) -> list[RunRow]:

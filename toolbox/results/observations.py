@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from toolbox.model.verdicts import Cause, Verdict
+from toolbox.results import flakiness
 from toolbox.results.flakiness import Observation
 from toolbox.results.records import AttemptRow, ResultRow
-from toolbox.runs import attribution
+from toolbox.runs import attribution, failures
 from toolbox.runs.attribution import Case, Finding
 
 # The other causes are not the product's.
@@ -38,11 +39,24 @@ def of(results: Iterable[ResultRow]) -> Iterator[Observation]:
             )
 
 
-def in_common(results: Iterable[ResultRow]) -> list[Finding]:
-    """Return what the cells of a run that failed have in common."""
+def in_common(results: Iterable[ResultRow], *, flaky: Collection[str] = ()) -> list[Finding]:
+    """Return what the cells of a run that failed have in common.
+
+    Args:
+        flaky: the ids of cells that are known to fail at random, which are left out.
+    """
     return attribution.attribute(
-        [Case(row.labels, row.verdict != Verdict.PASSED) for row in results if row.counts and row.verdict in _SEPARATED]
+        [
+            Case(row.labels, row.verdict != Verdict.PASSED, failures.signature(row.cause, row.message, row.labels))
+            for row in results
+            if row.counts and row.verdict in _SEPARATED and row.cell not in flaky
+        ]
     )
+
+
+def known_flaky(results: Iterable[ResultRow]) -> set[str]:
+    """Return the ids of the cells that pass and fail under the same code, as their results show."""
+    return {cell.cell for cell in flakiness.assess(of(results)) if cell.state is flakiness.State.FLAKY}
 
 
 def _passed(attempt: AttemptRow, *, is_confirmed: bool) -> bool | None:

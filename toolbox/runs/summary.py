@@ -33,7 +33,7 @@ from toolbox.model.events import (
 )
 from toolbox.model.evidence import Deviation
 from toolbox.model.verdicts import Verdict
-from toolbox.runs import attribution, journal, reserved
+from toolbox.runs import attribution, failures, journal, reserved
 from toolbox.runs.attribution import Case, Finding
 from toolbox.runs.journal import Damage
 from toolbox.runs.reserved import Reserved
@@ -297,7 +297,8 @@ def _take_plan(summary: RunSummary, file: Path) -> None:
         if step.identity not in cells:
             continue
         if step.counts and step.verdict in _SEPARATED:
-            cases.append(Case(step.labels, _SEPARATED[step.verdict]))
+            failure = failures.signature(step.cause, step.message, step.labels)
+            cases.append(Case(step.labels, _SEPARATED[step.verdict], failure))
     summary.attribution = attribution.attribute(cases)
 
 

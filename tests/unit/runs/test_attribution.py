@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,6 +44,95 @@ def test_three_axes_are_named_where_fewer_do_not_separate() -> None:
     assert found == ["a=1 and b=2 and c=1: 2 of 2 failed; elsewhere 0 of 14"]
 
 
+MODELS = ["small", "medium", "large"]
+
+
+def test_all_labels_but_one_are_named_as_a_complement() -> None:
+    cells = grid(model=MODELS, batch=["1", "8"], precision=["bf16", "fp32"])
+    found = said(cells, lambda labels: labels["batch"] == "8" and labels["model"] != "small")
+    assert found == ["model ≠ small and batch=8: 4 of 4 failed; elsewhere 0 of 8"]
+    found = said(grid(model=MODELS, batch=FOUR), lambda labels: labels["model"] != "small")
+    assert found == ["model ≠ small: 8 of 8 failed; elsewhere 0 of 4"]
+
+
+@pytest.mark.parametrize(
+    ("batches", "fails", "finding"),
+    [
+        (["8", "16", "32", "64"], ["32", "64"], "batch ≥ 32: 6 of 6 failed; elsewhere 0 of 6"),
+        (["64", "8", "128", "16"], ["8", "16"], "batch ≤ 16: 6 of 6 failed; elsewhere 0 of 6"),
+        (["8", "16", "32"], ["16", "32"], "batch ≥ 16: 6 of 6 failed; elsewhere 0 of 3"),
+        (["8", "16", "32"], ["8", "32"], "batch ≠ 16: 6 of 6 failed; elsewhere 0 of 3"),
+        (["0.5", "1", "1e3", "-2"], ["1", "1e3"], "batch ≥ 1: 6 of 6 failed; elsewhere 0 of 6"),
+    ],
+)
+def test_a_range_of_an_axis_of_numbers_is_named(batches: list[str], fails: list[str], finding: str) -> None:
+    assert said(grid(model=MODELS, batch=batches), lambda labels: labels["batch"] in fails) == [finding]
+
+
+def test_a_range_and_a_label_are_named_together() -> None:
+    cells = grid(model=MODELS, batch=["8", "16", "32", "64"], seed="12")
+    found = said(cells, lambda labels: labels["model"] == "large" and int(labels["batch"]) >= 32)
+    assert found == ["model=large and batch ≥ 32: 4 of 4 failed; elsewhere 0 of 20"]
+
+
+def test_versions_are_no_numbers() -> None:
+    cells = grid(runtime=["2.9", "2.10", "2.11", "2.8"], model=["a", "b", "c"])
+    assert not any("≥" in text for text in said(cells, lambda labels: labels["runtime"] in {"2.10", "2.11"}))
+
+
+def by_failure(cells: Sequence[Labels], failure: Callable[[Labels], str | None]) -> list[str]:
+    """Return the findings for cells of which each failed in a way of its own; None where it passed."""
+    return [str(finding) for finding in attribute([Case(c, failure(c) is not None, failure(c) or "") for c in cells])]
+
+
+def test_each_way_to_fail_is_explained_by_itself() -> None:
+    cells = grid(model=MODELS, batch=["8", "16", "32", "64"], seed="12")
+
+    def failure(labels: Labels) -> str | None:
+        if labels["model"] == "large" and labels["batch"] == "64":
+            return "out of memory"
+        return "wrong loss" if labels["seed"] == "2" and labels["model"] == "small" else None
+
+    assert by_failure(cells, failure) == [
+        "model=small and seed=2: 4 of 4 failed; elsewhere 0 of 18 (wrong loss)",
+        "model=large and batch=64: 2 of 2 failed; elsewhere 0 of 18 (out of memory)",
+    ]
+
+
+def test_two_equal_errors_beside_other_failures_are_explained() -> None:
+    odd = {("small", "8", "1"): "timeout", ("medium", "16", "2"): "wrong loss"}
+
+    def failure(labels: Labels) -> str | None:
+        if labels["model"] == "large" and labels["batch"] == "32":
+            return "out of memory"
+        return odd.get((labels["model"], labels["batch"], labels["seed"]))
+
+    found = by_failure(grid(model=MODELS, batch=["8", "16", "32"], seed="12"), failure)
+    assert found == ["model=large and batch=32: 2 of 2 failed; elsewhere 0 of 14 (out of memory)"]
+
+
+def test_one_condition_of_all_failures_is_said_however_they_failed() -> None:
+    cells = grid(machine=["A100", "H100"], batch=FOUR)
+    found = by_failure(cells, lambda labels: f"error {labels['batch']}" if labels["machine"] == "A100" else None)
+    assert found == ["machine=A100: 4 of 4 failed; elsewhere 0 of 4"]
+
+
+@pytest.mark.parametrize("failure", ["same", None])
+def test_nothing_is_said_where_every_cell_failed(failure: str | None) -> None:
+    assert by_failure(grid(a=FOUR, b=FOUR), lambda labels: failure or f"error {labels['a']}") == []
+
+
+@pytest.mark.parametrize("failures", [2, 3, 4, 6])
+def test_random_failures_of_a_small_matrix_are_seldom_explained_by_more_than_labels(failures: int) -> None:
+    cells, rng = grid(model=MODELS, batch=["8", "16", "32", "64"], seed="12"), random.Random(failures)
+    explained = 0
+    for _ in range(200):
+        failed = rng.sample(range(len(cells)), failures)
+        found = attribute([Case(labels, index in failed) for index, labels in enumerate(cells)])
+        explained += any(finding.operators for finding in found)
+    assert explained / 200 <= 0.1
+
+
 def test_several_causes_are_several_findings() -> None:
     found = said(grid(a=FOUR, b=FOUR), lambda labels: labels["a"] == "1" or labels["b"] == "3")
     assert found == ["a=1: 4 of 4 failed; elsewhere 3 of 12", "b=3: 4 of 4 failed; elsewhere 3 of 12"]
@@ -50,9 +140,11 @@ def test_several_causes_are_several_findings() -> None:
 
 def test_two_narrow_causes_are_not_taken_for_a_broad_one() -> None:
     found = said(grid(a=FOUR, b=FOUR, c=FOUR), lambda labels: labels["a"] == "1" and labels["b"] in "12")
+    assert found == ["a=1 and b ≤ 2: 8 of 8 failed; elsewhere 0 of 56"]
+    found = said(grid(a=FOUR, b="wxyz", c=FOUR), lambda labels: labels["a"] == "1" and labels["b"] in "wx")
     assert found == [
-        "a=1 and b=1: 4 of 4 failed; elsewhere 4 of 60",
-        "a=1 and b=2: 4 of 4 failed; elsewhere 4 of 60",
+        "a=1 and b=w: 4 of 4 failed; elsewhere 4 of 60",
+        "a=1 and b=x: 4 of 4 failed; elsewhere 4 of 60",
     ]
 
 
@@ -131,8 +223,16 @@ def matrices(draw: st.DrawFn) -> list[Case]:
     return [Case(cell, draw(st.booleans())) for cell in cells]
 
 
-def meets(case: Case, condition: Labels) -> bool:
-    return all(case.labels[axis] == label for axis, label in condition.items())
+COMPARE: Mapping[str, Callable[[str, str], bool]] = {
+    "=": operator.eq,
+    "≠": operator.ne,
+    "≥": lambda label, bound: float(label) >= float(bound),
+    "≤": lambda label, bound: float(label) <= float(bound),
+}
+
+
+def meets(case: Case, condition: Labels, operators: Labels | None = None) -> bool:
+    return all(COMPARE[(operators or {}).get(axis, "=")](case.labels[axis], label) for axis, label in condition.items())
 
 
 def separating(cases: Sequence[Case]) -> Iterator[Labels]:
@@ -154,18 +254,23 @@ def test_what_separates_is_found_and_is_the_smallest(cases: list[Case]) -> None:
     found = attribute(cases)
     if exact:
         assert len(found) == 1
-        assert found[0].condition in [condition for condition in exact if len(condition) == len(exact[0])]
+        smaller = bool(found[0].operators) and len(found[0].condition) < len(exact[0])
+        smallest = [condition for condition in exact if len(condition) == len(exact[0])]
+        assert smaller or (found[0].condition in smallest and not found[0].operators)
+        assert (found[0].failed, found[0].failed_elsewhere) == (found[0].of, 0)
     else:
-        assert not any(finding.failed == finding.of and not finding.failed_elsewhere for finding in found)
+        exact_found = [found for found in found if found.failed == found.of and not found.failed_elsewhere]
+        assert all(finding.operators for finding in exact_found)
 
 
 @settings(max_examples=300, deadline=None)
 @given(matrices())
 def test_the_numbers_are_those_of_the_cells(cases: list[Case]) -> None:
     for finding in attribute(cases):
-        inside = [case.failed for case in cases if meets(case, finding.condition)]
-        outside = [case.failed for case in cases if not meets(case, finding.condition)]
-        assert finding == Finding(finding.condition, sum(inside), len(inside), sum(outside), len(outside))
+        inside = [case.failed for case in cases if meets(case, finding.condition, finding.operators)]
+        outside = [case.failed for case in cases if not meets(case, finding.condition, finding.operators)]
+        counts = (sum(inside), len(inside), sum(outside), len(outside))
+        assert finding == Finding(finding.condition, *counts, finding.operators)
         assert finding.failed * len(outside) > finding.failed_elsewhere * len(inside)
 
 

@@ -1,0 +1,46 @@
+"""What tells one way to fail from another: the cause, and the message without what differs from cell to cell.
+
+`attribution` looks at cells that failed in the same way together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+_MOST_LINES: Final = 5
+_LONGEST: Final = 200  # characters
+_SHORTEST_LABEL: Final = 3  # characters: a shorter one is in every text
+# In this order: a timestamp holds numbers, a path may hold an address.
+_PATTERNS: Final = (
+    (re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?)?"), "<time>"),
+    (re.compile(r"\b\d\d:\d\d:\d\d([.,]\d+)?"), "<time>"),
+    (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE), "<id>"),
+    (re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE), "<address>"),
+    (re.compile(r"(?<![\w/])(~|\.{1,2})?/[^\s:'\"`,;()\[\]]+"), "<path>"),
+    (re.compile(r"\b\d{1,3}(\.\d{1,3}){3}(:\d+)?\b"), "<address>"),
+    (re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,}\b", re.IGNORECASE), "<id>"),
+)
+# A status and a signal say how a program ended: they stay.
+_NUMBER = re.compile(r"(?P<kept>\b(exit (status|code)|status|signal|errno) )?-?\d+(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
+
+
+def signature(cause: str | None, message: str, labels: Mapping[str, str]) -> str:
+    """Return a text that is the same for cells that failed in the same way.
+
+    Args:
+        cause: of the failure.
+        message: what the checks and the workload said.
+        labels: those of the cell, which a message may repeat.
+    """
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    text = "; ".join(lines[:_MOST_LINES])
+    for axis, label in labels.items():
+        if len(label) >= _SHORTEST_LABEL:
+            text = re.sub(rf"(?<!\w){re.escape(label)}(?!\w)", f"<{axis}>", text)
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    text = _NUMBER.sub(lambda match: match[0] if match["kept"] else "#", text)
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return f"{cause}: {text}" if cause and text else text or cause or ""
