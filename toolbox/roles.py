@@ -38,7 +38,6 @@ from toolbox.role_variables import Body, located, plain
 from toolbox.runs import steps
 from toolbox.runs.steps import Step
 from toolbox.system import cancellation, environ, extras, files, places, scratch
-from toolbox.system.redaction import Redactor
 
 Arguments = ParamSpec("Arguments")
 _CAUSES_OF_WORKLOADS: Final = {Cause.PRODUCT, Cause.TIMEOUT}  # what was run failed, and not what runs it
@@ -80,9 +79,13 @@ class RoleCall:
             words.append(f"--hosts={','.join(map(str, self.hosts))}")
         return shlex.join(words)
 
-    def fingerprint(self, redactor: Redactor) -> str:
-        """Return what tells this call from another one. A secret counts by its reference."""
-        return hashlib.sha256(redactor(self.command_line).encode()).hexdigest()[:12]
+    @property
+    def fingerprint(self) -> str:
+        """What tells this call from another one. A secret counts by its reference.
+
+        Nothing is masked in it: a resumed run may know fewer secrets than the run knew at this place.
+        """
+        return hashlib.sha256(files.encode(self.command_line)).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,7 @@ def run(call: RoleCall) -> RoleOutcome:
     redactor = parent.recorder.redactor
     redactor.add(secret.reveal() for secret in secrets_in(call.values))
     cancellation.current().check()
-    fingerprint = call.fingerprint(redactor)
+    fingerprint = call.fingerprint
     # The body may refuse the arguments, so it runs before the step has a directory.
     variables = None if parent.will_answer(name, fingerprint) else _variables(call)
     place = parent.place(name, StepKind.COMMAND)

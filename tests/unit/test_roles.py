@@ -352,6 +352,15 @@ def test_the_command_line_of_a_step_holds_no_secret() -> None:
     )
 
 
+def test_the_fingerprint_of_a_call_counts_a_secret_by_its_reference_and_masks_nothing() -> None:
+    def fingerprint(**values: object) -> str:
+        return RoleCall("a", "b", values).fingerprint
+
+    token = Secret("hunter2", reference="*$@token")
+    assert fingerprint(token=token) == fingerprint(token=Secret("other", reference="*$@token"))
+    assert fingerprint(mode="test") != fingerprint(mode="***")
+
+
 PATHS = """
 from pathlib import Path
 from toolbox.roles import role
