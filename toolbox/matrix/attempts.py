@@ -44,6 +44,7 @@ class Conclusion:
         judgements: of the checks that compare with no other cell, by name.
         seconds: wall time of the workload.
         host: the machine that it ran on, as that calls itself, and the `accelerators` that could be seen there.
+        image: the container image that it ran in, as `NAME@sha256:...`; empty where that is not known.
         remark: what else is to be told.
         is_open: whether nobody knows how the attempt ends: it may be running, or what it left is still on its target.
             It is left to a resumed run, and no other one is begun beside it.
@@ -57,6 +58,7 @@ class Conclusion:
     is_open: bool = False
     host: str = ""
     accelerators: str = ""
+    image: str = ""
 
     @property
     def remarks(self) -> list[str]:
@@ -191,6 +193,7 @@ class CellRun:
             conclusion.seconds,
             conclusion.host,
             conclusion.accelerators,
+            conclusion.image,
         )
         record(ended, sync=sync)
         self.history.append(Ended(self.attempt, outcome, deviations(conclusion.judgements)))

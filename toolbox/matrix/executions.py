@@ -263,6 +263,7 @@ def _concluded(outcome: WorkloadOutcome, conclusion: Conclusion) -> Conclusion:
         remark=_remark(outcome),
         host=outcome.host,
         accelerators=outcome.accelerators,
+        image=outcome.image,
     )
 
 

@@ -96,6 +96,7 @@ class Scheduler:
         self._own: dict[str, tuple[Outcome, Mapping[str, Metric]]] = {}
         self._held: dict[str, list[tuple[CellRun, Conclusion]]] = {}
         self._broken: set[str] = set()
+        self._images = step.recorder.past.images()  # digests by name, of the attempts so far
         self._failures = 0
         self._is_ending = False  # whether also what runs is ended
         self.stopped = ""
@@ -328,6 +329,7 @@ class Scheduler:
 
     def _conclude(self, run: CellRun, conclusion: Conclusion) -> None:
         """Take in what an attempt came to by itself."""
+        conclusion = self._with_image_compared(conclusion)
         del self._running[run.name]
         self._pools.give_back(run.target, run.cell)
         own = run.weighed(conclusion)
@@ -344,6 +346,14 @@ class Scheduler:
         else:
             self._compare(run, conclusion)
         self._let_go(run.cell.id)
+
+    def _with_image_compared(self, conclusion: Conclusion) -> Conclusion:
+        """Add a remark where an image is not the one that an earlier attempt of the run had under the same name."""
+        name, _, digest = conclusion.image.partition("@")
+        if not digest or (before := self._images.setdefault(name, digest)) == digest:
+            return conclusion
+        text = f"its image {name} is {digest}, and was {before} in an earlier attempt of the run"
+        return replace(conclusion, remark="; ".join(filter(None, [conclusion.remark, text])))
 
     def _end(self, run: CellRun, conclusion: Conclusion, outcome: Outcome) -> None:
         """Write down how an attempt ended. Another one may follow.

@@ -132,6 +132,7 @@ class AttemptEnded:
         seconds: wall time of the workload.
         message: why it did not pass.
         host: the machine that it ran on, as that calls itself, and the `accelerators` that could be seen there.
+        image: the container image that it ran in, as `NAME@sha256:...`; empty where that is not known.
     """
 
     step: str
@@ -143,6 +144,7 @@ class AttemptEnded:
     seconds: float
     host: str = ""
     accelerators: str = ""
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,7 @@ class WorkloadOutcome:
         log_fault: why its logs are not whole, where they are not.
         host: the machine that it ran on, as that calls itself, and the `accelerators` that could be seen there.
         may_remain: whether processes of it may run on, since its supervisor was killed.
+        image: the container image that it ran in, as `NAME@sha256:...`; empty where that is not known.
     """
 
     ended_by: EndedBy
@@ -109,6 +110,7 @@ class WorkloadOutcome:
     host: str = ""
     accelerators: str = ""
     may_remain: bool = False
+    image: str = ""
 
     @classmethod
     def parse(cls, record: Mapping[str, Any] | None) -> Self:
@@ -128,6 +130,7 @@ class WorkloadOutcome:
                 _text(record["log_fault"]),
                 _text(record["host"]),
                 _text(record["accelerators"]),
+                image=_text(record.get("image", "")),
             )
         except (KeyError, TypeError, ValueError, AttributeError):  # the workload can write there too
             return cls(EndedBy.LOST, message="its outcome.json is not what a supervisor writes")

@@ -22,7 +22,9 @@ def settled(attempt: Attempt, pods: Sequence[PodView], outcome: WorkloadOutcome)
         pods: of the attempt.
         outcome: what they and its Job have told.
     """
-    return _without_logs(attempt, pods, _lost_files(attempt, pods) or outcome)
+    image = next((pod.image for pod in pods if pod.image), "")
+    found = _without_logs(attempt, pods, _lost_files(attempt, pods) or outcome)
+    return dataclasses.replace(found, image=image)
 
 
 def keep(attempt: Attempt, outcome: WorkloadOutcome) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,7 @@ FILES: Final = "files"
 ATTEMPT_LABEL: Final = "topgallant.dev/attempt"  # of the pods of a Job or JobSet: its name
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 SLICE: Final = "jobset.sigs.k8s.io/job-index"
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _OVER: Final = ("Succeeded", "Failed")  # the phases in which no container of a pod runs any more
 _TERMINAL: Final = ("Complete", "Failed", "Completed")  # of a Job; the last one of a JobSet
 
@@ -56,6 +58,7 @@ class PodView:
         deleted_at: when that was asked for, in seconds of the cluster's clock; None where nobody has told it.
         grace_seconds: how long it has from then on, or would have.
         memory_limit: of the workload's container.
+        image: of that container, with the digest that its node has told: `NAME@sha256:...`; empty before that.
     """
 
     name: str
@@ -75,6 +78,7 @@ class PodView:
     deleted_at: float | None = None
     grace_seconds: float = 0.0
     memory_limit: str = ""
+    image: str = ""
 
     @property
     def has_started(self) -> bool:
@@ -166,7 +170,18 @@ def pod(found: Mapping[str, Any], *, is_gone: bool = False) -> PodView:
         deleted_at=_deleted_at(meta),
         grace_seconds=_grace(meta, spec),
         memory_limit=_memory_limit(spec),
+        image=_image(spec, status),
     )
+
+
+def _image(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    told: Mapping[str, Any] = next(
+        (each for each in status.get("containerStatuses") or () if each["name"] == WORKLOAD), {}
+    )
+    digest = _DIGEST.search(str(told.get("imageID") or ""))
+    asked: Mapping[str, Any] = next((each for each in spec.get("containers") or () if each["name"] == WORKLOAD), {})
+    name = str(asked.get("image") or "").partition("@")[0]
+    return f"{name}@{digest[0]}" if name and digest else ""
 
 
 def gone(view: PodView) -> PodView:

@@ -151,6 +151,12 @@ class Past:
         steps = self._by_key.values()
         return sum(self._planned.values()) > sum(1 for _ in self.cells()) or any(step.is_open for step in steps)
 
+    def images(self) -> dict[str, str]:
+        """Return the digests of the container images that attempts ran in, by the names of the images."""
+        ended = [attempt.ended for step in self.cells() for attempt in step.attempts if attempt.ended is not None]
+        named = (end.image.partition("@") for end in ended if end.image)
+        return {name: digest for name, _, digest in named}
+
     def open_attempts(self) -> list[tuple[PastStep, PastAttempt]]:
         """Return the attempts that may be running, each with its cell."""
         latest = [(step, step.attempts[-1]) for step in self.cells() if step.is_open and step.attempts]

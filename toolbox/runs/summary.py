@@ -71,6 +71,7 @@ class AttemptSummary:
         waiting: why it has not started yet; empty once it has.
         is_abandoned: whether a person has given it up.
         is_released: whether nothing of it is left on its target.
+        image: the container image that it ran in, as `NAME@sha256:...`; empty where that is not known.
     """
 
     attempt: int
@@ -88,6 +89,7 @@ class AttemptSummary:
     waiting: str = ""
     is_abandoned: bool = False
     is_released: bool = False
+    image: str = ""
 
     @property
     def deviations(self) -> dict[str, Deviation]:
@@ -410,6 +412,7 @@ def _update(attempt: AttemptSummary, event: _OfAttempt) -> None:
             attempt.verdict, attempt.cause = event.verdict, event.cause
             attempt.message, attempt.seconds = event.message, event.seconds
             attempt.host, attempt.accelerators = event.host, event.accelerators
+            attempt.image = event.image
         case AttemptAbandoned():
             attempt.is_abandoned, attempt.message = True, "a person has given it up"
         case AttemptReleased():
@@ -434,6 +437,7 @@ def _step_json(step: StepSummary) -> dict[str, Any]:
                 "target": attempt.target,
                 "host": attempt.host,
                 "accelerators": attempt.accelerators,
+                "image": attempt.image,
                 "verdict": attempt.verdict,
                 "cause": attempt.cause,
                 "message": attempt.message,

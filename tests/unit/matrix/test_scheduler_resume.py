@@ -268,3 +268,24 @@ class Slow(Machines):
     def cancel(self, name: str) -> None:
         time.sleep(0.6)
         super().cancel(name)
+
+
+def in_image(digest: str) -> Ending:
+    """Return the end of a workload that ran in an image."""
+    return Ending(remark={"image": f"registry.example/x:1@sha256:{digest}"})
+
+
+def test_a_name_that_has_come_to_mean_another_image_is_said(bench: Bench) -> None:
+    bench.run("ab", Machines({"a": in_image("one"), "b": in_image("one")}))
+    bench.forget(StepStarted, "b")
+    bench.run("ab", Machines({"b": in_image("two")}))
+    (ended,) = bench.of(AttemptEnded)
+    assert ended.image == "registry.example/x:1@sha256:two"
+    assert bench.ends()["b"].message == (
+        "its image registry.example/x:1 is sha256:two, and was sha256:one in an earlier attempt of the run"
+    )
+
+
+def test_of_the_same_image_nothing_is_said(bench: Bench) -> None:
+    bench.run("ab", Machines({"a": in_image("one"), "b": in_image("one")}))
+    assert [end.message for end in bench.ends().values()] == ["", ""]

@@ -129,3 +129,21 @@ def test_only_a_condition_that_holds_is_terminal() -> None:
 def test_a_job_set_is_complete_by_a_condition_of_another_name() -> None:
     view = views.job(job({"replicatedJobs": [], "suspend": True}, {"type": "Completed", "status": "True"}))
     assert (view.is_set, view.is_suspended, view.condition) == (True, True, "Complete")
+
+
+DIGEST = f"sha256:{'a1' * 32}"
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "image"),
+    [
+        ("registry.example/x:1", f"docker-pullable://registry.example/x@{DIGEST}", f"registry.example/x:1@{DIGEST}"),
+        ("x:1", DIGEST, f"x:1@{DIGEST}"),
+        (f"x@{DIGEST}", f"docker.io/library/x@{DIGEST}", f"x@{DIGEST}"),
+        ("x:1", "", ""),
+        ("x:1", "sha256:short", ""),
+    ],
+)
+def test_the_image_of_a_pod_has_the_digest_that_its_node_tells(asked: str, told: str, image: str) -> None:
+    status = {"name": "workload", "state": {}, "imageID": told}
+    assert views.pod(pod(container={"image": asked}, containerStatuses=[status])).image == image
