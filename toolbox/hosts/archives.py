@@ -188,6 +188,8 @@ class _Extraction:
             return "a supervisor writes less"
         if len(parts) > _DEEPEST or len(os.fsencode(self._directory / member.name)) >= _LONGEST_PATH:
             return "its path is too long"
+        if member.issym() and not member.linkname:
+            return "it is a symbolic link that leads nowhere"
         if member.issym() and not _stays_inside(member.linkname, len(parts) - 1):
             return "it is a symbolic link that leads elsewhere"
         return ""

@@ -7,6 +7,7 @@ a command line are text: `--tag=1.10` for a `str` is "1.10", for a `float` it is
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 NOTHING: Final = inspect.Parameter.empty
+_LONGEST_NAME: Final = 255
+_LONGEST_PATH: Final = 4096
 _NULLS: Final = {"null", "None", "~"}
 _ARGUMENT = re.compile(r"(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>.*)")
 
@@ -226,7 +229,15 @@ def convert(parameter: Parameter, value: Any, *, text: bool, argv: bool | None =
         raise ValueError(f"--{parameter.name}{place} is {text_of_value}, {wanted} was expected") from None
     if (allowed := _range(kinds)) is not None and converted is not None and converted not in allowed:
         raise ValueError(f"--{parameter.name} is {converted}, {allowed} was expected")
+    if isinstance(converted, Path) and not _is_openable(converted):
+        raise ValueError(f"--{parameter.name} is {shown(str(converted))}, which is too long for a path")
     return converted
+
+
+def _is_openable(path: Path) -> bool:
+    """Tell whether a path is short enough for Linux (PATH_MAX and NAME_MAX of limits.h)."""
+    sizes = [len(os.fsencode(part)) for part in path.parts]
+    return max(sizes, default=0) <= _LONGEST_NAME and sum(sizes) + len(sizes) < _LONGEST_PATH
 
 
 def members(annotation: Any) -> set[Any]:

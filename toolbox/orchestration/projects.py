@@ -61,7 +61,8 @@ def find(name: str) -> ProjectFiles:
     """
     known = places.projects()
     if name not in known:
-        if (folder := places.find("projects", name)) is not None and folder.is_dir():
+        folder = places.find("projects", name) if Path(name).name == name else None
+        if folder is not None and folder.is_dir():
             raise UsageError(f"{folder} is no project: it has no orchestration.py")
         hint = did_you_mean(name, known, what="projects")
         raise UsageError(f"unknown project `{name}`: {hint}\n  looked in {_searched()}")

@@ -24,6 +24,7 @@ from toolbox.model.evidence import Metric
 from toolbox.model.verdicts import Verdict
 from toolbox.orchestration.request import FILE as REQUEST_FILE
 from toolbox.reports._excerpts import Excerpt, Excerpts
+from toolbox.reports.text import replaced
 from toolbox.runs.summary import RunSummary, StepSummary
 from toolbox.system import files
 
@@ -37,8 +38,8 @@ _ELEMENTS: Final = {
     Verdict.XFAILED: "skipped",
 }
 _EXCERPT_CHARACTERS: Final = 4_000_000  # of all cases: GitLab reads files of up to 30 MB
-# What XML 1.0 cannot hold (section 2.2).
-_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# What XML 1.0 cannot hold (section 2.2), besides control characters.
+_NO_XML = re.compile("[\ufffe\uffff]")
 _DOUBLE_BRACKET = re.compile(r"(?<=\[)(?=\[)|(?<=\])(?=\])")
 
 
@@ -184,4 +185,4 @@ def _seconds(cases: Sequence[StepSummary]) -> str:
 
 
 def _text(text: str) -> str:
-    return _NO_XML.sub("\ufffd", text)
+    return _NO_XML.sub("\ufffd", replaced(text))

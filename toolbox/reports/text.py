@@ -8,11 +8,17 @@ from typing import Final
 # Control sequences, titles, control characters; what turns the direction of text; halves of characters.
 _STEERING: Final = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _ESCAPES = re.compile(rf"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[{_STEERING}]")
+_STEERING_CHARACTER = re.compile(f"[{_STEERING}]")
 # GitHub's runner takes a line that begins with `::` for a command, and `##[` anywhere; Azure Pipelines `##vso[`.
 _WORKFLOW_COMMAND = re.compile(r"^([^\S\n]*:)(?=:)|(##)(?=\[|vso\[)", re.MULTILINE)
 _IN_JSON = re.compile(rf"[{_STEERING}]|(?<=##)\[|(?<=##)v(?=so\[)")
 # What makes a cell a formula (OWASP, CSV Injection), also as full-width characters.
 _FORMULA = re.compile(r"[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]")
+
+
+def replaced(text: str) -> str:
+    """Return a text in which U+FFFD takes the place of each character that would steer a terminal."""
+    return _STEERING_CHARACTER.sub("\ufffd", text)
 
 
 def clean(text: str) -> str:

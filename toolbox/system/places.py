@@ -85,7 +85,9 @@ def artifacts() -> Path:
 
 def find(*relative: str) -> Path | None:
     """Return the first existing file or directory of this relative path, or None."""
-    return next((root.joinpath(*relative) for root in roots() if root.joinpath(*relative).exists()), None)
+    candidates = (root.joinpath(*relative) for root in roots())
+    # A name from outside may be too long for a file: `Path.exists` raises there.
+    return next((path for path in candidates if os.path.exists(path)), None)  # noqa: PTH110
 
 
 def entries(folder: str, pattern: str) -> Iterator[Path]:

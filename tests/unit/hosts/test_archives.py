@@ -56,6 +56,10 @@ def extracted(there: Path, *members: tarfile.TarInfo) -> list[str]:
     return names(there.parent)
 
 
+def test_a_link_without_a_target_costs_no_other_file(there: Path) -> None:
+    assert extracted(there, link("files/empty", ""), member("files/a")) == ["there/files/a"]
+
+
 def test_files_and_links_between_them_are_extracted(there: Path) -> None:
     found = extracted(there, member("./files/a"), member("files/sub/b"), link("files/sub/to", "../a"))
     assert found == ["there/files/a", "there/files/sub/b", "there/files/sub/to"]

@@ -388,3 +388,11 @@ def test_a_number_outside_of_its_range_is_refused(annotation: Any, text: str, sa
 def test_a_number_in_its_range_is_taken() -> None:
     assert [convert(Count | None, text, text=True) for text in ("1", "null")] == [1, None]
     assert [convert(kind, "0.5", text=True) for kind in (Seconds, SecondsOrZero)] == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("text", ["x" * 256, "a/" * 2100, "é" * 128])
+def test_a_path_that_no_file_can_have_is_refused(text: str) -> None:
+    parameter = signature.Parameter("directory", Path | None, None, "where")
+    with pytest.raises(ValueError, match="which is too long for a path"):
+        signature.convert(parameter, text, text=True)
+    assert signature.convert(parameter, "x" * 255, text=True) == Path("x" * 255)

@@ -93,3 +93,9 @@ def test_all_phases_are_selected_unless_some_are_wanted() -> None:
 def test_an_unknown_phase_is_named(wanted: str, said: str) -> None:
     with pytest.raises(UsageError, match=f"unknown phase `{wanted}`: .*{said}"):
         projects.select(available(), ["test", wanted])
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "../projects", "/etc", "..", ".", ""])
+def test_a_name_that_is_a_path_or_too_long_for_one_is_no_project(name: str) -> None:
+    with pytest.raises(UsageError, match=r"unknown project|is no project"):
+        projects.find(name)

@@ -1,0 +1,249 @@
+"""Two hundred hostile texts through every way in: none is executed, none lands outside, none is shown raw."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import tarfile
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import suppress
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.functional.test_hostile_text import FILES, flow
+from tests.hostile_texts import texts
+from toolbox.ci import slash
+from toolbox.hosts import archives
+from toolbox.model.addresses import Address
+from toolbox.model.errors import UsageError
+from toolbox.model.workloads import CollectLimits
+from toolbox.orchestration import request
+from toolbox.orchestration.request import RunRequest
+from toolbox.pods import description, manifests
+from toolbox.reports import github
+from toolbox.runs import summary
+from toolbox.testing import Outcome, Workspace
+
+# What steers a terminal, or turns the direction of text. A line feed and a tab do not.
+RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+WORKFLOW_COMMAND = re.compile(r"^\s*(::[a-z-]|##\[|##vso\[)", re.MULTILINE)
+IN_ACTIONS = {"GITHUB_ACTIONS": "true"}
+ORCHESTRATION = '''
+    """Runs a matrix."""
+    from toolbox.orchestration import matrix
+
+
+    def test():
+        matrix.run()
+'''
+# The text as a word of a shell command, as a variable, on standard output and as a name of a file; then a failure.
+COMMAND = """
+    printf %s {@cell.x} >word; printf %s "$TEXT" >variable; printf '%s\\n' "$TEXT"
+    name=$(printf %s "$TEXT" | head -c 200 | tr / _); [ -z "$name" ] || : 2>/dev/null >"name-$name"
+    exit 1
+"""
+
+
+class Watched:
+    """A workspace in a folder of which everything is known: what an attack leaves is found anywhere below."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.workspace = Workspace(folder / "workspace")
+        self.texts = texts(folder)
+
+    def run(self, *argv: str) -> Outcome:
+        """Run a command line, and see that it did nothing but its work."""
+        outcome = self.workspace.run(*argv, env=IN_ACTIONS, timeout=300)
+        self.check()
+        printed = outcome.stdout + outcome.stderr
+        assert RAW.search(printed) is None, repr(RAW.search(printed))
+        assert WORKFLOW_COMMAND.search(printed) is None
+        assert "Traceback" not in printed
+        return outcome
+
+    def check(self) -> None:
+        """See that no text was executed, and that none became a path out of the workspace."""
+        made = [path for path in self.folder.rglob("pwned*") if not path.name.startswith("name-")]
+        assert made == []
+        assert [path.name for path in self.folder.iterdir()] == ["workspace"]
+        assert not [name for name in os.listdir("/tmp") if name.startswith("pwned-")]  # noqa: PTH208
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    found = Watched(tmp_path / "all")
+    yield found
+    found.check()
+
+
+def values(given: list[str]) -> list[str]:
+    """Return the texts that are no references where they stand in a configuration."""
+    return [text for text in given if not text.startswith(("@", "*$@")) and "{@" not in text]
+
+
+def test_arguments_of_a_role(watched: Watched) -> None:
+    watched.workspace.write(FILES)
+    some = [text for text in watched.texts if len(text) < 10_000]
+    outcome = watched.run("machine", "write", f"--text={some[0]}", f"--texts={flow(some)}")
+    assert outcome.exit_code == 0, str(outcome)
+    (file,) = watched.workspace.artifacts.glob("toolbox/*/artifacts/given.json")
+    assert json.loads(file.read_text()) == [some[0], some, None]
+
+
+def test_values_of_a_configuration_through_a_template(watched: Watched) -> None:
+    some = values(watched.texts)
+    config = {"text": some[0], "texts": some}
+    watched.workspace.write({**FILES, "config/hostile.yaml": yaml.safe_dump(config, width=10**6)})
+    outcome = watched.run("project", "run", "hostile")
+    assert outcome.exit_code == 0, str(outcome)
+    (file,) = watched.workspace.artifacts.glob("hostile/*/*__test/*__machine__write/artifacts/given.json")
+    assert json.loads(file.read_text())[1] == some
+
+
+def test_hosts_of_a_command_and_of_a_target(watched: Watched) -> None:
+    accepted = []
+    for text in watched.texts:
+        with suppress(ValueError):
+            accepted.append(Address.parse(text).host)
+    plain = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+    assert [host for host in accepted if not plain.fullmatch(host) or ".." in host] == []
+
+
+def comments(text: str) -> Iterator[str]:
+    """Yield comments that hold a text at each place of the grammar."""
+    yield from (text, f"/{text}", f"/test {text}", f"/test hostile {text}", f"/test hostile\n/skip {text}")
+    for value in (f"/var text: {text}", f"/var text:\n  {text}", f"/var {text}: x", f"/var text: {json.dumps(text)}"):
+        yield f"/test hostile\n{value}"
+
+
+def test_comments_change_only_the_field_that_the_project_lists(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {"text": "", "ci": {"overridable": ["text"]}, "matrix": {"workload": {"command": ["true"]}}}
+    watched.workspace.write({**FILES, "config/hostile.yaml": yaml.safe_dump(config)})
+    monkeypatch.chdir(watched.workspace.directory)
+    understood = 0
+    for comment in (comment for text in watched.texts for comment in comments(text)):
+        with suppress(UsageError):
+            asked = slash.parse(comment)
+            if asked.project is not None:
+                _, configuration = request.configure(
+                    RunRequest(asked.project, asked.presets, overrides=asked.overrides, is_from_outside=True)
+                )
+                assert configuration.get("matrix") == config["matrix"]
+                assert repr(configuration.get("text")) == repr(asked.overrides.get("text", ""))
+                understood += bool(asked.overrides)
+    assert understood > len(watched.texts) // 2
+
+
+def test_a_comment_by_the_command_line(watched: Watched) -> None:
+    config = {"text": "", "texts": [], "ci": {"overridable": ["texts"]}}
+    watched.workspace.write({**FILES, "config/hostile.yaml": yaml.safe_dump(config)})
+    some = [text for text in values(watched.texts) if len(text) < 400 and "${{" not in text]
+    parts = [some[begin : begin + 40] for begin in range(0, len(some), 40)]
+    for part in parts:
+        watched.run("ci", "parse", f"--text=/test hostile\n/var texts: {json.dumps(part)}")
+        watched.run("ci", "parse", "--text=" + "\n".join(f"/{text}" for text in part))
+
+
+class Page(HTMLParser):
+    """What a browser would execute of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.active: list[str] = []
+        self._is_script = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._is_script = tag == "script"
+        for name, value in attrs:
+            is_icon = tag == "link" and (value or "").startswith("data:image/svg+xml,")  # ours
+            if name.startswith("on") or (
+                re.match(r"\s*(javascript|data):", value or "", re.IGNORECASE) and not is_icon
+            ):
+                self.active.append(f"{tag} {name}={value}")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_script = self._is_script and tag != "script"
+
+    def handle_data(self, data: str) -> None:
+        if self._is_script and re.match(r"\s*alert\(1\)", data):
+            self.active.append(data)
+
+
+def test_cells_their_commands_logs_files_and_reports(watched: Watched) -> None:
+    some = values(watched.texts)
+    config: dict[str, Any] = {
+        "matrix": {
+            "axes": {"x": some},
+            "jobs": 4,
+            "retries": {"infrastructure": 0},
+            "workload": {"command": COMMAND, "env": {"TEXT": "{@cell.x}"}, "sample_seconds": None},
+        }
+    }
+    project = {"projects/hostile/orchestration.py": ORCHESTRATION}
+    watched.workspace.write({**project, "config/hostile.yaml": yaml.safe_dump(config, width=10**6)})
+    outcome = watched.run("project", "run", "hostile")
+    assert outcome.exit_code == 1, str(outcome)
+    directory = watched.workspace.run_directory()
+    cells = {step["step"]: step for step in watched.workspace.summary()["steps"] if step["kind"] == "cell"}
+    assert len(cells) == len(some)
+    arrived = []
+    for step in cells:
+        files = directory / step / "attempt-1" / "files"
+        arrived.append((files / "word").read_bytes().decode())
+        assert (files / "variable").read_bytes().decode() == arrived[-1]
+    assert sorted(arrived) == sorted(some)
+    check_reports(directory)
+    watched.run("project", "status", str(directory))
+    watched.run("results", "show", "latest")
+
+
+def check_reports(directory: Path) -> None:
+    """See that what a run is shown as has nothing in it that is executed."""
+    page = Page()
+    page.feed((directory / "report.html").read_text())
+    assert page.active == []
+    junit = (directory / "junit.xml").read_text()
+    ET.fromstring(junit)  # it is ours, and has to be well formed
+    assert RAW.search(junit) is None
+    comment = github.comment(summary.derive(directory))
+    assert RAW.search(comment) is None
+    assert re.search(r"<(script|img|svg|a href=\"javascript)", comment) is None
+
+
+def test_names_and_links_of_an_archive(watched: Watched) -> None:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for number, text in enumerate(watched.texts):
+            for kind, name in ((tarfile.REGTYPE, text), (tarfile.REGTYPE, f"files/{text}"), (tarfile.SYMTYPE, "")):
+                member = tarfile.TarInfo(name or f"files/link-{number}")
+                member.type, member.linkname = kind, text if kind == tarfile.SYMTYPE else ""
+                archive.addfile(member, io.BytesIO() if kind == tarfile.REGTYPE else None)
+    stream.seek(0)
+    there = watched.workspace.directory / "attempt"
+    archives.extract(stream, there, CollectLimits())
+    inside = [path for path in watched.folder.rglob("*") if path.is_symlink()]
+    assert [path for path in inside if not path.resolve().is_relative_to(there)] == []
+    assert {path.name for path in there.iterdir()} <= {"files", "exit_code"}
+    shutil.rmtree(there)  # files with these names are in the archive, and were not made by a command
+
+
+def test_descriptions_of_pods(watched: Watched) -> None:
+    plain = re.compile(r"[-A-Za-z0-9_./]*")
+    for text in watched.texts:
+        for fields in ({"labels": {"a": text}}, {"labels": {text: "a"}}, {"service_account": text}, {"queue": text}):
+            with suppress(ValueError):
+                pod = description.parse({"image": "i"}, fields)
+                shown = [*pod.labels, *pod.labels.values(), pod.service_account or "", pod.queue or ""]
+                assert [each for each in shown if not plain.fullmatch(each)] == []
+        assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", manifests.job_name(text, text))
