@@ -16,7 +16,7 @@ ROOT = places.builtin_root()
 PAGE = ROOT / "docs/extending.md"
 # A path in backquotes on a line of its own, and the block of code below it.
 EXAMPLE = re.compile(r"^`(?P<path>[\w./]+)`\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-CONFORMANCE = ["tests/conformance/test_plugins.py", "tests/conformance/test_commands.py"]
+CONFORMANCE = [f"tests/conformance/test_{name}.py" for name in ("plugins", "commands", "backends_endings")]
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_the_examples_of_the_page_work_together(documented: Workspace) -> None:
     ("override", "said"),
     [
         ("{probe.waits: 1}", "`probe.waits` is 1"),
-        ("{targets.here: {backend: polit}}", "unknown backend `polit`: did you mean polite"),
+        ("{targets.here: {backend: few_thread}}", "unknown backend `few_thread`: did you mean few_threads"),
         ("{matrix.checks: [{check: steday, metric: waits}]}", "unknown check `steday`: did you mean steady"),
         ("{matrix.metrics: {x: {source: percentle, file: f}}}", "unknown source `percentle`: did you mean percentile"),
     ],
@@ -84,7 +84,7 @@ def test_an_installed_package_offers_extensions_and_the_workspace_goes_before_it
 
 
 def test_the_conformance_suite_covers_a_workspace(documented: Workspace) -> None:
-    only = ["-k", "steady or percentile or disk", "-v", "-p", "no:cacheprovider"]
+    only = ["-k", "steady or percentile or disk or (few_threads and program)", "-v", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *only, *CONFORMANCE],
         env={**environ.everything(), "TOPGALLANT_WORKSPACE": str(documented.directory)},
@@ -94,7 +94,7 @@ def test_the_conformance_suite_covers_a_workspace(documented: Workspace) -> None
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    for name in ("[steady]", "[percentile]", "[disk measure]", "[disk_measure]"):
+    for name in ("[steady]", "[percentile]", "[disk measure]", "[disk_measure]", "[few_threads]"):
         assert name in done.stdout, f"{name} is not covered"
 
 
