@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.history import START, Past, Tried
+from toolbox.model.bounds import Side
 from toolbox.model.events import CheckJudged
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.testing import Outcome, Workspace
@@ -214,7 +215,7 @@ def test_a_changed_level_is_refused_until_a_person_accepts_it(results: Results, 
     assert {cell: row["action"] for cell, row in rows.items()} == {SMALL: "written", LARGE: "refused"}
     hint = f"--accept={LARGE}:time"
     assert rows[LARGE]["why"] == f"level changed since 20260321-020000-test: accept with {hint} --reason=WHY"
-    assert "1 are refused and stay as they are" in results("update_bounds", "training").stdout
+    assert "1 refused: these bounds stay as they are" in results("update_bounds", "training").stdout
     outcome = results("update_bounds", "training", hint, "--reason=TPG-9: the driver is slower")
     assert "1 of these follow a change for the worse: is it a deliberate one?" in outcome.stdout
     text = file.read_text()
@@ -222,6 +223,22 @@ def test_a_changed_level_is_refused_until_a_person_accepts_it(results: Results, 
     assert "accepted_since: 2026-03-21T02:00:00+00:00" in text
     assert "0 of 2 bounds changed" in results("update_bounds", "training").stdout
     assert file.read_text() == text
+
+
+def test_a_night_that_failed_by_bounds_and_was_confirmed_changes_no_bound(
+    results: Results, workspace: Workspace
+) -> None:
+    file = workspace.directory / "config/bounds/training.yaml"
+    results("update_bounds", "training", "--cells=*small*")
+    before = file.read_text()
+    out = CheckJudged("", "metric", passed=False, message="", metric="time", side=Side.ABOVE, out_of_range=True)
+    slow = Tried(Verdict.FAILED, Cause.REGRESSION, metrics={"time": 1.09}, checks=[out])
+    moment = START + timedelta(days=40)
+    directory = Past({SMALL: [slow, slow]}, started=moment).write(workspace.directory / "runs")
+    results("import", str(directory))
+    outcome = results("update_bounds", "training", "--cells=*small*")
+    assert "level changed since 20260410-020000-test" in " ".join(outcome.stdout.split())
+    assert file.read_text() == before
 
 
 def test_what_cannot_be_accepted_is_told(results: Results, workspace: Workspace) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolbox.model.bounds import REPORTED_FROM, Bound, Direction, Method
+from toolbox.results import pooled_noise
 from toolbox.results.pooled_noise import Noise
 from toolbox.results.series import RunReference, Series
 
@@ -27,7 +28,7 @@ LOOK_BACK: Final = 500
 POWER: Final = 0.9
 """The probability with which a run fails that is slower by the smallest change that bounds detect."""
 _DIGITS: Final = 6
-_LARGEST: Final = 1e150  # the squares of larger numbers overflow
+_LARGEST: Final = pooled_noise.LARGEST
 
 
 def bound_of(series: Series, *, method: Method = Method.PREDICTION, confidence: float = CONFIDENCE) -> Bound | None:
@@ -98,7 +99,7 @@ def interval(
     sample = np.asarray(values, dtype=np.float64)
     if len(sample) < 2:  # noqa: PLR2004  # one value has no spread
         raise ValueError(f"bounds need at least 2 values, there are {len(sample)}")
-    refuse_sizes(sample)
+    _refuse_sizes(sample)
     mean = float(sample.mean())
     if method is Method.RATIO:
         _refuse(confidence)
@@ -124,7 +125,7 @@ def interval_with_noise(
     from scipy.special import stdtrit
 
     _refuse(confidence)
-    refuse_sizes(values)
+    _refuse_sizes(values)
     mean = float(values.mean())
     reach = float(stdtrit(noise.freedom, (1 + confidence) / 2)) * math.sqrt(noise.at(mean) * (1 + 1 / len(values)))
     half = max(reach, LEAST_SHARE * abs(mean))
@@ -185,7 +186,7 @@ def _refuse(confidence: float) -> None:
         raise ValueError(f"the confidence is {confidence}, a number above 0.5 and below 1 was expected")
 
 
-def refuse_sizes(values: NDArray[np.float64]) -> None:
+def _refuse_sizes(values: NDArray[np.float64]) -> None:
     """Raise ValueError where a value is not a finite number whose square is one too."""
     wrong = values[~(np.abs(values) < _LARGEST)]
     if wrong.size:

@@ -91,7 +91,6 @@ class Update:
         """
         if is_locked:
             return Decision(series, before, before, Action.KEPT, "locked: a person keeps it")
-        bounds.refuse_sizes(series.values)
         current = before if before is not None and before.is_in(series.unit) else None
         level = levels.accepted(series, current)
         accepts = self.acceptance is not None and level.changed is not None and self.acceptance.covers(series)

@@ -17,6 +17,8 @@ from toolbox.results import changes
 
 LATEST: Final = 100
 """Values that tell the noise: older ones belong to another time."""
+LARGEST: Final = 1e150
+"""The squares of larger numbers overflow."""
 LEAST_FREEDOM: Final = 4
 """Degrees of freedom: five values of one level. Fewer do not tell how noisy a metric is."""
 
@@ -52,10 +54,11 @@ def within_levels(values: NDArray[np.float64], confirmed: Sequence[int] = ()) ->
     Student's t-test. Where all levels have one sign, a deviation is taken as a share of its level.
 
     Args:
-        values: in the order of time, none larger than 1e150 in size.
+        values: in the order of time; those that are too large to compute with are left out.
         confirmed: the places of values that failed their cells. They belong to a level that nobody accepted.
     """
-    kept = np.delete(values, list(confirmed))[-LATEST:]
+    kept = np.delete(values, list(confirmed))
+    kept = kept[np.abs(kept) < LARGEST][-LATEST:]
     levels = np.split(kept, [change.index for change in changes.detect(kept)])
     freedom = len(kept) - len(levels)
     if freedom < LEAST_FREEDOM:

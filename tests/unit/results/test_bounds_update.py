@@ -231,6 +231,13 @@ def test_bounds_in_another_unit_do_not_hold_the_new_ones_back() -> None:
     assert Update().decide(nights.series, before).action is Action.WRITTEN
 
 
+def test_an_old_value_that_is_too_large_holds_no_update_back() -> None:
+    nights = with_history(20, count=60)
+    nights.values[3], nights.values[4] = 1.7e308, -1.7e308
+    nights.nights(3, 0.9 * LEVEL)
+    assert nights.update(accept=True).is_accepted
+
+
 # What bounds detect
 
 
