@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime
 
 import pytest
@@ -76,3 +77,24 @@ def test_a_value_out_of_a_given_range_is_a_failure_that_is_told_from_others() ->
 def test_what_has_no_attempts_is_seen_by_its_verdict() -> None:
     (seen,) = observations.of([result(verdict="passed")])
     assert seen.passed is True
+
+
+def of_cell(cell: str, verdict: str, *attempts: AttemptRow, revision: str = "abc", **labels: str) -> ResultRow:
+    row = result(*attempts, verdict=verdict)
+    return dataclasses.replace(row, run=dataclasses.replace(RUN, revision=revision), cell=cell, labels=labels)
+
+
+def test_a_cell_that_fails_at_random_is_not_looked_at_for_what_failed() -> None:
+    at_random = AttemptRow("failed", "product"), AttemptRow("passed", None)
+    history = [of_cell("flaky", "passed", *at_random, revision=revision) for revision in ("a", "b", "c")]
+    history += [of_cell("broken", "failed", AttemptRow("failed", "product"), revision=revision) for revision in "abc"]
+    flaky = observations.known_flaky(history)
+    assert flaky == {"flaky"}
+    run = [
+        of_cell("broken", "failed", x="1", y="1"),
+        of_cell("second", "failed", x="1", y="2"),
+        of_cell("third", "passed", x="2", y="1"),
+        of_cell("flaky", "failed", x="2", y="2"),
+    ]
+    assert observations.in_common(run) == []
+    assert list(map(str, observations.in_common(run, flaky=flaky))) == ["x=1: 2 of 2 failed; elsewhere 0 of 1"]

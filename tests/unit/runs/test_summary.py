@@ -170,6 +170,19 @@ def test_the_plan_says_what_the_cells_are_and_what_failed_has_in_common(tmp_path
     assert found.as_json()["attribution"] == ["model=large: 3 of 3 failed; elsewhere 0 of 3"]
 
 
+def test_failures_of_one_kind_are_explained_beside_others(tmp_path: Path) -> None:
+    cells = {
+        f"model={m},batch={b},seed={s}": [Tried()] for m in ("small", "large") for b in (8, 16, 32) for s in (1, 2)
+    }
+    for number, cell in enumerate(name for name in cells if "large" in name and "batch=32" in name):
+        cells[cell] = [Tried(Verdict.FAILED, Cause.PRODUCT, f"out of memory at 0x7f{number}, {number + 3} GiB in use")]
+    cells["model=small,batch=8,seed=1"] = [Tried(Verdict.FAILED, Cause.CHECK, "metric: no loss")]
+    found = summary.derive(Past(cells).write(tmp_path))
+    assert list(map(str, found.attribution)) == [
+        "model=large and batch=32: 2 of 2 failed; elsewhere 0 of 9 (product: out of memory at <address>, # GiB in use)"
+    ]
+
+
 def test_what_is_in_quarantine_is_not_looked_at_for_what_failed(tmp_path: Path) -> None:
     cells = {f"x={x},y={y}": [Tried(Verdict.FAILED if x == "a" else Verdict.PASSED)] for x in "ab" for y in "abc"}
     past = Past(cells, quarantined=[cell for cell in cells if "x=a" in cell])
