@@ -21,13 +21,13 @@ _ARITHMETIC = r"""\(\((?:[^()'"`\\\#{}$]|\$\w)*\)\)"""
 _PIECE = rf"""
     \\(?!\{{@). | \${_ARITHMETIC} | \$\{{[^{{}}'"`\\$]*\}} | `(?:(?!\{{@)[^`\\])*` | \$[\w$!?*@\#-]
 """
-_UNCLEAR = r"[\\$](?=\{@) | \$\\\n | \$\[ | \$?\(\( | \$\{ | `"
+_UNCLEAR = r"[\\$](?=\{@) | \$\\\n | \$\[ | \$\(\( | \$\{ | `"
 _FLAGS: Final = re.VERBOSE | re.DOTALL
 _PLAIN = re.compile(
     rf"""
     (?P<reference>\{{@[^\n]*?\}})
     | (?P<piece>{_PIECE} | {_ARITHMETIC} | <<< | \$'(?:(?!\{{@)[^'\\]|\\(?!\{{@).)*')
-    | (?P<unclear>{_UNCLEAR} | [<(]\\\n | \\\n(?=\#) | << | \$')
+    | (?P<unclear>{_UNCLEAR} | \(\( | [<(]\\\n | \\\n(?=\#) | << | \$')
     | (?P<opens>\( | \$?" | ')
     | (?P<closes>\))
     | (?P<blank>[ \t\n;&|<>])
@@ -41,7 +41,7 @@ _DOUBLE = re.compile(
     rf"""
     (?P<reference>\{{@[^\n]*?\}})
     | (?P<piece>{_PIECE})
-    | (?P<unclear>{_UNCLEAR.replace("$?", "$")})
+    | (?P<unclear>{_UNCLEAR})
     | (?P<opens>\$\()
     | (?P<closes>")
     | .
