@@ -37,6 +37,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from toolbox.agent import attempts, safe_files
+from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES
 from toolbox.agent.supervisor import LOCK, STREAMS, Supervisor
 
 _INPUT, _OUTPUT = 0, 1
@@ -136,6 +137,7 @@ class Server:
             state = attempts.state_of_unlocked(directory)
             if state["state"] != "absent":
                 return state, 0
+            _clear(directory)
             _take_sources(request["sources"], os.path.join(directory, "src"))
             child, fault = self._fork(directory, request["order"], lock)
         finally:
@@ -242,6 +244,13 @@ class Server:
         content = json.dumps(message).encode() + b"\n"
         while content:
             content = content[os.write(_OUTPUT, content) :]
+
+
+def _clear(directory: str) -> None:
+    """Remove what an execution left of which a power cut has taken the record: it would mix with that of the next."""
+    for name in ("files", SAMPLES, GPU_SAMPLES, *(f"{stream}.log" for stream in STREAMS)):
+        safe_files.remove(os.path.join(directory, name))
+    safe_files.make_directory(os.path.join(directory, "files"))
 
 
 def _take_sources(sources: Optional[str], target: str) -> None:

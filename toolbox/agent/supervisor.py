@@ -23,10 +23,10 @@ import signal
 import time
 from typing import Any, Callable, Dict, Mapping
 
-from toolbox.agent import cgroups, machine, masking, safe_files, tree
+from toolbox.agent import cgroups, durable, machine, masking, safe_files, tree
 from toolbox.agent.echo import Echo
 from toolbox.agent.logs import Log
-from toolbox.agent.sampler import Sampler
+from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES, Sampler
 
 LOCK = "lock"
 STARTED = "started"
@@ -327,8 +327,13 @@ class Supervisor:
             "host": machine.host(),
             "accelerators": machine.accelerators(),
         }
+        # An end that outlives a power cut has to have its evidence with it: else that would be judged without it.
+        for name in (SAMPLES, GPU_SAMPLES, *(f"{stream}.log" for stream in STREAMS if logs[stream].bytes)):
+            durable.sync(self._path(name))
+        durable.sync_tree(self._path("files"))
         self._write_reserved(OUTCOME, json.dumps(outcome))
         self._write_reserved(EXIT_CODE, f"{code}\n")
+        durable.sync(self._directory)
         if self._cgroup:
             cgroups.remove(self._cgroup)
 

@@ -26,7 +26,7 @@ from toolbox.model.evidence import Deviation, Judgement, Metric
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Handle
 from toolbox.runs import steps
-from toolbox.runs.past import PastStep
+from toolbox.runs.past import PastAttempt, PastStep
 from toolbox.runs.steps import Outcome, Step
 from toolbox.system import files
 
@@ -97,6 +97,32 @@ class CellResult:
     directory: Path
     attempts: int = 1
     counts: bool = True
+
+
+def own_judgements(cell: Cell, attempt: PastAttempt) -> tuple[tuple[str, Judgement], ...]:
+    """Return what the checks that compare with no other cell said of an attempt, from the journal.
+
+    The files of the attempt are not judged again: a power cut may have taken them.
+    """
+    own = {check.name for check in cell.expectations.checks if check.to is None}
+    return tuple((event.check, event.judgement) for event in attempt.judged if event.check in own)
+
+
+def concluded_before(cell: Cell, before: PastStep) -> Conclusion:
+    """Return what the latest attempt of a cell came to before the run was resumed. It has ended."""
+    attempt = before.attempts[-1]
+    ended = attempt.ended
+    assert ended is not None, "it has ended"
+    judgements = own_judgements(cell, attempt)
+    outcome = None if judgements else Outcome(ended.verdict, ended.cause, ended.message)
+    return Conclusion(
+        outcome,
+        before.metrics,
+        judgements,
+        seconds=ended.seconds,
+        host=ended.host,
+        accelerators=ended.accelerators,
+    )
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, Backend, Handle, TargetContext, WorkloadOutcome
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Outcome
-from toolbox.system import cancellation, files
+from toolbox.system import cancellation
 from toolbox.system.cancellation import CancelScope
 
 log = logging.getLogger(__name__)
@@ -96,14 +96,6 @@ class Executions:
     def gather(self, run: CellRun, status: AttemptStatus, done: Callable[[Conclusion], None]) -> None:
         """Bring back what an ended attempt left, and judge it as far as that needs no other cell."""
         self._do(partial(self._gather, run, status), done, lambda error: done(_failure(error)))
-
-    def judge_again(self, run: CellRun, outcome: Outcome, seconds: float, done: Callable[[Conclusion], None]) -> None:
-        """Judge an attempt again whose files were brought back before the run was resumed.
-
-        Args:
-            outcome: what was written down of it: what holds, unless the checks have to say.
-        """
-        self._do(partial(self._judge_again, run, outcome, seconds), done, lambda error: done(_failure(error)))
 
     def cancel(self, run: CellRun) -> None:
         """Have an attempt end."""
@@ -231,12 +223,6 @@ class Executions:
         checks = [check for check in expected.checks if check.to is None]
         judged = judgement.judge(checks, run.directory, metrics, lambda _: None, run.cell.bounds)
         return _concluded(outcome, Conclusion(None, metrics, tuple(judged)))
-
-    def _judge_again(self, run: CellRun, outcome: Outcome, seconds: float) -> Conclusion:
-        file = run.directory / "outcome.json"
-        if not file.exists():
-            return Conclusion(outcome, seconds=seconds)
-        return self._judge(run, WorkloadOutcome.parse(files.read_json(file)))
 
     def _backend(self, target: str) -> Backend:
         with self._lock:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from toolbox.matrix import abandoned, judgement
 from toolbox.matrix.abandoned import Left
-from toolbox.matrix.attempts import CellResult, CellRun, Conclusion
+from toolbox.matrix.attempts import CellResult, CellRun, Conclusion, concluded_before, own_judgements
 from toolbox.matrix.executions import Executions
 from toolbox.matrix.judgement import NamedCheck
 from toolbox.matrix.plan import Cell, Plan
@@ -188,9 +188,7 @@ class Scheduler:
         if outcome.verdict is Verdict.SKIPPED:
             return
         if outcome.cause is Cause.CHECK:  # which may have compared it with another cell
-            checks = [check for check in cell.expectations.checks if check.to is None]
-            latest = directory / f"attempt-{before.attempts[-1].submitted.attempt}"
-            outcome = judgement.verdict(judgement.judge(checks, latest, before.metrics, lambda _: None, cell.bounds))
+            outcome = judgement.verdict(own_judgements(cell, before.attempts[-1]))
         self._own[cell.id] = (outcome, before.metrics)
 
     def _go_on(self, cell: Cell, before: PastStep) -> None:
@@ -220,8 +218,7 @@ class Scheduler:
         else:
             run.is_over = True
             run.history.pop()
-            outcome = Outcome(ended.verdict, ended.cause, ended.message)
-            self._executions.judge_again(run, outcome, ended.seconds, partial(self._conclude, run))
+            self._conclude(run, concluded_before(cell, before))
 
     def _open(self, cell: Cell) -> CellRun:
         place = self._step.place(cell.name, StepKind.CELL, identity=cell.id)

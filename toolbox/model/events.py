@@ -222,6 +222,12 @@ class CheckJudged:
             return kept
         return replace(kept, metric=deviation.metric, side=deviation.side, improves=deviation.improves)
 
+    @property
+    def judgement(self) -> Judgement:
+        """What the check said."""
+        deviation = Deviation(self.metric, self.side, self.improves) if self.side is not None else None
+        return Judgement(self.passed, self.message, self.file, self.line, deviation)
+
 
 def deviations_of(faults: Iterable[CheckJudged]) -> dict[str, Deviation]:
     """Return the metrics that are out of their range, where nothing else is wrong: else there is nothing."""

@@ -42,30 +42,35 @@ class PastAttempt:
         ended: how, or None where nobody has seen its end.
         is_released: whether nothing of it is left on its target.
         is_abandoned: whether a person has given it up.
-        faults: the checks that did not pass, by their names and metrics: an attempt may be judged twice.
+        judged: what the checks said. An attempt that is judged again has the latest judgements alone.
     """
 
     submitted: AttemptSubmitted
     ended: AttemptEnded | None = None
     is_released: bool = False
     is_abandoned: bool = False
-    faults: dict[tuple[str, str], CheckJudged] = field(default_factory=dict)
+    judged: list[CheckJudged] = field(default_factory=list)
+    _is_judged: bool = False
 
     @property
     def deviations(self) -> dict[str, Deviation]:
         """The metrics that were out of their range, where nothing else was wrong."""
-        return deviations_of(self.faults.values())
+        return deviations_of(check for check in self.judged if check.passed is False)
 
     @property
     def is_open(self) -> bool:
         """Whether nobody knows how the attempt ends: it may be running, and no person has given it up."""
         return self.ended is None and not self.is_abandoned
 
-    def take(self, event: AttemptEnded | AttemptAbandoned | AttemptReleased) -> None:
+    def take(self, event: CheckJudged | AttemptEnded | AttemptAbandoned | AttemptReleased) -> None:
         """Take in what happened to the attempt."""
         match event:
+            case CheckJudged():
+                self.judged = [event] if self._is_judged else [*self.judged, event]
+                self._is_judged = False
             case AttemptEnded():
                 self.ended = event
+                self._is_judged = True
             case AttemptAbandoned():
                 self.is_abandoned = True
             case AttemptReleased():
@@ -112,8 +117,8 @@ class PastStep:
                 self.metrics[event.metric] = Metric(
                     event.metric, event.value, event.unit, event.fault, direction=event.direction
                 )
-            case CheckJudged(passed=False) if self.attempts:
-                self.attempts[-1].faults[event.check, event.metric] = event
+            case CheckJudged() if self.attempts:
+                self.attempts[-1].take(event)
 
     def answers(self, fingerprint: str) -> bool:
         """Tell whether the step passed, did the same thing, and still holds."""

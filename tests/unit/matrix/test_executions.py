@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.backend import BROKEN, CRASH, NEVER, Ending, FakeBackend, Machines
+from tests.fakes.backend import BROKEN, NEVER, Ending, FakeBackend, Machines
 from tests.unit.matrix.conftest import Planned
 from toolbox.matrix.attempts import CellRun, Conclusion
 from toolbox.matrix.executions import Executions
@@ -17,7 +17,7 @@ from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, Workload, WorkloadOutcome
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Outcome, Step
-from toolbox.system import cancellation, files
+from toolbox.system import cancellation
 from toolbox.system.redaction import Redactor
 
 
@@ -176,24 +176,6 @@ def test_an_attempt_out_of_reach_is_not_collected(desks: Any) -> None:
     conclusion = desk.gather()
     assert (conclusion.outcome.cause, "no route" in conclusion.outcome.message) == (Cause.INFRASTRUCTURE, True)
     assert not (desk.run.directory / "outcome.json").exists()
-
-
-def test_what_was_judged_before_is_judged_again_from_its_files(desks: Any) -> None:
-    desk = desks(CRASH)
-    desk.gather()
-    other = Outcome(Verdict.PASSED)
-    desk.executions.judge_again(desk.run, other, 9.0, desk.results.append)
-    assert desk.wait().so_far().verdict is Verdict.FAILED
-    (desk.run.directory / "outcome.json").unlink()
-    desk.executions.judge_again(desk.run, other, 9.0, desk.results.append)
-    assert desk.wait() == Conclusion(other, seconds=9.0)
-
-
-def test_files_that_do_not_say_how_it_ended_are_an_error(desks: Any) -> None:
-    desk = desks(Ending())
-    files.write_text(desk.run.directory / "outcome.json", "{")
-    desk.executions.judge_again(desk.run, Outcome(Verdict.PASSED), 9.0, desk.results.append)
-    assert desk.wait().outcome.verdict is Verdict.ERROR
 
 
 def test_a_workload_that_runs_is_cancelled_and_one_that_was_not_started_is_not(desks: Any) -> None:

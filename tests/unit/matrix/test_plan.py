@@ -480,7 +480,7 @@ def test_the_bounds_of_a_plan_are_those_with_which_it_was_made(planned: Planned,
     assert planning.frozen_bounds(tmp_path) == {key: bound}
     assert planning.frozen_bounds(tmp_path / "none") == {}
     (tmp_path / "plan.json").write_text("[]")
-    with pytest.raises(UsageError, match="is not what a run leaves"):
+    with pytest.raises(UsageError, match="is damaged, and the run cannot be resumed without it"):
         planning.frozen_bounds(tmp_path)
 
 

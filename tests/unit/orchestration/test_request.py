@@ -50,10 +50,10 @@ def test_what_was_not_asked_is_not_asked_later(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "{}", '{"project": "tiny"}'])
-def test_a_directory_that_is_not_that_of_a_run_is_refused(tmp_path: Path, text: str | None) -> None:
+def test_a_request_that_cannot_be_read_is_named(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "run.json").write_text(text)
-    with pytest.raises(UsageError, match=r"is not the directory of a run: run\.json: "):
+    with pytest.raises(UsageError, match=r"/run\.json is damaged, and the run cannot be resumed without it: "):
         RunRequest.read(tmp_path)
 
 
