@@ -87,7 +87,7 @@ def end(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
             backend = _open(plan, target, recorder, clusters)
             stack.callback(backend.close)
             try:
-                _end(backend, attempts)
+                end_workloads(backend, attempts, wait=2 * _LONGEST_SECONDS)
             except (StepError, Cancelled, OSError) as error:
                 log.warning("workloads on %s may be running still: %s", target, describe(error))
     remove(plan, recorder, clusters)
@@ -149,12 +149,20 @@ def _discard(backend: Backend, attempt: Left) -> None:
     backend.release(Handle(attempt.name, attempt.directory))
 
 
-def _end(backend: Backend, attempts: Iterable[Left]) -> None:
+def end_workloads(backend: Backend, attempts: Iterable[Left], *, wait: float = _ANSWER_SECONDS) -> None:
+    """Have the workloads of attempts on one target end, and wait for it. Their results are left to a resumed run.
+
+    Args:
+        wait: how long the target may take to answer, in seconds.
+
+    Raises:
+        StepError: the target does not answer.
+    """
     handles: list[Handle] = []
     for attempt in attempts:
         began = time.monotonic()
         try:
-            found = backend.find(_briefly(attempt.workload, 2 * _LONGEST_SECONDS), attempt.name, attempt.directory)
+            found = backend.find(_briefly(attempt.workload, wait), attempt.name, attempt.directory)
             if found is not None:
                 backend.cancel(found)
                 handles.append(found)

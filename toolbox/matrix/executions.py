@@ -103,6 +103,11 @@ class Executions:
             cancel = partial(_uncancelled, partial(self._backend(run.target).cancel, run.handle))
             self._do(cancel, _nothing, partial(_warn, f"the workload of {run.cell.name} could not be ended"))
 
+    def end_open(self, target: str, attempts: Sequence[Left]) -> None:
+        """Have attempts end that may be running, if their target answers now."""
+        end = partial(_uncancelled, lambda: abandoned.end_workloads(self._backend(target), attempts))
+        self._do(end, _nothing, partial(_warn, f"workloads on {target} may be running"), threads=self._removers)
+
     def release(self, target: str, handle: Handle, done: Callable[[], None]) -> None:
         """Remove what an attempt left on its target. Where that fails it is tried again when the run is resumed."""
         release = partial(_uncancelled, partial(self._backend(target).release, handle))

@@ -29,7 +29,7 @@ from toolbox.model.events import AttemptReleased, AttemptSubmitted, MatrixPlanne
 from toolbox.model.evidence import Metric, Reference
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, Handle
-from toolbox.runs.past import PastStep
+from toolbox.runs.past import PastAttempt, PastStep
 from toolbox.runs.steps import Outcome, Step
 from toolbox.system import cancellation, environ, signals
 
@@ -90,6 +90,7 @@ class Scheduler:
         self._numbers = itertools.count()
         self._between: dict[str, CellRun] = {}  # those whose turn for another attempt has come
         self._running: dict[str, CellRun] = {}
+        self._open_runs: list[CellRun] = []  # attempts that nobody in this session waits for, and that may be running
         self._removing: set[str] = set()  # targets from which abandoned attempts are being removed
         self._blocked: dict[str, list[CellRun]] = {}  # cells that wait for that, by target
         self._relations = Relations(list(plan.combinations.values()))
@@ -359,6 +360,7 @@ class Scheduler:
             outcome: what the cell comes to, if none does.
         """
         if conclusion.is_open:
+            self._open_runs.append(run)
             outcome = replace(outcome, message=f"{outcome.message}\n{self._how_to_go_on(run)}")
         else:
             keeps = self._keeps(run.target)
@@ -508,10 +510,19 @@ class Scheduler:
             self._close_those_between(Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, reason))
             while self._running and time.monotonic() < deadline:
                 self._executions.next_news(_LOOK_SECONDS)
+            self._end_open_attempts()
             self._leave_open()
         except (OSError, ToolboxError) as error:
             log.warning("the run ends without a record of all its cells: %s", describe(error))
             self._wait_unrecorded(deadline)
+
+    def _end_open_attempts(self) -> None:
+        by_target: dict[str, list[Left]] = {}
+        for run in self._open_runs:
+            submitted = AttemptSubmitted(run.step.identity, run.attempt, run.name, run.target)
+            by_target.setdefault(run.target, []).append(Left(PastAttempt(submitted), run.cell.workload, run.directory))
+        for target, attempts in by_target.items():
+            self._executions.end_open(target, attempts)
 
     def _close_those_between(self, outcome: Outcome) -> None:
         """Close the cells that wait for another attempt, which they will not get."""

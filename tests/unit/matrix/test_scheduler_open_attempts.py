@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fakes.backend import NEVER, Ending, FakeBackend, Machines
 from tests.fakes.bench import AT_ONCE, Bench, verdicts
+from tests.unit.matrix.test_scheduler_resume import interrupt
 from toolbox.model.errors import Cancelled, StepError, Undecided
 from toolbox.model.events import AttemptAbandoned, AttemptEnded, AttemptReleased, AttemptSubmitted, Note
 from toolbox.model.verdicts import Cause, Verdict
@@ -90,18 +92,39 @@ def test_an_open_attempt_is_adopted_when_its_target_answers_again(bench: Bench) 
 def test_a_run_that_is_cancelled_while_it_adopts_an_attempt_leaves_it_open(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machines = left_running(bench)
+    machines, adopt = left_running(bench), FakeBackend.find
     with cancellation.opened() as scope:
 
-        def find(_self: FakeBackend, _workload: Workload, _name: str, _directory: object) -> Handle | None:
-            scope.cancel("the run is ending")
-            cancellation.current().sleep(60)
-            raise AssertionError("it was waited for")
+        def find(self: FakeBackend, workload: Workload, name: str, directory: Path) -> Handle | None:
+            if not scope.reason:
+                scope.cancel("the run is ending")
+                cancellation.current().sleep(60)
+                raise AssertionError("it was waited for")
+            return adopt(self, workload, name, directory)
 
         monkeypatch.setattr(FakeBackend, "find", find)
         with pytest.raises(Cancelled):
             bench.run("a", machines)
     assert bench.of(AttemptEnded) == []
+    assert "cancel a" in machines.said  # and a later session learns how it ended
+
+
+def test_a_run_that_is_interrupted_ends_its_open_attempts_too(bench: Bench) -> None:
+    machines = Machines({"a": [Ending(lost="no route"), Ending()], "b": [NEVER, Ending()]})
+    interrupt(bench, "ab", machines, at="b")
+    assert machines.said.count("cancel a") == 1
+    assert bench.ends() == {}
+
+
+def test_an_open_attempt_whose_target_is_away_does_not_keep_the_run_from_its_end(bench: Bench) -> None:
+    machines = Machines({"a": Ending(lost="no route"), "b": NEVER})
+    bench.listeners.append(
+        lambda event: (
+            machines.away.add("one") if isinstance(event, AttemptSubmitted) and event.step[-1] == "b" else None
+        )
+    )
+    interrupt(bench, "ab", machines, at="b")
+    assert "cancel a" not in machines.said
 
 
 # What a person gives up
