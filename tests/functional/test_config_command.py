@@ -108,13 +108,13 @@ def test_explain_names_each_layer_with_its_line_and_what_it_replaced(small: Work
     assert lines[1:] == [
         "  override file more.yaml (more.yaml:2) set it, in place of 'HELLO'",
         f"  preset loud ({file}:5) set it, in place of 'hello'",
-        f"  {file}:10 wrote 'hello'",
+        f"  {file}:12 wrote 'hello'",
     ]
 
 
 def test_explain_says_where_an_untouched_value_is_written(small: Workspace) -> None:
     explained = small.run("config", "explain", "small", "tag").stdout
-    assert explained == "tag = '1.10'\n  config/small.yaml:11 wrote it\n"
+    assert explained == "tag = '1.10'\n  config/small.yaml:13 wrote it\n"
 
 
 def test_explain_shows_where_a_reference_leads(topsail: Workspace) -> None:
