@@ -187,8 +187,9 @@ def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, An
     if cells is not None and not changes:
         if not (file := directory / plan.FILE).exists():
             raise UsageError(f"{file} is missing, and the run cannot be resumed without it")
-        frozen, made = files.read_json(file), json.loads(json.dumps(cells.as_json(), default=str))
-        _refuse_changed_files(directory, frozen.get("files", {}), made["files"])
+        # Earlier versions wrote no digests of files into the plan.
+        frozen, made = {"files": {}, **files.read_json(file)}, json.loads(json.dumps(cells.as_json(), default=str))
+        _refuse_changed_files(directory, frozen["files"], made["files"])
         changes = list(_differences(frozen, made, plan.FILE))
     if changes:
         raise _changed("the configuration is not what it was", directory, changes)

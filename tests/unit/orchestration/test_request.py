@@ -107,7 +107,7 @@ def test_a_matrix_is_held_against_its_contract(tiny: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         request.load(RunRequest("tiny"))
     text = str(caught.value)
-    assert text.startswith("3 faults in the configuration:")
+    assert text.startswith("2 faults in the configuration:")
     assert "config/tiny.yaml:3: `matrix.axs` is not a field here: did you mean axes?" in text
 
 
@@ -170,6 +170,15 @@ def test_a_plan_is_held_against_the_one_that_was_frozen(tmp_path: Path, planned:
     (tmp_path / "plan.json").write_text(json.dumps({**frozen, "total": 2}))
     with pytest.raises(ConfigurationError, match=r"plan\.json\.total was 2, is 1"):
         request.refuse_changes(tmp_path, {}, {}, planned(block))
+
+
+def test_a_plan_of_an_earlier_version_names_no_files_and_is_taken(tmp_path: Path, planned: Planned) -> None:
+    block: dict[str, Any] = {"axes": {"x": ["a"]}, "workload": {"command": ["a"]}}
+    planned(block).write(tmp_path)
+    kept = json.loads((tmp_path / "plan.json").read_text())
+    del kept["files"]
+    (tmp_path / "plan.json").write_text(json.dumps(kept))
+    request.refuse_changes(tmp_path, {}, {}, planned(block))
 
 
 def test_files_that_have_changed_are_named(tmp_path: Path, planned: Planned) -> None:
