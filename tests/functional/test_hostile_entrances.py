@@ -223,7 +223,7 @@ def check_reports(directory: Path) -> None:
 
 def test_names_and_links_of_an_archive(watched: Watched) -> None:
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for number, text in enumerate(watched.texts):
             for kind, name in ((tarfile.REGTYPE, text), (tarfile.REGTYPE, f"files/{text}"), (tarfile.SYMTYPE, "")):
                 member = tarfile.TarInfo(name or f"files/link-{number}")

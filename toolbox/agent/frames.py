@@ -16,7 +16,7 @@ from typing import Iterator, NamedTuple, Optional
 
 _LETTERS = {"stdout": "out", "stderr": "err"}
 _STREAMS = {letters: stream for stream, letters in _LETTERS.items()}
-_LINE = re.compile(rb"(out|err) (\d+) (.*)", re.DOTALL)
+_LINE = re.compile(rb"(out|err) (\d{1,1000}) (.*)", re.DOTALL)
 _ESCAPE = re.compile(rb"\\(?:(\\)|x([0-9a-f]{2}))")
 _LONGEST = 4000  # with every byte of it escaped it is one line of a container's log still, of 16 KiB at most
 

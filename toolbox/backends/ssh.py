@@ -195,7 +195,7 @@ class _Ssh:
     def _fetch(self, names: Sequence[str], there: str, directory: Path) -> None:
         """Bring files of a folder there into a directory. What cannot be read there or is not safe here is left out."""
         archive = directory / ".collected.tar"
-        tar = f"tar -C {shlex.quote(there)} --ignore-failed-read --hard-dereference --null -T - -cf -"
+        tar = f"tar -C {shlex.quote(there)} --format=gnu --ignore-failed-read --hard-dereference --null -T - -cf -"
         with scratch.directory() as private:
             wanted = files.write_bytes(private / "wanted", b"\0".join(os.fsencode(f"./{name}") for name in names))
             try:

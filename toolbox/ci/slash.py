@@ -31,7 +31,9 @@ _COMMAND = re.compile(r"/(?P<name>[A-Za-z_][\w-]*)(?:(?:[^\S\n]*\n|[^\S\n]+)(?P<
 _FENCE = re.compile(r"\s*(?P<mark>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
 _INDENT: Final = {" ", "\t"}
 # The value of a /var is a block of the lines that follow: only then may a blank line stand in it.
-_OPENS_BLOCK = re.compile(r"(^/var|:|[|>][-+1-9]*)\s*$")
+_OPENS_BLOCK = re.compile(r"(:|[|>][-+1-9]{0,2})$")
+_LONGEST_OPENING: Final = 3  # characters, `|-2`: the rest of a long line is not searched
+_DEEPEST: Final = 20  # `config.outside` allows less, and says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,13 @@ def _goes_on(parts: list[str], line: str) -> bool:
     if parts[0].startswith("/var"):
         if not line.strip():
             return True
-        return line[:1] in _INDENT and (bool(parts[-1]) or _OPENS_BLOCK.search(parts[0]) is not None)
+        return line[:1] in _INDENT and (bool(parts[-1]) or _opens_block(parts[0]))
     return line[:1] in _INDENT and bool(line.strip()) and not _FENCE.match(line)
+
+
+def _opens_block(line: str) -> bool:
+    text = line.rstrip()
+    return text == "/var" or _OPENS_BLOCK.search(text[-_LONGEST_OPENING:]) is not None
 
 
 def _fence_after(line: str, fence: str) -> str:
@@ -152,11 +159,28 @@ def _words(line: Line, expected: str) -> list[str]:
     return words
 
 
+def _refuse_explosive(text: str) -> None:
+    """Refuse YAML that would take minutes or gigabytes to construct: anybody may write a comment.
+
+    A few aliases of aliases are gigabytes when they are written out, and PyYAML's time for each token grows with the
+    number of lists and mappings around the token.
+
+    Raises:
+        ValueError: it has an alias, or is nested too deep.
+        YAMLError: the text is not YAML.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("/var: a YAML alias (*) is not taken here: write the value out")  # noqa: TRY004  # `parse` names it
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise ValueError(f"/var: {shown(text.strip())} is nested more than {_DEEPEST} levels deep")
+
+
 def _overrides(text: str) -> dict[str, Any]:
     try:
-        # Anybody may write a comment: a few aliases of aliases would be gigabytes when they are written out.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
-            raise ValueError("/var: a YAML alias (*) is not taken here: write the value out")
+        _refuse_explosive(text)
         value = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
         problem = getattr(error, "problem", None) or error

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.clusters.leases import Claim, Record, Seen
+from toolbox.clusters.leases import Claim, Record, Seen, now
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.system import files
@@ -103,9 +103,24 @@ def _record(text: str) -> Record | None:
         acquired, renewed = (datetime.fromisoformat(found.pop(name)) for name in ("acquired", "renewed"))
         forced = found.pop("forced")
         record = Record(Claim(**{**found, "ttl": int(found["ttl"])}), acquired, renewed, forced)
+        _check(record)
         return None if process is not None and _is_gone(process) else record
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
+
+
+def _check(record: Record) -> None:
+    """Check a record that another user may have forged.
+
+    Raises:
+        TypeError: a field is of another type, or a time has no zone.
+        OverflowError: a time is out of range.
+    """
+    claim = record.claim
+    texts = (claim.holder, claim.owner, claim.purpose, claim.run, record.forced)
+    if not all(isinstance(text, str) for text in texts) or not isinstance(claim.beats, bool):
+        raise TypeError("a field has another type")
+    _ = str(record), record.expiry, record.end - now()
 
 
 def _process(pid: int) -> dict[str, Any]:

@@ -40,6 +40,7 @@ _AXES: Final = ("axes", "include", "zip")
 _MOST_CHARACTERS: Final = 10_000
 _MOST_VALUES: Final = 1_000
 _DEEPEST: Final = 8
+_LARGEST: Final = 2**63 - 1  # what stores hold; Python does not write one of thousands of digits as text
 _MOST_FAULTS: Final = 3
 _PLAIN: Final = (str, int, float, bool, type(None), dt.date)
 
@@ -71,6 +72,8 @@ def check_value(value: object) -> None:
     if strange := [item for item, _ in found if not isinstance(item, (*_PLAIN, dict, list))]:
         kind = type(strange[0]).__name__
         raise ValueError(f"the value holds a {kind}: text, numbers, lists and mappings were expected")
+    if any(isinstance(item, int) and abs(item) > _LARGEST for item, _ in found):
+        raise ValueError(f"the value holds a whole number beyond {_LARGEST}")
     if any(map(references.is_reference, texts)):
         raise ValueError("the value holds a reference (`@path`, `{@path}`, `*$@path`): write the value itself")
 

@@ -19,7 +19,7 @@ ROOT: Final = "$"
 _TOKEN = re.compile(
     r"""
     (?P<name>[^.\[\]"']+)                                    # a plain key
-    | \[(?P<index>-?\d+)\]                                   # a position in a list, or a numeric key
+    | \[(?P<index>-?\d{1,1000})\]                                   # a position in a list, or a numeric key
     | (?:\[(?P<bracket>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')\])   # a quoted key in brackets
     | (?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')            # a quoted key after a dot
     """,

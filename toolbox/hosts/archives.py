@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, BinaryIO, Final
+from typing import IO, Any, BinaryIO, Final
 
 from toolbox.agent import attempts
 from toolbox.agent.supervisor import EXIT_CODE, OUTCOME, STREAMS
@@ -32,6 +32,7 @@ _PIECE_BYTES: Final = 1 << 16
 _LONGEST_HEADER: Final = 1 << 20  # an extended header with one name needs a few KiB
 _LONGEST_PATH: Final = 4096  # PATH_MAX: a longer path cannot be opened
 _DEEPEST: Final = 100  # directories; walking a deeper tree exceeds Python's limit of recursion
+_REFUSED_HEADERS: Final = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_SPARSE)
 _MOST_WARNINGS: Final = 10
 _COPY_SECONDS: Final = 60.0
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -57,7 +58,7 @@ def extract(stream: BinaryIO, directory: Path, limits: CollectLimits) -> None:
     """
     extraction = _Extraction(files.make_directory(directory), limits)
     try:
-        with tarfile.open(fileobj=_Headers(stream), mode="r:") as archive:  # type: ignore[call-overload]  # it has all that is used
+        with tarfile.open(fileobj=_Headers(stream), mode="r:", tarinfo=_Member) as archive:  # type: ignore[call-overload]  # it has all that is used
             while (member := archive.next()) is not None:
                 archive.members = []  # it would keep all of them in memory
                 extraction.take(archive, member)
@@ -128,6 +129,19 @@ class _Headers:
         if not 0 <= count <= _LONGEST_HEADER:
             raise tarfile.ReadError(f"the archive is damaged: a header has {count} bytes")
         return self._stream.read(count)
+
+
+class _Member(tarfile.TarInfo):
+    """A header of a GNU archive without holes in its files, which is what the senders write.
+
+    Other extended headers are refused before `tarfile` reads them: one of a megabyte occupies its regular expressions
+    for hours (CVE-2024-6232), a global one is read again for each member, and a map of holes may fill the memory.
+    """
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if self.type in _REFUSED_HEADERS:
+            raise tarfile.ReadError(f"the archive is damaged: a header of the type {self.type!r} is not expected")
+        return super()._proc_member(archive)  # type: ignore[misc]  # `tarfile` describes how to override it
 
 
 class _Extraction:

@@ -106,7 +106,7 @@ class Connection:
                     self._take(json.loads(line))
         except LineTooLong as error:
             fault = f"its agent says more than any agent: {error}"
-        except (OSError, ValueError):  # it was closed, or speaks nonsense: that is its end
+        except (OSError, ValueError, RecursionError):  # it was closed, or speaks nonsense: that is its end
             pass
         except Exception:  # whoever waits for an answer, or for the end of an attempt, would wait for ever
             log.exception("what an agent says is not understood")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 _MOST_LINES: Final = 5
@@ -38,9 +39,14 @@ def signature(cause: str | None, message: str, labels: Mapping[str, str]) -> str
     text = "; ".join(lines[:_MOST_LINES])
     for axis, label in labels.items():
         if len(label) >= _SHORTEST_LABEL:
-            text = re.sub(rf"(?<!\w){re.escape(label)}(?!\w)", f"<{axis}>", text)
+            text = re.sub(rf"(?<!\w){re.escape(label)}(?!\w)", partial(_named, axis), text)
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     text = _NUMBER.sub(lambda match: match[0] if match["kept"] else "#", text)
     text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
     return f"{cause}: {text}" if cause and text else text or cause or ""
+
+
+def _named(axis: str, _: re.Match[str]) -> str:
+    # Not a template of `re.sub`: there a backslash in the name of an axis would be an escape.
+    return f"<{axis}>"

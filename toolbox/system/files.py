@@ -193,8 +193,16 @@ def write_json(path: Path, value: object, *, durable: bool = False) -> Path:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file of ours, whose top is an object."""
-    value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    """Read a JSON file of ours, whose top is an object.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is not JSON, or nested deeper than any file of ours.
+    """
+    try:
+        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deep") from None
     return value
 
 

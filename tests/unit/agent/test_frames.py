@@ -65,7 +65,16 @@ def test_nothing_is_no_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"out", b"out 1", b"out -1 a", b"log 1 a", b"Traceback (most recent call last):"]
+    "line",
+    [
+        b"",
+        b"out",
+        b"out 1",
+        b"out -1 a",
+        b"log 1 a",
+        b"out %s a" % (b"9" * 5000),
+        b"Traceback (most recent call last):",
+    ],
 )
 def test_what_is_none_of_ours_is_told(line: bytes) -> None:
     assert frames.decode(line) is None

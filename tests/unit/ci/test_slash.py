@@ -1,6 +1,7 @@
 """Slash commands of a comment."""
 
 import datetime as dt
+import time
 from typing import Any
 
 import pytest
@@ -125,7 +126,7 @@ def test_every_fault_is_named_with_its_line() -> None:
         ("/var - a", "line 1: /var: '- a' is not `path: value`"),
         ("/var {}", "line 1: /var: '{}' is not `path: value`"),
         ("/var a: !!python/object/apply:os.system ['true']", "is not YAML: could not determine a constructor"),
-        (f"/var a: {'[' * 500}{']' * 500}", "is not YAML: maximum recursion depth"),
+        (f"/var a: {'[' * 500}{']' * 500}", "is nested more than 20 levels deep"),
         ("/var a: &a [1]\n/var b: [*a, *a]", "line 2: /var: a YAML alias (*) is not taken here: write the value out"),
         ("/var\n a: &a [*a]", "line 1: /var: a YAML alias (*) is not taken here: write the value out"),
         ("/TEST training", "line 1: unknown command /TEST: "),
@@ -139,6 +140,26 @@ def test_what_cannot_be_understood_is_refused(text: str, fault: str) -> None:
     with pytest.raises(UsageError) as caught:
         slash.parse(text)
     assert fault in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"/var a: {'[' * 60_000}",
+        f"/var a: {'{a: ' * 15_000}",
+        f"/var a: {'|' * 30_000}" + "\n\n a\n" * 5000,
+        "/var a: 0x" + "f" * 60_000,
+        "/var a: 0b" + "1" * 60_000,
+        "/var a: " + "1:" * 20_000 + "1",
+        "/var a: " + "9" * 60_000,
+    ],
+    ids=lambda text: text[:11],
+)
+def test_a_comment_that_would_take_minutes_is_refused(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(UsageError):
+        slash.parse(text)
+    assert time.process_time() - began < 5  # they took up to three minutes
 
 
 def test_the_help_names_every_command() -> None:

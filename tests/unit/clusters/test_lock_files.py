@@ -10,15 +10,18 @@ import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from toolbox.clusters import lock_files
 from toolbox.clusters.leases import Claim, Record, Seen, now
 from toolbox.clusters.lock_files import LockFile
 from toolbox.clusters.taking import take
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause
 
+OTHERS = Claim("run-1", "ann@lab", "nightly", ttl=3600, beats=False)
 OURS = Claim("run-2", "bob@lab", "mine", "run-2", ttl=3600)
 
 HOLDER = """
@@ -126,6 +129,36 @@ def test_a_file_of_another_user_is_locked_only_where_others_may_create_files(loc
 def test_what_is_no_record_is_nobodys(lock: LockFile, tmp_path: Path, text: str) -> None:
     (tmp_path / "lock").write_text(text)
     assert take([lock], OURS, wait=0, say=print).record.claim == OURS
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"acquired": "2026-01-01T00:00:00"},
+        {"renewed": "2026-01-01T00:00:00"},
+        {"ttl": 10**30},
+        {"acquired": "0001-01-01T00:00:00+14:00"},
+        {"renewed": "9999-12-31T23:59:59+00:00"},
+        {"holder": ["x"]},
+        {"purpose": None},
+        {"forced": [1]},
+        {"beats": "yes"},
+        {"process": {**lock_files._process(os.getpid()), "pid": 10**30}},
+    ],
+    ids=lambda forged: str(next(iter(forged.items())))[:30],
+)
+def test_a_record_that_another_user_has_forged_is_nobodys(
+    lock: LockFile, tmp_path: Path, forged: dict[str, Any]
+) -> None:
+    lock.write(record(OTHERS), "", 0)
+    file = tmp_path / "lock"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **forged}))
+    assert take([lock], OURS, wait=0, say=print).record.claim == OURS
+
+
+def test_a_record_that_is_nested_too_deep_is_nobodys(lock: LockFile, tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("[" * 20_000)
+    assert lock.read(0).record is None
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -200,6 +200,8 @@ def test_a_block_of_the_projects_own_is_no_fault(tmp_path: Path) -> None:
         ([1] * 1001, "parts"),
         ([[[[[[[[[1]]]]]]]]], "levels"),
         (b"x", "bytes"),
+        ([2**63], "whole number"),
+        ({-(2**63): 1}, "whole number"),
         ({1, 2}, "set"),
     ],
     ids=lambda value: str(value)[:20],

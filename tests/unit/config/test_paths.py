@@ -36,7 +36,25 @@ def test_a_path_is_read(text: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "  ", ".", "a.", ".a", "a..b", "a[", "a[]", "a[b]", 'a["b', 'a"b"', "a]b", "a[0]b", "$.", "a['b]"]
+    "text",
+    [
+        "",
+        "  ",
+        ".",
+        "a.",
+        ".a",
+        "a..b",
+        "a[",
+        "a[]",
+        "a[b]",
+        'a["b',
+        'a"b"',
+        "a]b",
+        "a[0]b",
+        "$.",
+        "a['b]",
+        f"a[{'9' * 5000}]",
+    ],
 )
 def test_what_is_no_path_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(PathError, match=r"is not a path: write a\.b, a\[0\]") as caught:

@@ -224,16 +224,36 @@ def test_what_came_before_the_limit_is_kept(there: Path, limits: CollectLimits, 
     assert names(there) == ["files/a", "files/b"]
 
 
-def test_a_sparse_file_counts_with_its_holes(there: Path) -> None:
+def test_a_file_of_holes_is_not_extracted(there: Path) -> None:
     sparse = member("files/a", tarfile.GNUTYPE_SPARSE)
     header = bytearray(sparse.tobuf(tarfile.GNU_FORMAT))
     header[386:410] = b"00000000000\x0000000000000\x00"  # one empty piece, at the beginning
     header[483:495] = b"77777777777\x00"  # the real size: 8 GiB
     header[148:156] = b"        "
     header[148:156] = b"%06o\x00 " % sum(header)
-    with pytest.raises(LimitExceeded):
-        archives.extract(io.BytesIO(bytes(header) + bytes(1024)), there, CollectLimits(bytes=1 << 20))
+    with pytest.raises(tarfile.TarError, match="a header of the type"):
+        archives.extract(io.BytesIO(bytes(header) + bytes(1024)), there, LIMITS)
     assert names(there) == []
+
+
+def pax_header(content: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+    header = member("header", kind)
+    header.size = len(content)
+    return header.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE])
+def test_an_extended_header_on_which_tarfile_would_work_for_hours_is_not_parsed(there: Path, kind: bytes) -> None:
+    content = pax_header(b"1" * (1 << 20), kind) + packed(member("files/a")).read()
+    with pytest.raises(tarfile.TarError, match="a header of the type"):
+        archives.extract(io.BytesIO(content), there, LIMITS)
+
+
+def test_a_map_of_holes_is_not_read(there: Path) -> None:
+    sparse = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
+    content = pax_header(sparse) + packed(member("files/a"), content=b"1000000\n" + b"0\n" * 2_000_000).read()
+    with pytest.raises(tarfile.TarError, match="a header of the type"):
+        archives.extract(io.BytesIO(content), there, LIMITS)
 
 
 def test_a_name_of_gigabytes_is_not_read(there: Path) -> None:

@@ -51,7 +51,7 @@ def test_what_a_workload_has_forged_tells_nothing_of_its_logs(said: object) -> N
 
 
 def test_a_message_that_is_none_of_the_agents_is_only_a_message() -> None:
-    for message in ("", "no JSON", "[1]", '{"some": "thing"}'):
+    for message in ("", "no JSON", "[1]", '{"some": "thing"}', "[" * 4000, '{"a":' * 800):
         ended = {"terminated": {"exitCode": 1, "message": message}}
         view = views.pod(pod(containerStatuses=states(workload=ended)))
         assert view.ended is not None

@@ -51,6 +51,10 @@ def test_labels_of_the_cell_in_its_message_do_not_count() -> None:
     )
 
 
+def test_the_name_of_an_axis_is_no_template_of_an_expression() -> None:
+    assert signature(None, "cannot load large", {r"\path": "large"}) == r"cannot load <\path>"
+
+
 def test_a_signature_is_short_enough_to_show() -> None:
     assert len(signature("product", "word " * 1000, {})) < 220
     assert signature(None, "", {}) == ""
