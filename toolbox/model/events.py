@@ -402,6 +402,18 @@ class TaskFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class FlakyCellsFailed:
+    """Cells failed that earlier runs show to be flaky: their failures explain nothing about the others.
+
+    Args:
+        cells: their ids.
+    """
+
+    step: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """A line that a person should see."""
 
@@ -429,6 +441,7 @@ KeptEvent = (
     | ResourceMade
     | ResourceRemoved
     | SecretLeft
+    | FlakyCellsFailed
     | RunFinished
 )
 ShownEvent = DurationsExpected | TaskStarted | TaskFinished | Note
@@ -440,7 +453,7 @@ AnyEvent = TypeVar("AnyEvent", bound=Event)
 _IDENTITIES: Final = frozenset(
     {
         *("run", "project", "directory", "presets", "revision", "seconds"),
-        *("step", "key", "fingerprint", "attempt", "target", "path", "file"),
+        *("step", "key", "fingerprint", "attempt", "target", "path", "file", "cells"),
         *("check", "metric", "unit", "cluster", "member", "kubeconfig", "context", "namespace", "resource"),
     }
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +12,7 @@ from toolbox.matrix.attempts import CellResult
 from toolbox.matrix.plan import BLOCK, Plan
 from toolbox.matrix.scheduler import Scheduler
 from toolbox.model.errors import ConfigurationError, StepError, UsageError
-from toolbox.model.events import DurationsExpected, StepKind
+from toolbox.model.events import DurationsExpected, FlakyCellsFailed, StepKind
 from toolbox.model.verdicts import Cause, Verdict, worst
 from toolbox.orchestration import session, storing
 from toolbox.runs import summary
@@ -48,7 +48,10 @@ def run(*, check: bool = True) -> list[CellResult]:
         step.add(Outcome(Verdict.SKIPPED, None, "there are no cells to run"))
     bad = {id_: result for id_, result in by_id.items() if result.counts and not result.outcome.verdict.is_pass}
     if check and bad:
-        raise _failure(current.plan, results, _lead(bad), [scheduler.outage, scheduler.stopped])
+        flaky = storing.flaky_cells(current.configuration, current.project) & bad.keys() if len(bad) > 1 else set()
+        if flaky:
+            step.recorder.record(FlakyCellsFailed(step.identity, tuple(sorted(flaky))))
+        raise _failure(current.plan, results, _lead(bad, flaky), [scheduler.outage, scheduler.stopped])
     return results
 
 
@@ -66,12 +69,10 @@ def machines() -> list[list[str] | None]:
     return [*here, others] if others else here
 
 
-def _lead(bad: Mapping[str, CellResult]) -> CellResult:
+def _lead(bad: Mapping[str, CellResult], flaky: Collection[str]) -> CellResult:
     """Return the failure that the run names: one of the worst, and where possible one of a cell that is not flaky."""
     verdict = worst(result.outcome.verdict for result in bad.values())
     candidates = [id_ for id_, result in bad.items() if result.outcome.verdict is verdict]
-    current = session.current()
-    flaky = storing.flaky_cells(current.configuration, current.project) if len(candidates) > 1 else set()
     return bad[min(candidates, key=lambda id_: id_ in flaky)]
 
 

@@ -20,6 +20,7 @@ from toolbox.model.events import (
     AttemptSubmitted,
     AttemptWaiting,
     CheckJudged,
+    FlakyCellsFailed,
     MatrixPlanned,
     MetricMeasured,
     RunFinished,
@@ -174,6 +175,7 @@ class RunSummary:
     revision: str = ""
     clusters: dict[str, Reserved] = field(default_factory=dict)
     secrets_left: set[str] = field(default_factory=set)
+    flaky: set[str] = field(default_factory=set)
     damage: tuple[Damage, ...] = ()
 
     @property
@@ -298,7 +300,7 @@ def _take_plan(summary: RunSummary, file: Path) -> None:
         step.settings, step.labels = cells.get(step.identity, ({}, {}))
         if step.identity not in cells:
             continue
-        if step.counts and step.verdict in _SEPARATED:
+        if step.counts and step.verdict in _SEPARATED and step.identity not in summary.flaky:
             failure = failures.signature(step.cause, step.message, step.labels)
             cases.append(Case(step.labels, _SEPARATED[step.verdict], failure))
     summary.attribution = attribution.attribute(cases)
@@ -338,6 +340,8 @@ def _take(summary: RunSummary, event: object, time: datetime, keys: dict[str, st
             _start(summary, event, time, keys)
         case MatrixPlanned():
             summary.planned_cells = event.cells
+        case FlakyCellsFailed():
+            summary.flaky |= set(event.cells)
         case SecretLeft():
             summary.secrets_left.add(event.file)
         case StepFinished():

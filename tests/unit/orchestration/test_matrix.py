@@ -14,7 +14,7 @@ from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # th
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import ConfigurationError, StepError, UsageError
-from toolbox.model.events import DurationsExpected, Note, StepFinished
+from toolbox.model.events import DurationsExpected, FlakyCellsFailed, Note, StepFinished
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import matrix, session, storing
 from toolbox.runs import steps
@@ -85,11 +85,14 @@ def test_what_did_not_pass_is_counted_and_the_first_of_the_worst_is_told(at_work
     ]
 
 
-def test_a_cell_that_is_known_to_be_flaky_is_not_told_first(at_work: AtWork, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_that_is_known_to_be_flaky_is_not_told_first(
+    at_work: AtWork, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = at_work("abc", Machines(dict.fromkeys("abc", CRASH)))
     flaky = {plan.cells[0].id, plan.cells[1].id}
     monkeypatch.setattr(storing, "flaky_cells", lambda *_: flaky)
     assert str(fail()).splitlines()[-1].startswith("x=c: ")
+    assert [event.cells for event in seen.of(FlakyCellsFailed)] == [tuple(sorted(flaky))]
 
 
 def test_what_did_not_pass_may_be_left_to_the_caller(at_work: AtWork) -> None:

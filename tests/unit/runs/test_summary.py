@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.history import Past, Tried
+from tests.fakes.history import Past, Tried, identity
 from toolbox.model.errors import UsageError
 from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
     AttemptWaiting,
     CheckJudged,
+    FlakyCellsFailed,
     KeptEvent,
     RunFinished,
     RunStarted,
@@ -206,3 +207,15 @@ def test_an_attempt_that_has_not_started_says_why_until_it_ends(tmp_path: Path) 
     ended_now = AttemptEnded("0__t/0__a", 1, "lab", Verdict.CANCELLED, None, "", 1.0)
     write(tmp_path, STARTED, cell, submitted, AttemptWaiting("0__t/0__a", 1, "waiting"), ended_now)
     assert summary.derive(tmp_path).cells[0].attempts[0].waiting == ""
+
+
+def test_cells_that_are_known_to_be_flaky_are_not_looked_at_for_what_failed(tmp_path: Path) -> None:
+    failed = [Tried(Verdict.FAILED, Cause.PRODUCT)]
+    cells = {f"x={x},y={y}": failed if x == "a" else [Tried()] for x in "ab" for y in "abc"}
+    directory = Past(cells).write(tmp_path)
+    assert [str(finding) for finding in summary.derive(directory).attribution] == [
+        "x=a: 3 of 3 failed; elsewhere 0 of 3"
+    ]
+    flaky = FlakyCellsFailed("000__test", tuple(identity(cell) for cell in cells if "x=a" in cell))
+    write(directory, flaky)
+    assert summary.derive(directory).attribution == []
