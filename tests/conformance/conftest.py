@@ -27,14 +27,11 @@ def _local(directory: Path) -> Iterator[Site]:  # noqa: ARG001  # it needs none
 
 @contextmanager
 def _ssh(directory: Path) -> Iterator[Site]:
-    try:
-        with openssh.Server(directory) as server, pytest.MonkeyPatch.context() as patch:
-            patch.setenv("PATH", server.environment()["PATH"])
-            target = ssh.Target(host=openssh.ADDRESS, port=server.port)
-            refusal = f"cannot be reached for 1 s: ssh: connect to host {openssh.ADDRESS}"
-            yield Site("ssh", target, directory / ".cache/topgallant/attempts", server, refusal)
-    except openssh.ServerError as error:
-        pytest.skip(str(error))
+    with openssh.serving(directory) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", server.environment()["PATH"])
+        target = ssh.Target(host=openssh.ADDRESS, port=server.port)
+        refusal = f"cannot be reached for 1 s: ssh: connect to host {openssh.ADDRESS}"
+        yield Site("ssh", target, directory / ".cache/topgallant/attempts", server, refusal)
 
 
 @contextmanager

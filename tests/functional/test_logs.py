@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from toolbox.system import processes
 from toolbox.testing import Workspace
 
 COMMAND = """
@@ -19,10 +21,10 @@ COMMAND = """
 
 
 @pytest.fixture
-def cells(workspace: Workspace) -> Workspace:
+def cells(workspace: Workspace) -> Iterator[Workspace]:
     """A project whose cells print, and wait while `hold-NAME` is there."""
     matrix = {"axes": {"x": ["a", "b"]}, "jobs": 2, "workload": {"command": COMMAND, "sample_seconds": None}}
-    return workspace.write(
+    yield workspace.write(
         {
             "projects/grid/orchestration.py": "from toolbox.orchestration import matrix\ndef test(): matrix.run()\n",
             "config/grid.yaml": json.dumps({"root": str(workspace.directory), "matrix": matrix}),
@@ -30,6 +32,7 @@ def cells(workspace: Workspace) -> Workspace:
             "config/plain.yaml": "a: 1\n",
         }
     )
+    processes.end_marked(workspace.directory)  # a workload outlives a run that is killed
 
 
 def test_the_logs_of_all_cells_of_the_newest_run(cells: Workspace) -> None:

@@ -26,11 +26,8 @@ PROJECT = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openssh.Server]:
     """The machine."""
-    try:
-        with openssh.Server(tmp_path_factory.mktemp("server")) as running:
-            yield running
-    except openssh.ServerError as error:
-        pytest.skip(str(error))
+    with openssh.serving(tmp_path_factory.mktemp("server")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -22,11 +22,8 @@ pytestmark = pytest.mark.live
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openssh.Server]:
     """A server on which the Python of the tests, which has numpy, is found first."""
-    try:
-        with openssh.Server(tmp_path_factory.mktemp("server")) as running:
-            yield running
-    except openssh.ServerError as error:
-        pytest.skip(str(error))
+    with openssh.serving(tmp_path_factory.mktemp("server")) as running:
+        yield running
 
 
 def run(server: openssh.Server, workspace: Workspace, *argv: str, env: Mapping[str, str] | None = None) -> Outcome:

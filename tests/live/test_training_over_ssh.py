@@ -23,11 +23,8 @@ def server(tmp_path: Path) -> Iterator[openssh.Server]:
     """A server on which the Python of the tests, which has numpy, is found first."""
     directory = tmp_path / "server"
     directory.mkdir()
-    try:
-        with openssh.Server(directory) as running:
-            yield running
-    except openssh.ServerError as error:
-        pytest.skip(str(error))
+    with openssh.serving(directory) as running:
+        yield running
 
 
 def run(workspace: Workspace, server: openssh.Server, **overrides: object) -> Outcome:

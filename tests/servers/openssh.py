@@ -19,12 +19,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 import psutil
+import pytest
 
 ADDRESS: Final = "127.0.0.1"
 _SEARCH: Final = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
@@ -177,6 +179,16 @@ def _family(pid: int) -> list[psutil.Process]:
         with suppress(psutil.NoSuchProcess):
             found += [child for child in process.children() if child.name().startswith("sshd")]
     return found
+
+
+@contextmanager
+def serving(directory: Path, *, options: str = "") -> Iterator[Server]:
+    """Run a server for a test, which is skipped if no server can be started here."""
+    try:
+        with Server(directory, options=options) as server:
+            yield server
+    except ServerError as error:
+        pytest.skip(str(error))
 
 
 def _free_port() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolbox.clusters.connection import Away, Cluster, Json, Refused
-from toolbox.clusters.objects import POD, Objects, Query
+from toolbox.clusters.objects import POD, Objects, Query, is_name
 from toolbox.model.text import shown
 from toolbox.system import files
 
-_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _TRIES: Final = 3
 _PAUSE_SECONDS: Final = 1.0
 _TIMEOUT: Final = (5.0, 60.0)  # seconds, to connect and between two pieces of a log
@@ -46,10 +44,10 @@ def save(cluster: Cluster, pods: Sequence[Json], directory: Path, wanted: Wanted
     """
     written, missing = [], []
     for pod in pods:
-        if not _is_name(pod["metadata"]["name"]):
+        if not is_name(pod["metadata"]["name"]):  # the name of a folder
             missing.append(f"{shown(pod['metadata']['name'])}: no pod can have this name")
             continue
-        for name, is_previous in filter(lambda each: _is_name(each[0]), _logs(pod, wanted)):
+        for name, is_previous in filter(lambda each: is_name(each[0]), _logs(pod, wanted)):
             file = f"{pod['metadata']['name']}/{name}{'.previous' if is_previous else ''}.log"
             why = _save(cluster, pod, name, directory / file, wanted.since_seconds, is_previous=is_previous)
             if why is None:
@@ -68,11 +66,6 @@ def events(objects: Objects, namespace: str | None, about: Collection[str] | Non
     found = objects.listed(Query(objects.kind("v1", "Event"), namespace))
     chosen = [event for event in found if about is None or _is_about(str(event["involvedObject"].get("name")), about)]
     return sorted(chosen, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
-
-
-def _is_name(text: str) -> bool:
-    """Tell whether an object can have this name (RFC 1123), which is used as the name of a file."""
-    return _NAME.fullmatch(text) is not None
 
 
 def _is_about(name: str, about: Collection[str]) -> bool:

@@ -6,6 +6,7 @@ Like everything else they are asked for through `Cluster.ask`. Nothing of what t
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +18,7 @@ from toolbox.model.errors import ConfigurationError, StepError
 MANAGER: Final = "topgallant"
 """Who we are where the server notes who set a field (server-side apply)."""
 
+_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _PAGE: Final = 500
 _BRIEFLY: Final = 2.0  # seconds of patience, where many are asked
 _CONTENT: Final = {
@@ -25,6 +27,11 @@ _CONTENT: Final = {
     "merge": "application/merge-patch+json",
     "edit": "application/json-patch+json",
 }
+
+
+def is_name(text: str) -> bool:
+    """Tell whether an object can have this name (RFC 1123)."""
+    return _NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

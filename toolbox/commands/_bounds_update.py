@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import getpass
 import shutil
 import tempfile
@@ -16,6 +15,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from toolbox.commands import _results
+from toolbox.model import patterns
 from toolbox.model.bounds import Bound
 from toolbox.model.errors import UsageError
 from toolbox.reports import result_rows
@@ -53,7 +53,7 @@ def acceptance(accept: str | None, reason: str | None) -> Acceptance | None:
         raise UsageError(f"--accept={accept} needs a --reason of one line, of at most {_LONGEST_REASON} characters")
 
     def covers(series: Series) -> bool:
-        return _matches(cells, series.name, series.cell) and _matches(metrics, series.metric)
+        return patterns.covers(cells, series.name, series.cell) and patterns.covers(metrics, series.metric)
 
     return Acceptance(covers, _user(), reason, datetime.now(UTC).replace(microsecond=0))
 
@@ -118,10 +118,6 @@ def _runs(series: Sequence[Series]) -> Mapping[tuple[str, str], set[tuple[str, d
     for one in series:
         runs[one.cell, one.metric] |= {(run.run, run.started) for run in one.runs}
     return runs
-
-
-def _matches(pattern: str, *names: str) -> bool:
-    return any(name == pattern or fnmatch.fnmatchcase(name, pattern) for name in names)
 
 
 def _user() -> str:

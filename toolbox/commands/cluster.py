@@ -1,15 +1,13 @@
 """Look at, prepare, share and clean up Kubernetes clusters."""
 
-import re
 from pathlib import Path
 from typing import Any, Literal
 
+from toolbox.clusters.objects import is_name
 from toolbox.commands import _leases
 from toolbox.model.quantities import Seconds, SecondsOrZero, WholeSeconds
 from toolbox.model.secrets import Secret
 from toolbox.roles import role
-
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")  # RFC 1123, as names in Kubernetes and GKE
 
 
 class Cluster:
@@ -192,7 +190,7 @@ class Cluster:
         if kind == "gke" and cluster is None:
             raise ValueError(f"--cluster is missing: the name in GKE of the cluster whose node pool is {name}")
         for flag, value in {"name": name, "cluster": cluster}.items():
-            if value is not None and not _NAME.fullmatch(value):  # gcloud would take a leading `-` for a flag
+            if value is not None and not is_name(value):  # gcloud would take a leading `-` for a flag
                 raise ValueError(f"--{flag}={value!r}: small letters, digits, `.` and `-` were expected")
 
     @role

@@ -38,7 +38,7 @@ from toolbox.matrix.specification import (
 from toolbox.matrix.targets import Target
 from toolbox.model import patterns, workloads
 from toolbox.model.bounds import Bound, Method
-from toolbox.model.errors import ConfigurationError, ConfigurationFaults, UsageError
+from toolbox.model.errors import ConfigurationError, ConfigurationFaults, DamagedFile, UsageError, describe
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import Secret
 from toolbox.model.text import as_text
@@ -185,7 +185,7 @@ def frozen_bounds(directory: Path) -> dict[tuple[str, str], Bound]:
             for metric, kept in cell.get("bounds", {}).items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{file} is damaged, and the run cannot be resumed without it: {error}") from None
+        raise DamagedFile(file, describe(error)) from None
 
 
 def _bound_json(bound: Bound) -> dict[str, Any]:

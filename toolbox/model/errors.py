@@ -59,6 +59,17 @@ class ConfigurationFaults(ConfigurationError):
         return self._faults
 
 
+class DamagedFile(UsageError):
+    """A file of a run cannot be read, and the run cannot be resumed without it.
+
+    Args:
+        reason: why the file cannot be read.
+    """
+
+    def __init__(self, file: Path, reason: str) -> None:
+        super().__init__(f"{file} is damaged, and the run cannot be resumed without it: {reason}")
+
+
 class InfrastructureError(ToolboxError):
     """A machine, a network or a program that we need did not do its part."""
 

@@ -16,4 +16,9 @@ def matching(pattern: str, things: Iterable[T], names: Callable[[T], Iterable[st
     """
     candidates = list(things)
     equal = [thing for thing in candidates if pattern in names(thing)]
-    return equal or [thing for thing in candidates if any(fnmatch.fnmatchcase(name, pattern) for name in names(thing))]
+    return equal or [thing for thing in candidates if covers(pattern, *names(thing))]
+
+
+def covers(pattern: str, *names: str) -> bool:
+    """Tell whether a name equals the pattern, or matches it."""
+    return any(name == pattern or fnmatch.fnmatchcase(name, pattern) for name in names)

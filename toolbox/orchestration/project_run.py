@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fnmatch
 import getpass
 import os
 import platform
@@ -25,8 +24,10 @@ import yaml
 from toolbox.config import paths
 from toolbox.config.document import Change
 from toolbox.matrix import abandoned, targets
+from toolbox.model import patterns
 from toolbox.model.errors import (
     Cancelled,
+    DamagedFile,
     InfrastructureError,
     Interrupted,
     ToolboxError,
@@ -114,7 +115,7 @@ def resume(
 def _refuse_damage(directory: Path, *, ignore_damage: bool) -> None:
     found = summary.derive(directory)
     if found.damage and not ignore_damage:
-        hint = "the run is not resumed, unless by --damaged=ignore: work that they told of may be done again"
+        hint = "to resume the run all the same, add --damaged=ignore: the work that these lines record is repeated"
         raise UsageError(f"{found.damage_warning}\n{hint}")
 
 
@@ -162,7 +163,7 @@ def _chosen(past: Past, pattern: str) -> list[PastAttempt]:
         UsageError: there is no such attempt.
     """
     found = {(step.started.name, step.started.key.rpartition("/")[2]): each for step, each in past.open_attempts()}
-    chosen = [each for names, each in found.items() if any(fnmatch.fnmatchcase(name, pattern) for name in names)]
+    chosen = [found[names] for names in patterns.matching(pattern, found, lambda names: names)]
     if not chosen:
         hint = did_you_mean(pattern, [name for name, _ in found], what="open attempts are those of")
         raise UsageError(f"--abandon={pattern}: no such cell has an open attempt: {hint}")
@@ -262,9 +263,9 @@ def _configuration_at_start(file: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UsageError(f"{file} is damaged, and the run cannot be resumed without it: {describe(error)}") from None
+        raise DamagedFile(file, describe(error)) from None
     if not isinstance(found, dict):
-        raise UsageError(f"{file} is damaged, and the run cannot be resumed without it: it holds no configuration")
+        raise DamagedFile(file, "it is not a mapping")
     return found
 
 

@@ -16,7 +16,7 @@ from toolbox.config.configuration import Configuration, Request
 from toolbox.matrix import plan, targets
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.scheduler import Options
-from toolbox.model.errors import ConfigurationError, UsageError, describe
+from toolbox.model.errors import ConfigurationError, DamagedFile, UsageError, describe
 from toolbox.model.text import shown
 from toolbox.orchestration import projects
 from toolbox.orchestration.projects import ProjectFiles
@@ -91,10 +91,7 @@ class RunRequest:
                 deadline=kept["deadline"],
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
-            file = directory / FILE
-            raise UsageError(
-                f"{file} is damaged, and the run cannot be resumed without it: {describe(error)}"
-            ) from None
+            raise DamagedFile(directory / FILE, describe(error)) from None
 
 
 @dataclass(frozen=True, slots=True)

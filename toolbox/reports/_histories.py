@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -50,8 +49,7 @@ class Shift:
     @property
     def percent(self) -> float | None:
         """By how much the level went up, in percent; None where that has no meaning."""
-        before, after = self.change.before, self.change.after
-        return 100 * (after / abs(before) - math.copysign(1, before)) if self.change.ratio is not None else None
+        return changes.percent(self.change.before, self.change.after)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ second out. `commands/project.py` calls this; it reads the journal and the logs,
 
 from __future__ import annotations
 
-import fnmatch
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
+from toolbox.model import patterns
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.reports.text import clean, printable
@@ -133,12 +133,7 @@ class CellLogs:
         cells = [cell for cell in run.cells if cell.attempts]
         if self.wanted is None:
             return cells
-        named = [cell for cell in cells if self.wanted in (cell.name, cell.identity)]
-        return named or [
-            cell
-            for cell in cells
-            if fnmatch.fnmatchcase(cell.name, self.wanted) or fnmatch.fnmatchcase(cell.identity, self.wanted)
-        ]
+        return patterns.matching(self.wanted, cells, lambda cell: (cell.name, cell.identity))
 
     def _is_one_name(self, cells: Sequence[StepSummary]) -> bool:
         return self.wanted is not None and [self.wanted in (cell.name, cell.identity) for cell in cells] == [True]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from toolbox.model.bounds import Bound, Method
-from toolbox.results import comparison
+from toolbox.results import changes, comparison
 from toolbox.results.bounds_update import Decision
 from toolbox.results.changes import Change
 from toolbox.results.comparison import Comparison
@@ -289,11 +288,6 @@ def of_costs(costs: Iterable[Cost]) -> list[Row]:
 
 
 def _percent(before: float | None, after: float | None) -> float | None:
-    """Return by how much a number went up, in percent of its size before, so that up is up for negative numbers too.
-
-    It is None where there is no number before, where that number is 0, and where the quotient is no finite number.
-    """
-    if not before or after is None:
-        return None
-    percent = 100 * (after / abs(before) - math.copysign(1, before))  # a difference of large numbers overflows
-    return round(percent, 2) if math.isfinite(percent) else None
+    """Return `changes.percent` for a table; None where a number is missing too."""
+    percent = None if before is None or after is None else changes.percent(before, after)
+    return None if percent is None else round(percent, 2)

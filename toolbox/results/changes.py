@@ -52,6 +52,17 @@ class Change:
     p_value: float
 
 
+def percent(before: float, after: float) -> float | None:
+    """Return by how much a number went up, in percent of its size before, so that up is up for negative numbers too.
+
+    It is None where the number before is 0, and where the quotient is not a finite number.
+    """
+    if not before:
+        return None
+    found = 100 * (after / abs(before) - math.copysign(1, before))  # a difference of large numbers overflows
+    return found if math.isfinite(found) else None
+
+
 def detect(values: Sequence[float] | NDArray[np.float64]) -> list[Change]:
     """Return the changes of a series, in order.
 

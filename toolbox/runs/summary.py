@@ -45,8 +45,8 @@ log = logging.getLogger(__name__)
 FILE: Final = "summary.json"
 PLAN_FILE: Final = "plan.json"
 REQUEST_FILE: Final = "run.json"
-_MOST_DAMAGE: Final = 3
-_DAMAGED: Final = "the journal of this run is damaged, and what these lines told is missing:"
+_MOST_DAMAGE: Final = 2  # an error has five lines
+_DAMAGED: Final = "the journal of this run is damaged: the events of these lines are missing"
 _OfAttempt = AttemptWaiting | AttemptEnded | AttemptAbandoned | AttemptReleased
 _SEPARATED: Final = {Verdict.PASSED: False, Verdict.FAILED: True, Verdict.ERROR: True, Verdict.XPASSED: True}
 

@@ -67,11 +67,20 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> Path:
         durable: return only when the disk has it, so that a power cut leaves the old file or the new one. What a
             resumed run reads needs that; what can be derived again does not, and a wait for the disk is not cheap.
     """
+    return write_pieces(path, [content], durable=durable)
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False) -> Path:
+    """Write a private file whole or not at all, piece by piece. The pieces may be read from the old file.
+
+    Args:
+        durable: see `write_bytes`.
+    """
     (make_durable_directory if durable else make_directory)(path.parent)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
     try:
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
+            stream.writelines(pieces)
             if durable:
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -81,19 +90,6 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> Path:
         raise
     if durable:
         sync_directory(path.parent)
-    return path
-
-
-def write_pieces(path: Path, pieces: Iterable[bytes]) -> Path:
-    """Write a private file whole or not at all, piece by piece. The pieces may be read from the old file."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.writelines(pieces)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
     return path
 
 

@@ -97,9 +97,12 @@ def test_the_matrix_on_tpus_has_one_slice_and_two(tmp_path: Path) -> None:
     ]
 
 
-def test_the_patch_is_one_that_holds() -> None:
-    (patch,) = (each for each in examples() if isinstance(each, dict) and "patch" in each)
-    assert description.parse({"image": "a", **patch}, {}).patch == patch["patch"]
+def test_every_patch_is_one_that_holds() -> None:
+    patches = [each for each in examples() if isinstance(each, dict) and "patch" in each]
+    assert patches
+    assert [description.parse({"image": "a", **each}, {}).patch for each in patches] == [
+        each["patch"] for each in patches
+    ]
 
 
 def test_every_field_of_a_pod_is_in_its_table_with_its_default() -> None:
