@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.model.evidence import Evidence, Judgement
-from toolbox.system.evidence_files import RelativeGlob, matching, readable
+from toolbox.system.evidence_files import RelativeGlob, matching, read_document, readable
 
 Format = Literal["json", "yaml"]
 _SHOWN = 3
@@ -59,7 +59,7 @@ def _fault(directory: Path, file: str, kind: Format) -> Judgement | None:
     """Return the judgement on a file that cannot be parsed, None on one that can be."""
     try:
         with readable(directory, file) as path:
-            content = path.read_bytes()
+            content = read_document(path, file)
     except ValueError as error:
         return Judgement(False, _shown(str(error)), file)
     try:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from toolbox.metrics import DocumentSource
-from toolbox.system.evidence_files import readable
+from toolbox.system.evidence_files import read_document, readable
 
 
 class Source(DocumentSource):
@@ -19,9 +19,9 @@ class Source(DocumentSource):
             ValueError: the file or the path is not there, or holds no finite number.
         """
         with readable(directory, self.file) as path:
-            content = path.read_bytes()
+            text = read_document(path, self.file)
         try:
-            document = json.loads(content.decode(), parse_int=float)
+            document = json.loads(text.decode(), parse_int=float)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{self.file} is not JSON: {error}") from None
         return self.find(document)

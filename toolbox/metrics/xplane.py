@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.model import aggregates, patterns
 from toolbox.model.aggregates import Aggregate
-from toolbox.system.evidence_files import RelativeGlob, matching, readable
+from toolbox.system.evidence_files import RelativeGlob, matching, read_document, readable
 
 # The fields that are read, with their numbers. A type that is no scalar is a repeated message.
 _MESSAGES: Final = {
@@ -96,10 +96,10 @@ class Source(BaseModel):
         if len(found) != 1:
             raise ValueError(f"{len(found)} files match {self.file}, exactly 1 expected{_listed(found)}")
         with readable(directory, found[0]) as path:
-            content = path.read_bytes()
+            profile = read_document(path, found[0])
         space = _space()()
         try:
-            space.ParseFromString(content)
+            space.ParseFromString(profile)
         except DecodeError as error:
             raise ValueError(f"{found[0]} is no XSpace: {error}") from None
         return found[0], space

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from toolbox.metrics import DocumentSource
-from toolbox.system.evidence_files import readable
+from toolbox.system.evidence_files import read_document, readable
 
 # A text that is no YAML, and what PyYAML makes of values that its constructors did not foresee (`!!int ""`).
 _FAULTS = (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError, RecursionError)
@@ -23,9 +23,9 @@ class Source(DocumentSource):
             ValueError: the file or the path is not there, or holds no finite number.
         """
         with readable(directory, self.file) as path:
-            content = path.read_bytes()
+            text = read_document(path, self.file)
         try:  # libyaml is faster, and ends the process where lists are nested deep enough
-            document = yaml.safe_load(content)
+            document = yaml.safe_load(text)
         except _FAULTS as error:
             reason = " ".join(str(error).split())  # PyYAML's messages go over lines
             raise ValueError(f"{self.file} is not YAML: {reason}") from None

@@ -22,6 +22,7 @@ PIECE: Final = 1 << 16  # how many characters of a line are looked at together
 LONGEST_MATCH: Final = 1 << 12  # in a line that is longer than a piece
 _EXCERPT = 100
 _TAIL_BYTES = 2048
+_LONGEST_DOCUMENT: Final = 1 << 28  # bytes: JSON, YAML and profiles are held in memory whole
 
 
 def _stays_inside(name: str) -> str:
@@ -93,6 +94,23 @@ def readable(directory: Path, file: str) -> Iterator[Path]:
         yield path
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def read_document(path: Path, file: str) -> bytes:
+    """Return what a document holds.
+
+    Args:
+        file: its name in messages.
+
+    Raises:
+        ValueError: it is too long to be held in memory.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as stream:
+        found = stream.read(_LONGEST_DOCUMENT + 1) if path.stat().st_size <= _LONGEST_DOCUMENT else None
+    if found is None or len(found) > _LONGEST_DOCUMENT:
+        raise ValueError(f"{file} has more than {_LONGEST_DOCUMENT} bytes")
+    return found
 
 
 def matching(directory: Path, glob: str) -> list[Path]:

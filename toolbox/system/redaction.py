@@ -5,6 +5,8 @@ The type `Secret` keeps a value from being printed by mistake; this is the secon
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -108,9 +110,31 @@ class Redactor:
 
 
 def _pieces(file: Path) -> Iterator[bytes]:
-    with file.open("rb") as stream:
-        while piece := stream.read(_CHUNK_BYTES):
-            yield piece
+    """Yield what a file holds; of each hole, which may be as long as one likes, one NUL byte."""
+    with file.open("rb", buffering=0) as stream:
+        end, place = os.fstat(stream.fileno()).st_size, 0
+        while place < end:
+            start, stop = _next_data(stream.fileno(), place, end)
+            if start > place:
+                yield b"\0"
+            stream.seek(start)
+            while start < stop and (piece := stream.read(min(_CHUNK_BYTES, stop - start))):
+                start += len(piece)
+                yield piece
+            if start < stop:
+                return  # it has become shorter
+            place = stop
+
+
+def _next_data(descriptor: int, place: int, end: int) -> tuple[int, int]:
+    """Return where the data behind a place in a file begins, and where the next hole or the end of the file is."""
+    try:
+        start = os.lseek(descriptor, place, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # there is only a hole
+            return end, end
+        return place, end  # the file system does not tell
+    return start, min(end, os.lseek(descriptor, start, os.SEEK_HOLE))
 
 
 def _holds_any(file: Path, patterns: list[bytes]) -> bool:

@@ -51,6 +51,13 @@ def test_a_file_that_is_no_json_is_said_to_be_none(tmp_path: Path, content: byte
         Source(file="metrics.json", path="a").read(tmp_path)
 
 
+def test_a_file_that_does_not_fit_into_memory_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "huge.json").open("wb") as stream:
+        stream.truncate(1 << 40)
+    with pytest.raises(ValueError, match=r"huge\.json has more than 268435456 bytes"):
+        Source(file="huge.json", path="a").read(tmp_path)
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"metrics\.json is not there"):
         Source(file="metrics.json", path="a").read(tmp_path)

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from toolbox.system import redaction
-from toolbox.system.redaction import Redactor
+from toolbox.system.redaction import Redactor, Swept
 
 KEY = "-----BEGIN KEY-----\nbWFueSBieXRlcw==\nb3RoZXIgYnl0ZXM=\n-----END KEY-----\n"
 AWKWARD = ["plain-text", 'with "quotes" and \\', "it's 'quoted'", "naïve ☃ café", "tab\there", KEY]
@@ -147,6 +147,21 @@ def test_a_sweep_of_a_large_file_takes_little_memory(redactor: Redactor, tmp_pat
     tracemalloc.stop()
     assert (tmp_path / "log").stat().st_size == 32 << 20 | 3
     assert peak < 8 << 20
+
+
+def put_holes(file: Path, content: bytes = b"") -> None:
+    """Write a file of a terabyte, which takes no room on the disk."""
+    with file.open("wb") as stream:
+        stream.truncate(1 << 40)
+        stream.seek(1 << 39)
+        stream.write(content)
+
+
+def test_a_sweep_does_not_read_the_holes_of_a_file(redactor: Redactor, tmp_path: Path) -> None:
+    redactor.add(["a-secret-value"])
+    put_holes(tmp_path / "empty")
+    put_holes(tmp_path / "data", b"a-secret-value")
+    assert redactor.sweep(tmp_path) == Swept([], [tmp_path / "data"], [])
 
 
 def test_a_sweep_leaves_links_and_what_they_lead_to_alone(redactor: Redactor, tmp_path: Path) -> None:
