@@ -51,7 +51,7 @@ class RoleEvents:
 
     @property
     def cause(self) -> Cause | None:
-        """The cause of the failure, where a module of ours names it."""
+        """The cause of the failure, if a module of `ansible_modules/` names it."""
         named = self._causes[self._index] if self._failures else ""
         return Cause(named) if named in set(Cause) else None
 

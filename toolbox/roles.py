@@ -81,7 +81,7 @@ class RoleCall:
 
     @property
     def fingerprint(self) -> str:
-        """What tells this call from another one. A secret counts by its reference.
+        """A hash that identifies the call. A secret counts by its reference.
 
         Nothing is masked in it: a resumed run may know fewer secrets than the run knew at this place.
         """

@@ -51,7 +51,7 @@ def locks(descriptor: int, how: int) -> bool:
 
 
 def pid_of(directory: str) -> int:
-    """Return the number of the supervisor's process; 0 where there is none yet, or any more."""
+    """Return the number of the supervisor's process; 0 before the supervisor starts and after it has ended."""
     pid = _record(directory, STARTED).get("pid")
     return pid if isinstance(pid, int) and _holds_lock(pid, directory) else 0
 
@@ -89,10 +89,10 @@ def log_sizes(directory: str) -> Dict[str, int]:
 
 
 def kill(directory: str) -> bool:
-    """Kill what the killed supervisor of an attempt left, and tell whether processes may remain.
+    """Kill the processes that a killed supervisor left, and tell whether processes of the attempt may remain.
 
-    All of them are in the attempt's cgroup. Without one only those are found that carry the mark of the attempt: a
-    process that has cleared its environment may run on.
+    The attempt's cgroup contains all of its processes. Without a cgroup, only processes that carry the mark of the
+    attempt are found: a process that has cleared its environment may run on.
     """
     groups = cgroups.find(directory)
     are_gone = [cgroups.kill(group) for group in groups]

@@ -1,7 +1,7 @@
 """A cgroup for each attempt, where the system allows it: all that the workload starts is in it, and can be found.
 
 Leaving the session, losing the parent or clearing the environment does not leave a cgroup: only a process that may
-write to another group does that. So what a killed supervisor leaves behind is found as well. Version 2 is preferred
+write to another group can leave. So the processes of a killed supervisor are found as well. Version 2 is preferred
 (https://docs.kernel.org/admin-guide/cgroup-v2.html). Of version 1, hierarchies are used whose groups need no settings.
 """
 
@@ -103,7 +103,7 @@ def _name(directory: str) -> str:
 def _is_made(group: str) -> bool:
     try:
         os.mkdir(group)
-    except FileExistsError:  # of a submission that came to nothing
+    except FileExistsError:  # an earlier submission of this attempt failed
         return not members(group)
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""Has the disk hold what a workload left, so that a power cut leaves no end of an attempt without its evidence."""
+"""Syncs the files that a workload left, so that after a power cut no attempt has an end without its evidence."""
 
 from __future__ import annotations
 

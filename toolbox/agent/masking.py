@@ -29,7 +29,7 @@ _SINGLE_QUOTES = ("'", "&#x27;", "&#39;", "&apos;")
 
 
 def forms(value: str) -> Set[str]:
-    """Return the texts by which a secret value can be told, without those that are too short."""
+    """Return the texts that reveal a secret value, without those that are too short."""
     found = {form for part in _parts(value) for form in _written(part)}
     found.update(_base64(value.strip().encode("utf-8", "surrogateescape")))
     return {form for form in found if len(form) >= _SHORTEST}
@@ -65,7 +65,7 @@ class Masker:
         return content
 
     def end(self) -> bytes:
-        """Return what was held back."""
+        """Return the rest of the stream, which was held back."""
         content, self._held = self._held, b""
         for pattern in self._patterns:
             content = content.replace(pattern, MASK)
@@ -131,7 +131,7 @@ def _url_quoted(text: str) -> Iterator[str]:
 
 
 def _base64(value: bytes) -> Iterator[str]:
-    """Yield what of a value is always the same in base64, whatever is before and after the value.
+    """Yield the parts of the base64 of a value that do not depend on the bytes before and after the value.
 
     The value may begin at each of three places in a group of four characters. The characters at its ends that also
     depend on its neighbours are left out.

@@ -37,7 +37,7 @@ def is_regular(path: str) -> bool:
 
 
 def read(path: str, most: int, offset: int = 0) -> bytes:
-    """Return so many bytes of a regular file at most.
+    """Return at most `most` bytes of a regular file, from an offset on.
 
     Raises:
         OSError: it cannot be read.
@@ -81,7 +81,7 @@ def write(path: str, content: bytes) -> None:
 
 
 def overwrite(path: str, content: bytes) -> None:
-    """Do what `write` does, whatever the workload has put in the place of the file.
+    """Write as `write` does, after removing a link, a directory or another thing that is not a private regular file.
 
     Raises:
         OSError: it cannot be written.
@@ -92,14 +92,14 @@ def overwrite(path: str, content: bytes) -> None:
 
 
 def rename(path: str, name: str) -> None:
-    """Give a file a name, whatever has that now."""
+    """Give a file a name, and replace the file, link or directory that has the name now."""
     if os.path.isdir(name) and not os.path.islink(name):
         remove(name)
     os.replace(path, name)
 
 
 def remove(path: str) -> None:
-    """Remove whatever has a name; of a link the link alone."""
+    """Remove a file, a link or a directory tree. The target of a link stays."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -109,7 +109,7 @@ def remove(path: str) -> None:
 
 
 def make_directory(path: str) -> None:
-    """Have a directory where one is expected: the workload may have removed it, or have put a link in its place."""
+    """Create a directory if it is missing, also where the workload has put a link or a file in its place."""
     if os.path.islink(path) or not os.path.isdir(path):
         remove(path)
         os.makedirs(path, mode=0o700, exist_ok=True)

@@ -247,7 +247,7 @@ class Server:
 
 
 def _clear(directory: str) -> None:
-    """Remove what an execution left of which a power cut has taken the record: it would mix with that of the next."""
+    """Remove the files of an execution whose record a power cut destroyed: the next execution would mix with them."""
     for name in ("files", SAMPLES, GPU_SAMPLES, *(f"{stream}.log" for stream in STREAMS)):
         safe_files.remove(os.path.join(directory, name))
     safe_files.make_directory(os.path.join(directory, "files"))

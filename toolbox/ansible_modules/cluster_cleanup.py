@@ -101,8 +101,8 @@ def _refusal(name: str, namespace: Json | None, given: Mapping[str, Any]) -> str
 def _refuse_live_runs(objects: Objects, found: Found, named: str | None) -> None:
     """Refuse to delete Jobs of runs that may be alive.
 
-    A run with a lease that has not expired is alive. Of another run, nothing in the cluster says whether its
-    orchestrator lives: its Jobs that have not ended are deleted only where the run is named.
+    A run with an unexpired lease is alive. Without a lease, nothing in the cluster says whether the orchestrator of a
+    run lives: Jobs of such a run that have not ended are deleted only if the run is named.
 
     Raises:
         ConfigurationError: it names the runs.
@@ -130,7 +130,7 @@ def _is_unfinished(kind: Kind, found: Json) -> bool:
 
 
 def _runs_with_leases(objects: Objects) -> set[str]:
-    """Return the runs that hold a lease in the namespace which has not expired."""
+    """Return the runs that hold an unexpired lease in the namespace."""
     try:
         leases = list(objects.listed(Query(LEASE, objects.cluster.namespace)))
     except Refused:  # an account that may not list leases

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _PROTOCOL: Final = "v4.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR = range(4)
-_MOST_BYTES: Final = 1 << 23  # of what it has said and nobody has read: the agent sends a piece when it is asked
+_MOST_BYTES: Final = 1 << 23  # of unread output: the agent sends the next piece only when it is asked
 _SECONDS: Final = 30.0  # to connect, between two pieces of that answer, and to be rid of what is sent
 
 
@@ -92,7 +92,7 @@ class Execution:
             heard = self._heard[message.data[0]]
             heard += message.data[1:]
             if len(heard) > _MOST_BYTES:
-                raise Away(f"{self._cluster.label}: a command in a pod says more than it was asked for")
+                raise Away(f"{self._cluster.label}: a command in a pod sends more output than was requested")
         return True
 
     @classmethod

@@ -116,7 +116,7 @@ class _Told:
 
 
 def record_of(found: Mapping[str, Any]) -> Record | None:
-    """Return who holds a Lease, as the object says; None where it is free."""
+    """Return the holder that a Lease object records; None if the lease is free."""
     spec, annotations = found.get("spec") or {}, found["metadata"].get("annotations") or {}
     holder = spec.get("holderIdentity")
     if not holder:

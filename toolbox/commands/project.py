@@ -142,7 +142,7 @@ class Project:
             failed: run again also the cells that did not pass.
             abandon: give up the open attempts, those of all cells or of those that match a pattern, and try again.
             jobs: how many cells at once, if not as many as before.
-            damaged: what to do where lines of the journal cannot be read; work that they told of may be done again.
+            damaged: with `ignore`, resume although lines of the journal cannot be read; their work may be done again.
             format: with json, the summary goes to stdout and all else to stderr.
         """
         given_up = None if abandon in {False, "False"} else "*" if abandon in {True, "True"} else str(abandon)

@@ -222,7 +222,7 @@ class Results:
             revision: from runs of a revision, its beginning, or a pattern.
             presets: from runs with all of these presets.
             accept: adopt the changed level of these cells and metrics, two patterns: 'model=small,*:step_time'.
-            reason: why the changed level is accepted; the file keeps it, with who accepted it and when.
+            reason: why the changed level is accepted; the file keeps the reason, the user and the time.
             allow_wider: also write bounds that are more than half as wide again as those in the file.
             dry_run: say what would change, and write nothing.
             database: the store: a file or a URL; the project's, or that of this user, when left out.

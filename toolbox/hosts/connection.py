@@ -105,7 +105,7 @@ class Connection:
                 if self._hello.done() or line.startswith(_HELLO):
                     self._take(json.loads(line))
         except LineTooLong as error:
-            fault = f"its agent says more than any agent: {error}"
+            fault = f"its agent sends a message that is too long: {error}"
         except (OSError, ValueError, RecursionError):  # it was closed, or speaks nonsense: that is its end
             pass
         except Exception:  # whoever waits for an answer, or for the end of an attempt, would wait for ever
@@ -122,7 +122,7 @@ class Connection:
 
     def _take(self, message: object) -> None:
         if not isinstance(message, dict):
-            raise ValueError("an agent says nothing but objects")  # noqa: TRY004  # what is said is wrong, not our types
+            raise ValueError("the message is not an object")  # noqa: TRY004  # what is said is wrong, not our types
         if message.get("event") == "hello" and not self._hello.done():
             self._hello.set_result(message)
         elif message.get("event") in messages.EVENTS:
@@ -133,4 +133,4 @@ class Connection:
             if answer is not None and not answer.done():
                 answer.set_result(message)
         else:
-            raise ValueError("an agent says no such thing")
+            raise ValueError("the message is neither a greeting, nor an event, nor an answer")

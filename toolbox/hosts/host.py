@@ -192,7 +192,7 @@ class Host:
                 continue
             complaint = messages.complaint(answer)
             if complaint is None and not messages.is_answer(op, answer):
-                complaint = f"its agent answers `{op}` with what no agent says"
+                complaint = f"its agent answers `{op}` with a malformed message"
             if complaint is not None:
                 failure = self._failure(complaint)
                 raise self._after(op, failure) if was_sent else failure
@@ -288,7 +288,7 @@ class Host:
                 _write_at(file, message["offset"], message["data"], most=attempt.log_bytes + END_BYTES)
         elif not self._has_warned:
             self._has_warned = True
-            log.warning("%s: its agent sends events that no agent sends: they are ignored", self.label)
+            log.warning("%s: its agent sends malformed events: they are ignored", self.label)
 
     def _finish(self, directory: str, status: AttemptStatus) -> None:
         with self._lock:

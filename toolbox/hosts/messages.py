@@ -1,4 +1,4 @@
-"""Checks what an agent says before any of it is used: the host that it runs on is not trusted."""
+"""Checks the messages of an agent before they are used: the host of the agent is not trusted."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def order(
 ) -> dict[str, Any]:
     """Return what the agent is told to do. Secrets are in it, on their way to one process: it goes into no file.
 
-    The agent is told to mask the secrets that the workload has in its environment, and learns no other one.
+    The agent is told to mask the secrets that the workload has in its environment, and receives no other secret.
 
     Args:
         variables: environment variables besides those of the workload.
@@ -119,7 +119,7 @@ def discard_special_files(directory: Path) -> None:
 def digests(source: Path) -> dict[str, str]:
     """Return the digest of each file that is sent of a file or folder, by its path from the folder on.
 
-    A link inside a folder is sent as a link, and counts by what it says.
+    A link inside a folder is sent as a link: its target path stands for its digest.
 
     Raises:
         OSError: a file cannot be read.

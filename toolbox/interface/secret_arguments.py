@@ -31,7 +31,7 @@ def read(text: str) -> Secret:
     if text.startswith("@") and len(text) > 1:
         return _from_file(text[1:])
     raise ValueError(
-        "a secret is not written on a command line, where everybody on the machine can read it: give env:NAME for an "
+        "a secret is not written on a command line, where every user of the machine can read it: give env:NAME for an "
         "environment variable, or @FILE for the content of a file"
     )
 

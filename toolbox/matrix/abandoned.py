@@ -125,7 +125,7 @@ def discard(backend: Backend, attempts: Iterable[Left], removed: Callable[[Left]
     """End the workloads of attempts on one target, and remove what is left of them, as far as the target answers.
 
     Args:
-        removed: told of each attempt of which nothing is left.
+        removed: called with each attempt that left nothing on its target.
     """
     for attempt in attempts:
         began = time.monotonic()
@@ -174,7 +174,7 @@ def end_workloads(backend: Backend, attempts: Iterable[Left], *, wait: float = _
 
 
 def _have_ended(backend: Backend, handles: Iterable[Handle], seconds: float) -> bool:
-    """Wait so many seconds until none of some workloads runs, and tell whether that is so."""
+    """Wait until no workload runs, at most this long, and tell whether all have ended."""
     handles, deadline = list(handles), time.monotonic() + seconds
     while any(status.state is AttemptState.RUNNING for status in backend.poll(handles).values()):
         if time.monotonic() > deadline:
@@ -184,7 +184,7 @@ def _have_ended(backend: Backend, handles: Iterable[Handle], seconds: float) -> 
 
 
 def _briefly(workload: Workload, seconds: float) -> Workload:
-    """Return a workload whose target is not waited for longer than so many seconds."""
+    """Return a workload whose `timeouts.wait` is at most this long."""
     wait = min(seconds, workload.timeouts.wait)
     return replace(workload, timeouts=replace(workload.timeouts, wait=wait))
 

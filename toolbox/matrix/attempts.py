@@ -100,7 +100,7 @@ class CellResult:
 
 
 def own_judgements(cell: Cell, attempt: PastAttempt) -> tuple[tuple[str, Judgement], ...]:
-    """Return what the checks that compare with no other cell said of an attempt, from the journal.
+    """Return the journal's judgements of an attempt, of the checks that compare with no other cell.
 
     The files of the attempt are not judged again: a power cut may have taken them.
     """
@@ -109,7 +109,7 @@ def own_judgements(cell: Cell, attempt: PastAttempt) -> tuple[tuple[str, Judgeme
 
 
 def concluded_before(cell: Cell, before: PastStep) -> Conclusion:
-    """Return what the latest attempt of a cell came to before the run was resumed. It has ended."""
+    """Return the conclusion of the latest attempt of a cell, which ended before the run was resumed."""
     attempt = before.attempts[-1]
     ended = attempt.ended
     assert ended is not None, "it has ended"

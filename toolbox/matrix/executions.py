@@ -119,7 +119,7 @@ class Executions:
         """Remove what is left of attempts that a person has given up, as far as their target answers.
 
         Args:
-            removed: told of each attempt of which nothing is left.
+            removed: called with each attempt that left nothing on its target.
             done: called after that.
         """
 
@@ -276,7 +276,7 @@ def _failure(error: BaseException) -> Conclusion:
 
 
 def _not_started(error: BaseException) -> Conclusion:
-    """Return what a failed submission comes to. An error that was not foreseen proves nothing: it may have started."""
+    """Return the conclusion of a failed submission. After an unexpected error, the workload may have started."""
     is_proof = isinstance(error, ToolboxError | Cancelled | OSError) and not isinstance(error, Undecided)
     return replace(_failure(error), is_open=not is_proof)
 

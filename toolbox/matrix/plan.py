@@ -20,11 +20,11 @@ from typing import Any, Final, TypeVar
 from toolbox.config import paths
 from toolbox.config.configuration import Configuration
 from toolbox.config.paths import PathError
-from toolbox.hosts import staging
 from toolbox.matrix import axes
 from toolbox.matrix.axes import Combination
 from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
 from toolbox.matrix.relations import Relations
+from toolbox.matrix.sent_files import SentFiles
 from toolbox.matrix.specification import (
     Excuse,
     MatrixBlock,
@@ -229,13 +229,13 @@ def make(
     by_cell: dict[str, dict[str, Bound]] = {}
     for (cell, metric), bound in (bounds or {}).items():
         by_cell.setdefault(cell, {})[metric] = bound
-    planner = _Planner(configuration, block, targets, root, today, by_cell)
+    planner = _Planner(configuration, block, targets, root, today, by_cell, SentFiles(root))
     chosen = _selected(combinations, selection)
     cells = _made(planner, chosen)
     used = {name: targets[name] for name in dict.fromkeys(name for cell in cells for name in cell.targets)}
     every = {combination.id: combination for combination in combinations}
     notes = [*notes, *_without_effect(cells, block.pools, targets, Relations(combinations))]
-    sent = planner.files()
+    sent = planner.sent.digests()
     return Plan(cells, len(combinations), used, block.jobs, block.pools, block.deadline, notes, every, sent)
 
 
@@ -323,9 +323,8 @@ class _Planner:
     root: Path
     today: dt.date
     bounds: Mapping[str, Mapping[str, Bound]]
+    sent: SentFiles
     _expectations: dict[str, Expectations] = field(default_factory=dict)
-    _digests: dict[Path, dict[str, str]] = field(default_factory=dict)
-    _prints: dict[Path, str] = field(default_factory=dict)
 
     def cell(self, index: int, combination: Combination) -> Cell:
         """Make a cell.
@@ -344,7 +343,7 @@ class _Planner:
         faults.collect(f"{BLOCK}.resources", lambda: self._check_pools(resources))
         if workload is not None and fitting is not None:
             faults.collect(f"{BLOCK}.workload", lambda: self._check_acceptance(workload, fitting))
-        sent = faults.collect(f"{BLOCK}.workload.files", lambda: self._sent(workload.files if workload else {}))
+        sent = faults.collect(f"{BLOCK}.workload.files", lambda: self.sent.of(workload.files if workload else {}))
         if faults.found or workload is None or expectations is None or fitting is None or sent is None:
             raise ConfigurationFaults(faults.found)
         skips = [skip.reason for skip in self.block.skip if axes.matches(skip.when, combination)]
@@ -395,25 +394,6 @@ class _Planner:
         for key in keys:
             with contextlib.suppress(ConfigurationError):  # which is among the faults already
                 yield key, seen.get(paths.render((BLOCK, name, key)))
-
-    def files(self) -> dict[str, str]:
-        """Return the digests of all files that the workloads are sent."""
-        found = {}
-        for source, digests in sorted(self._digests.items()):
-            shown = source.relative_to(self.root) if source.is_relative_to(self.root) else source
-            found.update({str(shown / name): digest for name, digest in digests.items()})
-        return found
-
-    def _sent(self, sources: Mapping[str, Path]) -> list[Any]:
-        """Return what a workload is sent, by name: each source is read once for all cells."""
-        for source in sources.values():
-            if source not in self._digests:
-                try:
-                    self._digests[source] = staging.digests(source)
-                except OSError as error:
-                    raise ValueError(str(error)) from None
-                self._prints[source] = hashlib.sha256(json.dumps(self._digests[source]).encode()).hexdigest()
-        return [[name, self._prints[source]] for name, source in sorted(sources.items())]
 
     def _check_acceptance(self, workload: Workload, targets: Sequence[str]) -> None:
         for name in targets:
@@ -537,7 +517,7 @@ def _written(name: str, value: object) -> str:
 def _fingerprint(
     workload: Workload, files_sent: Sequence[Any], checks: Sequence[Any], metrics: Mapping[str, Any]
 ) -> str:
-    """Return what tells this cell's work from another's. A secret counts by its reference.
+    """Return a hash that identifies the work of a cell. A secret counts by its reference.
 
     Args:
         files_sent: the names of the files that the workload is sent, with their digests.

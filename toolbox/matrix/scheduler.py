@@ -90,7 +90,7 @@ class Scheduler:
         self._numbers = itertools.count()
         self._between: dict[str, CellRun] = {}  # those whose turn for another attempt has come
         self._running: dict[str, CellRun] = {}
-        self._open_runs: list[CellRun] = []  # attempts that nobody in this session waits for, and that may be running
+        self._open_runs: list[CellRun] = []  # attempts that this session does not wait for, and that may be running
         self._removing: set[str] = set()  # targets from which abandoned attempts are being removed
         self._blocked: dict[str, list[CellRun]] = {}  # cells that wait for that, by target
         self._relations = Relations(list(plan.combinations.values()))

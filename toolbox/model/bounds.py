@@ -54,9 +54,9 @@ class Bound:
         noise_samples: how many values of earlier levels tell the noise, where the samples are too few for it.
         minimum_detectable_change: the smallest change for the worse that fails a run with a probability of 90%, as a
             share of the mean; None where it has no meaning.
-        accepted_since: when the first run of a changed level started that a person accepted; None where nobody did.
-        accepted_by: who accepted the level, and `accepted_reason` why.
-        accepted_at: when that was.
+        accepted_since: when the first run of the accepted level started; None where no changed level was accepted.
+        accepted_by: the user who accepted the level, and `accepted_reason` why.
+        accepted_at: when the level was accepted.
     """
 
     lower: float | None

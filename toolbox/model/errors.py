@@ -97,7 +97,7 @@ class StepError(ToolboxError):
 
 
 class Undecided(StepError):
-    """Nobody can say now whether a workload was started, or how it ends: the workload may be running.
+    """It is unknown whether a workload was started, or how it ends: the workload may be running.
 
     The attempt stays open until its target answers, or a person gives the attempt up. No other attempt follows.
     """

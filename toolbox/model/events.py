@@ -224,7 +224,7 @@ class CheckJudged:
 
     @property
     def judgement(self) -> Judgement:
-        """What the check said."""
+        """The judgement of the check."""
         deviation = Deviation(self.metric, self.side, self.improves) if self.side is not None else None
         return Judgement(self.passed, self.message, self.file, self.line, deviation)
 

@@ -88,7 +88,7 @@ class Judgement:
         file: the file that shows it, from the directory of the evidence on.
         line: the line of it, from 1 on.
         deviation: where the reason is a value out of the range of earlier runs, which another attempt may confirm.
-        out_of_range: whether the check failed only because a measured value is out of its range, whoever set the range.
+        out_of_range: whether the check failed only because a measured value is out of its range, given or from history.
     """
 
     passed: bool | None

@@ -15,9 +15,9 @@ def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
 
 
 def misspelled(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name of which `name` is a misspelling; None where `name` is a word of its own.
+    """Return the known name that `name` misspells; None if `name` is another word.
 
-    A longer word that begins with a known name (`machineset`, `machine`) is one of its own; a plural is not.
+    A longer word that begins with a known name (`machineset`, `machine`) is another word; a plural is a misspelling.
     """
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=_MISSPELLED)
     if not near or (name.startswith(near[0]) and len(name) > len(near[0]) + 1):

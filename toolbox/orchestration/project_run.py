@@ -98,7 +98,7 @@ def resume(
     Args:
         failed: run again also the cells that did not pass.
         jobs: how many cells at once, if not as many as before.
-        ignore_damage: go on although lines of the journal cannot be read: what they told may be done again.
+        ignore_damage: resume although lines of the journal cannot be read; the work that they record may be repeated.
         abandon: a pattern for the names or ids of cells whose open attempts a person gives up.
 
     Raises:
@@ -115,7 +115,7 @@ def resume(
 def _refuse_damage(directory: Path, *, ignore_damage: bool) -> None:
     found = summary.derive(directory)
     if found.damage and not ignore_damage:
-        hint = "to resume the run all the same, add --damaged=ignore: the work that these lines record is repeated"
+        hint = "to resume the run all the same, add --damaged=ignore: the work that these lines record may be repeated"
         raise UsageError(f"{found.damage_warning}\n{hint}")
 
 

@@ -49,7 +49,7 @@ class PodLogs:
     Args:
         directory: where the copies are.
         patience: how long the server may be away once the workload has ended, in seconds.
-        log_bytes: the limit of each log; a pod that says more is not our agent.
+        log_bytes: the limit of each log; the rest of a longer log is dropped.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class PodLogs:
         for chunk in response.stream(_PIECE_BYTES, decode_content=False):
             *whole, held = (held + chunk).split(b"\n")
             yield self._decoded(whole)
-            if len(held) > _LONGEST_LINE:  # the agent says none that is so long
+            if len(held) > _LONGEST_LINE:  # the agent writes no line of this length
                 yield self._decoded([held])
                 held = b""
         # A node that still writes the log gives a line by halves; a piece is whole with its line.

@@ -38,8 +38,8 @@ _FINISHERS: Final = 8
 _CLOCK_SECONDS: Final = 1.0
 _DOUBT_SECONDS: Final = 1.0
 _ASK_SECONDS: Final = 10.0
-_WAITING_SECONDS: Final = 5.0  # after which it is said what an attempt waits for: most start sooner
-_EVENTS_SECONDS: Final = 15.0  # between two requests for the events that say it
+_WAITING_SECONDS: Final = 5.0  # before the view names what an attempt waits for: most start sooner
+_EVENTS_SECONDS: Final = 15.0  # between two requests for events
 _KILL_SECONDS: Final = 30.0  # that a busy node takes to end a pod whose time is up
 
 

@@ -1,4 +1,4 @@
-"""Says why an attempt has not started yet, for a person who waits for it. Nothing is decided by it."""
+"""Explains to a person why an attempt has not started yet. No decision depends on the text."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class PodView:
         deleted_at: when that was asked for, in seconds of the cluster's clock; None where nobody has told it.
         grace_seconds: how long it has from then on, or would have.
         memory_limit: of the workload's container.
-        image: of that container, with the digest that its node has told: `NAME@sha256:...`; empty before that.
+        image: of that container, with the digest from its node: `NAME@sha256:...`; empty before the node reports it.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Shows what the workloads of a run have printed, and follows it while they run.
+"""Prints the logs of the workloads of a run, and follows the logs while the workloads run.
 
-What a workload printed on its standard output goes to ours, and its standard error to ours: `2>/dev/null` leaves the
-second out. `commands/project.py` calls this; it reads the journal and the logs, and disturbs nothing.
+The standard output of a workload goes to the standard output of this process, and its standard error to the standard
+error. `commands/project.py` calls this module, which only reads the journal and the logs.
 """
 
 from __future__ import annotations

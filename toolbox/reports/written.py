@@ -1,4 +1,4 @@
-"""Writes the reports of a run into its directory: ours, and those of the workspace and of installed packages.
+"""Writes all reports of a run into its directory: built-in ones, and those of the workspace and installed packages.
 
 A report is a module with a function `write(summary)`, which writes what it wants into `summary.directory`:
 `reports/totals.py` in the workspace is the report `totals`. See `toolbox.system.extensions`.

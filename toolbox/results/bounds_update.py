@@ -1,4 +1,4 @@
-"""What an update does with the bounds of each metric of a cell, and why. docs/bounds.md tells the rules.
+"""Decides how an update changes the bounds of each metric of a cell. docs/bounds.md explains the rules.
 
 `results update_bounds` calls this, and `bounds_file` writes what it returns. Nothing here reads or writes.
 """
@@ -18,7 +18,7 @@ from toolbox.results.levels import Level
 from toolbox.results.series import Series
 
 LARGEST_WIDENING: Final = 1.5
-"""Bounds may become so many times as wide, relative to their means, without being asked for."""
+"""Bounds may become this many times as wide, relative to their means, without `--allow_wider`."""
 _STEADY_CONFIDENCE: Final = 0.95
 
 
@@ -52,7 +52,7 @@ class Decision:
     Args:
         before: the bounds in the file; None where there are none.
         after: the bounds that the file gets or keeps.
-        is_accepted: whether a changed level was accepted for it now.
+        is_accepted: whether this update accepts a changed level of the metric.
     """
 
     series: Series
@@ -150,7 +150,7 @@ class Update:
         bound = bound_by(None)
         if noise is None or current is None or self.may_widen or _widening(current, bound) <= LARGEST_WIDENING:
             return bound
-        return bound_by(noise)  # its own noise is told by few values yet, or is much larger
+        return bound_by(noise)  # its own noise is known from few values yet, or is much larger
 
     def _counts(self, series: Series, place: int) -> bool:
         if self.runs is None:

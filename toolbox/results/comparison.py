@@ -34,7 +34,7 @@ from toolbox.results.series import Series
 
 FALSE_DISCOVERIES: Final = 0.01
 VISIBLE: Final = 0.015  # of the level before: as much as torchprime never calls a change
-SAME_MARGIN: Final = 0.05  # of the level before: a larger difference matters to someone
+SAME_MARGIN: Final = 0.05  # of the level before: a larger difference matters
 _SAME_CONFIDENCE: Final = 0.95  # of each of the two one-sided tests
 _SHARED_POINTS: Final = 10  # a side's variance is its own, and that of the history as if of so many more points
 
@@ -165,7 +165,7 @@ def _earlier(before: Series | None, after: Series | None, history: Series | None
         return np.empty(0)
     begin = min(before.runs[0].started, after.runs[0].started)
     is_earlier = np.array([run.started < begin for run in history.runs])
-    is_earlier[list(history.confirmed)] = False  # a level that nobody accepted
+    is_earlier[list(history.confirmed)] = False  # values of a level that was not accepted
     earlier: Values = history.values[is_earlier]
     return earlier
 

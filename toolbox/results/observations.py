@@ -60,7 +60,7 @@ def known_flaky(results: Iterable[ResultRow]) -> set[str]:
 
 
 def _passed(attempt: AttemptRow, *, is_confirmed: bool) -> bool | None:
-    """Return whether an attempt passed; None where it says nothing of the cell.
+    """Return whether an attempt passed; None if the attempt is no evidence about the cell.
 
     Args:
         is_confirmed: whether a value out of the range of earlier runs failed the cell. Otherwise it is noise.

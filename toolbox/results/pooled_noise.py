@@ -55,7 +55,7 @@ def within_levels(values: NDArray[np.float64], confirmed: Sequence[int] = ()) ->
 
     Args:
         values: in the order of time; those that are too large to compute with are left out.
-        confirmed: the places of values that failed their cells. They belong to a level that nobody accepted.
+        confirmed: the places of values that failed their cells. They belong to a level that was not accepted.
     """
     kept = np.delete(values, list(confirmed))
     kept = kept[np.abs(kept) < LARGEST][-LATEST:]

@@ -175,8 +175,8 @@ def _engine(url: URL) -> Engine:
 def _sqlite_url(file: Path) -> URL:
     """Return how a file is opened. Where nobody may write beside it, it is read as it stands.
 
-    SQLite makes a file beside one in WAL mode even to read it, if there is none: without it nobody has it open. Whoever
-    opened it to read may have left an empty one.
+    To read a store in WAL mode, SQLite creates a file beside the store. Without that file no process has the store
+    open. A process that opened the store to read it may have left an empty one.
     """
     query = {"timeout": str(_WAIT_SECONDS)}
     if file.exists() and not os.access(file.parent, os.W_OK):

@@ -1,6 +1,6 @@
-"""What a condition says of one axis: one label, all labels but one, or a range of an axis of numbers.
+"""The term of a condition for one axis: one label, all labels but one, or a range of numbers.
 
-`attribution` puts terms together to conditions. Two terms of an axis never hold for the same labels.
+`attribution` combines terms into conditions. Two terms of an axis never hold for the same labels.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _ranges(ordered: Sequence[str]) -> Iterator[Term]:
 
 
 def _ordered(labels: Sequence[str]) -> list[str]:
-    """Return labels that are numbers by their size; nothing where they are no numbers, or may be versions."""
+    """Return labels that are numbers by their size; an empty list if they are not numbers, or may be versions."""
     if not all(map(_NUMBER.fullmatch, labels)):
         return []
     ordered = sorted(labels, key=float)

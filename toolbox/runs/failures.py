@@ -1,4 +1,4 @@
-"""What tells one way to fail from another: the cause, and the message without what differs from cell to cell.
+"""Computes the signature of a failure: its cause, and its message without the parts that differ between cells.
 
 `attribution` looks at cells that failed in the same way together.
 """
@@ -32,7 +32,7 @@ def signature(cause: str | None, message: str, labels: Mapping[str, str]) -> str
 
     Args:
         cause: of the failure.
-        message: what the checks and the workload said.
+        message: the messages of the checks and of the workload.
         labels: those of the cell, which a message may repeat.
     """
     lines = [line.strip() for line in message.splitlines() if line.strip()]

@@ -187,7 +187,7 @@ def read(directory: Path) -> tuple[Entry, ...]:
 
 
 def load(directory: Path) -> Contents:
-    """Return what the journal of a run holds; nothing where there is none.
+    """Return the contents of the journal of a run, which are empty if there is no journal.
 
     A crash tears the last lines: they lack their end, or hold null bytes where blocks were not written. What an earlier
     version of this program left of such a line stands before the event with which the resumed run began.

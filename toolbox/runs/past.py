@@ -42,7 +42,7 @@ class PastAttempt:
         ended: how, or None where nobody has seen its end.
         is_released: whether nothing of it is left on its target.
         is_abandoned: whether a person has given it up.
-        judged: what the checks said. An attempt that is judged again has the latest judgements alone.
+        judged: the judgements of the checks; of an attempt that was judged again, only the latest.
     """
 
     submitted: AttemptSubmitted
@@ -59,7 +59,7 @@ class PastAttempt:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody knows how the attempt ends: it may be running, and no person has given it up."""
+        """Whether the end of the attempt is unknown: it may be running, and no person has given it up."""
         return self.ended is None and not self.is_abandoned
 
     def take(self, event: CheckJudged | AttemptEnded | AttemptAbandoned | AttemptReleased) -> None:

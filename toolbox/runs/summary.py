@@ -157,7 +157,7 @@ class RunSummary:
         revision: of the checkout in its latest session; empty where it is not known.
         clusters: by their names in the configuration.
         secrets_left: the files, from the run directory on, that hold a secret and must not be passed on.
-        damage: the lines of the journal that cannot be read: what they told is missing here.
+        damage: the lines of the journal that cannot be read; their events are missing here.
     """
 
     run: str
@@ -196,7 +196,7 @@ class RunSummary:
 
     @property
     def damage_warning(self) -> str:
-        """What a person should know of a damaged journal; empty where it is whole."""
+        """A warning that names the damaged lines of the journal; empty if the journal is whole."""
         if not self.damage:
             return ""
         first, more = self.damage[:_MOST_DAMAGE], len(self.damage) - _MOST_DAMAGE

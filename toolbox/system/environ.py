@@ -82,5 +82,5 @@ def home() -> Path:
     except RuntimeError:  # $HOME is not set, and the system does not know this user: as in many containers
         found = Path()
     if not found.is_absolute():
-        raise UsageError("this user has no home directory: set $HOME, or $XDG_STATE_HOME, to a directory")
+        raise UsageError("this user has no home directory: set $HOME to a directory")
     return found

@@ -1,4 +1,4 @@
-"""Finds extensions by their kind and name: a file of the workspace, an entry point of a package, or a file of ours.
+"""Finds extensions by their kind and name: a file of the workspace, an entry point of a package, or a built-in file.
 
 The kind is the name of a folder (`checks`, `metrics`, `backends`, `reports`): `checks/steady.py` in the workspace is
 the check `steady`, and so is the module that the entry point `steady` of the group `topgallant.checks` names. The

@@ -18,7 +18,7 @@ from toolbox.system import environ
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOLDERS: Final = ("projects", "commands", "roles")
-# Many directories have a folder `projects`. Above the working directory, it has to hold what we would find in it.
+# Many directories have a folder `projects`. Above the working directory, only one with such contents is a workspace.
 _CONTENTS: Final = ("projects/*/orchestration.py", "commands/*.py", "roles/*/tasks/main.yml")
 ARTIFACTS: Final = "artifacts"
 COMMANDS = _PACKAGE / "commands"
@@ -63,7 +63,7 @@ def workspace_above(directory: Path) -> Path | None:
 
 @contextmanager
 def pinned(root: Path | None) -> Iterator[None]:
-    """Keep one workspace for the body, or none, whatever it does to the working directory."""
+    """Keep one workspace, or none, for the body, which may change the working directory."""
     before = _Process.is_pinned, _Process.workspace
     _Process.is_pinned, _Process.workspace = True, root
     try:

@@ -21,7 +21,7 @@ from toolbox.system import files
 
 _CHUNK_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 1 << 13
-# Control characters that no terminal program prints, and what is not UTF-8. A log may hold some of either.
+# Control characters that no terminal program prints, and bytes that are not UTF-8. A log may contain a few of both.
 _NOT_TEXT: Final = re.compile("[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 _MOST_NOT_TEXT: Final = 0.1
 
@@ -30,8 +30,8 @@ class Swept(NamedTuple):
     """What a sweep found.
 
     Args:
-        masked: the files that held a secret, and do not any more.
-        binary: the files that hold one, and are not text: to mask it would break them.
+        masked: the files in which secrets were masked.
+        binary: the files that contain a secret and are not text: masking would break them.
         faults: why files could not be searched.
     """
 

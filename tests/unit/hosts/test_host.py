@@ -295,7 +295,7 @@ def test_an_event_that_no_agent_sends_is_ignored(
     assert list(mirror.iterdir()) == []
     assert one.host.status("/there").state is AttemptState.RUNNING
     assert [record.message for record in caplog.records] == [
-        "there: its agent sends events that no agent sends: they are ignored"
+        "there: its agent sends malformed events: they are ignored"
     ]
 
 
@@ -325,7 +325,7 @@ def test_an_answer_that_no_agent_gives_is_an_error_of_the_host(
     machine: Machines, op: str, answer: dict[str, Any]
 ) -> None:
     one = machine(f"{HELLO}; while read -r line; do echo '{json.dumps({'id': 1, **answer})}'; done")
-    with pytest.raises(StepError, match=f"^there: its agent answers `{op}` with what no agent says$"):
+    with pytest.raises(StepError, match=f"^there: its agent answers `{op}` with a malformed message$"):
         one.host.ask(op, 5)
 
 

@@ -64,9 +64,7 @@ class Lease(_Model):
     """How it is shared."""
 
     enabled: bool = True
-    ttl: int = Field(
-        default=60, ge=3, le=MOST_SECONDS, description="seconds after the last heartbeat of whoever has it"
-    )
+    ttl: int = Field(default=60, ge=3, le=MOST_SECONDS, description="seconds after the last heartbeat of its holder")
     wait: float = Field(default=3600, ge=0, le=MOST_SECONDS, description="how many seconds to wait for it")
     purpose: Text | None = Field(default=None, description="what others read; the name of the project when left out")
     name: Text = Field(default="topgallant", description="of the Lease object: all who share say the same")

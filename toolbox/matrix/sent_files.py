@@ -1,0 +1,51 @@
+"""Digests of the files that workloads are sent, so that a resumed run notices changed files.
+
+`plan` calls this. Each source is read once for all cells.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from toolbox.hosts import staging
+
+
+@dataclass(slots=True)
+class SentFiles:
+    """The files and folders that the workloads of a plan are sent.
+
+    Args:
+        root: relative paths in `digests` begin here.
+    """
+
+    root: Path
+    _digests: dict[Path, dict[str, str]] = field(default_factory=dict)
+    _fingerprints: dict[Path, str] = field(default_factory=dict)
+
+    def of(self, sources: Mapping[str, Path]) -> list[list[str]]:
+        """Return each name under which a workload gets a file or folder, with the fingerprint of its content.
+
+        Raises:
+            ValueError: a file cannot be read.
+        """
+        for source in sources.values():
+            if source not in self._digests:
+                try:
+                    self._digests[source] = staging.digests(source)
+                except OSError as error:
+                    raise ValueError(str(error)) from None
+                content = json.dumps(self._digests[source])
+                self._fingerprints[source] = hashlib.sha256(content.encode()).hexdigest()
+        return [[name, self._fingerprints[source]] for name, source in sorted(sources.items())]
+
+    def digests(self) -> dict[str, str]:
+        """Return the digest of each file by its path."""
+        found = {}
+        for source, digests in sorted(self._digests.items()):
+            shown = source.relative_to(self.root) if source.is_relative_to(self.root) else source
+            found.update({str(shown / name): digest for name, digest in digests.items()})
+        return found
