@@ -12,6 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import quote
 
+from toolbox.system import redaction
+
 _MOST_FILES: Final = 12  # of a directory
 _MOST_SEEN: Final = 1000  # of them, to choose from
 _DEEPEST: Final = 6
@@ -27,7 +29,7 @@ class Link:
 
     Args:
         bytes: its size; None of a folder.
-        is_withheld: whether it holds a secret, so that the page names the file without a link.
+        is_withheld: whether it or its name holds a secret, so that the page names the file without a link.
     """
 
     name: str
@@ -61,7 +63,7 @@ def _resolved(root: Path) -> Path:
 def withhold(links: Iterable[Link], files: Collection[str]) -> list[Link]:
     """Mark the links to files, named from the page on, that hold a secret."""
     addresses = {"./" + quote(os.fsencode(file)) for file in files}
-    return [replace(link, is_withheld=link.href in addresses) for link in links]
+    return [replace(link, is_withheld=link.is_withheld or link.href in addresses) for link in links]
 
 
 def link(root: Path, *parts: str, name: str) -> Link | None:
@@ -99,6 +101,9 @@ def _entries(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _link(root: Path, path: Path, name: str) -> Link:
+    shown = redaction.current()(name)
+    if shown != name:  # a workload has put a secret into the name of a file
+        return Link(shown, "", is_withheld=True)
     if path.is_dir():
         return Link(name if name == WHOLE else f"{name}/", href(root, path) + "/")
     with suppress(OSError):

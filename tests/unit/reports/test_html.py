@@ -235,14 +235,19 @@ def test_what_lies_in_a_directory_that_is_a_link_is_not_shown(tmp_path: Path) ->
     assert all_of(read(run.write(Verdict.FAILED)), "//figure") == []
 
 
-def test_a_secret_that_a_program_printed_is_masked(tmp_path: Path) -> None:
+def test_a_secret_that_a_program_printed_or_named_a_file_by_is_masked(tmp_path: Path) -> None:
     before, redactor = redaction.current(), Redactor()
     redactor.add(["hunter22"])
     run = Run(tmp_path / "r-1")
-    run.cell(Verdict.FAILED, log="the password is hunter22\n", x=1)
+    attempt = run.cell(Verdict.FAILED, log="the password is hunter22\n", x=1)
+    for name in ("files/hunter22.txt", "files/hunter22/a"):
+        (attempt / name).parent.mkdir(parents=True, exist_ok=True)
+        (attempt / name).write_text("1")
     redaction.use(redactor)
     try:
-        assert "hunter22" not in html.render(run.write(Verdict.FAILED))
+        page = html.render(run.write(Verdict.FAILED))
+        assert "hunter22" not in page
+        assert "***.txt (holds a secret)" in page
     finally:
         redaction.use(before)
 
