@@ -15,7 +15,7 @@ import threading
 import time
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
@@ -31,7 +31,7 @@ from toolbox.system.redaction import Redactor
 
 FILE: Final = "journal.jsonl"
 _KINDS: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in get_args(events.KeptEvent)}
-_HINTS: Final[dict[type[Any], dict[str, Any]]] = {kind: typing.get_type_hints(kind) for kind in _KINDS.values()}
+_Reader = Callable[[Any], Any]  # returns a value of JSON as the type of a field; raises TypeError or ValueError
 _LOOKS: Final = 5
 _LOOK_SECONDS: Final = 0.05
 _MOST_BYTES: Final = 1 << 26  # of a line: a longer one is not read into memory
@@ -263,11 +263,11 @@ def _parse(line: bytes) -> Entry | str:
 def _event(kind: type[Any], record: Mapping[str, Any], time: datetime) -> Entry | str:
     """Return an event whose fields have their types. Fields that a later version added are passed over."""
     values = {}
-    for name, hint in _HINTS[kind].items():
+    for name, read_value in _READERS[kind].items():
         if name not in record:
             continue
         try:
-            values[name] = _typed(record[name], hint)
+            values[name] = read_value(record[name])
         except (TypeError, ValueError):
             return f"{kind.__name__}: `{name}` is {shown(record[name])}"
     try:
@@ -281,20 +281,27 @@ def _required(kind: type[Any]) -> list[str]:
     return [field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING]
 
 
-def _typed(value: Any, hint: Any) -> Any:
-    """Return a value of JSON as the type of a field.
-
-    Raises:
-        TypeError: it is of another type.
-        ValueError: an enumeration has no such value.
-    """
+def _reader(hint: Any) -> _Reader:
+    """Return what reads a value of a type; it raises TypeError for another type, ValueError for an unknown value."""
     if get_origin(hint) is types.UnionType:  # of a type and None
-        inner, _ = get_args(hint)
-        return None if value is None else _typed(value, inner)
-    if get_origin(hint) is tuple and isinstance(value, list):
-        return tuple(_typed(item, get_args(hint)[0]) for item in value)
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint(value)
-    if type(value) is hint or (hint is float and type(value) is int):
-        return value
-    raise TypeError(hint)
+        inner = _reader(get_args(hint)[0])
+        return lambda value: None if value is None else inner(value)
+    if get_origin(hint) is tuple:
+        item = _reader(get_args(hint)[0])
+        return lambda value: tuple(map(item, _of_type(value, list)))
+    if issubclass(hint, Enum):
+        found: _Reader = hint
+        return found
+    return lambda value: value if hint is float and type(value) is int else _of_type(value, hint)
+
+
+def _of_type(value: Any, kind: type[Any]) -> Any:
+    if type(value) is not kind:
+        raise TypeError(kind)
+    return value
+
+
+# Made once: a journal has many lines.
+_READERS: Final = {
+    kind: {name: _reader(hint) for name, hint in typing.get_type_hints(kind).items()} for kind in _KINDS.values()
+}
