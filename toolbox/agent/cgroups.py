@@ -45,8 +45,12 @@ def create(directory: str) -> str:
 def enter(group: str) -> None:
     """Move this process into a group. Where that fails the group is removed: it would contain nothing."""
     try:
-        with open(os.path.join(group, _PROCESSES), "w", encoding="ascii") as stream:
-            stream.write("0")
+        # Not by a stream: a new process copies each page of memory that it touches.
+        descriptor = os.open(os.path.join(group, _PROCESSES), os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, b"0")
+        finally:
+            os.close(descriptor)
     except OSError:
         remove(group)
 

@@ -16,7 +16,8 @@ def host() -> str:
 def boot() -> str:
     """Return the id of the machine's present boot; an empty text where the system does not tell it."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+        # As UTF-8: each supervisor would load the codec for ASCII.
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as stream:
             return stream.read().strip()
     except OSError:
         return ""

@@ -31,7 +31,8 @@ class Target(BaseModel):
 
     def open(self, context: TargetContext) -> Backend:
         """Return the backend of this machine."""
-        return _Local(context, Host(context.name, lambda: _launch(context), context.notify))
+        inherited = tuple(processes.environment(context.mark).values())
+        return _Local(context, inherited, Host(context.name, lambda: _launch(context), context.notify))
 
     def address(self, name: str) -> str | None:  # noqa: ARG002  # a backend of other machines needs it
         """Return where Ansible finds the target: it is here, and has no address."""
@@ -46,17 +47,21 @@ class Target(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Local:
-    """Executes workloads in the directories of their attempts."""
+    """Executes workloads in the directories of their attempts.
+
+    Args:
+        inherited: the values of the environment variables that a workload has from the agent.
+    """
 
     context: TargetContext
+    inherited: tuple[str, ...]
     host: Host
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
         """See `Backend`."""
         wait = workload.timeouts.wait
         variables = {"PATH": _search_path(), **self.context.variables}
-        inherited = processes.environment(self.context.mark).values()
-        order = staging.order(workload, self.context, variables, inherited)
+        order = staging.order(workload, self.context, variables, self.inherited)
         with ExitStack() as stack:
             sources = None
             if self.host.is_new(str(directory), wait):

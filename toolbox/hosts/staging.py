@@ -107,13 +107,15 @@ def discard_special_files(directory: Path) -> None:
 
     These are pipes, devices and sockets, on which a reader might wait, and links in place of the supervisor's files.
     """
-    for path in directory.rglob("*"):
-        mode = path.lstat().st_mode
-        is_link = stat.S_ISLNK(mode)
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or is_link) or (is_link and path.parent == directory):
-            log.warning("%s is removed: it is neither a file nor a directory", path)
-            with suppress(OSError):
-                path.unlink()
+    for folder, folders, names in os.walk(directory):
+        for name in (*folders, *names):
+            path = f"{folder}/{name}"
+            mode = os.lstat(path).st_mode
+            is_link = stat.S_ISLNK(mode)
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or is_link) or (is_link and Path(folder) == directory):
+                log.warning("%s is removed: it is neither a file nor a directory", path)
+                with suppress(OSError):
+                    Path(path).unlink()
 
 
 def digests(source: Path) -> dict[str, str]:
