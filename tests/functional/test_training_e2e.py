@@ -122,6 +122,13 @@ def wait_for_steps(runs: Path, *, cells: int) -> None:
         time.sleep(0.05)
 
 
+def test_a_missing_directory_is_no_reason_for_a_warning(workspace: Workspace, tmp_path: Path) -> None:
+    for command in ("cleanup", "prepare_corpus"):
+        outcome = workspace.run("training", command, str(tmp_path / "machine"))
+        assert outcome.exit_code == 0, str(outcome)
+        assert "is not a directory" not in str(outcome)
+
+
 def test_cleanup_removes_nothing_that_it_did_not_make(workspace: Workspace, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
