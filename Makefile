@@ -7,10 +7,10 @@ PIP ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := .venv/.installed
 DEV_STAMP := .venv/.installed-dev
 
-help: ## say what there is
+help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(DEV_STAMP) ## make the virtual environment, with all that tests and lint need
+setup: $(DEV_STAMP) ## make .venv with all that tests and linters need
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -27,13 +27,13 @@ $(DEV_STAMP): pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[dev]'
 	@touch $(STAMP) $@
 
-demo: $(STAMP) ## run the first project on this machine
+demo: $(STAMP) ## train a matrix of six small models on this machine
 	@./run_toolbox.py project run training_e2e --presets=smoke
 
 test: $(DEV_STAMP) ## run the tests
 	@$(BIN)/python -m pytest -n auto --dist=worksteal
 
-lint: $(DEV_STAMP) ## hold the code against the rules
+lint: $(DEV_STAMP) ## check the code with all linters
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -41,11 +41,11 @@ lint: $(DEV_STAMP) ## hold the code against the rules
 	@$(BIN)/yamllint --strict .
 	@ANSIBLE_LIBRARY="$(CURDIR)/toolbox/ansible_modules" PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline --strict roles
 
-format: $(DEV_STAMP) ## write the code as the formatter does
+format: $(DEV_STAMP) ## format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(DEV_STAMP) ## measure, each against a peer or a floor
+bench: $(DEV_STAMP) ## run the benchmarks
 	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
 
 docs: ## say where to read
