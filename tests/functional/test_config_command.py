@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from toolbox.system import places
 from toolbox.testing import Workspace
 
 TOPSAIL = """
@@ -103,13 +104,20 @@ def test_explain_names_each_layer_with_its_line_and_what_it_replaced(small: Work
     small.write({"more.yaml": "# more\ngreeting: hi\n"})
     argv = ("explain", "small", "greeting", "--presets=both", "--overrides=more.yaml")
     lines = small.run("config", *argv).stdout.splitlines()
-    assert lines[0] == "greeting = 'hi'"
+    assert lines[0] == "greeting = hi"
     file = "config/small.yaml"
     assert lines[1:] == [
-        "  override file more.yaml (more.yaml:2) set it, in place of 'HELLO'",
-        f"  preset loud ({file}:5) set it, in place of 'hello'",
-        f"  {file}:12 wrote 'hello'",
+        "  override file more.yaml (more.yaml:2) set it, in place of HELLO",
+        f"  preset loud ({file}:5) set it, in place of hello",
+        f"  {file}:12 wrote hello",
     ]
+
+
+def test_the_example_of_the_documentation_is_true(workspace: Workspace) -> None:
+    page = (places.builtin_root() / "docs/configuration.md").read_text()
+    command, _, printed = page.partition("$ ./run_toolbox.py ")[2].partition("```")[0].partition("\n")
+    explained = workspace.run(*command.split()).stdout
+    assert explained.replace(f"{places.builtin_root()}/", "") == printed
 
 
 def test_explain_says_where_an_untouched_value_is_written(small: Workspace) -> None:
@@ -138,7 +146,7 @@ def test_diff_names_each_field_before_after_and_who_changed_it(small: Workspace)
     assert (row["before"], row["after"]) == ("hello", "HELLO")
     assert row["by"] == "preset loud (config/small.yaml:5)"
     text = small.run("config", "diff", "small", "--overrides={tag: null}").stdout
-    assert text == "  tag: '1.10' --> None  (--overrides)\n"
+    assert text == "  tag: '1.10' --> null  (--overrides)\n"
 
 
 def test_diff_without_changes_says_so(small: Workspace) -> None:
@@ -197,9 +205,9 @@ MATRIX = """\
         (
             4,
             [
-                "  copied = '@model' --> {'size': 8}",
+                "  copied = '@model' --> {size: 8}",
                 "    config.yaml:2 wrote it",
-                "    model = {'size': 8}",
+                "    model = {size: 8}",
                 "      config.yaml:1 wrote it",
             ],
         ),
@@ -219,4 +227,4 @@ def test_explain_says_where_the_values_of_a_cell_come_from(workspace: Workspace,
 def test_explain_follows_a_reference_on_the_way_to_a_value(workspace: Workspace) -> None:
     workspace.write({"config.yaml": MATRIX})
     outcome = workspace.run("config", "explain", "--config_file=config.yaml", "--path=copied.size")
-    assert outcome.stdout.startswith("copied = '@model' --> {'size': 8}\n  config.yaml:2 wrote it\n  model = ")
+    assert outcome.stdout.startswith("copied = '@model' --> {size: 8}\n  config.yaml:2 wrote it\n  model = ")

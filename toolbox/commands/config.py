@@ -168,10 +168,10 @@ def _difference(
 
 def _difference_line(row: Mapping[str, Any]) -> str:
     if "before" not in row:
-        return f"+ {row['path']}: {row['after']!r}  ({row['by']})"
+        return f"+ {row['path']}: {_line(row['after'])}  ({row['by']})"
     if "after" not in row:
-        return f"- {row['path']}: {row['before']!r}  ({row['by']})"
-    return f"  {row['path']}: {row['before']!r} --> {row['after']!r}  ({row['by']})"
+        return f"- {row['path']}: {_line(row['before'])}  ({row['by']})"
+    return f"  {row['path']}: {_line(row['before'])} --> {_line(row['after'])}  ({row['by']})"
 
 
 def _load(
@@ -198,6 +198,10 @@ def _printed(value: Any, style: Format) -> str:
     return files.dump_yaml(value).removesuffix("...\n").rstrip("\n")
 
 
+def _line(value: Any) -> str:
+    return files.dump_yaml_line(value)
+
+
 def _as_text(value: object) -> str:
     return (value.reference or MASK) if isinstance(value, Secret) else str(value)
 
@@ -213,15 +217,15 @@ def _with_text_keys(value: Any) -> Any:
 def _explained(configuration: Configuration, path: str) -> Iterator[str]:
     path = _up_to_a_reference(configuration, path)
     value, resolved = configuration.written(path), configuration.get(path)
-    yield f"{path} = {value!r}" + (f" --> {resolved!r}" if resolved != value else "")
+    yield f"{path} = {_line(value)}" + (f" --> {_line(resolved)}" if resolved != value else "")
     history = configuration.history(path)
     for change in reversed(history):
         at = paths.render(change.path)
-        what = "it" if at == path else f"{at} to {change.value!r}"
-        yield f"  {change.layer}{_at(change.location)} set {what}, in place of {change.replaced!r}"
+        what = "it" if at == path else f"{at} to {_line(change.value)}"
+        yield f"  {change.layer}{_at(change.location)} set {what}, in place of {_line(change.replaced)}"
     first = history[0].replaced_location if history else configuration.location(path)
     if first:
-        yield f"  {first} wrote {history[0].replaced!r}" if history else f"  {first} wrote it"
+        yield f"  {first} wrote {_line(history[0].replaced)}" if history else f"  {first} wrote it"
     if is_whole_reference(value):
         lines = (
             _axis_explained(configuration, value)
