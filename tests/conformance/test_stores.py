@@ -187,7 +187,7 @@ def test_a_run_is_named_by_how_its_name_begins(store: Store, tmp_path: Path) -> 
         assert queries.run(connection, "20260301").started == START
         assert queries.run(connection, "latest").started == START + timedelta(days=1)
         assert queries.run(connection, "previous").started == START
-        with pytest.raises(UsageError, match="are 2 runs"):
+        with pytest.raises(UsageError, match="matches 2 runs"):
             queries.run(connection, "2026")
         with pytest.raises(UsageError, match="the store has no run `2027`"):
             queries.run(connection, "2027")

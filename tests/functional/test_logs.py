@@ -106,11 +106,27 @@ def test_a_follower_says_that_the_process_of_the_run_is_gone(cells: Workspace) -
     assert "the process of the run is gone" in outcome.stderr
 
 
+def test_a_run_is_named_by_the_beginning_of_its_name(cells: Workspace) -> None:
+    assert cells.run("project", "run", "grid").exit_code == 0
+    (run,) = (cells.directory / "artifacts/grid").iterdir()
+    assert str(run) in cells.run("project", "status", run.name[:-2]).stdout
+    assert "there is nothing to do" in cells.run("project", "resume", run.name[:-2]).stdout
+
+
+@pytest.mark.parametrize("command", ["status", "resume", "logs"])
+def test_a_run_that_is_not_there_is_named_with_where_runs_are(cells: Workspace, command: str) -> None:
+    outcome = cells.run("project", command, "nowhere")
+    assert outcome.exit_code == 2
+    assert (
+        f"`nowhere` is not a directory, and {cells.directory / 'artifacts'} has no run of that name" in outcome.stderr
+    )
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["nowhere"], "there is no directory and no run `nowhere`"),
-        (["2", "x=a"], "`2` is the beginning of 2 runs: 2"),
+        (["nowhere"], "`nowhere` is not a directory"),
+        (["2", "x=a"], "`2` matches 2 runs: 2"),
         ([".", "x=a"], "is not the directory of a run"),
         (["--cell=x=c"], "no cell `x=c` of the run"),
         (["--cell=x=c", "--follow"], "did you mean x="),

@@ -126,7 +126,7 @@ class Project:
 
     def resume(
         self,
-        run_dir: Path,
+        run_dir: str,
         *,
         failed: bool = False,
         abandon: bool | str = False,
@@ -138,7 +138,7 @@ class Project:
         Go on with a run after any end, SIGKILL included. Nothing that finished is done again.
 
         Args:
-            run_dir: the directory of the run.
+            run_dir: the directory or the name of the run, or the beginning of the name.
             failed: run again also the cells that did not pass.
             abandon: give up the open attempts, those of all cells or of those that match a pattern, and try again.
             jobs: how many cells at once, if not as many as before.
@@ -148,19 +148,24 @@ class Project:
         given_up = None if abandon in {False, "False"} else "*" if abandon in {True, "True"} else str(abandon)
         is_ignored = damaged == "ignore"
         resume = partial(
-            project_run.resume, run_dir, failed=failed, jobs=jobs, ignore_damage=is_ignored, abandon=given_up
+            project_run.resume,
+            _run_directory(run_dir),
+            failed=failed,
+            jobs=jobs,
+            ignore_damage=is_ignored,
+            abandon=given_up,
         )
         return _project_run.shown(resume, as_json=format == "json")
 
-    def status(self, run_dir: Path | None = None, *, format: Format = "text") -> str | None:  # noqa: A002
+    def status(self, run_dir: str | None = None, *, format: Format = "text") -> str | None:  # noqa: A002
         """
         Say how a run stands or how it ended, from its journal, without disturbing it.
 
         Args:
-            run_dir: the directory of the run; the newest in $ARTIFACT_DIR, or artifacts/, when left out.
+            run_dir: the directory or the name of the run, or the beginning of the name; the newest run when left out.
             format: how to print it.
         """
-        found = summary.derive(run_dir or _newest_run())
+        found = summary.derive(_run_directory(run_dir))
         if format == "json":
             return json.dumps(found.as_json(), indent=2, ensure_ascii=False)
         with terminal.view(sys.stdout) as view:
@@ -178,15 +183,21 @@ class Project:
             cell: a name or an id of a cell, or a pattern such as 'model=small,*'; all cells when left out.
             follow: go on until the cell or the run has ended.
         """
-        logs = CellLogs(_run_directory(run), cell)
+        logs = CellLogs(_run_directory(run, "; --cell=... names a cell"), cell)
         if follow:
             logs.follow()
         else:
             logs.show()
 
 
-def _run_directory(named: str | None) -> Path:
-    """Return the directory of the run that a person named."""
+def _run_directory(named: str | None, hint: str = "") -> Path:
+    """
+    Return the directory of the run that a person named.
+
+    Args:
+        named: a directory, or the beginning of the name of a run; None for the newest run.
+        hint: the end of the message where there is no such run.
+    """
     if named is None:
         return _newest_run()
     if Path(named).is_dir():
@@ -195,9 +206,10 @@ def _run_directory(named: str | None) -> Path:
     runs = [file.parent for file in base.glob(f"*/*/{journal.FILE}") if file.parent.name.startswith(named)]
     if len(runs) > 1:
         names = ", ".join(sorted(run.name for run in runs)[:_MOST_RUNS])
-        raise UsageError(f"`{named}` is the beginning of {len(runs)} runs: {names}; use a longer one")
+        more = ", ..." * (len(runs) > _MOST_RUNS)
+        raise UsageError(f"`{named}` matches {len(runs)} runs: {names}{more}; use a longer prefix")
     if not runs or not named:
-        raise UsageError(f"there is no directory and no run `{named}` in {base}: --cell=... names a cell")
+        raise UsageError(f"`{named}` is not a directory, and {base} has no run of that name{hint}")
     return runs[0]
 
 

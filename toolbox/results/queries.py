@@ -112,7 +112,7 @@ def run(connection: Connection, name: str, project: str | None = None) -> RunRow
     if len(rows) > 1:
         some = ", ".join(f"{row.run} of {row.project}" for row in rows[:_SOME])
         count = str(len(rows)) if len(rows) <= _SOME else f"more than {_SOME}"
-        raise UsageError(f"`{name}` are {count} runs: {some}...: use a longer prefix, or --project")
+        raise UsageError(f"`{name}` matches {count} runs: {some}...: use a longer prefix, or --project")
     return rows[0]
 
 

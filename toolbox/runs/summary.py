@@ -276,7 +276,9 @@ def derive(directory: Path) -> RunSummary:
             summary.seconds += max(0.0, (entry.time - (summary.updated or entry.time)).total_seconds())
         summary.updated = entry.time
     if summary is None:
-        reason = next(map(str, contents.damage), f"it has no {journal.FILE} that begins with one")
+        reason = next(
+            map(str, contents.damage), f"{journal.FILE} is missing, or does not begin with a run_started event"
+        )
         raise UsageError(f"{directory} is not the directory of a run: {reason}")
     summary.damage = contents.damage
     summary.clusters = reserved.derive(entry.event for entry in contents.entries)
