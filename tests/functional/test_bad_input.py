@@ -153,7 +153,7 @@ TEMPLATES = {
     ),
     "unknown arguments": (
         "host capture_state:\n  package: a\n  accelerator: true\n",
-        ["unknown argument --package: did you mean packages?", "--accelerator"],
+        ["unknown argument --package: did you mean --packages?", "--accelerator"],
     ),
     "arguments of the wrong type": (
         "host capture_state:\n  packages: {a: 1}\n  accelerators: maybe\n",
@@ -172,7 +172,7 @@ def test_a_bad_template_is_refused(small: Workspace, text: str, expected: list[s
 COMMAND_LINES = {
     "unknown group": (["hots"], "unknown group `hots`: did you mean host?"),
     "unknown command": (["host", "capture"], "unknown command `host capture`: did you mean capture_state?"),
-    "unknown flag": (["host", "capture_state", "--package=a"], "--package: did you mean packages?"),
+    "unknown flag": (["host", "capture_state", "--package=a"], "--package: did you mean --packages?"),
     "flag of the wrong type": (["host", "capture_state", "--accelerators=7"], "--accelerators is '7', bool was"),
     "missing argument": (["training", "cleanup"], "--directory is missing (path)"),
     "number that is none": (["training", "prepare_corpus", "d", "1.5"], "--characters is '1.5', int was expected"),

@@ -1,10 +1,10 @@
-"""The machine itself: what it is made of, and whether it is fit for a run."""
+"""Look at one machine: its hardware, its system and its packages."""
 
 from toolbox.roles import role
 
 
 class Host:
-    """Look at and prepare one machine."""
+    """Look at one machine: its hardware, its system and its packages."""
 
     @role
     def capture_state(self, accelerators: bool = True, packages: list[str] | None = None) -> None:

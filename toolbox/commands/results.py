@@ -158,7 +158,7 @@ class Results:
 
         Args:
             before: a run, `latest` or `previous`, a revision, or a period: 2026-11-01..2026-11-07, '20 days ago..now'.
-            after: what it is compared with, in the same way.
+            after: what to compare with --before: a run, a revision or a period too.
             project: of the runs.
             cells: a pattern for the names or ids of cells, such as 'model=small,*'.
             settings: values of axes, such as '{model: small}'.

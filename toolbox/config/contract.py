@@ -16,7 +16,7 @@ from toolbox.config.paths import Path
 from toolbox.config.references import Resolver
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.model.nearest import did_you_mean
-from toolbox.model.text import shown
+from toolbox.model.text import shown, without_kind
 from toolbox.system import modules
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, d
         return f"{where} is not a field here: {did_you_mean(str(at[-1]), fields, what='fields')}"
     if detail["type"] == "missing":
         return f"{where} is missing"
-    return f"{where} is {shown(detail['input'])}: {_lower_first(detail['msg'])}"
+    return f"{where} is {shown(detail['input'])}: {_lower_first(without_kind(detail['msg']))}"
 
 
 def _keys_of(block: Any, location: tuple[int | str, ...]) -> Path:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from toolbox.model.nearest import did_you_mean
-from toolbox.model.text import shown
+from toolbox.model.text import shown, without_kind
 from toolbox.system import extensions, places
 
 # What the model of each kind has to have: see the protocols in `toolbox.matrix`.
@@ -41,7 +41,10 @@ def parse(package: str, model: str, key: str, spec: Mapping[str, Any]) -> Any:
     try:
         return kind.model_validate({field: value for field, value in spec.items() if field != key})
     except ValidationError as error:
-        faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}".removeprefix(": ") for fault in error.errors()]
+        faults = [
+            f"{'.'.join(map(str, fault['loc']))}: {without_kind(fault['msg'])}".removeprefix(": ")
+            for fault in error.errors()
+        ]
         raise ValueError(f"{key} `{name}`: {'; '.join(faults)}") from None
 
 

@@ -161,7 +161,7 @@ def bind(
         UsageError: it names every argument that is unknown, missing or of the wrong type.
     """
     faults = [
-        f"unknown argument --{name}: {did_you_mean(name, signature.names, what='its arguments')}"
+        f"unknown argument --{name}: {did_you_mean(name, signature.names, what='its arguments', prefix='--')}"
         for name in arguments
         if name not in signature.names
     ]

@@ -25,12 +25,12 @@ def misspelled(name: str, known: Iterable[str]) -> str | None:
     return near[0]
 
 
-def did_you_mean(name: str, known: Iterable[str], *, what: str = "known", most: int = 12) -> str:
-    """Return `did you mean ...?`, or the known names where none is near, or nothing where there are none."""
+def did_you_mean(name: str, known: Iterable[str], *, what: str = "known", prefix: str = "", most: int = 12) -> str:
+    """Return `did you mean ...?` with a prefix before each name, or the known names where none is near."""
     names = sorted(set(known))
     if near := nearest(name, names):
-        return f"did you mean {' or '.join(near)}?"
+        return f"did you mean {' or '.join(prefix + other for other in near)}?"
     if not names:
         return "there are none"
-    shown = ", ".join(names[:most])
+    shown = ", ".join(prefix + other for other in names[:most])
     return f"{what}: {shown}" + (f" and {len(names) - most} more" if len(names) > most else "")

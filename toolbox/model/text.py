@@ -22,6 +22,11 @@ def shown(value: object, *, longest: int = 60) -> str:
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
+def without_kind(message: str) -> str:
+    """Return a message of a pydantic validator without the kind of error that pydantic puts before it."""
+    return message.removeprefix("Value error, ")
+
+
 def as_text(value: object) -> str:
     """Return a value of a configuration as text: text as it is, and any other value as YAML writes it (`true`, `null`).
 

@@ -234,7 +234,7 @@ def _run(
         raise InfrastructureError(
             f"the run ended as {finished.verdict}, and that cannot be written down: {describe(error)}\n"
             f"  {finished.message}\n"
-            f"  with room on the disk again, it goes on by `{environ.program()} project resume {directory}`"
+            f"  when the disk has room again, continue it with `{environ.program()} project resume {directory}`"
         ) from error
     found = summary.refresh(directory)
     storing.record(loaded.configuration, directory)

@@ -64,7 +64,7 @@ def find(name: str) -> ProjectFiles:
         folder = places.find("projects", name) if Path(name).name == name else None
         if folder is not None and folder.is_dir():
             raise UsageError(f"{folder} is no project: it has no orchestration.py")
-        hint = did_you_mean(name, known, what="projects")
+        hint = did_you_mean(name, known, what="known projects")
         raise UsageError(f"unknown project `{name}`: {hint}\n  looked in {_searched()}")
     folder = known[name]
     root = folder.parent.parent

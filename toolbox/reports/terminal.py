@@ -393,7 +393,7 @@ def _without_end(summary: RunSummary) -> Iterator[Text]:
 
 
 def _going_on_hint(summary: RunSummary) -> Text:
-    return Text(f"it goes on by `{environ.program()} project resume {summary.directory}`")
+    return Text(f"continue it with `{environ.program()} project resume {summary.directory}`")
 
 
 def _masked(line: str) -> str:

@@ -222,7 +222,8 @@ def _too_wide(times: float) -> str:
 def _too_few(series: Series, level: Level) -> str:
     if level.changed is not None:
         return _changed(series, level)
-    return f"{len(level.places)} accepted values: bounds need {REPORTED_FROM}"
+    count = len(level.places)
+    return f"{count} accepted value{'s' * (count != 1)}: bounds need {REPORTED_FROM}"
 
 
 def _changed(series: Series, level: Level) -> str:

@@ -61,6 +61,6 @@ def test_a_field_that_is_wrong_is_named_with_all_the_others(fields: dict[str, An
 
 def test_a_fault_of_the_whole_has_no_field() -> None:
     with pytest.raises(
-        ValueError, match=r"^check `metric`: Value error, a lower or an upper bound was expected, or `bounds: auto`$"
+        ValueError, match=r"^check `metric`: a lower or an upper bound was expected, or `bounds: auto`$"
     ):
         parse({"check": "metric", "metric": "t"})

@@ -342,8 +342,8 @@ def test_every_wrong_argument_is_named_at_once() -> None:
         signature.bind(described(), {"nmae": "x", "count": "many", "tags": [], "other": 1}, text=True)
     assert str(caught.value).split("\n  ") == [
         "thing deploy:",
-        "unknown argument --nmae: did you mean name?",
-        "unknown argument --other: its arguments: count, name, tags",
+        "unknown argument --nmae: did you mean --name?",
+        "unknown argument --other: its arguments: --count, --name, --tags",
         "--name is missing (str): of the thing; as in note: the catalog.",
         "--count is 'many', int was expected",
     ]

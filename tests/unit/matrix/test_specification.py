@@ -358,7 +358,7 @@ def test_a_configuration_is_held_against_them(tmp_path: Path, monkeypatch: pytes
     assert str(caught.value).split("\n  ") == [
         "2 faults in the configuration:",
         "config.yaml:5: `matrix.jobs` is 0: input should be greater than or equal to 1",
-        "config.yaml:8: `targets.big.capacity` is {'jobs': 0}: value error, nothing could ever run with 0 `jobs`",
+        "config.yaml:8: `targets.big.capacity` is {'jobs': 0}: nothing could ever run with 0 `jobs`",
     ]
 
 
