@@ -33,7 +33,7 @@ from toolbox.clusters import readiness
 from toolbox.clusters.connection import Json, Refused
 from toolbox.clusters.lease_objects import record_of
 from toolbox.clusters.leases import now
-from toolbox.clusters.objects import LEASE, Kind, Objects, Query
+from toolbox.clusters.objects import LEASE, NAMESPACE, Kind, Objects, Query
 from toolbox.clusters.waiting import looking
 from toolbox.model.errors import ConfigurationError, InfrastructureError
 
@@ -59,7 +59,7 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
         ToolboxError: it is refused, or not all is gone in time.
     """
     name = objects.cluster.namespace
-    kind = objects.kind("v1", "Namespace")
+    kind = NAMESPACE
     namespace = objects.read(kind, None, name)
     refusal = _refusal(name, namespace, given)
     if refusal:
@@ -69,8 +69,7 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
     notes: list[str] = []
     selector = None if given["delete_namespace"] else _selector(given["run"])
     found = list(_found(objects, name, selector, notes))
-    if not given["force"]:
-        _refuse_live_runs(objects, found, given["run"])
+    warnings = [] if given["force"] else _refuse_live_runs(objects, found, given["run"])
     _evidence.write(Path(given["directory"]) / "before.yaml", (each for _, each in found))
     if given["delete_namespace"]:
         objects.delete(kind, None, name)
@@ -80,7 +79,8 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
     names = [f"{of.name} {each['metadata']['name']}" for of, each in found]
     if given["delete_namespace"]:
         names.append(f"Namespace {name}")
-    warnings = [f"nothing in namespace {name} belongs to the run {given['run']}"] if given["run"] and not names else []
+    if given["run"] and not names:
+        warnings.append(f"nothing in namespace {name} belongs to the run {given['run']}")
     return {"changed": bool(names), "deleted": names, "notes": notes, "warnings": warnings}
 
 
@@ -98,11 +98,14 @@ def _refusal(name: str, namespace: Json | None, given: Mapping[str, Any]) -> str
     return ""
 
 
-def _refuse_live_runs(objects: Objects, found: Found, named: str | None) -> None:
+def _refuse_live_runs(objects: Objects, found: Found, named: str | None) -> list[str]:
     """Refuse to delete Jobs of runs that may be alive.
 
     A run with an unexpired lease is alive. Without a lease, nothing in the cluster says whether the orchestrator of a
     run lives: Jobs of such a run that have not ended are deleted only if the run is named.
+
+    Returns:
+        A warning where the account may not list leases, so that a live run cannot be told from a dead one.
 
     Raises:
         ConfigurationError: it names the runs.
@@ -110,9 +113,9 @@ def _refuse_live_runs(objects: Objects, found: Found, named: str | None) -> None
     unfinished = [each["metadata"].get("labels") or {} for kind, each in found if _is_unfinished(kind, each)]
     runs = {str(labels[RUN_LABEL]) for labels in unfinished if RUN_LABEL in labels}
     if not runs:
-        return
+        return []
     holders = _runs_with_leases(objects)
-    if alive := sorted(runs & holders):
+    if alive := sorted(runs & (holders or set())):
         raise ConfigurationError(
             f"the run {', '.join(alive)} holds a lease of the cluster, and its Jobs have not ended: it is alive. "
             "Wait for its end, or use --force"
@@ -122,6 +125,7 @@ def _refuse_live_runs(objects: Objects, found: Found, named: str | None) -> None
             f"Jobs of the runs {', '.join(sorted(runs))} have not ended, and these runs may be alive: "
             "name a run that is dead with --run, or use --force"
         )
+    return [f"this account may not list leases, so {named} may be alive"] if holders is None else []
 
 
 def _is_unfinished(kind: Kind, found: Json) -> bool:
@@ -129,12 +133,12 @@ def _is_unfinished(kind: Kind, found: Json) -> bool:
     return kind.name in {"Job", "JobSet"} and not any(ends)
 
 
-def _runs_with_leases(objects: Objects) -> set[str]:
-    """Return the runs that hold an unexpired lease in the namespace."""
+def _runs_with_leases(objects: Objects) -> set[str] | None:
+    """Return the runs that hold an unexpired lease in the namespace; None where the account may not list leases."""
     try:
         leases = list(objects.listed(Query(LEASE, objects.cluster.namespace)))
-    except Refused:  # an account that may not list leases
-        return set()
+    except Refused:
+        return None
     records = [record for found in leases if (record := record_of(found)) is not None]
     return {record.claim.run for record in records if record.end > now()}
 
