@@ -89,12 +89,15 @@ def check(before: Document, after: Document, overrides: Document) -> None:
         UsageError: they change something else; the message says how a maintainer allows it.
     """
     patterns = _patterns(before)
-    named = [_keys(after, paths.parse(str(text))) for text in overrides.root]
+    named = {_keys(after, paths.parse(str(text))): value for text, value in overrides.root.items()}
     changed = set(_changed(before.root, after.root, ()))
     faults: dict[str, None] = {}
-    for path in named:
+    for path, value in named.items():
         leaves = sorted(leaf for leaf in changed if leaf[: len(path)] == path) or [path]
-        faults |= dict.fromkeys(fault for leaf in leaves for fault in _faults(leaf, patterns, before.source))
+        whole = path if isinstance(value, list) else None
+        faults |= dict.fromkeys(
+            fault for leaf in leaves for fault in _faults(leaf, patterns, source=before.source, whole=whole)
+        )
     aliased = (leaf for leaf in changed if not any(leaf[: len(path)] == path for path in named))
     # What a preset assigns is the preset's own mapping. It has been applied already.
     faults |= dict.fromkeys(_never(leaf) for leaf in sorted(aliased) if leaf[0] != presets.BLOCK and _is_never(leaf))
@@ -164,12 +167,20 @@ def _leaves(value: Any, at: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         yield at
 
 
-def _faults(leaf: tuple[str, ...], patterns: Iterable[Path], source: str) -> Iterator[str]:
-    """Yield why a leaf may not be changed. An axis whose name is a path counts as that path too."""
+def _faults(
+    leaf: tuple[str, ...], patterns: Iterable[Path], *, source: str, whole: tuple[str, ...] | None
+) -> Iterator[str]:
+    """Yield why a leaf may not be changed. An axis whose name is a path counts as that path too.
+
+    Args:
+        source: the file in which a maintainer may list the field.
+        whole: the path of a list that the comment replaces: messages name the list instead of its items.
+    """
     for path in (leaf, *_set_by_cells(leaf)):
-        shown = paths.render(path)
+        named = whole if whole is not None and path[:-1] == whole else path
+        shown = paths.render(named)
         if _is_never(path):
-            yield _never(path)
+            yield _never(named)
         elif not any(_matches(path, pattern) for pattern in patterns):
             yield (
                 f"a comment may not change `{shown}`: a maintainer allows it by `{BLOCK}: "

@@ -77,7 +77,7 @@ def test_what_a_preset_has_assigned_is_changed_too(tmp_path: Path) -> None:
         ("training.corpus", None, "training.corpus.size"),
         ("hosts[1]", "c", r"hosts\[1\]|hosts.1"),
         ("hosts[-1]", "c", "hosts.1"),
-        ("hosts", ["a", "b", "c"], "hosts.2"),
+        ("hosts", ["a", "b", "c"], "hosts"),
         ("training.corpus.size", 2, "training.corpus.size"),
         ("matrix.axes", {"batch": [1, 2], "training.corpus.size": [9]}, "training.corpus.size"),
     ],
@@ -88,6 +88,12 @@ def test_a_field_that_is_not_listed_is_refused_with_what_a_maintainer_can_do(
     with pytest.raises(UsageError, match=f"a comment may not change `({named})`.*ci: .overridable: ") as caught:
         changed(tmp_path, {path: value})
     assert "p.yaml" in str(caught.value)
+
+
+def test_a_list_that_is_replaced_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        changed(tmp_path, {"matrix.workload.command": ["sh", "-c", "id", "all"]})
+    assert str(caught.value) == "/var: a comment may never change `matrix.workload.command`"
 
 
 NEVER = [
