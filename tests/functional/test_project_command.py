@@ -89,7 +89,8 @@ def test_a_check_that_fails_names_metric_value_and_bound(small: Workspace) -> No
     assert said in small.summary()["message"]
     assert said in (small.run_directory() / "001__test/FAILURE").read_text()
     checks = json.loads((small.run_directory() / "001__test/checks.json").read_text())
-    assert checks["checks"] == [{"check": "metric", "passed": False, "message": said, "file": "", "line": None}]
+    where = {"file": "", "line": None, "out_of_range": True}
+    assert checks["checks"] == [{"check": "metric", "passed": False, "message": said, **where}]
 
 
 def test_the_terminal_says_what_failed_why_and_where_to_look(small: Workspace) -> None:
