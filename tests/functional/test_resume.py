@@ -307,11 +307,13 @@ def test_a_run_whose_files_have_changed_is_refused_with_their_names(grid: Grid) 
     assert grid.said == before
 
 
-@pytest.mark.parametrize("place", ["nowhere", "."])
-def test_what_is_no_run_is_refused(grid: Grid, place: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "message"), [("nowhere", "`nowhere` is not a directory"), (".", "is not the directory of a run")]
+)
+def test_what_is_no_run_is_refused(grid: Grid, place: str, message: str) -> None:
     outcome = grid.workspace.run("project", "resume", place)
     assert (outcome.exit_code, outcome.stdout) == (2, "")
-    assert "is not the directory of a run" in outcome.stderr
+    assert message in outcome.stderr
 
 
 def test_a_run_without_a_matrix_is_gone_on_with_too(small: Workspace) -> None:

@@ -32,6 +32,8 @@ from tests.servers.turns import Turns
 if TYPE_CHECKING:
     from kubernetes import client
 
+from toolbox.system.processes import MARK
+
 KUBECONFIG: Final = "TOPGALLANT_TEST_KUBECONFIG"
 KUBE_CLUSTER: Final = "TOPGALLANT_TEST_KUBE_CLUSTER"
 _IMAGE: Final = "host:local"  # nothing in it is in the way of this machine's own folders
@@ -337,7 +339,10 @@ class Components:
 
     def _run(self, verb: str, name: str) -> None:
         place = {"KUBE_DIR": str(self.cluster.kubeconfig.resolve().parent)}
-        subprocess.run([self.program, verb, name], env={**os.environ, **place}, check=True)
+        # A part that is started again outlives the session of the tests, which is not to take it for a leftover.
+        own = {variable: value for variable, value in os.environ.items() if not variable.startswith(("PYTEST_", MARK))}
+        program = Path(self.program).resolve()
+        subprocess.run([program, verb, name], env={**own, **place}, cwd="/", check=True)
 
 
 def _wait_for(condition: Callable[[], bool], what: str) -> None:

@@ -381,11 +381,12 @@ def _marked(mark: str, kept: Sequence[str] = ()) -> list[psutil.Process]:
     for process in psutil.process_iter():
         try:
             value = process.environ().get(MARK)
-        except (psutil.Error, OSError):
+            if value is None or not _is_below(value, mark) or any(_is_below(value, other) for other in kept):
+                continue
+            is_alive = process.status() != psutil.STATUS_ZOMBIE
+        except (psutil.Error, OSError):  # it has ended meanwhile, or is not ours to look into
             continue
-        if value is None or not _is_below(value, mark) or any(_is_below(value, other) for other in kept):
-            continue
-        if process.pid != own and process.status() != psutil.STATUS_ZOMBIE:
+        if is_alive and process.pid != own:
             found.append(process)
     return found
 
