@@ -16,6 +16,7 @@ from toolbox.agent.supervisor import EXIT_CODE, LOCK, MARK, OUTCOME, STARTED, ST
 
 PATIENCE_SECONDS = 10.0
 LOOK_SECONDS = 0.02
+_KILL_SECONDS = 2.0
 _LONGEST_RECORD = 1 << 16
 LISTED = (OUTCOME, EXIT_CODE, SAMPLES, GPU_SAMPLES)
 
@@ -96,8 +97,12 @@ def kill(directory: str) -> bool:
     """
     groups = cgroups.find(directory)
     are_gone = [cgroups.kill(group) for group in groups]
-    for pid in tree.marked(MARK, directory):
-        tree.send(pid, signal.SIGKILL)
+    deadline = time.monotonic() + _KILL_SECONDS
+    # What was forked after a look is found by the next one.
+    while (left := tree.marked(MARK, directory)) and time.monotonic() < deadline:
+        for pid in left:
+            tree.send(pid, signal.SIGKILL)
+        time.sleep(LOOK_SECONDS)
     boot = _record(directory, STARTED).get("boot") or machine.boot()
     return not (groups and all(are_gone)) and boot == machine.boot()
 

@@ -108,7 +108,7 @@ class Journal:
         """
         masked = events.masked(event, self._redactor.texts)
         record = {
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "time": datetime.now(UTC).isoformat(timespec="microseconds"),
             "event": type(event).__name__,
             **{field.name: getattr(masked, field.name) for field in dataclasses.fields(masked)},
         }

@@ -344,11 +344,15 @@ def _end(find: Callable[[], list[psutil.Process]], grace: float) -> int:
     for process in found:
         _signal(process, kill=False)
     alive = _wait(found, grace)
-    # What was forked after the first look is found by the second.
-    for process in _distinct([*alive, *find()]):
-        _signal(process, kill=True)
-        found.append(process)
-    _wait(found, grace)
+    deadline = time.monotonic() + grace
+    # What was forked after a look is found by the next one.
+    while left := [process for process in _distinct([*alive, *find()]) if _is_alive(process)]:
+        for process in left:
+            _signal(process, kill=True)
+        found += left
+        alive = _wait(left, grace)
+        if time.monotonic() > deadline:
+            break
     return len(_distinct(found))
 
 

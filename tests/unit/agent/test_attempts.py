@@ -6,12 +6,13 @@ import fcntl
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from toolbox.agent import attempts
+from toolbox.agent import attempts, tree
 
 
 def fill(directory: Path, *names: str) -> None:
@@ -106,6 +107,19 @@ def test_who_carries_the_mark_of_an_attempt_is_ended_and_no_other(tmp_path: Path
     assert other.poll() is None
     other.kill()
     other.wait()
+
+
+def test_what_is_forked_while_processes_are_looked_for_is_ended_too(tmp_path: Path) -> None:
+    mark = str(tmp_path)
+    script = "import os, time; [os.fork() or time.sleep(60) for _ in range(400) if not time.sleep(0.003)]"
+    forking = subprocess.Popen(
+        [sys.executable, "-c", script], start_new_session=True, env={**os.environ, "TOPGALLANT_STEP": mark}
+    )
+    while len(tree.marked("TOPGALLANT_STEP", mark)) < 30:
+        assert forking.poll() is None
+    attempts.kill(mark)
+    assert tree.marked("TOPGALLANT_STEP", mark) == []
+    assert forking.wait(timeout=20) == -9
 
 
 def test_what_has_lost_its_supervisor_is_ended_by_force(tmp_path: Path) -> None:

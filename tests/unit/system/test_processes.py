@@ -34,6 +34,18 @@ os.wait()
 os.write(1, b"ready\n")
 time.sleep(60)
 """
+# Has a new child every few milliseconds, and all of them are deaf.
+FORKING = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.write(1, b"up\\n")
+for _ in range(400):
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+    time.sleep(0.003)
+time.sleep(60)
+"""
 
 
 class Lines:
@@ -438,3 +450,10 @@ def test_a_line_of_megabytes_comes_in_pieces_between_characters(tmp_path: Path) 
     processes.run([sys.executable, "-c", script], env=processes.environment(tmp_path), on_line=lines.append)
     assert len(lines) > 2
     assert "".join(lines) == "a" + "é" * 1_500_000 + "end"
+
+
+def test_what_is_forked_while_processes_are_looked_for_is_ended_too(start: Start, lines: Lines, tmp_path: Path) -> None:
+    start(sys.executable, "-c", FORKING)
+    lines.wait_for("up")
+    processes.end_marked(tmp_path, grace=0.3)
+    assert processes.marked(tmp_path) == []
