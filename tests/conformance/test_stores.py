@@ -345,17 +345,18 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(store: Store, locati
     out = replace(FAILED, cause=Cause.REGRESSION, checks=[SLOW])
     recording.record(store, past(cells={SMALL: [out, out], LARGE: [Tried(metrics={"time": 1.0})]}).write(tmp_path))
     with store.writing() as connection:
-        for table, column in (("attempts", "out_of_range"), ("results", "out_of_range"), ("samples", "confirmed")):
+        added = {"attempts": ("out_of_range", "image"), "results": ("out_of_range",), "samples": ("confirmed",)}
+        for table, column in [(table, column) for table, columns in added.items() for column in columns]:
             connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     with Store(location) as updated, updated.reading() as connection:
         found = {series.name: series.confirmed for series in queries.series(connection, ALL)}
         rows = {
-            row.name: (row.out_of_range, [one.out_of_range for one in row.attempts])
+            row.name: (row.out_of_range, [(one.out_of_range, one.image) for one in row.attempts])
             for row in queries.results(connection, ALL)
         }
     assert found == {SMALL: (0,), LARGE: ()}
-    assert rows == {SMALL: (True, [True, True]), LARGE: (False, [False])}
+    assert rows == {SMALL: (True, [(True, ""), (True, "")]), LARGE: (False, [(False, "")])}
 
 
 def test_what_the_checks_said_is_asked_for_by_the_run_and_the_cell(store: Store, tmp_path: Path) -> None:
@@ -364,6 +365,20 @@ def test_what_the_checks_said_is_asked_for_by_the_run_and_the_cell(store: Store,
     with store.reading() as connection:
         found = queries.checks(connection, queries.results(connection, Filter()))
     assert [check["message"] for said in found.values() for check in said] == ["fine"]
+
+
+def test_a_cell_is_not_flaky_where_its_image_has_changed(store: Store, tmp_path: Path) -> None:
+    """The same name of an image may stand for another one the next night."""
+    one, other = (f"train@sha256:{digit * 64}" for digit in "01")
+    good = {SMALL: [Tried(image=one)], LARGE: [Tried(image=one)]}
+    bad = {SMALL: [replace(FAILED, image=other)], LARGE: [replace(FAILED, image=one)]}
+    for day, cells in enumerate([good, bad, good, bad]):
+        run = replace(past(days=day, cells=cells), revision=str(day // 2) * 40)
+        recording.record(store, run.write(tmp_path))
+    with store.reading() as connection:
+        assert queries.flaky_cells(connection, "training", START + timedelta(days=9)) == {identity(LARGE)}
+        assert queries.flaky_cells(connection, "training", START + timedelta(days=1)) == set()
+        assert queries.flaky_cells(connection, "training", START + timedelta(days=99)) == set()
 
 
 def test_a_value_of_an_axis_that_json_has_not_is_kept_as_text(store: Store, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ class Tried:
     checks: Sequence[CheckJudged] = ()
     target: str = "local"
     seconds: float = 60.0
+    image: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,8 @@ def _of_attempt(step: str, attempt: int, tried: Tried) -> list[KeptEvent]:
     events += [dataclasses.replace(check, step=step) for check in tried.checks]
     if tried.verdict is not None:
         message, seconds = tried.message, tried.seconds
-        events.append(AttemptEnded(step, attempt, tried.target, tried.verdict, tried.cause, message, seconds))
+        ended = AttemptEnded(step, attempt, tried.target, tried.verdict, tried.cause, message, seconds)
+        events.append(dataclasses.replace(ended, image=tried.image))
     return events
 
 

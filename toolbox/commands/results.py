@@ -13,7 +13,7 @@ from toolbox.commands import _bounds_update, _results
 from toolbox.model.bounds import Method
 from toolbox.model.errors import UsageError
 from toolbox.model.quantities import Count
-from toolbox.model.verdicts import ExitCode
+from toolbox.model.verdicts import ExitCode, Verdict
 from toolbox.orchestration import projects
 from toolbox.reports import result_rows
 from toolbox.reports.rows import Format
@@ -130,7 +130,9 @@ class Results:
             of_run = queries.results(connection, wanted, [found])
             results = result_rows.of_cells(of_run, queries.checks(connection, of_run))
             ended = f"{found.project} {found.run}: {found.verdict or found.state}"
-            common = [f"what failed has in common: {finding}" for finding in observations.in_common(of_run)]
+            has_failed = any(one.verdict != Verdict.PASSED for one in of_run)
+            flaky = queries.flaky_cells(connection, found.project, found.started) if has_failed else set()
+            common = [f"what failed has in common: {one}" for one in observations.in_common(of_run, flaky=flaky)]
             remarks = [*common, f"{ended}, at {found.revision or 'an unknown revision'}, in {found.directory}"]
             columns = result_rows.CELLS if format != "csv" else result_rows.with_metrics(results)
             return _results.printed(results, columns, format, store=store.location, remarks=remarks)

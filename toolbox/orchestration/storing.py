@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +14,6 @@ from toolbox.model.secrets import Secret
 from toolbox.system import environ, extras, modules
 
 BLOCK: Final = "results"
-_RECENT: Final = timedelta(days=90)
 
 log = logging.getLogger(__name__)
 
@@ -58,16 +57,14 @@ def flaky_cells(configuration: Configuration, project: str) -> set[str]:
     if not settings(configuration).record:
         return set()
     try:
-        from toolbox.results import flakiness, observations, queries
+        from toolbox.results import queries
         from toolbox.results.store import Store
 
-        recent = queries.Filter(project=project, since=datetime.now(UTC) - _RECENT)
         with Store(location(configuration), is_new=False) as store, store.reading() as connection:
-            found = flakiness.assess(observations.of(queries.results(connection, recent)))
+            return queries.flaky_cells(connection, project, datetime.now(UTC))
     except Exception as error:  # noqa: BLE001  # it only decides which failure is named first
         log.debug("the store does not tell which cells are flaky: %s", describe(error))
         return set()
-    return {cell.cell for cell in found if cell.state is flakiness.State.FLAKY}
 
 
 def record(configuration: Configuration, directory: Path) -> None:

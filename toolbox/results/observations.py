@@ -30,7 +30,7 @@ def of(results: Iterable[ResultRow]) -> Iterator[Observation]:
                 row.name,
                 attempt.revision or row.run.revision,
                 attempt.accelerator,
-                row.fingerprint,
+                f"{row.fingerprint} {attempt.image}".rstrip(),
                 _passed(attempt, is_confirmed=is_confirmed),
                 row.run.started,
                 row.run.run,

@@ -6,7 +6,7 @@ import fnmatch
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -17,6 +17,7 @@ from toolbox.model import patterns
 from toolbox.model.bounds import Direction
 from toolbox.model.errors import UsageError
 from toolbox.model.verdicts import Verdict
+from toolbox.results import observations
 from toolbox.results.records import AttemptRow, ResultRow, RunRow
 from toolbox.results.series import RunReference, Series
 from toolbox.results.tables import Attempt, Cell, Check, Result, Run, Sample
@@ -26,6 +27,7 @@ Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
 _PASSED: Final = (Verdict.PASSED, Verdict.XPASSED)
 _RECENT: Final = ("latest", "previous")
 _SOME: Final = 3  # runs that an error names
+_LATELY: Final = timedelta(days=90)
 _FEW: Final = 500  # more numbers than that in one query are not asked for by name
 
 
@@ -165,6 +167,12 @@ def results(
         )
         for row in sorted(found, key=lambda row: (order[row.run_id], row.id))
     ]
+
+
+def flaky_cells(connection: Connection, project: str, until: datetime) -> set[str]:
+    """Return the ids of the cells that passed and failed under the same code in the 90 days up to a moment."""
+    lately = Filter(project=project, since=until - _LATELY, until=until)
+    return observations.known_flaky(results(connection, lately, with_metrics=False))
 
 
 def series(connection: Connection, wanted: Filter, *, accepted: bool = True) -> list[Series]:
@@ -345,7 +353,14 @@ def _attempts(connection: Connection, wanted: Filter, runs_: Collection[int]) ->
     found: dict[int, list[AttemptRow]] = defaultdict(list)
     for row in connection.execute(_of(query, Result.run_id, runs_, wanted)):
         attempt = AttemptRow(
-            row.verdict, row.cause, row.target, row.accelerator, row.revision, row.deviates, row.out_of_range
+            row.verdict,
+            row.cause,
+            row.target,
+            row.accelerator,
+            row.revision,
+            row.deviates,
+            row.out_of_range,
+            row.image,
         )
         found[row.result_id].append(attempt)
     return found

@@ -306,6 +306,7 @@ def _costs(steps: Iterable[StepSummary], targets: Mapping[str, Any]) -> dict[str
 def _attempt(attempt: AttemptSummary, targets: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **_fields(attempt, "attempt", "target", "revision", "submitted", "verdict", "cause", "message", "seconds"),
+        "image": attempt.image,
         "accelerator": _accelerator(attempt, targets),
         "deviates": bool(attempt.deviations),
         "out_of_range": attempt.is_out_of_range,

@@ -44,6 +44,7 @@ class AttemptRow:
         revision: of what was tested; empty where it is not known.
         deviates: whether nothing was wrong but a value out of the range of earlier runs.
         out_of_range: whether nothing was wrong but values out of their ranges, those of earlier runs or given ones.
+        image: the container image that it ran in, as `NAME@sha256:...`; empty where that is not known.
     """
 
     verdict: str | None
@@ -53,6 +54,7 @@ class AttemptRow:
     revision: str = ""
     deviates: bool = False
     out_of_range: bool = False
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,7 @@ class Attempt(Base):
         revision: of what was tested; empty where it is not known.
         deviates: whether nothing was wrong but a value out of the range of earlier runs.
         out_of_range: whether nothing was wrong but values out of their ranges, those of earlier runs or given ones.
+        image: the container image that it ran in, as `NAME@sha256:...`; empty where that is not known.
     """
 
     __tablename__ = "attempts"
@@ -156,6 +157,7 @@ class Attempt(Base):
     revision: Mapped[str]
     deviates: Mapped[bool]
     out_of_range: Mapped[bool]
+    image: Mapped[str]
     submitted: Mapped[datetime]
     verdict: Mapped[str | None]
     cause: Mapped[str | None]
