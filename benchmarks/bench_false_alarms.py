@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from toolbox.model.bounds import Method
-from toolbox.results import bounds
+from toolbox.results import bounds_formulas
 
 MEAN, SPREAD = 1.0, 0.05
 ROUNDS, DRAWS = 20, 50_000
@@ -23,7 +23,7 @@ ROUNDS, DRAWS = 20, 50_000
 def rates(method: Method, n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return for each sample how likely a value is out of its bounds, and two in a row on the same side."""
     values = rng.normal(MEAN, SPREAD, (DRAWS, n))
-    middle, half = values.mean(axis=1), bounds.half_width(values, method)
+    middle, half = values.mean(axis=1), bounds_formulas.half_width(values, method)
     below, above = ndtr((middle - half - MEAN) / SPREAD), ndtr((MEAN - middle - half) / SPREAD)
     return below + above, below**2 + above**2
 

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from costs import of_run
 
 from tests.servers import http_proxy, kubernetes  # the checkout is put on the path for it
-from toolbox.pods.views import ATTEMPT_LABEL
+from toolbox.kubernetes.pods.views import ATTEMPT_LABEL
 from toolbox.testing import Workspace
 
 JOBS, CELLS, FEW = 200, 2000, 200
@@ -91,7 +91,7 @@ def peer(cluster: kubernetes.Cluster, namespace: str, work: Workspace, folder: P
 
 
 def _agent(name: str) -> str:
-    from toolbox.pods import provisions
+    from toolbox.kubernetes.pods import provisions
 
     data = {"agent.zip": base64.b64encode(provisions.agent_program()).decode()}
     return yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "binaryData": data})

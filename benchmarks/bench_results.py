@@ -21,7 +21,7 @@ from sqlalchemy import Connection, insert, text
 
 from tests.servers import postgres
 from toolbox.reports import dashboard
-from toolbox.results import bounds, bounds_file, changes, queries, tables
+from toolbox.results import bounds_file, bounds_formulas, changes, queries, tables
 from toolbox.results.bounds_file import Entry
 from toolbox.results.queries import Filter
 from toolbox.results.series import Series
@@ -179,7 +179,7 @@ def measure(kind: str, location: str, samples: int, directory: Path) -> bool:
 
 
 def _update_bounds(series: list[Series], file: Path) -> None:
-    computed = [(one, bounds.bound_of(one)) for one in series]
+    computed = [(one, bounds_formulas.bound_of(one)) for one in series]
     entries = [
         Entry(one.cell, f"{one.project}/{one.name}", one.metric, bound) for one, bound in computed if bound is not None
     ]

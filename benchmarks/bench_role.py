@@ -13,7 +13,7 @@ from measure import compare
 from toolbox.orchestration import run
 
 _COMMAND = '''"""A group for a benchmark."""
-from toolbox.roles import role
+from toolbox.ansible.roles import role
 
 
 class Bench:

@@ -15,7 +15,7 @@ from tests.servers import api_proxy, kubernetes, openssh
 from toolbox.backends import kubernetes as kubernetes_backend
 from toolbox.backends import local, ssh
 from toolbox.config import plugins
-from toolbox.pods import tracker
+from toolbox.kubernetes.pods import tracker
 from toolbox.system import extensions
 
 BACKENDS: Final = sorted(extensions.available("backends"))

@@ -215,7 +215,7 @@ def test_the_tasks_of_a_role_are_named_for_a_reader(name: str) -> None:
 
 SAMPLE = '''
 """Look at disks."""
-from toolbox.roles import role
+from toolbox.ansible.roles import role
 
 class Disk:
     """Look at disks."""

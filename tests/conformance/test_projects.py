@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from toolbox.command_args import SET_AT_RUNTIME, Template
+from toolbox.config.command_args import SET_AT_RUNTIME, Template
 from toolbox.config.configuration import Configuration, Request
 from toolbox.interface import registry, signature
 from toolbox.orchestration import from_config, projects

@@ -28,7 +28,7 @@ from toolbox.model.workloads import (
     Workload,
     WorkloadOutcome,
 )
-from toolbox.system import files
+from toolbox.system import filesystem
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +148,10 @@ class Machines:
         outcome = attempt.status.outcome
         assert outcome is not None, "it has ended"
         for file, text in attempt.ending.leaves.items():
-            files.write_text(directory / file, text)
-        files.write_json(directory / "outcome.json", {**dataclasses.asdict(outcome), "log_dropped": {}})
+            filesystem.write_text(directory / file, text)
+        filesystem.write_json(directory / "outcome.json", {**dataclasses.asdict(outcome), "log_dropped": {}})
         if outcome.exit_code is not None:
-            files.write_text(directory / "exit_code", f"{outcome.exit_code}\n")
+            filesystem.write_text(directory / "exit_code", f"{outcome.exit_code}\n")
         self.say(f"collect {attempt.word}")
 
     def cancel(self, name: str) -> None:

@@ -34,7 +34,7 @@ RELATIVE = {
     "config/moving.yaml": "results: {database: results.db}\n",
     "commands/greeter.py": '''
         """Greets."""
-        from toolbox.roles import role
+        from toolbox.ansible.roles import role
 
 
         class Greeter:

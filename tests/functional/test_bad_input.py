@@ -293,7 +293,7 @@ def test_a_command_whose_role_does_not_exist_is_refused(small: Workspace) -> Non
         {
             "commands/machine.py": '''
                 """Machines."""
-                from toolbox.roles import role
+                from toolbox.ansible.roles import role
 
                 class Machine:
                     """Machines."""

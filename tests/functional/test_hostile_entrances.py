@@ -22,12 +22,12 @@ from tests.functional.test_hostile_text import FILES, flow
 from tests.hostile_texts import texts
 from toolbox.ci import slash
 from toolbox.hosts import archives
+from toolbox.kubernetes.pods import description, manifests
 from toolbox.model.addresses import Address
 from toolbox.model.errors import UsageError
 from toolbox.model.workloads import CollectLimits
 from toolbox.orchestration import request
 from toolbox.orchestration.request import RunRequest
-from toolbox.pods import description, manifests
 from toolbox.reports import github
 from toolbox.runs import summary
 from toolbox.testing import Outcome, Workspace

@@ -59,7 +59,7 @@ FILES = {
         """Machines."""
         from typing import Any
 
-        from toolbox.roles import role
+        from toolbox.ansible.roles import role
 
 
         class Machine:
@@ -322,7 +322,7 @@ BODY = '''
     """Disks."""
     from typing import Any
 
-    from toolbox.roles import role
+    from toolbox.ansible.roles import role
 
 
     class Disk:

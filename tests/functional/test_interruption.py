@@ -23,7 +23,7 @@ WAITING = {
         """Machines."""
         from pathlib import Path
 
-        from toolbox.roles import role
+        from toolbox.ansible.roles import role
 
 
         class Machine:

@@ -133,7 +133,7 @@ def test_after_a_power_failure_what_ran_is_run_again(grid: Grid) -> None:
 ROLE = {
     "commands/probe.py": '''
         """Probes."""
-        from toolbox.roles import role
+        from toolbox.ansible.roles import role
 
 
         class Probe:

@@ -45,7 +45,7 @@ FILES = {
         from typing import Any
 
         from toolbox.model.secrets import Secret
-        from toolbox.roles import role
+        from toolbox.ansible.roles import role
 
 
         class Vault:

@@ -15,10 +15,10 @@ import pytest
 from tests.fakes import gcloud, machine_api
 from tests.live.cluster_tools import OURS, Tools, changed
 from tests.servers import kubernetes
-from toolbox.clusters import leases
-from toolbox.clusters.connection import Cluster
-from toolbox.clusters.lease_objects import LeaseObject
-from toolbox.clusters.leases import Claim, Record
+from toolbox.kubernetes.api.connection import Cluster
+from toolbox.kubernetes.leases import leases
+from toolbox.kubernetes.leases.lease_objects import LeaseObject
+from toolbox.kubernetes.leases.leases import Claim, Record
 from toolbox.model.clusters import Access
 from toolbox.testing import Outcome, Workspace
 

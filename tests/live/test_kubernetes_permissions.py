@@ -17,7 +17,7 @@ from tests.live.pod_grid import PATIENCE, PodGrid
 from tests.servers import kubernetes
 from tests.servers.kubernetes import Account, Cluster
 from toolbox.backends.kubernetes import NEEDS, NEEDS_OF_HOSTS, Target
-from toolbox.clusters.permissions import Need
+from toolbox.kubernetes.api.permissions import Need
 from toolbox.model.errors import ConfigurationError, InfrastructureError
 from toolbox.system import places
 from toolbox.testing import Workspace

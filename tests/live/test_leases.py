@@ -15,11 +15,11 @@ import pytest
 import yaml
 
 from tests.servers import api_proxy, kubernetes
-from toolbox.clusters.connection import Cluster, Refused
-from toolbox.clusters.lease_objects import LeaseObject
-from toolbox.clusters.leases import Claim, Record, Seen, me, now
-from toolbox.clusters.snapshots import Difference, Snapshot
-from toolbox.clusters.taking import take
+from toolbox.kubernetes.api.connection import Cluster, Refused
+from toolbox.kubernetes.api.snapshots import Difference, Snapshot
+from toolbox.kubernetes.leases.lease_objects import LeaseObject
+from toolbox.kubernetes.leases.leases import Claim, Record, Seen, me, now
+from toolbox.kubernetes.leases.taking import take
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError, StepError
 from toolbox.model.verdicts import Cause

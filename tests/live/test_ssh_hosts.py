@@ -121,7 +121,7 @@ def test_a_secret_is_not_left_on_a_host(server: openssh.Server, workspace: Works
             "commands/vault.py": '''
                 """Vaults."""
                 from toolbox.model.secrets import Secret
-                from toolbox.roles import role
+                from toolbox.ansible.roles import role
 
 
                 class Vault:

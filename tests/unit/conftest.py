@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes import api_server
 from tests.fakes.api_server import ApiServer
-from toolbox.clusters.connection import Cluster
+from toolbox.kubernetes.api.connection import Cluster
 from toolbox.model.clusters import Access
 
 

@@ -23,7 +23,7 @@ import tarfile
 import time
 from typing import Any, BinaryIO, Callable, Dict, List, Mapping
 
-from toolbox.agent import attempts, safe_files, tree
+from toolbox.agent import attempt_directory, safe_files, tree
 from toolbox.agent.echo import Echo
 from toolbox.agent.supervisor import EXIT_CODE, LOCK, MARK, OUTCOME, STARTED, STREAMS, Supervisor
 
@@ -58,7 +58,7 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
     Supervisor(directory, whole, echo).run(faults.append)
     if any(faults):
         raise SystemExit("\n".join(faults))
-    state = attempts.state_of_unlocked(directory)
+    state = attempt_directory.state_of_unlocked(directory)
     outcome = {**state["outcome"], "log_said": echo.offsets, "left": len(_left(directory, order["collect"]))}
     with open(TERMINATION_LOG, "w", encoding="utf-8") as stream:
         json.dump(outcome, stream)
@@ -76,7 +76,7 @@ def keep(directory: str, seconds: float, patterns: List[str]) -> int:
     fcntl.flock(lock, fcntl.LOCK_SH)  # until the supervisor is gone, however it ended
     os.close(lock)
     is_needed = _left(directory, patterns)
-    logs = attempts.log_sizes(directory).values()
+    logs = attempt_directory.log_sizes(directory).values()
     if (
         is_needed
         or any(size > LOGS_KEPT_BYTES for size in logs)
@@ -97,26 +97,26 @@ def send(directory: str, patterns: List[str], logs: List[str]) -> int:
 
 def cancel(directory: str) -> int:
     """Have a workload end. Its container may end before we do: that it will be asked is said first."""
-    deadline = time.monotonic() + attempts.PATIENCE_SECONDS
+    deadline = time.monotonic() + attempt_directory.PATIENCE_SECONDS
     while _is_absent(directory) and time.monotonic() < deadline:
-        time.sleep(attempts.LOOK_SECONDS)  # the container has just started
+        time.sleep(attempt_directory.LOOK_SECONDS)  # the container has just started
     if _is_absent(directory):
         sys.stderr.write("there is no workload\n")
         return _FAILED
     sys.stdout.write(CANCELLING)
     sys.stdout.flush()
-    attempts.cancel(directory)
+    attempt_directory.cancel(directory)
     return 0
 
 
 def _is_absent(directory: str) -> bool:
     """Tell whether no workload was started. One that runs may have deleted its directory."""
-    return attempts.state(directory)["state"] == "absent" and not tree.marked(MARK, directory)
+    return attempt_directory.state(directory)["state"] == "absent" and not tree.marked(MARK, directory)
 
 
 def _left(directory: str, patterns: List[str]) -> List[str]:
     """Return the files that are not told in another way."""
-    return [name for name in attempts.listing(directory, patterns) if name not in _TOLD]
+    return [name for name in attempt_directory.listing(directory, patterns) if name not in _TOLD]
 
 
 class _Pieces:

@@ -36,7 +36,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from toolbox.agent import attempts, safe_files
+from toolbox.agent import attempt_directory, safe_files
 from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES
 from toolbox.agent.supervisor import LOCK, STREAMS, Supervisor
 
@@ -59,14 +59,14 @@ class Watch:
         self.directory = directory
         self.offsets = offsets
         self.descriptor = -1
-        self.pid = child or attempts.pid_of(directory)
+        self.pid = child or attempt_directory.pid_of(directory)
         if self.pid and hasattr(os, "pidfd_open"):
             try:
                 self.descriptor = os.pidfd_open(self.pid)
             except OSError:
                 return  # it has ended
             # The number of who is no child may be that of another process meanwhile.
-            if not child and attempts.state(directory)["state"] != "running":
+            if not child and attempt_directory.state(directory)["state"] != "running":
                 self.close()
 
     def close(self) -> None:
@@ -126,15 +126,15 @@ class Server:
         directory = request["directory"]
         for folder in (directory, os.path.join(directory, "files")):
             safe_files.make_directory(folder)
-        deadline = time.monotonic() + attempts.PATIENCE_SECONDS
+        deadline = time.monotonic() + attempt_directory.PATIENCE_SECONDS
         lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT)
         try:
-            while not attempts.locks(lock, fcntl.LOCK_EX):
+            while not attempt_directory.locks(lock, fcntl.LOCK_EX):
                 # Its supervisor runs, or somebody has a look at it, or is about to start it.
-                if attempts.pid_of(directory) or time.monotonic() > deadline:
+                if attempt_directory.pid_of(directory) or time.monotonic() > deadline:
                     return {"state": "running"}, 0
-                time.sleep(attempts.LOOK_SECONDS)
-            state = attempts.state_of_unlocked(directory)
+                time.sleep(attempt_directory.LOOK_SECONDS)
+            state = attempt_directory.state_of_unlocked(directory)
             if state["state"] != "absent":
                 return state, 0
             _clear(directory)
@@ -164,7 +164,7 @@ class Server:
     def _do_watch(self, request: Dict[str, Any]) -> Dict[str, Any]:
         states = {}
         for directory, offsets in request["directories"].items():
-            states[directory] = attempts.state(directory)
+            states[directory] = attempt_directory.state(directory)
             if states[directory]["state"] != "absent":
                 self._watch(directory, offsets, 0)
         return {"states": states}
@@ -176,14 +176,14 @@ class Server:
             self._poll.register(watch.descriptor, select.POLLIN)
 
     def _do_state(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        return attempts.state(request["directory"])
+        return attempt_directory.state(request["directory"])
 
     def _do_cancel(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        return attempts.cancel(request["directory"])
+        return attempt_directory.cancel(request["directory"])
 
     def _do_release(self, request: Dict[str, Any]) -> Dict[str, Any]:
         directory = request["directory"]
-        if attempts.state(directory)["state"] == "running":
+        if attempt_directory.state(directory)["state"] == "running":
             return {"error": f"{directory} is in use: its workload runs"}
         self._forget(directory)
         _remove(directory)
@@ -193,12 +193,12 @@ class Server:
         """List what an attempt left, the sizes of its logs apart."""
         directory = request["directory"]
         return {
-            "files": attempts.listing(directory, request["patterns"])[: request["most"]],
-            "logs": attempts.log_sizes(directory),
+            "files": attempt_directory.listing(directory, request["patterns"])[: request["most"]],
+            "logs": attempt_directory.log_sizes(directory),
         }
 
     def _look_at(self, watch: Watch) -> None:
-        state = attempts.state(watch.directory)
+        state = attempt_directory.state(watch.directory)
         if state["state"] == "running":
             return
         if watch.offsets is not None:
@@ -210,7 +210,7 @@ class Server:
                 os.waitpid(watch.pid, os.WNOHANG)
             except ChildProcessError:
                 pass  # a supervisor that an earlier server has started
-        may_remain = state["state"] != "ended" and attempts.kill(watch.directory)
+        may_remain = state["state"] != "ended" and attempt_directory.kill(watch.directory)
         event = {"event": "ended", "directory": watch.directory, "outcome": state.get("outcome")}
         self._send({**event, "may_remain": may_remain})
 

@@ -25,7 +25,7 @@ from typing import Any, Callable, Dict, Mapping
 
 from toolbox.agent import cgroups, durable, machine, masking, safe_files, tree
 from toolbox.agent.echo import Echo
-from toolbox.agent.logs import Log
+from toolbox.agent.log_files import Log
 from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES, Sampler
 
 LOCK = "lock"

@@ -1,7 +1,7 @@
 """A Kubernetes cluster: each attempt is a Job, and in its pod our agent runs the workload.
 
 The Job and its pods outlive us; two watches, however many cells there are, tell how they stand. What a run has in the
-cluster carries its label, and is owned by one object: see `toolbox.pods.provisions`.
+cluster carries its label, and is owned by one object: see `toolbox.kubernetes.pods.provisions`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,20 @@ from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from toolbox.clusters import permissions
-from toolbox.clusters.connection import Away, Cluster, Refused
-from toolbox.clusters.objects import EVENT, JOB, JOB_SET, SERVICE, Kind, Objects, Query
-from toolbox.clusters.permissions import Need
 from toolbox.hosts import staging
+from toolbox.kubernetes.api import permissions
+from toolbox.kubernetes.api.connection import Away, Cluster, Refused
+from toolbox.kubernetes.api.objects import EVENT, JOB, JOB_SET, SERVICE, Kind, Objects, Query
+from toolbox.kubernetes.api.permissions import Need
+from toolbox.kubernetes.pods import description, fetching, manifests
+from toolbox.kubernetes.pods.description import Pod
+from toolbox.kubernetes.pods.fetching import Wanted
+from toolbox.kubernetes.pods.manifests import Order
+from toolbox.kubernetes.pods.pod_attempts import Attempt
+from toolbox.kubernetes.pods.pod_logs import STREAMS
+from toolbox.kubernetes.pods.provisions import Provisions
+from toolbox.kubernetes.pods.tracker import Tracker
+from toolbox.kubernetes.pods.views import ATTEMPT_LABEL
 from toolbox.model.clusters import Access
 from toolbox.model.errors import (
     Cancelled,
@@ -42,16 +51,7 @@ from toolbox.model.workloads import (
     TargetContext,
     Workload,
 )
-from toolbox.pods import description, fetching, manifests
-from toolbox.pods.attempts import Attempt
-from toolbox.pods.description import Pod
-from toolbox.pods.fetching import Wanted
-from toolbox.pods.logs import STREAMS
-from toolbox.pods.manifests import Order
-from toolbox.pods.provisions import Provisions
-from toolbox.pods.tracker import Tracker
-from toolbox.pods.views import ATTEMPT_LABEL
-from toolbox.system import files
+from toolbox.system import filesystem
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +203,7 @@ class _Kubernetes:
             cut = STREAMS if logs is not None and logs.missing() else ()
             # Of an agent that was killed nobody knows what it left.
             if pod.holds_files and (cut or told is None or told.get("left")) and (workload.collect or cut):
-                place = files.make_directory(attempt.place(pod.index if pod.index is not None else number))
+                place = filesystem.make_directory(attempt.place(pod.index if pod.index is not None else number))
                 python = attempt.pod.interpreter
                 wanted = Wanted(tuple(workload.collect), tuple(cut), place, self._context.limits)
                 fetching.fetch(self._cluster, pod.name, python, attempt.there, wanted, attempt.wait)
@@ -310,7 +310,7 @@ class _Kubernetes:
             raise _misconfigured(str(error)) from None
         # JSON: as YAML it would take longer to write than everything else.
         applied = {"apiVersion": "v1", "kind": "List", "items": [service, manifest]} if service else manifest
-        files.write_json(directory / staging.SOURCES / MANIFEST, applied)
+        filesystem.write_json(directory / staging.SOURCES / MANIFEST, applied)
         for stream in STREAMS:
             # Of an attempt of this name that came to nothing.
             (directory / f"{stream}.log").unlink(missing_ok=True)

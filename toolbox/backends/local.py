@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from pydantic import BaseModel, ConfigDict
 
 from toolbox.hosts import bootstrap, staging
-from toolbox.hosts.host import Host
+from toolbox.hosts.attempt_host import Host
 from toolbox.model.clusters import Access
 from toolbox.model.workloads import AttemptStatus, Backend, Handle, TargetContext, Workload
 from toolbox.system import environ, processes

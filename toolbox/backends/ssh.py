@@ -21,7 +21,7 @@ from typing import Annotated, BinaryIO, ClassVar, Final
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from toolbox.hosts import archives, bootstrap, staging
-from toolbox.hosts.host import Host
+from toolbox.hosts.attempt_host import Host
 from toolbox.model import addresses
 from toolbox.model.addresses import Address
 from toolbox.model.clusters import Access
@@ -29,7 +29,7 @@ from toolbox.model.errors import LimitExceeded, StepError
 from toolbox.model.text import cut
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptStatus, Backend, Handle, TargetContext, Workload
-from toolbox.system import cancellation, files, processes, scratch
+from toolbox.system import cancellation, filesystem, processes, scratch
 from toolbox.system.processes import Channel
 
 log = logging.getLogger(__name__)
@@ -197,7 +197,7 @@ class _Ssh:
         archive = directory / ".collected.tar"
         tar = f"tar -C {shlex.quote(there)} --format=gnu --ignore-failed-read --hard-dereference --null -T - -cf -"
         with scratch.directory() as private:
-            wanted = files.write_bytes(private / "wanted", b"\0".join(os.fsencode(f"./{name}") for name in names))
+            wanted = filesystem.write_bytes(private / "wanted", b"\0".join(os.fsencode(f"./{name}") for name in names))
             try:
                 for line in self._run(f"printf '\\n{_BEGINNING}\\n'; {tar}", source=wanted, output=archive):
                     if line.startswith("tar:"):
@@ -240,7 +240,7 @@ class _Ssh:
         errors: deque[str] = deque(maxlen=_MOST_COMPLAINTS)
         with ExitStack() as stack:
             reader = stack.enter_context(source.open("rb")) if source else None
-            writer = stack.enter_context(open(output, "wb", opener=files.private_opener)) if output else None
+            writer = stack.enter_context(open(output, "wb", opener=filesystem.private_opener)) if output else None
             most = self.context.limits.archive_bytes
             pipe = stack.enter_context(archives.copied(writer, most)) if writer else None
             done = processes.run(

@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from toolbox.model.evidence import Evidence, Judgement
-from toolbox.system.evidence_files import RelativeFile, last_line
+from toolbox.runs.evidence_files import RelativeFile, last_line
 
 _ERRORS: Final = "stderr.log"
 _SIGNALLED: Final = 128

@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.model.evidence import Evidence, Judgement
-from toolbox.system.evidence_files import RelativeGlob, matching, read_document, readable
+from toolbox.runs.evidence_files import RelativeGlob, matching, read_document, readable
 
 Format = Literal["json", "yaml"]
 _SHOWN = 3

@@ -7,7 +7,7 @@ import re
 from pydantic import BaseModel, ConfigDict
 
 from toolbox.model.evidence import Evidence, Judgement
-from toolbox.system.evidence_files import LineText, RelativeFile, search
+from toolbox.runs.evidence_files import LineText, RelativeFile, search
 
 
 class Check(BaseModel):

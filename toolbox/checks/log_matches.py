@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from toolbox.model.evidence import Evidence, Judgement
-from toolbox.system.evidence_files import Expression, RelativeFile, search
+from toolbox.runs.evidence_files import Expression, RelativeFile, search
 
 
 class Check(BaseModel):

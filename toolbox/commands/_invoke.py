@@ -10,8 +10,8 @@ from toolbox.interface.registry import Command
 from toolbox.model.errors import StepError
 from toolbox.model.secrets import secrets_in
 from toolbox.model.verdicts import ExitCode
-from toolbox.reports.text import printable, printable_json
-from toolbox.system import environ, files
+from toolbox.reports.foreign_text import printable, printable_json
+from toolbox.system import environ, filesystem
 from toolbox.system.redaction import Redactor
 
 
@@ -24,7 +24,7 @@ def invoke(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
     if isinstance(result, int) and not isinstance(result, bool):
         return result
     if result is not None:
-        text = result if isinstance(result, str) else files.dump_yaml(result).removesuffix("...\n").rstrip("\n")
+        text = result if isinstance(result, str) else filesystem.dump_yaml(result).removesuffix("...\n").rstrip("\n")
         print(_shown(redactor(text), is_json=values.get("format") == "json"))
     return ExitCode.PASSED
 

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from toolbox.clusters import heartbeats, leases, taking
-from toolbox.clusters.connection import PATIENCE, Cluster
-from toolbox.clusters.lease_objects import LeaseObject
-from toolbox.clusters.leases import Claim, Record
+from toolbox.kubernetes.api.connection import PATIENCE, Cluster
+from toolbox.kubernetes.leases import heartbeats, leases, taking
+from toolbox.kubernetes.leases.lease_objects import LeaseObject
+from toolbox.kubernetes.leases.leases import Claim, Record
 from toolbox.model.clusters import Access
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.reports.text import printable
+from toolbox.reports.foreign_text import printable
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from toolbox.reports import terminal, written
-from toolbox.reports.text import printable_json
+from toolbox.reports.foreign_text import printable_json
 from toolbox.runs.recorder import Listener
 from toolbox.runs.summary import RunSummary
 from toolbox.system import redaction

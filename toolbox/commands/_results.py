@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from toolbox.interface import moments
+from toolbox.commands import _moments
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.orchestration import request, storing
@@ -66,8 +66,8 @@ def wanted(
     Raises:
         UsageError: a time is none.
     """
-    begin = moments.parse(since, flag="since") if since is not None else None
-    end = moments.parse(until, flag="until", is_end=True) if until is not None else None
+    begin = _moments.parse(since, flag="since") if since is not None else None
+    end = _moments.parse(until, flag="until", is_end=True) if until is not None else None
     if begin is not None and end is not None and begin > end:
         raise UsageError(f"--since={since} --until={until}: that ends before it begins")
     return Filter(project, cells, settings or {}, metric, revision, begin, end, presets or ())
@@ -80,7 +80,7 @@ def side(connection: Connection, text: str, flag: str, wanted: Filter) -> Filter
         UsageError: it is none of them.
     """
     if ".." in text:
-        since, until = moments.parse_period(text, flag=flag)
+        since, until = _moments.parse_period(text, flag=flag)
         return replace(wanted, since=since, until=until)
     try:
         found = queries.run(connection, text, wanted.project)

@@ -14,7 +14,7 @@ from toolbox.commands import _project_run
 from toolbox.model.errors import UsageError
 from toolbox.orchestration import project_run, projects, request
 from toolbox.orchestration.request import RunRequest
-from toolbox.system import files
+from toolbox.system import filesystem
 
 OVERRIDES_FILE = "variable_overrides.yaml"
 
@@ -39,7 +39,7 @@ class Ci:
         return (
             json.dumps(understood, indent=2, default=list)
             if format == "json"
-            else files.dump_yaml(_lists(understood)).rstrip()
+            else filesystem.dump_yaml(_lists(understood)).rstrip()
         )
 
     def run(

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from toolbox.clusters.objects import is_name
+from toolbox.ansible.roles import role
 from toolbox.commands import _leases
+from toolbox.kubernetes.api.objects import is_name
 from toolbox.model.quantities import Seconds, SecondsOrZero, WholeSeconds
 from toolbox.model.secrets import Secret
-from toolbox.roles import role
 
 
 class Cluster:

@@ -15,7 +15,7 @@ from toolbox.config.references import is_of_a_cell, is_whole_reference
 from toolbox.model.errors import UsageError
 from toolbox.model.secrets import MASK, Secret
 from toolbox.orchestration import projects
-from toolbox.system import environ, files, redaction
+from toolbox.system import environ, filesystem, redaction
 
 Format = Literal["yaml", "json"]
 
@@ -195,11 +195,11 @@ def _load(
 def _printed(value: Any, style: Format) -> str:
     if style == "json":
         return json.dumps(_with_text_keys(value), indent=2, default=_as_text, ensure_ascii=False)
-    return files.dump_yaml(value).removesuffix("...\n").rstrip("\n")
+    return filesystem.dump_yaml(value).removesuffix("...\n").rstrip("\n")
 
 
 def _line(value: Any) -> str:
-    return files.dump_yaml_line(value)
+    return filesystem.dump_yaml_line(value)
 
 
 def _as_text(value: object) -> str:

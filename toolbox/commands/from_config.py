@@ -12,7 +12,7 @@ from toolbox.model.errors import UsageError
 from toolbox.orchestration import from_config as orchestration
 from toolbox.orchestration import projects, session
 from toolbox.orchestration.session import Session
-from toolbox.system import environ, files, redaction
+from toolbox.system import environ, filesystem, redaction
 
 
 def from_config(
@@ -48,7 +48,7 @@ def from_config(
     values = orchestration.arguments(call, work.configuration, work.template)
     if show_args is not False and show_args != "False":
         wanted = values if show_args in {True, "True"} else orchestration.one(values, str(show_args), call.key)
-        return files.dump_yaml(wanted).removesuffix("...\n").rstrip("\n")
+        return filesystem.dump_yaml(wanted).removesuffix("...\n").rstrip("\n")
     work.configuration.check_contracts()
     found = registry.command(group, command)
     orchestration.refuse_placeholders(call.key, values)

@@ -1,6 +1,6 @@
 """Look at one machine: its hardware, its system and its packages."""
 
-from toolbox.roles import role
+from toolbox.ansible.roles import role
 
 
 class Host:

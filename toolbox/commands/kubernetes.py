@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any, Literal
 
+from toolbox.ansible.roles import role
 from toolbox.model.quantities import Seconds
-from toolbox.roles import role
 
 
 class Kubernetes:

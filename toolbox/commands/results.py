@@ -16,11 +16,11 @@ from toolbox.model.quantities import Count
 from toolbox.model.verdicts import ExitCode, Verdict
 from toolbox.orchestration import projects
 from toolbox.reports import result_rows
+from toolbox.reports.foreign_text import printable
 from toolbox.reports.rows import Format
-from toolbox.reports.text import printable
 from toolbox.results import (
-    bounds,
     bounds_file,
+    bounds_formulas,
     changes,
     comparison,
     cost,
@@ -194,7 +194,7 @@ class Results:
         *,
         since: str | None = None,
         until: str | None = None,
-        confidence: float = bounds.CONFIDENCE,
+        confidence: float = bounds_formulas.CONFIDENCE,
         method: Method = Method.PREDICTION,
         cells: str | None = None,
         metric: str | None = None,

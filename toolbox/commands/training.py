@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from toolbox.roles import role
+from toolbox.ansible.roles import role
 
 
 class Training:

@@ -18,7 +18,7 @@ from toolbox.config.document import Document
 from toolbox.config.paths import Path
 from toolbox.config.references import Resolver
 from toolbox.model.errors import ConfigurationError, UsageError
-from toolbox.system import files
+from toolbox.system import filesystem
 
 BLOCK: Final = "ci"
 FIELD: Final = "overridable"
@@ -184,7 +184,7 @@ def _faults(
         elif not any(_matches(path, pattern) for pattern in patterns):
             yield (
                 f"a comment may not change `{shown}`: a maintainer allows it by `{BLOCK}: "
-                f"{{{FIELD}: [{files.dump_yaml_line(shown)}]}}` in {source}"
+                f"{{{FIELD}: [{filesystem.dump_yaml_line(shown)}]}}` in {source}"
             )
 
 
@@ -233,4 +233,4 @@ def _guarded(document: Document) -> dict[str, str]:
             value = (value.split() if isinstance(value, str) else value or [])[:1]
         if path[-1] not in _MAY_REFER and path[0] != presets.BLOCK:
             found[paths.render(path)] = value
-    return {name: files.dump_yaml_line(value) for name, value in found.items()}
+    return {name: filesystem.dump_yaml_line(value) for name, value in found.items()}

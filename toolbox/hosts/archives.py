@@ -18,13 +18,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final
 
-from toolbox.agent import attempts
+from toolbox.agent import attempt_directory
 from toolbox.agent.supervisor import EXIT_CODE, OUTCOME, STREAMS
 from toolbox.hosts import staging
 from toolbox.model.errors import LimitExceeded
 from toolbox.model.text import shown
 from toolbox.model.workloads import CollectLimits
-from toolbox.system import files
+from toolbox.system import filesystem
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _MOST_WARNINGS: Final = 10
 _COPY_SECONDS: Final = 60.0
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_OWN_FILES: Final = frozenset({*attempts.LISTED, *(f"{stream}.log" for stream in STREAMS)})
+_OWN_FILES: Final = frozenset({*attempt_directory.LISTED, *(f"{stream}.log" for stream in STREAMS)})
 # A member clashes with another one, or the file system does not take its name: the other members are extracted.
 _CLASHES: Final = frozenset(
     getattr(errno, name)
@@ -56,7 +56,7 @@ def extract(stream: BinaryIO, directory: Path, limits: CollectLimits) -> None:
         OSError: a file cannot be written.
         tarfile.TarError: the archive is compressed, damaged or incomplete; likewise.
     """
-    extraction = _Extraction(files.make_directory(directory), limits)
+    extraction = _Extraction(filesystem.make_directory(directory), limits)
     try:
         with tarfile.open(fileobj=_Headers(stream), mode="r:", tarinfo=_Member) as archive:  # type: ignore[call-overload]  # it has all that is used
             while (member := archive.next()) is not None:
@@ -220,7 +220,7 @@ class _Extraction:
         if member.isdir():
             os.close(self._opened(parts))
             return
-        mode = 0o700 if member.mode & 0o100 else files.PRIVATE_FILE
+        mode = 0o700 if member.mode & 0o100 else filesystem.PRIVATE_FILE
         with self._place(parts) as folder:
             descriptor = os.open(parts[-1], _NEW_FILE, mode, dir_fd=folder)
             try:
@@ -251,7 +251,7 @@ class _Extraction:
         for part in parts:
             try:
                 with suppress(FileExistsError):
-                    os.mkdir(part, files.PRIVATE_DIRECTORY, dir_fd=folder)
+                    os.mkdir(part, filesystem.PRIVATE_DIRECTORY, dir_fd=folder)
                 inner = os.open(part, _DIRECTORY, dir_fd=folder)
             finally:
                 os.close(folder)

@@ -17,7 +17,7 @@ from toolbox.model.errors import StepError
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import TargetContext, Workload
-from toolbox.system import files
+from toolbox.system import filesystem
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def staged(workload: Workload, directory: Path) -> Iterator[Path | None]:
     if not workload.files and not workload.written:
         yield None
         return
-    folder = Path(tempfile.mkdtemp(prefix=f".{SOURCES}.", dir=files.make_directory(directory)))
+    folder = Path(tempfile.mkdtemp(prefix=f".{SOURCES}.", dir=filesystem.make_directory(directory)))
     try:
         _fill(folder, workload)
         yield folder
@@ -82,7 +82,7 @@ def _fill(folder: Path, workload: Workload) -> None:
         for name, source in workload.files.items():
             _copy(source, folder / name)
         for name, text in workload.written.items():
-            files.write_text(folder / name, text)
+            filesystem.write_text(folder / name, text)
     except (OSError, shutil.Error) as error:
         cause = Cause.CONFIGURATION if isinstance(error, FileNotFoundError) else Cause.INFRASTRUCTURE
         message = f"the files of the workload cannot be sent: {error}"
@@ -154,7 +154,7 @@ def _raise(error: OSError) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    files.make_directory(target.parent)
+    filesystem.make_directory(target.parent)
     if source.is_dir():
         shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=_IGNORED)
     else:

@@ -27,7 +27,7 @@ from toolbox.system import modules, places
 
 log = logging.getLogger(__name__)
 
-# How to call a command that a role carries out where it runs: see `toolbox.roles`.
+# How to call a command that a role carries out where it runs: see `toolbox.ansible.roles`.
 HOSTS = Parameter(
     "hosts",
     list[Address] | None,
@@ -172,7 +172,7 @@ def _command(group_name: str, name: str, call: Callable[..., Any]) -> Command:
     role = getattr(call, "role", None)
     label = group_name if group_name == name else f"{group_name} {name}"
     if role is None and (found := places.find("roles", f"{group_name}_{name}")) is not None:
-        raise TypeError(f"{label} has the role {found}, and is not marked with `@role` (toolbox.roles)")
+        raise TypeError(f"{label} has the role {found}, and is not marked with `@role` (toolbox.ansible.roles)")
     described = signature.of(call, name=label, extra=[HOSTS] if role else [])
     if role and (taken := RESERVED & {parameter.name for parameter in described.parameters[:-1]}):
         raise TypeError(f"{label}: a parameter cannot be called {min(taken)}: `run.run_toolbox` has one of that name")

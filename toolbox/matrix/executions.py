@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 from toolbox.matrix import abandoned, judgement
 from toolbox.matrix.abandoned import Left
-from toolbox.matrix.attempts import CellRun, Conclusion
+from toolbox.matrix.cell_progress import CellRun, Conclusion
 from toolbox.matrix.targets import Target
 from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, LimitExceeded, StepError, ToolboxError, Undecided, describe, outcome_of

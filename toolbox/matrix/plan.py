@@ -44,7 +44,7 @@ from toolbox.model.secrets import Secret
 from toolbox.model.text import as_text
 from toolbox.model.workloads import Workload
 from toolbox.runs import summary
-from toolbox.system import files
+from toolbox.system import filesystem
 
 T = TypeVar("T")
 
@@ -167,7 +167,7 @@ class Plan:
     def write(self, directory: Path) -> None:
         """Freeze the plan in `plan.json`."""
         text = json.dumps(self.as_json(), indent=1, default=str, ensure_ascii=False)
-        files.write_text(directory / FILE, f"{text}\n", durable=True)
+        filesystem.write_text(directory / FILE, f"{text}\n", durable=True)
 
 
 def frozen_bounds(directory: Path) -> dict[tuple[str, str], Bound]:
@@ -178,7 +178,7 @@ def frozen_bounds(directory: Path) -> dict[tuple[str, str], Bound]:
     """
     file = directory / FILE
     try:
-        cells = files.read_json(file)["cells"] if file.exists() else []
+        cells = filesystem.read_json(file)["cells"] if file.exists() else []
         return {
             (cell["id"], metric): Bound(**{**kept, "method": Method(kept["method"])})
             for cell in cells
@@ -511,7 +511,7 @@ class _Faults:
 def _written(name: str, value: object) -> str:
     if isinstance(value, str):
         return value
-    return files.dump_yaml(value) if name.endswith((".yaml", ".yml")) else files.dump_json(value)
+    return filesystem.dump_yaml(value) if name.endswith((".yaml", ".yml")) else filesystem.dump_json(value)
 
 
 def _fingerprint(

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from toolbox.matrix import abandoned, judgement
 from toolbox.matrix.abandoned import Left
-from toolbox.matrix.attempts import CellResult, CellRun, Conclusion, concluded_before, own_judgements
+from toolbox.matrix.cell_progress import CellResult, CellRun, Conclusion, concluded_before, own_judgements
 from toolbox.matrix.executions import Executions
 from toolbox.matrix.judgement import NamedCheck
 from toolbox.matrix.plan import Cell, Plan

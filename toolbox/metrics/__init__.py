@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from toolbox.config import paths
 from toolbox.model import aggregates
 from toolbox.model.aggregates import Aggregate
-from toolbox.system.evidence_files import RelativeFile
+from toolbox.runs.evidence_files import RelativeFile
 
 
 def _is_path(text: str) -> str:

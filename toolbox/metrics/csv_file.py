@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.model import aggregates
 from toolbox.model.aggregates import Aggregate
-from toolbox.system.evidence_files import RelativeFile, readable
+from toolbox.runs.evidence_files import RelativeFile, readable
 
 
 class Source(BaseModel):

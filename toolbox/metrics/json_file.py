@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from toolbox.metrics import DocumentSource
-from toolbox.system.evidence_files import read_document, readable
+from toolbox.runs.evidence_files import read_document, readable
 
 
 class Source(DocumentSource):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.model import aggregates
 from toolbox.model.aggregates import Aggregate
-from toolbox.system.evidence_files import Expression, RelativeFile, search
+from toolbox.runs.evidence_files import Expression, RelativeFile, search
 
 
 class Source(BaseModel):

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.model import aggregates, patterns
 from toolbox.model.aggregates import Aggregate
-from toolbox.system.evidence_files import RelativeGlob, matching, read_document, readable
+from toolbox.runs.evidence_files import RelativeGlob, matching, read_document, readable
 
 # The fields that are read, with their numbers. A type that is no scalar is a repeated message.
 _MESSAGES: Final = {

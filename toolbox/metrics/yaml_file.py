@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from toolbox.metrics import DocumentSource
-from toolbox.system.evidence_files import read_document, readable
+from toolbox.runs.evidence_files import read_document, readable
 
 # A text that is no YAML, and what PyYAML makes of values that its constructors did not foresee (`!!int ""`).
 _FAULTS = (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError, RecursionError)

@@ -32,7 +32,7 @@ class Side(StrEnum):
 
 
 class Method(StrEnum):
-    """Where bounds come from. `toolbox.results.bounds` has the formulas; `manual` is what a person wrote."""
+    """Where bounds come from. `toolbox.results.bounds_formulas` has the formulas; `manual` is what a person wrote."""
 
     TORCHPRIME = "torchprime"
     PREDICTION = "prediction"

@@ -12,7 +12,7 @@ from toolbox.config.configuration import MISSING
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.events import ConfigurationChanged
 from toolbox.orchestration import region, session
-from toolbox.system import files
+from toolbox.system import filesystem
 
 
 class Project:
@@ -52,7 +52,7 @@ class Project:
         layer = f"set_config ({caller.f_code.co_filename}:{caller.f_lineno})"
         # All that can be wrong with it is found before anybody sees it.
         try:
-            text = files.dump_yaml_line(value)
+            text = filesystem.dump_yaml_line(value)
         except yaml.YAMLError:
             kind = type(value).__name__
             raise ConfigurationError(f"set_config({path!r}): a configuration cannot hold a {kind}") from None

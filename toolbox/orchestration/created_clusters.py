@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import yaml
 
-from toolbox.clusters.connection import Cluster
 from toolbox.config.contracts import clusters as contract
+from toolbox.kubernetes.api.connection import Cluster
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError, StepError
 from toolbox.model.events import ClusterChosen, ResourceMade, ResourcePlanned, ResourceRemoved, StepKind
@@ -19,7 +19,7 @@ from toolbox.orchestration import run
 from toolbox.runs import steps
 from toolbox.runs.reserved import Reserved
 from toolbox.runs.steps import Step
-from toolbox.system import environ, files, processes
+from toolbox.system import environ, filesystem, processes
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class CreatedCluster:
         if self._state.planned is not None:
             self.end()
         with steps.opened(f"create_{self.name}", kind=StepKind.GROUP) as step:
-            files.make_directory(self._kubeconfig.parent)
+            filesystem.make_directory(self._kubeconfig.parent)
             removal = self._shown(self._wanted.destroy)
             planned = ResourcePlanned(step.identity, self._resource, self.name, str(self._kubeconfig), removal)
             step.recorder.record(planned)
@@ -95,9 +95,9 @@ class CreatedCluster:
 
     def _accept(self) -> None:
         """See that the command has said how to reach the cluster."""
-        if not files.size(self._kubeconfig):
+        if not filesystem.size(self._kubeconfig):
             raise self._fault("it ended well, and has not written the file that $KUBECONFIG names")
-        self._kubeconfig.chmod(files.PRIVATE_FILE)
+        self._kubeconfig.chmod(filesystem.PRIVATE_FILE)
         self._learn_secrets()
         try:
             Cluster(self.access, label=self.name).close()

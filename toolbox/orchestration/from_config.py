@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolbox.command_args import SET_AT_RUNTIME, Template
+from toolbox.config.command_args import SET_AT_RUNTIME, Template
 from toolbox.config.configuration import Configuration
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean

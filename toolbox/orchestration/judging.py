@@ -18,7 +18,7 @@ from toolbox.model.errors import CheckFailed, ConfigurationError
 from toolbox.model.events import CheckJudged, MetricMeasured, Note
 from toolbox.model.evidence import Judgement, Metric
 from toolbox.orchestration import session
-from toolbox.system import files
+from toolbox.system import filesystem
 
 RESULTS_FILE = "checks.json"
 
@@ -71,7 +71,7 @@ def judge(
         "metrics": {name: _without_nulls(metric, "direction") for name, metric in measured.items()},
         "checks": [{"check": name, **_without_nulls(found, "deviation")} for name, found in results],
     }
-    files.write_json(step.directory / RESULTS_FILE, step.recorder.redactor.texts(kept, keep_keys=True))
+    filesystem.write_json(step.directory / RESULTS_FILE, step.recorder.redactor.texts(kept, keep_keys=True))
     if failed := [f"{name}: {found.message}" for name, found in results if found.passed is False]:
         raise CheckFailed("\n".join(failed), directory=directory)
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from toolbox.matrix.attempts import CellResult
+from toolbox.matrix.cell_progress import CellResult
 from toolbox.matrix.plan import BLOCK, Plan
 from toolbox.matrix.scheduler import Scheduler
 from toolbox.model.errors import ConfigurationError, StepError, UsageError
@@ -17,7 +17,7 @@ from toolbox.model.verdicts import Cause, Verdict, worst
 from toolbox.orchestration import session, storing
 from toolbox.runs import summary
 from toolbox.runs.steps import Outcome
-from toolbox.system import files
+from toolbox.system import filesystem
 
 _EARLIER_RUNS: Final = 3
 
@@ -98,7 +98,7 @@ def _earlier_durations(directory: Path) -> dict[str, float]:
     runs = sorted(directory.parent.glob(f"*/{summary.FILE}"), reverse=True)
     for file in [run for run in runs if run.parent != directory][:_EARLIER_RUNS]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            for step in files.read_json(file)["steps"]:
+            for step in filesystem.read_json(file)["steps"]:
                 if step["kind"] == StepKind.CELL and step["verdict"] == Verdict.PASSED:
                     found.setdefault(str(step["name"]), float(step["seconds"]))
     return found

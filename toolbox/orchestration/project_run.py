@@ -52,7 +52,7 @@ from toolbox.runs.past import Past, PastAttempt
 from toolbox.runs.recorder import Listener, Recorder
 from toolbox.runs.steps import Outcome, Step
 from toolbox.runs.summary import RunSummary
-from toolbox.system import cancellation, environ, files, places, processes, signals
+from toolbox.system import cancellation, environ, filesystem, places, processes, signals
 from toolbox.system.redaction import Redactor
 
 _TESTS: Final = "test"
@@ -287,10 +287,10 @@ def _create(request: RunRequest) -> Path:
     while True:
         directory = runs / directories.run_id()
         try:
-            directory.mkdir(mode=files.PRIVATE_DIRECTORY)
+            directory.mkdir(mode=filesystem.PRIVATE_DIRECTORY)
         except FileExistsError:
             continue
-        files.sync_directory(runs)
+        filesystem.sync_directory(runs)
         return directory
 
 
@@ -303,7 +303,7 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
         **request.as_json(),
         "overrides": overrides,
         # JSON has fewer types than a configuration.
-        "overrides_text": files.dump_yaml(overrides),
+        "overrides_text": filesystem.dump_yaml(overrides),
         "config_file": configuration.source,
         "directory": str(Path.cwd()),
         "workspace": str(workspace) if (workspace := places.workspace()) is not None else None,
@@ -316,15 +316,15 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
         "changes": [_change_json(change, redactor) for change in configuration.changes],
     }
     changes = "".join(f"{_applied(change, redactor)}\n" for change in configuration.changes)
-    files.write_text(directory / "presets_applied", changes)
+    filesystem.write_text(directory / "presets_applied", changes)
     for name, value in request.note.items():
         masked = redactor.texts(value, keep_keys=True)
-        files.write_text(directory / name, masked if isinstance(masked, str) else files.dump_yaml(masked))
+        filesystem.write_text(directory / name, masked if isinstance(masked, str) else filesystem.dump_yaml(masked))
     if loaded.plan is not None:
         loaded.plan.write(directory)
     session.write_configuration(configuration, directory / CONFIG_FILE, redactor)
     # The last of the files that a resumed run reads: where it is there, so are the others.
-    files.write_json(directory / request_module.FILE, run, durable=True)
+    filesystem.write_json(directory / request_module.FILE, run, durable=True)
 
 
 def _applied(change: Change, redactor: Redactor) -> str:
@@ -336,10 +336,10 @@ def _change_json(change: Change, redactor: Redactor) -> dict[str, str]:
     """Return a change as `run.json` holds it: values as YAML on a line, places as `file:line`."""
     return {
         "path": paths.render(change.path),
-        "value": redactor(files.dump_yaml_line(change.value)),
+        "value": redactor(filesystem.dump_yaml_line(change.value)),
         "by": change.layer,
         "where": str(change.location or ""),
-        "replaced": redactor(files.dump_yaml_line(change.replaced)),
+        "replaced": redactor(filesystem.dump_yaml_line(change.replaced)),
         "replaced_where": str(change.replaced_location or ""),
     }
 

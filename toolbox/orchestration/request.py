@@ -22,7 +22,7 @@ from toolbox.orchestration import projects
 from toolbox.orchestration.projects import ProjectFiles
 from toolbox.results import bounds_file
 from toolbox.runs import summary
-from toolbox.system import environ, files, places
+from toolbox.system import environ, filesystem, places
 
 FILE: Final = summary.REQUEST_FILE
 _MOST_DIFFERENCES: Final = 5
@@ -79,7 +79,7 @@ class RunRequest:
             UsageError: the directory is not that of a run.
         """
         try:
-            kept = files.read_json(directory / FILE)
+            kept = filesystem.read_json(directory / FILE)
             return cls(
                 kept["project"],
                 kept["presets"],
@@ -143,7 +143,7 @@ def where_it_began(directory: Path) -> Iterator[None]:
     The workspace that the run names may have been moved since: then the one around the directory of the run holds.
     """
     try:
-        kept = files.read_json(directory / FILE)
+        kept = filesystem.read_json(directory / FILE)
         began, named = Path(kept["directory"]), Path(kept["workspace"] or places.builtin_root())
     except (OSError, ValueError, KeyError, TypeError):  # `RunRequest.read` reports what is wrong
         began = named = directory / "unknown"
@@ -185,7 +185,7 @@ def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, An
         if not (file := directory / plan.FILE).exists():
             raise UsageError(f"{file} is missing, and the run cannot be resumed without it")
         # Earlier versions wrote no digests of files into the plan.
-        frozen, made = {"files": {}, **files.read_json(file)}, json.loads(json.dumps(cells.as_json(), default=str))
+        frozen, made = {"files": {}, **filesystem.read_json(file)}, json.loads(json.dumps(cells.as_json(), default=str))
         _refuse_changed_files(directory, frozen["files"], made["files"])
         changes = list(_differences(frozen, made, plan.FILE))
     if changes:

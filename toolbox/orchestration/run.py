@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from toolbox import roles
+from toolbox.ansible import roles
+from toolbox.ansible.role_variables import Body
+from toolbox.ansible.roles import RoleCall
 from toolbox.interface import registry, signature
 from toolbox.model.errors import StepError, UsageError
 from toolbox.model.events import Note, StepKind
@@ -19,11 +21,9 @@ from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import from_config, session
 from toolbox.orchestration.parallel import Parallel
-from toolbox.role_variables import Body
-from toolbox.roles import RoleCall
 from toolbox.runs import steps
 from toolbox.runs.steps import Step
-from toolbox.system import cancellation, files, processes
+from toolbox.system import cancellation, filesystem, processes
 from toolbox.system.processes import Completed
 
 log = logging.getLogger(__name__)
@@ -239,7 +239,7 @@ class _Output:
 
     def _keep(self, line: str) -> None:
         try:
-            files.append_text(self._step.directory / LOG_FILE, f"{line}\n")
+            filesystem.append_text(self._step.directory / LOG_FILE, f"{line}\n")
         except OSError as error:  # a full disk: what is to be run, to clean up say, matters more than its log
             if not self._has_warned:
                 log.warning("%s cannot be written: %s", self._step.directory / LOG_FILE, error)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from toolbox.command_args import Template
 from toolbox.config import presets
+from toolbox.config.command_args import Template
 from toolbox.config.configuration import Configuration
 from toolbox.matrix.plan import Plan
 from toolbox.matrix.scheduler import Options
@@ -23,7 +23,7 @@ from toolbox.model.errors import UsageError
 from toolbox.runs import steps
 from toolbox.runs.recorder import Listener, Recorder
 from toolbox.runs.steps import Step
-from toolbox.system import environ, files, places, redaction
+from toolbox.system import environ, filesystem, places, redaction
 from toolbox.system.redaction import Redactor
 
 
@@ -67,7 +67,7 @@ class Session:
 
 def write_configuration(configuration: Configuration, file: Path, redactor: Redactor) -> Path:
     """Write a configuration as resolved. Who loads it applies no preset again: that would undo the overrides."""
-    return files.write_text(file, resolved_text(configuration, redactor), durable=True)
+    return filesystem.write_text(file, resolved_text(configuration, redactor), durable=True)
 
 
 def resolved_text(configuration: Configuration, redactor: Redactor) -> str:
@@ -76,7 +76,7 @@ def resolved_text(configuration: Configuration, redactor: Redactor) -> str:
     block = resolved.get(presets.BLOCK)
     if isinstance(block, dict) and block.get(presets.TO_APPLY):
         resolved = {**resolved, presets.BLOCK: {**block, presets.TO_APPLY: []}}
-    return files.dump_yaml(redactor.texts(resolved, keep_keys=True))
+    return filesystem.dump_yaml(redactor.texts(resolved, keep_keys=True))
 
 
 _current: ContextVar[Session] = ContextVar("session")
@@ -135,7 +135,7 @@ def artifact_directory(path: Path) -> Path:
         UsageError: it cannot be created.
     """
     try:
-        return files.make_durable_directory(path.absolute())
+        return filesystem.make_durable_directory(path.absolute())
     except OSError as error:
         raise UsageError(f"artifacts cannot go to {path}: {error} (--artifact_dir, ${environ.ARTIFACT_DIR})") from None
 

@@ -7,17 +7,17 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolbox.clusters.connection import Cluster
-from toolbox.clusters.heartbeats import Lease
-from toolbox.clusters.lease_objects import LeaseObject
-from toolbox.clusters.leases import Claim, Lock
-from toolbox.clusters.lock_files import LockFile
-from toolbox.clusters.taking import take
 from toolbox.config.contracts import clusters as contract
+from toolbox.kubernetes.api.connection import Cluster
+from toolbox.kubernetes.leases.heartbeats import Lease
+from toolbox.kubernetes.leases.lease_objects import LeaseObject
+from toolbox.kubernetes.leases.leases import Claim, Lock
+from toolbox.kubernetes.leases.lock_files import LockFile
+from toolbox.kubernetes.leases.taking import take
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.events import ClusterChosen
-from toolbox.orchestration.comparison import Comparison
+from toolbox.orchestration.cluster_comparison import Comparison
 from toolbox.system import environ
 
 

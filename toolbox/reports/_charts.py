@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from toolbox.model.bounds import Side
 from toolbox.reports._histories import History
-from toolbox.reports.text import clean
+from toolbox.reports.foreign_text import clean
 from toolbox.results.cost import Cost
 from toolbox.results.series import RunReference
 

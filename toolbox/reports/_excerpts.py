@@ -13,10 +13,10 @@ from typing import Final
 
 from toolbox.model.events import CheckJudged
 from toolbox.reports import _links
-from toolbox.reports.text import clean
+from toolbox.reports.foreign_text import clean
+from toolbox.runs.evidence_files import PIECE
 from toolbox.runs.summary import StepSummary
 from toolbox.system import redaction
-from toolbox.system.evidence_files import PIECE
 
 _AROUND: Final = 6  # lines before and after the evidence
 _AROUND_PASSED: Final = 1

@@ -10,7 +10,7 @@ from typing import Any, Final
 from toolbox.matrix.axes import short_names
 from toolbox.reports._page import Mark
 from toolbox.reports._steps import Shown
-from toolbox.reports.text import clean
+from toolbox.reports.foreign_text import clean
 
 MOST_BOXES: Final = 10_000
 _MOST_LABELLED: Final = 12  # cells of a box that are shown by more than their symbols

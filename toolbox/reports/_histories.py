@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from toolbox.model.bounds import Bound, Direction, Side
-from toolbox.results import bounds as formulas
+from toolbox.results import bounds_formulas as formulas
 from toolbox.results import changes
 from toolbox.results.changes import Change
 from toolbox.results.series import RunReference, Series

@@ -20,7 +20,7 @@ import jinja2
 from markupsafe import Markup
 
 from toolbox.model.verdicts import Verdict
-from toolbox.reports.text import clean
+from toolbox.reports.foreign_text import clean
 from toolbox.runs.summary import State
 
 _HERE: Final = Path(__file__).parent

@@ -19,7 +19,7 @@ from toolbox.model.events import ConfigurationChanged
 from toolbox.orchestration.project_run import CONFIG_FILE
 from toolbox.orchestration.request import FILE as REQUEST_FILE
 from toolbox.runs import journal
-from toolbox.system import files, redaction
+from toolbox.system import filesystem, redaction
 
 _MOST_LINES: Final = 3000
 _MOST_BYTES: Final = 1 << 18
@@ -91,7 +91,9 @@ def _text(file: Path) -> str:
 
 def _applied(file: Path) -> list[Change]:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return [Change(**{name: str(change[name]) for name in _FIELDS}) for change in files.read_json(file)["changes"]]
+        return [
+            Change(**{name: str(change[name]) for name in _FIELDS}) for change in filesystem.read_json(file)["changes"]
+        ]
     return []
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from toolbox.model.errors import InfrastructureError, UsageError
 from toolbox.reports import html
-from toolbox.system import environ, files
+from toolbox.system import environ, filesystem
 
 MARKER: Final = "topgallant-site.txt"
 _MARK: Final = "A site that Topgallant wrote, and writes anew: what is put here by hand is lost.\n"
@@ -69,7 +69,7 @@ def _report(directory: str) -> Path | None:
 def write(path: Path, text: str) -> None:
     """Write a file that everyone may read whom the umask lets."""
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(files.encode(text))
+    path.write_bytes(filesystem.encode(text))
 
 
 def resolved(output: Path) -> Path:

@@ -21,7 +21,7 @@ from toolbox.reports._links import Link
 from toolbox.reports._page import WAITING, Mark, mark
 from toolbox.runs.steps import STEP_FILE
 from toolbox.runs.summary import PLAN_FILE, AttemptSummary, RunSummary, StepSummary
-from toolbox.system import files
+from toolbox.system import filesystem
 
 MOST_CELLS: Final = 1500  # on a page
 MOST_IN_FULL: Final = 250  # cells; of more, only so many that did not pass
@@ -96,7 +96,9 @@ def collect(summary: RunSummary) -> Steps:
 def _plan(directory: Path) -> dict[str, Mapping[str, Any]]:
     """Return the cells of the plan by their id; none where there is no plan, or one that is not ours."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return {str(cell["id"]): cell for cell in files.read_json(directory / PLAN_FILE)["cells"] if cell["labels"]}
+        return {
+            str(cell["id"]): cell for cell in filesystem.read_json(directory / PLAN_FILE)["cells"] if cell["labels"]
+        }
     return {}
 
 
@@ -167,7 +169,7 @@ def _anchor(step: StepSummary) -> str:
     """Return an id that stays the same when the run goes on, and that nobody else chooses."""
     if step.kind is StepKind.CELL and _PLAIN_ID.fullmatch(step.identity):
         return f"c-{step.identity}"
-    return f"s-{hashlib.sha256(files.encode(f'{step.step} {step.key}')).hexdigest()[:12]}"
+    return f"s-{hashlib.sha256(filesystem.encode(f'{step.step} {step.key}')).hexdigest()[:12]}"
 
 
 def _settings(step: StepSummary) -> Iterator[tuple[str, str, str]]:
@@ -199,7 +201,7 @@ def _command(step: StepSummary, cell: Mapping[str, Any], root: Path) -> str:
     path = _links.inside(root, step.step, STEP_FILE)
     if path is not None and step.kind is StepKind.COMMAND:
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            return str(files.read_json(path).get("detail", ""))
+            return str(filesystem.read_json(path).get("detail", ""))
     return ""
 
 

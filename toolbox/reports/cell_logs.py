@@ -16,10 +16,10 @@ from typing import Final, TextIO
 from toolbox.model import patterns
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
-from toolbox.reports.text import clean, printable
+from toolbox.reports.foreign_text import clean, printable
 from toolbox.runs import journal, summary
 from toolbox.runs.summary import RunSummary, State, StepSummary
-from toolbox.system import environ, files
+from toolbox.system import environ, filesystem
 
 _POLL_SECONDS: Final = 0.2
 _PAUSES: Final = 4
@@ -72,7 +72,7 @@ class _Log:
             self.output.write(printable(self.prefix + content.decode("utf-8", errors="replace")))
         else:
             self.output.flush()
-            self.output.buffer.write(files.encode(self.prefix) + content)
+            self.output.buffer.write(filesystem.encode(self.prefix) + content)
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class CellLogs:
         seen, is_over = -1, False
         while not is_over:
             began = time.monotonic()
-            size = files.size(self.directory / journal.FILE)
+            size = filesystem.size(self.directory / journal.FILE)
             is_alive = journal.is_held(self.directory)
             if size != seen or not is_alive:
                 run = summary.derive(self.directory)

@@ -20,7 +20,7 @@ from toolbox.model.text import LONGEST_LINE
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import _remarks
 from toolbox.reports._excerpts import Excerpts
-from toolbox.reports.text import clean
+from toolbox.reports.foreign_text import clean
 from toolbox.runs.summary import RunSummary, State, StepSummary
 
 STEP_SUMMARY_BYTES: Final = 1 << 20  # of one step; what is longer is not shown at all

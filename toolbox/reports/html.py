@@ -21,7 +21,7 @@ from toolbox.reports import _grid, _links, _metrics, _page, _provenance, _remark
 from toolbox.reports._page import Mark
 from toolbox.reports._steps import Shown
 from toolbox.runs.summary import RunSummary, State
-from toolbox.system import files
+from toolbox.system import filesystem
 
 FILE: Final = "report.html"
 _MOST_FAILURES: Final = 20
@@ -32,7 +32,7 @@ _OWN_FILES: Final = ("summary.json", "junit.xml", "plan.json", "config.yaml", "j
 
 def write(summary: RunSummary) -> Path:
     """Write the report of a run into its directory, and return its path."""
-    return files.write_derived(summary.directory / FILE, partial(render, summary))
+    return filesystem.write_derived(summary.directory / FILE, partial(render, summary))
 
 
 def render(summary: RunSummary, *, now: datetime | None = None) -> str:
@@ -95,7 +95,7 @@ def _about(summary: RunSummary) -> dict[str, str]:
     """Return where the run comes from, as far as its `run.json` tells."""
     asked: Any = {}
     with contextlib.suppress(OSError, ValueError):
-        asked = files.read_json(summary.directory / REQUEST_FILE)
+        asked = filesystem.read_json(summary.directory / REQUEST_FILE)
     if not isinstance(asked, Mapping):
         return {}
     argv, versions = asked.get("argv"), asked.get("versions")

@@ -24,9 +24,9 @@ from toolbox.model.evidence import Metric
 from toolbox.model.verdicts import Verdict
 from toolbox.orchestration.request import FILE as REQUEST_FILE
 from toolbox.reports._excerpts import Excerpt, Excerpts
-from toolbox.reports.text import replaced
+from toolbox.reports.foreign_text import replaced
 from toolbox.runs.summary import RunSummary, StepSummary
-from toolbox.system import files
+from toolbox.system import filesystem
 
 FILE: Final = "junit.xml"
 _ELEMENTS: Final = {
@@ -45,7 +45,7 @@ _DOUBLE_BRACKET = re.compile(r"(?<=\[)(?=\[)|(?<=\])(?=\])")
 
 def write(summary: RunSummary) -> Path:
     """Write the report of a run into its directory, and return its path."""
-    return files.write_derived(summary.directory / FILE, partial(render, summary))
+    return filesystem.write_derived(summary.directory / FILE, partial(render, summary))
 
 
 def render(summary: RunSummary) -> str:
@@ -163,7 +163,7 @@ def _plain(text: str) -> str:
 def _asked(directory: Path) -> Mapping[str, Any]:
     """Return what `run.json` says of a run; nothing where there is none."""
     with contextlib.suppress(OSError, ValueError):
-        asked: object = files.read_json(directory / REQUEST_FILE)
+        asked: object = filesystem.read_json(directory / REQUEST_FILE)
         return asked if isinstance(asked, dict) else {}
     return {}
 

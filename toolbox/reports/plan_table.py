@@ -10,7 +10,7 @@ from rich.text import Text
 
 from toolbox.matrix.axes import short_names
 from toolbox.matrix.plan import Cell, Plan
-from toolbox.reports.text import clean
+from toolbox.reports.foreign_text import clean
 
 
 def show(plan: Plan, console: Console) -> None:

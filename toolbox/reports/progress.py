@@ -21,7 +21,7 @@ from toolbox.model.events import (
     StepStarted,
 )
 from toolbox.model.verdicts import Verdict
-from toolbox.system.evidence_files import last_line
+from toolbox.runs.evidence_files import last_line
 
 _MINUTE: Final = 60
 _HOUR: Final = 3600

@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from toolbox.model.verdicts import Verdict
+from toolbox.reports.foreign_text import clean, csv_cell
 from toolbox.reports.terminal import STYLES
-from toolbox.reports.text import clean, csv_cell
 
 Format = Literal["text", "json", "csv"]
 Row = Mapping[str, Any]

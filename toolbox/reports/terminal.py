@@ -40,12 +40,12 @@ from toolbox.model.events import (
 )
 from toolbox.model.text import cut
 from toolbox.model.verdicts import Verdict
+from toolbox.reports.foreign_text import clean, printable
 from toolbox.reports.progress import Progress
-from toolbox.reports.text import clean, printable
+from toolbox.runs.evidence_files import last_line
 from toolbox.runs.summary import FILE as SUMMARY_FILE
 from toolbox.runs.summary import RunSummary, State, StepSummary
 from toolbox.system import environ, redaction
-from toolbox.system.evidence_files import last_line
 
 STYLES: Final = {
     Verdict.PASSED: "green",

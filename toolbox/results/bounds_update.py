@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from toolbox.model.bounds import GATED_FROM, REPORTED_FROM, Bound, Method
-from toolbox.results import bounds, levels, pooled_noise
+from toolbox.results import bounds_formulas, levels, pooled_noise
 from toolbox.results.levels import Level
 from toolbox.results.series import Series
 
@@ -75,7 +75,7 @@ class Update:
     """
 
     method: Method = Method.PREDICTION
-    confidence: float = bounds.CONFIDENCE
+    confidence: float = bounds_formulas.CONFIDENCE
     may_widen: bool = False
     acceptance: Acceptance | None = None
     runs: Mapping[tuple[str, str], Collection[tuple[str, datetime]]] | None = None
@@ -136,11 +136,13 @@ class Update:
             noise = pooled_noise.within_levels(series.values[: level.begin], failed)
         if noise is not None and current is not None and current.accepted_at is not None:
             places = _steady(series, places, noise, current.accepted_at)
-        places = places[-bounds.WINDOW :] if self.method is Method.PREDICTION else places
+        places = places[-bounds_formulas.WINDOW :] if self.method is Method.PREDICTION else places
         values, runs = series.values[places], [series.runs[place] for place in places]
 
         def bound_by(noise: pooled_noise.Noise | None) -> Bound:
-            made = bounds.computed(values, runs, series, method=self.method, confidence=self.confidence, noise=noise)
+            made = bounds_formulas.computed(
+                values, runs, series, method=self.method, confidence=self.confidence, noise=noise
+            )
             return made if current is None else _with_acceptance(made, current)
 
         if noise is not None and 0 < len(values) < GATED_FROM:
@@ -184,7 +186,7 @@ def _steady(series: Series, places: Sequence[int], noise: pooled_noise.Noise, ac
     kept: list[int] = []
     for place in places:
         if kept and len(kept) < GATED_FROM and series.runs[place].started > accepted_at:
-            lower, upper, _ = bounds.interval_with_noise(series.values[kept], noise, _STEADY_CONFIDENCE)
+            lower, upper, _ = bounds_formulas.interval_with_noise(series.values[kept], noise, _STEADY_CONFIDENCE)
             if not lower <= series.values[place] <= upper:
                 continue
         kept.append(place)

@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from toolbox.model.bounds import Bound
-from toolbox.results import bounds, changes
+from toolbox.results import bounds_formulas, changes
 from toolbox.results.segmentation import REACH, SHORTEST
 from toolbox.results.series import Series
 
@@ -65,7 +65,7 @@ def place_since(series: Series, moment: datetime) -> int:
 
 
 def _changes(series: Series) -> list[tuple[int, changes.State]]:
-    offset = max(0, len(series.values) - bounds.LOOK_BACK)
+    offset = max(0, len(series.values) - bounds_formulas.LOOK_BACK)
     return [(offset + change.index, change.state) for change in changes.detect(series.values[offset:])]
 
 

@@ -24,7 +24,7 @@ from toolbox.results import cost, tables
 from toolbox.results.store import Store
 from toolbox.runs import summary
 from toolbox.runs.summary import AttemptSummary, RunSummary, StepSummary
-from toolbox.system import files
+from toolbox.system import filesystem
 
 _SECONDS: Final = 3600.0
 _FAILED: Final = {Verdict.FAILED, Verdict.XFAILED}
@@ -75,7 +75,7 @@ def record(store: Store, directory: Path) -> Recorded:
 
 def _read(file: Path) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError):
-        return files.read_json(file)
+        return filesystem.read_json(file)
     return {}
 
 

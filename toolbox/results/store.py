@@ -18,7 +18,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, 
 
 from toolbox.model.errors import InfrastructureError, UsageError
 from toolbox.results import migrations
-from toolbox.system import environ, extras, files
+from toolbox.system import environ, extras, filesystem
 
 NAME: Final = "results.sqlite"
 _VERSIONS: Final = Path(migrations.__file__).parent / "versions"
@@ -92,7 +92,7 @@ class Store:
 
     def _bring_up_to_date(self) -> None:
         if self._file is not None:
-            files.make_directory(self._file.parent)
+            filesystem.make_directory(self._file.parent)
         if self._is_up_to_date():
             return
         with self._alone(), self.writing() as connection:
@@ -181,7 +181,7 @@ def _sqlite_url(file: Path) -> URL:
     query = {"timeout": str(_WAIT_SECONDS)}
     if file.exists() and not os.access(file.parent, os.W_OK):
         query |= {"mode": "ro", "uri": "true"}
-        if files.size(_wal(file)) == 0:
+        if filesystem.size(_wal(file)) == 0:
             query["immutable"] = "1"
         return URL.create("sqlite", database=file.as_uri(), query=query)
     return URL.create("sqlite", database=str(file), query=query)
@@ -191,14 +191,14 @@ def _sqlite_url(file: Path) -> URL:
 def _locked(file: Path) -> Iterator[None]:
     """Hold the lock beside a file of SQLite, and have it in the mode in which readers do not wait for a writer."""
     try:
-        descriptor = files.open_lock(Path(f"{file}.lock"))
+        descriptor = filesystem.open_lock(Path(f"{file}.lock"))
     except OSError as error:
         raise StoreError(f"the store {file}: its lock {file}.lock: {error.strerror}") from error
     with os.fdopen(descriptor, "rb+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             with closing(sqlite3.connect(file, timeout=_WAIT_SECONDS)) as connection:
-                file.chmod(files.PRIVATE_FILE)
+                file.chmod(filesystem.PRIVATE_FILE)
                 connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.Error as error:
             raise StoreError(f"the store {file}: {_reason(error, file)}") from error

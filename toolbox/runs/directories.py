@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from toolbox.system import files
+from toolbox.system import filesystem
 
 _NUMBERS: Final = ".numbers"
 _ALPHABET: Final = string.ascii_lowercase + string.digits
@@ -38,16 +38,16 @@ def next_directory(parent: Path, name: str, *, after: int | None = None) -> Path
     The number is taken by an atomic mkdir in `.numbers/`, under the number alone, so that neither two threads
     nor two processes ever share one, whatever names they ask for.
     """
-    numbers = files.make_directory(parent / _NUMBERS)
+    numbers = filesystem.make_directory(parent / _NUMBERS)
     number = sum(1 for _ in numbers.iterdir()) if after is None else after + 1
     while True:
         try:
-            (numbers / f"{number:03d}").mkdir(mode=files.PRIVATE_DIRECTORY)
+            (numbers / f"{number:03d}").mkdir(mode=filesystem.PRIVATE_DIRECTORY)
         except FileExistsError:
             number += 1
             continue
         break
-    return files.make_directory(parent / f"{number:03d}__{safe_name(name)}")
+    return filesystem.make_directory(parent / f"{number:03d}__{safe_name(name)}")
 
 
 def reserve(root: Path, steps: Iterable[str]) -> None:
@@ -59,7 +59,7 @@ def reserve(root: Path, steps: Iterable[str]) -> None:
     for step in steps:
         parent, _, name = step.rpartition("/")
         if (match := _DIRECTORY.fullmatch(name)) is not None:
-            files.make_directory(root / parent / _NUMBERS / match["number"])
+            filesystem.make_directory(root / parent / _NUMBERS / match["number"])
 
 
 def number_of(directory: Path) -> int:

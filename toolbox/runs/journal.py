@@ -26,7 +26,7 @@ from toolbox.model import events
 from toolbox.model.errors import InfrastructureError
 from toolbox.model.events import KeptEvent, RunStarted
 from toolbox.model.text import shown
-from toolbox.system import files
+from toolbox.system import filesystem
 from toolbox.system.redaction import Redactor
 
 FILE: Final = "journal.jsonl"
@@ -85,7 +85,9 @@ class Journal:
     def __init__(self, directory: Path, redactor: Redactor) -> None:
         self._redactor = redactor
         self._file = directory / FILE
-        self._descriptor = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, files.PRIVATE_FILE)
+        self._descriptor = os.open(
+            self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, filesystem.PRIVATE_FILE
+        )
         self._lock()
         self._writing = threading.Lock()
         self._end = 0
@@ -112,7 +114,7 @@ class Journal:
             "event": type(event).__name__,
             **{field.name: getattr(masked, field.name) for field in dataclasses.fields(masked)},
         }
-        content = files.encode(json.dumps(record, ensure_ascii=False) + "\n")
+        content = filesystem.encode(json.dumps(record, ensure_ascii=False) + "\n")
         try:
             with self._writing:
                 self._write(content)
@@ -162,7 +164,7 @@ class Journal:
             os.write(self._descriptor, b"\n")
         self._end = os.fstat(self._descriptor).st_size
         os.fsync(self._descriptor)
-        files.sync_directory(self._file.parent)
+        filesystem.sync_directory(self._file.parent)
         self._is_torn = False
 
 

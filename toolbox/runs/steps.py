@@ -23,7 +23,7 @@ from toolbox.model.verdicts import Cause, Verdict, worst
 from toolbox.runs import directories
 from toolbox.runs.past import PastStep
 from toolbox.runs.recorder import Recorder
-from toolbox.system import cancellation, files
+from toolbox.system import cancellation, filesystem
 
 STEP_FILE: Final = "step.json"
 FAILURE_FILE: Final = "FAILURE"
@@ -94,7 +94,7 @@ class Step:
         key = self._key_of(identity, count)
         before = self.recorder.past.find(key)
         if before is not None and kind is not StepKind.COMMAND:
-            return Place(files.make_directory(self.recorder.root / before.started.step), key, before)
+            return Place(filesystem.make_directory(self.recorder.root / before.started.step), key, before)
         directory = directories.next_directory(self.directory, name, after=self._number)
         self._number = directories.number_of(directory)
         return Place(directory, key, before)
@@ -247,7 +247,7 @@ def finish(step: Step, parent: Step, *, sync: bool = True) -> None:
     message = step.recorder.redactor(outcome.message)
     if not outcome.verdict.is_pass:
         text = f"{step.identity}: {outcome.verdict} ({outcome.cause})\n{message}\n"
-        files.write_text(step.directory / FAILURE_FILE, text)
+        filesystem.write_text(step.directory / FAILURE_FILE, text)
     _write(
         step,
         {"verdict": outcome.verdict, "cause": outcome.cause, "message": message, "seconds": seconds},
@@ -272,7 +272,7 @@ def finish(step: Step, parent: Step, *, sync: bool = True) -> None:
 def _write(step: Step, fields: dict[str, object]) -> None:
     """Write `step.json`, for people and for reports: a resumed run reads the journal alone."""
     step.written |= {"step": step.identity, "name": step.name, "kind": step.kind, **fields}
-    files.write_json(step.directory / STEP_FILE, step.written)
+    filesystem.write_json(step.directory / STEP_FILE, step.written)
 
 
 def _explained(error: BaseException) -> str:

@@ -38,7 +38,7 @@ from toolbox.runs import attribution, failures, journal, reserved
 from toolbox.runs.attribution import Case, Finding
 from toolbox.runs.journal import Damage
 from toolbox.runs.reserved import Reserved
-from toolbox.system import files
+from toolbox.system import filesystem
 
 log = logging.getLogger(__name__)
 
@@ -295,7 +295,7 @@ def _take_plan(summary: RunSummary, file: Path) -> None:
     """Take from the plan what the cells are, and find out what those that failed have in common."""
     cells: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {}
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # a run without a matrix has none
-        planned = files.read_json(file)["cells"]
+        planned = filesystem.read_json(file)["cells"]
         cells = {cell["id"]: (cell["settings"], cell["labels"]) for cell in planned}
     cases = []
     for step in summary.cells:
@@ -311,7 +311,9 @@ def _take_plan(summary: RunSummary, file: Path) -> None:
 def write(directory: Path) -> RunSummary:
     """Derive the summary of a run, write it to `summary.json`, and return it."""
     summary = derive(directory)
-    files.write_derived(directory / FILE, lambda: json.dumps(summary.as_json(), indent=2, ensure_ascii=False) + "\n")
+    filesystem.write_derived(
+        directory / FILE, lambda: json.dumps(summary.as_json(), indent=2, ensure_ascii=False) + "\n"
+    )
     return summary
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from toolbox.agent import masking
 from toolbox.agent.masking import Masker
 from toolbox.model.secrets import MASK
-from toolbox.system import files
+from toolbox.system import filesystem
 
 _CHUNK_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 1 << 13
@@ -100,7 +100,7 @@ class Redactor:
                     if _is_binary(file):
                         swept.binary.append(file)
                     else:
-                        files.write_pieces(file, _masked(file, patterns))
+                        filesystem.write_pieces(file, _masked(file, patterns))
                         swept.masked.append(file)
             except FileNotFoundError:
                 continue  # what it belongs to goes on, and has removed it

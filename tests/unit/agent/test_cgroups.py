@@ -17,7 +17,7 @@ from tests.conformance.sites import wait_for
 from tests.unit.agent.conftest import Script
 from tests.unit.agent.test_server import Agent, agent
 from tests.unit.agent.test_supervisor import outcome, run
-from toolbox.agent import attempts, cgroups, machine
+from toolbox.agent import attempt_directory, cgroups, machine
 
 __all__ = ["agent"]
 
@@ -49,7 +49,7 @@ def group(tmp_path: Path) -> Iterator[str]:
 def escaped(agent: Agent, group: str) -> Iterator[psutil.Process]:  # noqa: ARG001  # the group shows that one can be had
     """A process of the agent's attempt that has escaped from all but its cgroup."""
     agent.submit("/usr/bin/env", "python3", "-c", SCRIPT)
-    supervisor = psutil.Process(attempts.pid_of(str(agent.directory)))
+    supervisor = psutil.Process(attempt_directory.pid_of(str(agent.directory)))
 
     def find() -> list[psutil.Process]:
         return [each for each in supervisor.children(recursive=True) if each.name() == "sleep"]
@@ -68,7 +68,7 @@ def is_gone(process: psutil.Process) -> bool:
 
 
 def test_what_a_killed_supervisor_leaves_is_killed(agent: Agent, escaped: psutil.Process) -> None:
-    os.kill(attempts.pid_of(str(agent.directory)), signal.SIGKILL)
+    os.kill(attempt_directory.pid_of(str(agent.directory)), signal.SIGKILL)
     event = agent.end()
     assert (event["event"], event["outcome"], event["may_remain"]) == ("ended", None, False)
     wait_for(lambda: is_gone(escaped), "its end")
@@ -76,7 +76,7 @@ def test_what_a_killed_supervisor_leaves_is_killed(agent: Agent, escaped: psutil
 
 
 def test_another_agent_kills_it_too(agent: Agent, escaped: psutil.Process, tmp_path: Path) -> None:
-    supervisor = attempts.pid_of(str(agent.directory))
+    supervisor = attempt_directory.pid_of(str(agent.directory))
     agent.connection.close()
     os.kill(supervisor, signal.SIGKILL)
     other = Agent(agent.directory, tmp_path / "mark")
@@ -123,12 +123,12 @@ def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_without_a_group_processes_may_remain(lost: Path) -> None:
     assert cgroups.create(str(lost)) == ""
-    assert attempts.kill(str(lost)) is True
+    assert attempt_directory.kill(str(lost)) is True
 
 
 def test_nothing_remains_of_an_attempt_before_the_machine_was_restarted(lost: Path) -> None:
     (lost / "started").write_text('{"pid": 1, "boot": "another"}')
-    assert attempts.kill(str(lost)) is False
+    assert attempt_directory.kill(str(lost)) is False
 
 
 def test_the_hierarchies_are_read_as_they_are_mounted(monkeypatch: pytest.MonkeyPatch) -> None:

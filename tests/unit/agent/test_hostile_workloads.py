@@ -14,7 +14,7 @@ import pytest
 from tests.unit.agent.conftest import Script
 from tests.unit.agent.test_server import Agent, agent
 from tests.unit.agent.test_supervisor import outcome, run
-from toolbox.agent import attempts, safe_files
+from toolbox.agent import attempt_directory, safe_files
 from toolbox.system import processes
 
 __all__ = ["agent"]
@@ -76,8 +76,8 @@ def test_a_pipe_in_the_place_of_a_record_keeps_nobody_waiting(tmp_path: Path, na
         (tmp_path / other).write_text("{}")
     (tmp_path / name).unlink()
     os.mkfifo(tmp_path / name)
-    assert attempts.state(str(tmp_path))["state"] == "lost"
-    assert attempts.pid_of(str(tmp_path)) == 0
+    assert attempt_directory.state(str(tmp_path))["state"] == "lost"
+    assert attempt_directory.pid_of(str(tmp_path)) == 0
 
 
 def test_the_outcome_of_another_file_is_not_read(tmp_path: Path) -> None:
@@ -85,15 +85,15 @@ def test_the_outcome_of_another_file_is_not_read(tmp_path: Path) -> None:
     for name in ("lock", "exit_code", "started"):
         (tmp_path / name).touch()
     (tmp_path / "outcome.json").symlink_to(tmp_path / "secret.json")
-    assert attempts.state(str(tmp_path)) == {"state": "lost"}
-    assert attempts.listing(str(tmp_path), ["**"]) == ["exit_code"]
+    assert attempt_directory.state(str(tmp_path)) == {"state": "lost"}
+    assert attempt_directory.listing(str(tmp_path), ["**"]) == ["exit_code"]
 
 
 def test_an_outcome_of_megabytes_is_not_read(tmp_path: Path) -> None:
     for name in ("lock", "exit_code", "started"):
         (tmp_path / name).touch()
     (tmp_path / "outcome.json").write_text(json.dumps({"message": "m" * (1 << 20)}))
-    assert attempts.state(str(tmp_path)) == {"state": "lost"}
+    assert attempt_directory.state(str(tmp_path)) == {"state": "lost"}
 
 
 def test_cancelling_signals_no_process_that_the_workload_names(agent: Agent) -> None:

@@ -23,8 +23,8 @@ from toolbox.agent.pod import LOGS_KEPT_BYTES
 # A pod has these files in places that are the system's.
 DRIVER = f"""
 import os, sys; sys.path.insert(0, {str(ROOT)!r})
-from toolbox.agent import attempts, pod
-attempts.PATIENCE_SECONDS = float(os.environ.get("PATIENCE", attempts.PATIENCE_SECONDS))
+from toolbox.agent import attempt_directory, pod
+attempt_directory.PATIENCE_SECONDS = float(os.environ.get("PATIENCE", attempt_directory.PATIENCE_SECONDS))
 pod.SOURCES, pod.TERMINATION_LOG = "sources.tar.gz", "termination-log"
 pod.main()
 """

@@ -18,7 +18,7 @@ import pytest
 
 from tests.conformance.sites import wait_for
 from toolbox.hosts import bootstrap
-from toolbox.hosts.connection import Connection
+from toolbox.hosts.agent_connection import Connection
 from toolbox.hosts.messages import Message
 from toolbox.system import processes
 from toolbox.system.processes import Channel

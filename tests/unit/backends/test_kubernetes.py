@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, Asked, failure, listing
-from tests.unit.pods.following import wait_until
+from tests.unit.kubernetes.pods.following import wait_until
 from toolbox.backends.kubernetes import NEEDS, NEEDS_OF_HOSTS, NEEDS_OF_SLICES, Target
-from toolbox.clusters.connection import Refused
+from toolbox.kubernetes.api.connection import Refused
+from toolbox.kubernetes.pods import manifests
+from toolbox.kubernetes.pods.views import ATTEMPT_LABEL, INDEX, SLICE
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError, StepError, Undecided
 from toolbox.model.verdicts import Verdict
@@ -28,8 +30,6 @@ from toolbox.model.workloads import (
     Workload,
     WorkloadOutcome,
 )
-from toolbox.pods import manifests
-from toolbox.pods.views import ATTEMPT_LABEL, INDEX, SLICE
 from toolbox.system import cancellation
 
 NAME = "run-1-cell"

@@ -13,12 +13,12 @@ import yaml
 
 from tests.unit.backends.kubernetes_page import PAGE, examples, role
 from toolbox.backends.kubernetes import NEEDS, NEEDS_OF_HOSTS, NEEDS_OF_SLICES, Target
-from toolbox.clusters.permissions import Need
 from toolbox.config.configuration import Configuration, Request
+from toolbox.kubernetes.api.permissions import Need
+from toolbox.kubernetes.pods import description
+from toolbox.kubernetes.pods.description import Pod, Resources
 from toolbox.matrix import plan, targets
 from toolbox.matrix.plan import Plan, Selection
-from toolbox.pods import description
-from toolbox.pods.description import Pod, Resources
 
 PROJECTS = [each for each in examples() if isinstance(each, dict) and "matrix" in each]
 

@@ -179,7 +179,7 @@ def test_only_the_group_that_is_asked_for_is_imported(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["check", "group", "command", "hosts", "artifact_dir_suffix"])
 def test_a_parameter_that_stands_in_the_way_of_run_toolbox_breaks_its_group(team: Path, name: str) -> None:
     source = f"""
-from toolbox.roles import role
+from toolbox.ansible.roles import role
 
 class Taken:
     'Taken.'

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.backend import BROKEN, NEVER, Ending, FakeBackend, Machines
 from tests.unit.matrix.conftest import Planned
-from toolbox.matrix.attempts import CellRun, Conclusion
+from toolbox.matrix.cell_progress import CellRun, Conclusion
 from toolbox.matrix.executions import Executions
 from toolbox.model.errors import Cancelled, LimitExceeded, StepError
 from toolbox.model.events import Event, Note, StepKind

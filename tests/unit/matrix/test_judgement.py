@@ -13,7 +13,7 @@ from toolbox.model.evidence import Deviation, Judgement, Metric, Reference
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
 from toolbox.runs.steps import Outcome
-from toolbox.system import files
+from toolbox.system import filesystem
 
 TIME = {"source": "json_file", "file": "m.json", "path": "t", "unit": "s"}
 FASTER = {"check": "relation", "metric": "time", "to": {"model": "small"}, "upper": 2}
@@ -26,14 +26,14 @@ def test_the_exit_status_is_checked_first_where_nobody_says_how(checks: list[dic
 
 
 def test_the_exit_status_is_checked_as_it_is_said(tmp_path: Path) -> None:
-    files.write_text(tmp_path / "exit_code", "3\n")
+    filesystem.write_text(tmp_path / "exit_code", "3\n")
     expected = Expectations.parse([{"check": "files", "glob": "*"}, {"check": "exit_status", "expected": 3}], {})
     found = judgement.judge(expected.checks, tmp_path, {}, lambda _: None)
     assert [(name, judged.passed) for name, judged in found] == [("files", True), ("exit_status", True)]
 
 
 def test_a_metric_that_cannot_be_read_is_unknown_with_the_reason(tmp_path: Path) -> None:
-    files.write_json(tmp_path / "m.json", {"t": 1.5})
+    filesystem.write_json(tmp_path / "m.json", {"t": 1.5})
     sources = {"time": TIME, "loss": {**TIME, "path": "loss", "unit": ""}, "gone": {**TIME, "file": "gone.json"}}
     measured = Expectations.parse((), sources).measure(tmp_path)
     assert measured["time"] == Metric("time", 1.5, "s")
@@ -42,7 +42,7 @@ def test_a_metric_that_cannot_be_read_is_unknown_with_the_reason(tmp_path: Path)
 
 
 def test_of_several_samples_the_median_is_the_metric(tmp_path: Path) -> None:
-    files.write_text(tmp_path / "steps.csv", "step,t\n1,5\n2,1\n3,2\n")
+    filesystem.write_text(tmp_path / "steps.csv", "step,t\n1,5\n2,1\n3,2\n")
     source = {"source": "csv_file", "file": "steps.csv", "column": "t", "aggregate": "each"}
     (metric,) = Expectations.parse((), {"time": source}).measure(tmp_path).values()
     assert (metric.value, metric.samples) == (2, (5, 1, 2))
@@ -153,7 +153,7 @@ def test_a_failed_workload_is_no_regression() -> None:
 
 
 def test_a_metric_has_the_direction_that_the_configuration_says(tmp_path: Path) -> None:
-    files.write_json(tmp_path / "m.json", {"t": 1.5})
+    filesystem.write_json(tmp_path / "m.json", {"t": 1.5})
     (metric,) = Expectations.parse((), {"time": {**TIME, "direction": "higher"}}).measure(tmp_path).values()
     assert metric.direction is Direction.HIGHER
     with pytest.raises(ValueError, match="direction: up: `lower` or `higher` was expected"):

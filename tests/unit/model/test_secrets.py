@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from toolbox.model.secrets import MASK, Secret
-from toolbox.system import files
+from toolbox.system import filesystem
 
 VALUE = "hunter2-héhé"
 
@@ -23,8 +23,8 @@ SHOWN_BY: dict[str, Callable[[Secret], str]] = {
     "repr of a list": lambda secret: repr([secret]),
     "repr of a mapping": lambda secret: repr({"key": secret}),
     "json": lambda secret: json.dumps({"key": secret}, default=str),
-    "our json": lambda secret: files.dump_json({"key": secret}),
-    "our yaml": lambda secret: files.dump_yaml({"key": secret}),
+    "our json": lambda secret: filesystem.dump_json({"key": secret}),
+    "our yaml": lambda secret: filesystem.dump_yaml({"key": secret}),
     "any yaml": yaml.dump,
     "repr of an exception": lambda secret: repr(ValueError(secret)),
     "pickle": lambda secret: repr(pickle.dumps(secret)),
@@ -62,7 +62,7 @@ def test_a_secret_is_no_text_that_json_would_take() -> None:
 
 
 def test_yaml_of_ours_writes_the_reference_of_a_secret() -> None:
-    dumped = files.dump_yaml({"token": Secret(VALUE, reference="*$@secrets.token")})
+    dumped = filesystem.dump_yaml({"token": Secret(VALUE, reference="*$@secrets.token")})
     assert yaml.safe_load(dumped) == {"token": "*$@secrets.token"}
 
 

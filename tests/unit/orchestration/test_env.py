@@ -7,7 +7,7 @@ import pytest
 
 from toolbox.orchestration import env
 from toolbox.runs.steps import Step
-from toolbox.system import files
+from toolbox.system import filesystem
 
 
 @pytest.mark.usefixtures("top")
@@ -23,7 +23,7 @@ def test_the_block_is_a_step_and_fails_with_it(top: Step, tmp_path: Path) -> Non
     with pytest.raises(ValueError, match="no"), env.NextArtifactDir("deploy"):
         raise ValueError("no")
     assert "ValueError: no" in (tmp_path / "000__deploy/FAILURE").read_text()
-    assert files.read_json(tmp_path / "000__deploy/step.json")["verdict"] == "error"
+    assert filesystem.read_json(tmp_path / "000__deploy/step.json")["verdict"] == "error"
     assert (outcome := top.outcome()) is not None
     assert not outcome.verdict.is_pass
 

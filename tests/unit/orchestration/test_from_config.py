@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolbox.command_args import Template
+from toolbox.config.command_args import Template
 from toolbox.config.configuration import Configuration
 from toolbox.config.document import Document
 from toolbox.model.errors import UsageError

@@ -10,7 +10,7 @@ from toolbox.model.events import CheckJudged
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import judging
 from toolbox.runs.steps import Step
-from toolbox.system import files
+from toolbox.system import filesystem
 
 from .conftest import Seen
 
@@ -27,15 +27,15 @@ def attempt(tmp_path: Path, top: Step) -> Path:
     """What a workload left: it ended well, and took 2.5 seconds a step."""
     assert top.directory == tmp_path
     directory = tmp_path / "attempt"
-    files.write_text(directory / "exit_code", "0\n")
-    files.write_json(directory / "metrics.json", {"step_time": 2.5})
+    filesystem.write_text(directory / "exit_code", "0\n")
+    filesystem.write_json(directory / "metrics.json", {"step_time": 2.5})
     return directory
 
 
 def test_checks_that_pass_are_told_and_kept(attempt: Path, tmp_path: Path, seen: Seen) -> None:
     judging.judge(attempt, [STATUS, {**SLOW, "upper": 3}], METRICS)
     assert [(event.check, event.passed) for event in seen.of(CheckJudged)] == [("exit_status", True), ("metric", True)]
-    assert files.read_json(tmp_path / "checks.json") == {
+    assert filesystem.read_json(tmp_path / "checks.json") == {
         "metrics": {
             "step_time": {"name": "step_time", "value": 2.5, "unit": "s", "fault": "", "samples": []},
             "loss": {"name": "loss", "value": None, "unit": "", "fault": "metrics.json has no loss", "samples": []},
@@ -83,7 +83,7 @@ def test_a_metric_that_cannot_be_read_fails_the_checks_that_need_it_alone(attemp
 
 def test_without_checks_it_is_said_that_nothing_is_judged(attempt: Path, tmp_path: Path, seen: Seen) -> None:
     judging.judge(attempt, [])
-    assert files.read_json(tmp_path / "checks.json") == {"metrics": {}, "checks": []}
+    assert filesystem.read_json(tmp_path / "checks.json") == {"metrics": {}, "checks": []}
     assert seen.lines == ["there are no checks here: nothing is judged"]
 
 

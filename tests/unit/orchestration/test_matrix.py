@@ -20,7 +20,7 @@ from toolbox.orchestration import matrix, session, storing
 from toolbox.runs import steps
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Outcome, Step
-from toolbox.system import files
+from toolbox.system import filesystem
 from toolbox.system.redaction import Redactor
 
 from .conftest import Seen, Work
@@ -33,7 +33,7 @@ AtWork = Callable[..., Plan]
 @pytest.fixture
 def top(tmp_path: Path, seen: Seen) -> Iterator[Step]:
     """The top of a run that has a place among others."""
-    root = files.make_directory(tmp_path / "runs/20260105")
+    root = filesystem.make_directory(tmp_path / "runs/20260105")
     step = Step(root, Recorder(root, Redactor(), [seen]), "top")
     with steps.entered(step):
         yield step
@@ -174,7 +174,7 @@ def test_ansible_is_told_where_the_machines_of_the_plan_are(work: Work, planned:
 def earlier(directory: Path, run: str, **seconds: float) -> None:
     """Write the summary of another run of the project."""
     cells = [{"name": f"x={x}", "kind": "cell", "verdict": "passed", "seconds": took} for x, took in seconds.items()]
-    files.write_json(directory.parent / run / "summary.json", {"steps": cells})
+    filesystem.write_json(directory.parent / run / "summary.json", {"steps": cells})
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_a_summary_that_cannot_be_read_is_no_obstacle(
     top: Step, durations: Callable[[], dict[str, float]], text: str
 ) -> None:
     earlier(top.directory, "20260102", a=2.0)
-    files.write_bytes(top.directory.parent / "20260103" / "summary.json", text.encode("latin-1"))
+    filesystem.write_bytes(top.directory.parent / "20260103" / "summary.json", text.encode("latin-1"))
     assert durations() == {"x=a": 2.0}
 
 
@@ -211,7 +211,7 @@ def test_only_what_passed_tells_how_long_it_takes(
 ) -> None:
     failed = {"name": "x=a", "kind": "cell", "verdict": "failed", "seconds": 1.0}
     phase = {"name": "test", "kind": "phase", "verdict": "passed", "seconds": 1.0}
-    files.write_json(top.directory.parent / "20260103" / "summary.json", {"steps": [failed, phase]})
+    filesystem.write_json(top.directory.parent / "20260103" / "summary.json", {"steps": [failed, phase]})
     assert durations() == {}
     assert seen.of(DurationsExpected) == []
     assert len(seen.of(StepFinished)) == 1

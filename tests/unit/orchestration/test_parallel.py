@@ -14,7 +14,7 @@ from toolbox.model.events import StepFinished
 from toolbox.model.verdicts import Cause, ExitCode, Verdict
 from toolbox.orchestration import env, run
 from toolbox.runs.steps import Outcome, Step
-from toolbox.system import cancellation, files, processes
+from toolbox.system import cancellation, filesystem, processes
 
 from .conftest import Seen
 
@@ -168,7 +168,7 @@ def test_what_has_not_begun_does_not_begin_after_a_failure(tmp_path: Path) -> No
     with pytest.raises(SeveralErrors):
         in_parallel("x", {"fail": fail, "long": long, "append": partial(ran.append, 1)}, max_threads=1)
     assert ran == []
-    assert files.read_json(tmp_path / "000__x/002__append/step.json")["verdict"] == "cancelled"
+    assert filesystem.read_json(tmp_path / "000__x/002__append/step.json")["verdict"] == "cancelled"
 
 
 def test_a_task_that_was_cancelled_does_not_decide_the_verdict(top: Step, seen: Seen) -> None:

@@ -135,7 +135,7 @@ def test_a_phase_that_passed_answers_and_the_one_that_was_going_on_is_run(projec
 PROBE = """
 'Probes.'
 from pathlib import Path
-from toolbox.roles import role
+from toolbox.ansible.roles import role
 
 class Probe:
     @role("probe_nothing")

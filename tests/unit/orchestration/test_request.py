@@ -15,7 +15,7 @@ from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.orchestration import request
 from toolbox.orchestration.request import RunRequest
-from toolbox.system import files
+from toolbox.system import filesystem
 
 ASKED = RunRequest(
     "tiny",
@@ -31,8 +31,8 @@ ASKED = RunRequest(
 
 def kept(asked: RunRequest, directory: Path) -> RunRequest:
     """Return a request as a resumed run reads it."""
-    overrides = files.dump_yaml(dict(asked.overrides))
-    files.write_json(directory / "run.json", {**asked.as_json(), "overrides_text": overrides})
+    overrides = filesystem.dump_yaml(dict(asked.overrides))
+    filesystem.write_json(directory / "run.json", {**asked.as_json(), "overrides_text": overrides})
     return RunRequest.read(directory)
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from toolbox.reports import rows
+from toolbox.reports.foreign_text import csv_cell
 from toolbox.reports.rows import Row
-from toolbox.reports.text import csv_cell
 
 ROW: Row = {
     "cell": "x=a",

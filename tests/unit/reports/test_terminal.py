@@ -27,8 +27,8 @@ from toolbox.model.events import (
 )
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.reports import terminal
+from toolbox.reports.foreign_text import clean
 from toolbox.reports.terminal import View
-from toolbox.reports.text import clean
 from toolbox.runs.summary import RunSummary, State, StepSummary
 
 Show = Callable[..., str]

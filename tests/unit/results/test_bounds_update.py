@@ -11,7 +11,7 @@ from scipy import integrate, stats
 
 from tests.unit.results.nightly import BEGAN, HISTORY, Nights, with_history
 from toolbox.model.bounds import Bound, Direction, Method
-from toolbox.results import bounds, levels, pooled_noise
+from toolbox.results import bounds_formulas, levels, pooled_noise
 from toolbox.results.bounds_update import LARGEST_WIDENING, Acceptance, Action, Update
 
 LEVEL = 22.0
@@ -100,8 +100,8 @@ def test_without_a_change_bounds_follow_the_latest_values() -> None:
     nights = with_history(5)
     assert sum(nights.nights(40)) <= 1
     assert nights.bound is not None
-    assert nights.bound.samples == bounds.WINDOW
-    assert nights.bound.since == nights.series.runs[-bounds.WINDOW].started
+    assert nights.bound.samples == bounds_formulas.WINDOW
+    assert nights.bound.since == nights.series.runs[-bounds_formulas.WINDOW].started
 
 
 def test_a_first_update_begins_at_the_last_confirmed_change() -> None:
@@ -253,13 +253,13 @@ def test_an_old_value_that_is_too_large_holds_no_update_back() -> None:
 def test_the_smallest_detected_change_fails_two_attempts_with_90_percent(
     direction: Direction | None, reach: float
 ) -> None:
-    share = bounds.smallest_detected(9.0, 13.0, 10.0, 0.5, direction)
+    share = bounds_formulas.smallest_detected(9.0, 13.0, 10.0, 0.5, direction)
     assert share is not None
     assert stats.norm(share * 10, 0.5).sf(reach) ** 2 == pytest.approx(0.9, abs=0.005)
 
 
 def test_bounds_around_zero_detect_no_share_of_it() -> None:
-    assert bounds.smallest_detected(-1, 1, 0, 0.3, None) is None
+    assert bounds_formulas.smallest_detected(-1, 1, 0, 0.3, None) is None
 
 
 def test_bounds_say_what_they_detect() -> None:
@@ -276,7 +276,7 @@ def test_the_interval_with_earlier_noise_holds_its_confidence() -> None:
 
     def out(chi: float) -> float:
         noise = pooled_noise.Noise(chi / freedom, freedom, 100.0, is_relative=False)
-        lower, upper, _ = bounds.interval_with_noise(np.zeros(count), noise, confidence)
+        lower, upper, _ = bounds_formulas.interval_with_noise(np.zeros(count), noise, confidence)
         half = (upper - lower) / 2
         return float(2 * stats.norm.sf(half / np.sqrt(variance)) * stats.chi2(freedom).pdf(chi))
 

@@ -19,7 +19,7 @@ from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs import steps
 from toolbox.runs.past import Past
 from toolbox.runs.steps import Outcome, Step
-from toolbox.system import files
+from toolbox.system import filesystem
 
 PRODUCT = (Verdict.FAILED, Cause.PRODUCT)
 
@@ -27,8 +27,14 @@ PRODUCT = (Verdict.FAILED, Cause.PRODUCT)
 def test_a_step_that_ends_has_passed(top: Step, tmp_path: Path) -> None:
     with steps.opened("deploy", kind=StepKind.GROUP, detail="./run_toolbox.py a b") as step:
         assert step.directory == tmp_path / "000__deploy"
-        assert files.read_json(step.directory / "step.json").keys() == {"step", "name", "kind", "detail", "started"}
-    found = files.read_json(tmp_path / "000__deploy/step.json")
+        assert filesystem.read_json(step.directory / "step.json").keys() == {
+            "step",
+            "name",
+            "kind",
+            "detail",
+            "started",
+        }
+    found = filesystem.read_json(tmp_path / "000__deploy/step.json")
     assert found.pop("seconds") >= 0
     assert "T" in found.pop("started")
     assert found == {
@@ -177,7 +183,7 @@ def test_a_secret_of_digits_leaves_the_files_readable(top: Step, tmp_path: Path)
     top.recorder.redactor.add([".00", "0.0", "202", "seconds"])
     with steps.opened("x", kind=StepKind.GROUP):
         pass
-    assert isinstance(files.read_json(tmp_path / "000__x/step.json")["seconds"], float)
+    assert isinstance(filesystem.read_json(tmp_path / "000__x/step.json")["seconds"], float)
 
 
 @pytest.mark.usefixtures("top")
@@ -185,7 +191,7 @@ def test_a_step_whose_directory_was_removed_still_ends(tmp_path: Path) -> None:
     with steps.opened("x", kind=StepKind.GROUP) as step:
         (step.directory / "step.json").unlink()
         step.directory.rmdir()
-    assert files.read_json(tmp_path / "000__x/step.json")["verdict"] == "passed"
+    assert filesystem.read_json(tmp_path / "000__x/step.json")["verdict"] == "passed"
 
 
 # In a run that is resumed

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.pods.test_manifests import Indented
+from tests.unit.kubernetes.pods.test_manifests import Indented
 from tests.unit.projects.training_e2e.test_cells import planned
 from toolbox.backends.kubernetes import Target
+from toolbox.kubernetes.pods import description, manifests
+from toolbox.kubernetes.pods.description import Pod
+from toolbox.kubernetes.pods.manifests import Order
 from toolbox.matrix.plan import Cell, Plan
-from toolbox.pods import description, manifests
-from toolbox.pods.description import Pod
-from toolbox.pods.manifests import Order
 
 FILE = Path(__file__).parent / "gke_tpu_multislice.yaml"
 RUN = "20261121-061700-v8r8"

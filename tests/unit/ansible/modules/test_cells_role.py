@@ -1,0 +1,47 @@
+"""The Role that `cluster prepare_namespace` gives an account: enough for cells, and no more than is documented."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from toolbox.backends.kubernetes import NEEDS, NEEDS_OF_HOSTS, NEEDS_OF_SLICES
+from toolbox.kubernetes.api.permissions import Need
+from toolbox.system import places
+
+ROOT = Path(__file__).parents[4]
+ROLE = ROOT / "roles" / "cluster_prepare_namespace"
+
+
+def rights(rules: list[dict[str, Any]]) -> set[Need]:
+    return {
+        Need(verb, resource, group)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def documented() -> set[Need]:
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    block = re.search(r"```yaml\n(apiVersion: rbac.*?)```", page, re.DOTALL)
+    assert block is not None
+    return rights(next(yaml.safe_load_all(block[1]))["rules"])
+
+
+def test_an_account_that_may_run_cells_gets_the_documented_role() -> None:
+    file = places.find("roles", "cluster_prepare_namespace", "files", "cells.yaml")
+    assert file is not None
+    granted = rights(yaml.safe_load(file.read_text())["rules"])
+    assert granted == documented() == set(NEEDS)
+
+
+def test_cells_of_several_hosts_and_slices_add_only_what_they_need() -> None:
+    more = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())["_cluster_prepare_namespace_more_rules"]
+    assert rights([more["hosts"]]) == set(NEEDS_OF_HOSTS)
+    assert rights([more["slices"]]) == set(NEEDS_OF_SLICES)
+    assert {need.resource for need in rights([more["leases"]])} == {"leases"}

@@ -1,0 +1,60 @@
+"""Which Jobs `cluster cleanup_namespace` refuses to delete, told by a server of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.api_server import ApiServer, failure
+from toolbox.ansible.modules import cluster_cleanup
+from toolbox.kubernetes.api.connection import Cluster
+from toolbox.kubernetes.api.objects import Objects
+from toolbox.model.errors import ConfigurationError
+
+OURS = {"app.kubernetes.io/managed-by": "topgallant"}
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/tests/leases"
+JOBS = "/apis/batch/v1/namespaces/tests/jobs"
+
+
+def items(*found: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": "1"}, "items": list(found)}
+
+
+@pytest.fixture(name="server")
+def _server(server: ApiServer) -> ApiServer:
+    """A server with one Job of the run r-1, which has not ended."""
+    job = {"metadata": {"name": "j", "namespace": "tests", "uid": "u", "labels": {**OURS, "topgallant.dev/run": "r-1"}}}
+    verbs = ["list", "delete", "watch"]
+    kinds = {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True, "verbs": verbs}]}
+    server.says("GET", "/api/v1/namespaces/tests", {"metadata": {"name": "tests", "labels": OURS}})
+    server.says("GET", "/api/v1", {"resources": []})
+    server.says("GET", "/apis", {"groups": [{"name": "batch", "preferredVersion": {"groupVersion": "batch/v1"}}]})
+    server.says("GET", "/apis/batch/v1", kinds)
+    server.says("GET", JOBS, items(job), items())
+    server.says("DELETE", f"{JOBS}/j", {})
+    return server
+
+
+def clean(cluster: Cluster, tmp_path: Path, run: str | None) -> dict[str, Any]:
+    given = {"run": run, "delete_namespace": False, "force": False, "timeout": 20.0, "directory": str(tmp_path)}
+    return cluster_cleanup.work(Objects(cluster), given)
+
+
+def test_a_job_that_may_be_of_a_live_run_stays_unless_the_run_is_named(
+    server: ApiServer, cluster: Cluster, tmp_path: Path
+) -> None:
+    server.says("GET", LEASES, items())
+    with pytest.raises(ConfigurationError, match="Jobs of the runs r-1 have not ended"):
+        clean(cluster, tmp_path, None)
+    assert server.count("DELETE", f"{JOBS}/j") == 0
+
+
+def test_an_account_that_may_not_list_leases_is_warned_that_the_run_may_be_alive(
+    server: ApiServer, cluster: Cluster, tmp_path: Path
+) -> None:
+    server.says("GET", LEASES, failure(403, "leases is forbidden"))
+    done = clean(cluster, tmp_path, "r-1")
+    assert done["warnings"] == ["this account may not list leases, so r-1 may be alive"]
+    assert server.count("DELETE", f"{JOBS}/j") == 1

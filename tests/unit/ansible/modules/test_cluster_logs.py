@@ -1,0 +1,30 @@
+"""The files of logs are named by pods and containers, whose names a forged answer could have changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.api_server import Answer, ApiServer
+from toolbox.ansible.modules import _logs
+from toolbox.kubernetes.api.connection import Cluster
+
+PATH = "/api/v1/namespaces/tests/pods/p/log"
+
+
+def pod(name: str, container: str) -> dict[str, object]:
+    return {"metadata": {"name": name, "namespace": "tests"}, "spec": {"containers": [{"name": container}]}}
+
+
+@pytest.mark.parametrize(("name", "container"), [("../p", "c"), ("p", "../../c"), ("/p", "c"), ("p\n", "c"), ("", "c")])
+def test_a_name_that_is_none_names_no_file(cluster: Cluster, tmp_path: Path, name: str, container: str) -> None:
+    written, _ = _logs.save(cluster, [pod(name, container)], tmp_path / "logs", _logs.Wanted())
+    assert (written, list(tmp_path.rglob("*.log"))) == ([], [])
+
+
+def test_a_log_is_asked_for_up_to_a_limit(server: ApiServer, cluster: Cluster, tmp_path: Path) -> None:
+    server.says("GET", PATH, Answer([b"one\n"], headers={"Content-Type": "text/plain"}))
+    written, _ = _logs.save(cluster, [pod("p", "c")], tmp_path, _logs.Wanted())
+    assert written == ["p/c.log"]
+    assert server.asked[0].get("limitBytes") == str(1 << 28)

@@ -1,0 +1,61 @@
+"""When the number of nodes may be changed, and when not."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from toolbox.ansible.modules.cluster_scale import Pool, lost, refused
+
+NODES = [{"metadata": {"name": name}} for name in ("n1", "n2")]
+POOL = Pool("pool", 2, NODES)
+
+
+def pod(name: str, node: str = "n1", *, owner: str = "", phase: str = "Running", **labels: str) -> dict[str, Any]:
+    owners = [{"kind": owner}] if owner else []
+    meta = {"namespace": "ns", "name": name, "labels": labels, "ownerReferences": owners}
+    return {"metadata": meta, "spec": {"nodeName": node}, "status": {"phase": phase}}
+
+
+def test_what_may_be_is_not_refused() -> None:
+    assert refused(POOL, 4, 4, []) == refused(POOL, 0, None, []) == ""
+
+
+@pytest.mark.parametrize(
+    ("pool", "replicas", "message"),
+    [
+        (POOL, -1, "it cannot have -1 nodes"),
+        (POOL, 9, "9 nodes are more than the maximum of 8"),
+        (dataclasses.replace(POOL, is_autoscaled=True), 2, "it is scaled by an autoscaler"),
+        (dataclasses.replace(POOL, zones=3), 4, "4 nodes cannot be spread evenly over its 3 zones"),
+    ],
+)
+def test_what_must_not_be_is_refused(pool: Pool, replicas: int, message: str) -> None:
+    assert message in refused(pool, replicas, 8, [])
+
+
+def test_nodes_with_pods_of_others_stay() -> None:
+    assert "1 of its 2 nodes would go, and others run pods on them: ns/a on n1; " in refused(POOL, 1, None, [pod("a")])
+
+
+def test_pods_of_others_do_not_matter_where_no_node_goes() -> None:
+    assert refused(POOL, 2, None, [pod("a")]) == refused(POOL, 3, None, [pod("a")]) == ""
+
+
+def test_only_the_first_pods_are_named() -> None:
+    busy = [pod(f"p{number}") for number in range(7)]
+    assert "ns/p4 on n1 and 2 more; " in refused(POOL, 1, None, busy)
+
+
+def test_what_belongs_to_a_node_has_ended_or_is_ours_is_not_lost() -> None:
+    ours = {"app.kubernetes.io/managed-by": "topgallant"}
+    spared = [
+        pod("agent", owner="DaemonSet"),
+        pod("mirror", owner="Node"),
+        pod("done", phase="Succeeded"),
+        pod("elsewhere", "n3"),
+        pod("cell", **ours),
+    ]
+    assert lost(NODES, [*spared, pod("theirs", owner="ReplicaSet")]) == ["ns/theirs on n1"]

@@ -1,0 +1,40 @@
+"""What is kept of objects as files: no value of a Secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from toolbox.ansible.modules import _evidence
+
+SECRET = {
+    "kind": "Secret",
+    "type": "Opaque",
+    "metadata": {"name": "door", "annotations": {"anybody/copy": "c2VzYW1l"}, "managedFields": [{}]},
+    "data": {"word": "c2VzYW1l"},
+    "stringData": {"word": "sesame"},
+}
+
+
+def test_of_a_secret_there_are_the_name_the_type_and_the_keys() -> None:
+    assert _evidence.shown(SECRET) == {
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": {"name": "door", "annotations": {"anybody/copy": "***"}},
+        "data": {"word": "***"},
+        "stringData": {"word": "***"},
+    }
+
+
+def test_a_secret_with_nothing_in_it_is_no_trouble() -> None:
+    empty = {"kind": "Secret", "metadata": {"annotations": None}, "data": None}
+    assert _evidence.shown(empty) == {"kind": "Secret", "metadata": {"annotations": {}}, "data": {}}
+
+
+def test_another_object_is_kept_whole_but_for_who_set_what() -> None:
+    found = {"kind": "Pod", "metadata": {"name": "one", "managedFields": [{}]}, "status": {"phase": "Running"}}
+    assert _evidence.shown(found) == {**found, "metadata": {"name": "one"}}
+
+
+def test_objects_are_written_as_documents(tmp_path: Path) -> None:
+    _evidence.write(tmp_path / "all.yaml", [{"kind": "A", "metadata": {}}, {"kind": "B", "metadata": {}}])
+    assert (tmp_path / "all.yaml").read_text() == "kind: A\nmetadata: {}\n---\nkind: B\nmetadata: {}\n"

@@ -1,0 +1,120 @@
+"""When an object is ready, and what is said of the pods that hold it up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toolbox.kubernetes.api import readiness
+
+HASH = "pod-template-hash"
+REVISION = "deployment.kubernetes.io/revision"
+
+
+def deployment(wanted: int = 2, *, seen: int = 1, **status: Any) -> dict[str, Any]:
+    meta = {"name": "web", "generation": 1, "annotations": {REVISION: "2"}}
+    status = {"observedGeneration": seen, **status}
+    return {"kind": "Deployment", "metadata": meta, "spec": {"replicas": wanted}, "status": status}
+
+
+def pod(state: dict[str, Any], **more: Any) -> dict[str, Any]:
+    status = {"name": "main", "state": state, **more}
+    spec = {"nodeName": "n1", "containers": [{"name": "main", "image": "some:1"}]}
+    return {"kind": "Pod", "metadata": {"name": "p"}, "spec": spec, "status": {"containerStatuses": [status]}}
+
+
+def waiting(reason: str, message: str = "it says") -> dict[str, Any]:
+    return {"waiting": {"reason": reason, "message": message}}
+
+
+@pytest.mark.parametrize(
+    ("found", "lack"),
+    [
+        (deployment(replicas=2, updatedReplicas=2, readyReplicas=2), None),
+        (deployment(0), None),
+        (deployment(seen=0), "the cluster has not taken it up yet"),
+        (deployment(replicas=2, updatedReplicas=2, readyReplicas=1), "1 of 2 replicas are ready"),
+        (
+            deployment(replicas=3, updatedReplicas=1, readyReplicas=2),
+            "0 of 2 replicas are ready, and 2 older ones are left",
+        ),
+        ({"kind": "ConfigMap", "metadata": {}}, None),
+        ({"kind": "Job", "status": {"conditions": [{"type": "Complete", "status": "True"}]}}, None),
+        ({"kind": "Job"}, "it has not ended"),
+        (
+            {"kind": "Pod", "spec": {"containers": []}, "metadata": {"name": "p"}, "status": {"phase": "Succeeded"}},
+            None,
+        ),
+    ],
+)
+def test_what_an_object_lacks_is_told(found: dict[str, Any], lack: str | None) -> None:
+    assert readiness.lack(found) == lack
+
+
+def test_a_quota_that_lets_no_pod_in_is_told() -> None:
+    refused = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
+    assert (
+        readiness.lack(deployment(1, conditions=[refused])) == "0 of 1 replicas are ready: FailedCreate: exceeded quota"
+    )
+
+
+def test_a_daemon_set_is_ready_on_all_nodes_that_it_is_meant_for() -> None:
+    status = {"observedGeneration": 1, "desiredNumberScheduled": 3, "numberAvailable": 3, "updatedNumberScheduled": 2}
+    found = {"kind": "DaemonSet", "metadata": {"generation": 1}, "status": status}
+    assert readiness.lack(found) == "it is available on 2 of 3 nodes"
+    assert readiness.lack({**found, "status": {**status, "updatedNumberScheduled": 3}}) is None
+
+
+def test_a_crash_is_told_with_its_exit_code() -> None:
+    last = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    found = pod(waiting("CrashLoopBackOff", "back-off 10s"), lastState=last)
+    told = "pod p on n1: container main: CrashLoopBackOff: back-off 10s (it ended with exit code 137, OOMKilled)"
+    assert readiness.troubles([found]) == [told]
+
+
+def test_a_server_that_crashes_again_and_again_is_given_up() -> None:
+    assert readiness.hopeless([pod(waiting("CrashLoopBackOff"), restartCount=2)]) == []
+    assert len(readiness.hopeless([pod(waiting("CrashLoopBackOff"), restartCount=3)])) == 1
+
+
+def test_an_image_that_may_yet_come_is_waited_for() -> None:
+    assert readiness.hopeless([pod(waiting("ErrImagePull", "dial tcp: i/o timeout"))]) == []
+    assert len(readiness.hopeless([pod(waiting("ErrImagePull", "manifest unknown"))])) == 1
+    assert len(readiness.hopeless([pod(waiting("InvalidImageName"))])) == 1
+
+
+def test_a_pod_that_no_node_takes_says_why() -> None:
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    found = {"metadata": {"name": "p"}, "spec": {"containers": []}, "status": {"conditions": [unscheduled]}}
+    assert readiness.troubles([found]) == ["pod p: Unschedulable: 0/3 nodes"]
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ({}, ""),
+        (waiting("ContainerCreating"), ""),
+        (waiting("ErrImagePull", "no"), "ErrImagePull: no"),
+        (waiting("RunContainerError"), None),
+        ({"terminated": {"exitCode": 1}}, None),
+        ({"running": {}}, None),
+    ],
+)
+def test_an_image_is_there_when_its_container_was_tried(state: dict[str, Any], why: str | None) -> None:
+    assert readiness.pulls(pod(state)) == {"main": why}
+
+
+def test_pods_of_before_are_not_held_against_a_deployment() -> None:
+    sets = [
+        {"metadata": {"labels": {HASH: hashed}, "annotations": {REVISION: revision}}}
+        for hashed, revision in (("old", "1"), ("new", "2"))
+    ]
+    pods = [{"metadata": {"name": name, "labels": {HASH: name}}} for name in ("old", "new")]
+    assert readiness.newest(deployment(), pods, sets) == pods[1:]
+
+
+def test_a_job_that_failed_never_gets_ready() -> None:
+    failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
+    assert readiness.failure({"kind": "Job", "status": {"conditions": [failed]}}) == "BackoffLimitExceeded"
+    assert readiness.failure({"kind": "Job"}) is None

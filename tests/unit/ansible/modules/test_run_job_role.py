@@ -1,0 +1,99 @@
+"""What `kubernetes run_job` leaves in a cluster: the real role, run by Ansible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes import pod_security
+from tests.fakes.api_server import ApiServer, failure, listing
+from toolbox.model.errors import StepError
+from toolbox.orchestration import run
+from toolbox.runs import steps
+from toolbox.runs.recorder import Recorder
+from toolbox.runs.steps import Step
+from toolbox.system import filesystem
+from toolbox.system.redaction import Redactor
+
+JOBS = "/apis/batch/v1/namespaces/tests/jobs"
+JOB = f"{JOBS}/probe"
+ENDED = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "probe", "namespace": "tests", "labels": {"app.kubernetes.io/managed-by": "topgallant"}},
+    "status": {"conditions": [{"type": "Complete", "status": "True"}]},
+}
+
+
+def kinds(**named: str) -> dict[str, Any]:
+    """Return how a server tells which kinds it has."""
+    return {
+        "resources": [{"name": name, "kind": kind, "namespaced": True, "verbs": []} for name, kind in named.items()]
+    }
+
+
+@pytest.fixture(autouse=True)
+def _top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A run, in a repository that has nothing of its own."""
+    (tmp_path / "repository/projects").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "repository")
+    directory = filesystem.make_directory(tmp_path / "run")
+    with steps.entered(Step(directory, Recorder(directory, Redactor(), []), "top")):
+        yield
+
+
+@pytest.fixture(name="server")
+def _server(server: ApiServer) -> ApiServer:
+    """A server on which a Job ends at once."""
+    server.says("GET", "/api/v1", kinds(pods="Pod", events="Event"))
+    server.says("GET", "/apis/batch/v1", kinds(jobs="Job"))
+    server.says("GET", JOB, failure(404), ENDED)
+    server.says("PATCH", JOB, ENDED)
+    server.says("DELETE", JOB, {})
+    server.says("GET", JOBS, listing(1))
+    server.says("GET", "/api/v1/namespaces/tests/pods", listing(1))
+    server.says("GET", "/api/v1/namespaces/tests/events", listing(1))
+    return server
+
+
+def run_job(server: ApiServer, **more: Any) -> None:
+    run.run_toolbox("kubernetes", "run_job", name="probe", image="i", kubeconfig=str(server.kubeconfig), **more)
+
+
+def applied(server: ApiServer) -> dict[str, Any]:
+    """Return the manifest of the Job."""
+    (found,) = (each.body for each in server.asked if each.method == "PATCH")
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_job_whose_logs_cannot_be_kept_is_deleted(server: ApiServer) -> None:
+    server.says("GET", "/api/v1/namespaces/tests/pods", failure(403, "pods is forbidden"))
+    with pytest.raises(StepError, match=r"`Keep what it has printed` failed.*: pods is forbidden"):
+        run_job(server)
+    assert server.count("DELETE", JOB) == 1
+    assert applied(server)["spec"]["ttlSecondsAfterFinished"] == 3600
+
+
+def test_a_job_that_is_to_be_kept_stays(server: ApiServer) -> None:
+    run_job(server, keep=True)
+    assert server.count("DELETE", JOB) == 0
+    assert "ttlSecondsAfterFinished" not in applied(server)["spec"]
+
+
+def test_a_job_has_no_privilege_and_no_token_unless_it_names_an_account(server: ApiServer) -> None:
+    user = {"spec": {"template": {"spec": {"securityContext": {"runAsUser": 1000, "runAsNonRoot": True}}}}}
+    run_job(server, patch=user)
+    spec = applied(server)["spec"]["template"]["spec"]
+    assert pod_security.violations(spec) == []
+    assert spec["automountServiceAccountToken"] is False
+
+
+def test_a_job_that_names_an_account_has_its_token(server: ApiServer) -> None:
+    run_job(server, service_account="trainer")
+    spec = applied(server)["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == "trainer"
+    assert "automountServiceAccountToken" not in spec

@@ -1,0 +1,94 @@
+"""What is waited for, told by a server of which one connection is slower than the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fakes.api_server import HOLD, Answer, ApiServer, Asked
+from toolbox.ansible.modules import _settling
+from toolbox.kubernetes.api.connection import Cluster
+from toolbox.kubernetes.api.objects import Objects
+from toolbox.model.errors import StepError, ToolboxError
+from toolbox.model.verdicts import Cause, Verdict
+
+NAMESPACE = "/api/v1/namespaces/tests"
+JOBS, PODS = "/apis/batch/v1/namespaces/tests/jobs", f"{NAMESPACE}/pods"
+FAILED = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
+
+
+def job(*conditions: dict[str, Any]) -> dict[str, Any]:
+    """Return a Job as the API server has it."""
+    meta = {"name": "j", "namespace": "tests", "uid": "j", "generation": 1}
+    spec = {"selector": {"matchLabels": {"job-name": "j"}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": meta,
+        "spec": spec,
+        "status": {"conditions": list(conditions)},
+    }
+
+
+def pod(state: dict[str, Any]) -> dict[str, Any]:
+    """Return its pod."""
+    meta = {"name": "j-1", "namespace": "tests", "uid": "p"}
+    status = {"containerStatuses": [{"name": "main", "state": state}]}
+    return {"metadata": meta, "spec": {"containers": [{"name": "main", "image": "i"}]}, "status": status}
+
+
+def items(*found: dict[str, Any]) -> dict[str, Any]:
+    """Return a list of objects."""
+    return {"metadata": {"resourceVersion": "1"}, "items": list(found)}
+
+
+def resources(*names: tuple[str, str]) -> dict[str, Any]:
+    """Return what kinds a group has."""
+    found = [{"kind": kind, "name": name, "namespaced": True, "verbs": ["list"]} for kind, name in names]
+    return {"resources": found}
+
+
+def test_why_a_job_has_failed_is_said_by_its_pod_also_where_that_is_told_later(
+    server: ApiServer, cluster: Cluster
+) -> None:
+    listed = [items(pod({"running": {}})), items(pod({"terminated": {"exitCode": 3}}))]
+
+    def pods(asked: Asked) -> dict[str, Any]:
+        assert asked.get("labelSelector") == "job-name=j"
+        return listed.pop(0)
+
+    server.says("GET", "/api/v1", resources(("Pod", "pods"), ("Event", "events")))
+    server.says("GET", "/apis/batch/v1", resources(("Job", "jobs")))
+    server.says("GET", JOBS, items(job(FAILED)))
+    server.says("GET", PODS, pods)
+    server.says("GET", f"{NAMESPACE}/events", items())
+    for path in (JOBS, PODS):
+        server.says("WATCH", path, Answer([HOLD]))
+    expected = "Job j has failed: pod j-1: container main ended with exit code 3; BackoffLimitExceeded"
+    with pytest.raises(StepError, match=expected) as caught:
+        _settling.ready(Objects(cluster), [job()], 20)
+    assert (caught.value.verdict, caught.value.cause) == (Verdict.FAILED, Cause.PRODUCT)
+    assert listed == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "state", "cause"),
+    [
+        ({**FAILED, "reason": "DeadlineExceeded"}, {"running": {}}, Cause.TIMEOUT),
+        (FAILED, {"waiting": {"reason": "ErrImagePull"}}, Cause.INFRASTRUCTURE),
+    ],
+)
+def test_a_job_that_did_not_fail_by_its_own_program_has_another_cause(
+    server: ApiServer, cluster: Cluster, condition: dict[str, Any], state: dict[str, Any], cause: Cause
+) -> None:
+    server.says("GET", "/api/v1", resources(("Pod", "pods"), ("Event", "events")))
+    server.says("GET", "/apis/batch/v1", resources(("Job", "jobs")))
+    server.says("GET", JOBS, items(job(condition)))
+    server.says("GET", PODS, items(pod(state)))
+    server.says("GET", f"{NAMESPACE}/events", items())
+    for path in (JOBS, PODS):
+        server.says("WATCH", path, Answer([HOLD]))
+    with pytest.raises(ToolboxError, match="Job j has failed") as caught:
+        _settling.ready(Objects(cluster), [job()], 20)
+    assert caught.value.cause is cause

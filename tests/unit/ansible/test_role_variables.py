@@ -1,0 +1,107 @@
+"""What the body of a command's method does to the variables of its role."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolbox.ansible.role_variables import Body
+from toolbox.interface import signature
+from toolbox.model.errors import UsageError
+from toolbox.model.secrets import Secret
+
+
+class Disk:
+    """Has methods as commands have them."""
+
+    def nothing(self, path: Path) -> None:
+        """Have no body."""
+
+    def mapped(self, path: Path, unit: str = "g") -> dict[str, Any]:
+        """Return all local names."""
+        unit = unit.upper()
+        label = f"{path}:{unit}"
+        assert label
+        return locals()
+
+    def replaced(self, path: Path) -> dict[str, Any]:
+        """Replace an argument, with text."""
+        return {"path": f"{path}/inner", "extra": [1, None, {"a": Path("/b")}]}
+
+    def several(self, unit: str, *paths: str) -> dict[str, Any]:
+        """Take all that is left."""
+        return {"joined": unit.join(paths)}
+
+    def secret(self, token: Secret) -> dict[str, Any]:
+        """Pass a secret on."""
+        return {"key": token, "keys": [token]}
+
+
+def run(method: Callable[..., Any], **values: Any) -> dict[str, Any]:
+    """Run a body with arguments."""
+    return Body(method, signature.of(method, name="disk measure")).run(values)
+
+
+def test_a_method_without_a_body_adds_nothing() -> None:
+    assert run(Disk().nothing, path=Path("/a")) == {}
+
+
+def test_a_body_returns_what_it_has_computed_without_its_object() -> None:
+    assert run(Disk().mapped, path=Path("/a"), unit="g") == {"path": Path("/a"), "unit": "G", "label": "/a:G"}
+
+
+def test_a_replaced_argument_has_the_type_of_its_parameter() -> None:
+    found = run(Disk().replaced, path=Path("/a"))
+    assert found == {"path": Path("/a/inner"), "extra": [1, None, {"a": Path("/b")}]}
+
+
+def test_a_body_takes_a_list_of_arguments() -> None:
+    assert run(Disk().several, unit="-", paths=["a", "b"]) == {"joined": "a-b"}
+
+
+def test_a_secret_stays_a_secret() -> None:
+    token = Secret("hunter2")
+    assert run(Disk().secret, token=token) == {"key": token, "keys": [token]}
+
+
+def _refuse(path: str) -> None:
+    raise ValueError(f"{path} is not a disk")
+
+
+def _leave(path: str) -> None:
+    sys.exit(f"{path} is not a disk")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (_refuse, "disk measure: /a is not a disk"),
+        (_leave, r"disk measure: the body of its method ended with sys\.exit\('/a is not a disk'\)"),
+        (len, "disk measure: its method returned a value of type int: None or a mapping of "),
+        (lambda path: {"a b": path}, "disk measure: its method returned 'a b', which cannot name a variable"),
+        (lambda path: {1: path}, "disk measure: its method returned 1, which cannot name a variable"),
+        (lambda path: {"made": iter(path)}, "disk measure: its method returned `made` of type str_ascii_iterator: "),
+        (
+            lambda path: {"path": len(path) * 2.75j},
+            "disk measure: its method returned a wrong argument: --path is 5.5j, str was ",
+        ),
+    ],
+)
+def test_a_body_refuses_or_returns_something_else(body: Callable[..., Any], message: str) -> None:
+    def measure(path: str) -> Any:
+        return body(path)
+
+    with pytest.raises(UsageError, match=message):
+        run(measure, path="/a")
+
+
+def test_a_fault_in_a_body_keeps_its_traceback() -> None:
+    def broken(path: str) -> None:
+        sys.modules[path]
+
+    with pytest.raises(KeyError):
+        run(broken, path="/a")

@@ -1,0 +1,173 @@
+"""One connection: answers find their questions, and whoever waits is told when it ends, and why."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from toolbox.hosts import agent_connection, messages
+from toolbox.hosts.agent_connection import Connection, ConnectionLost
+from toolbox.hosts.messages import Message
+from toolbox.system import processes
+from toolbox.system.processes import Channel
+
+# What stands in for an agent reads past the text of the real one, as that does.
+BEGIN: Final = """
+import json, os, sys, time
+read = sys.stdin.buffer.read
+read(int(read(8)))
+def say(**message):
+    print(json.dumps(message), flush=True)
+def hear():
+    return json.loads(sys.stdin.readline())
+hello = dict(event="hello", home="/home")
+"""
+
+
+class Talk:
+    """A connection to a program, and what is told of it."""
+
+    def __init__(self, source: str, mark: Path) -> None:
+        self.events: list[Message] = []
+        self.ended = threading.Event()
+        self.ends = 0
+        channel = Channel([sys.executable, "-c", BEGIN + source], processes.environment(mark))
+        self.connection = Connection(channel, self.events.append, self._end)
+
+    def _end(self, ended: Connection) -> None:
+        assert ended is self.connection
+        self.ends += 1
+        self.ended.set()
+
+
+Talks = Callable[[str], Talk]
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Iterator[Talks]:
+    """Start a program that speaks as an agent does, or does not."""
+    talks: list[Talk] = []
+
+    def start(source: str) -> Talk:
+        talks.append(Talk(source, tmp_path))
+        return talks[-1]
+
+    yield start
+    for one in talks:
+        one.connection.close()
+
+
+def test_a_greeting_is_returned_whatever_came_before_it(talk: Talks) -> None:
+    source = 'print("Welcome!\\n5\\n{}\\nnull\\n{\\"event\\": 1}"); say(**hello); hear()'
+    assert talk(source).connection.greet()["home"] == "/home"
+
+
+def test_answers_find_their_questions_in_any_order(talk: Talks) -> None:
+    both = talk("say(**hello); a, b = hear(), hear(); say(id=b['id'], op=b['op']); say(id=a['id'], op=a['op']); hear()")
+    both.connection.greet()
+    with ThreadPoolExecutor() as threads:
+        answers = [threads.submit(both.connection.request, op) for op in ("one", "two")]
+        assert [answer.result()["op"] for answer in answers] == ["one", "two"]
+
+
+def test_events_are_told_as_they_come(talk: Talks) -> None:
+    one = talk("say(**hello); say(event='log', n=1); say(event='ended', n=2); say(id=hear()['id'])")
+    one.connection.greet()
+    one.connection.request("state")
+    assert [event["n"] for event in one.events] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("sys.exit(3)", "it ended with status 3"),
+        ("sys.exit('Permission denied (publickey).')", r"Permission denied \(publickey\)\."),
+        ("print('line 1', file=sys.stderr); sys.exit('line 2')", "line 1\nline 2"),
+        ("os.kill(os.getpid(), 9)", "it ended with status -9"),
+    ],
+)
+def test_who_does_not_come_up_says_why(talk: Talks, source: str, reason: str) -> None:
+    one = talk(source)
+    with pytest.raises(ConnectionLost, match=f"^{reason}$"):
+        one.connection.greet()
+    assert one.ended.wait(60)
+    assert one.ends == 1
+
+
+def test_who_does_not_come_up_in_time_is_ended(talk: Talks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_connection, "_HELLO_SECONDS", 0.3)
+    one = talk("read()")
+    with pytest.raises(ConnectionLost, match=r"^no agent came up within 0\.3 s$"):
+        one.connection.greet()
+    assert one.ended.is_set()
+
+
+def test_who_does_not_answer_in_time_is_lost(talk: Talks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_connection, "_ANSWER_SECONDS", 0.3)
+    one = talk("say(**hello); read()")
+    one.connection.greet()
+    with pytest.raises(ConnectionLost, match=r"^no answer within 0\.3 s$"):
+        one.connection.request("state")
+
+
+@pytest.mark.parametrize(
+    "nonsense", ["Killed", "5", "null", "[]", "{}", '{"id": 1', '{"id": [1]}', '{"event": []}', '{"event": "hello"}']
+)
+def test_who_speaks_nonsense_is_at_its_end(talk: Talks, nonsense: str) -> None:
+    one = talk(f"say(**hello); hear(); print({nonsense!r}, flush=True); read()")
+    one.connection.greet()
+    with pytest.raises(ConnectionLost, match="it ended with status 0"):
+        one.connection.request("state")
+    assert one.ends == 1
+
+
+def test_whoever_waits_is_told_of_the_end(talk: Talks) -> None:
+    one = talk("say(**hello); hear(); hear(); sys.exit('out of memory')")
+    one.connection.greet()
+    with ThreadPoolExecutor() as threads:
+        answers = [threads.submit(one.connection.request, "state") for _ in range(2)]
+        assert [str(answer.exception()) for answer in answers] == ["out of memory"] * 2
+
+
+def test_who_asks_after_the_end_is_told_so(talk: Talks) -> None:
+    one = talk("say(**hello)")
+    one.connection.greet()
+    assert one.ended.wait(60)
+    with pytest.raises(ConnectionLost, match="the connection has ended"):
+        one.connection.request("state")
+
+
+def test_who_asks_while_it_is_closed_is_told_so(talk: Talks) -> None:
+    """At any moment of it: its input may be closed, and the end of its output not seen yet."""
+    one = talk("say(**hello); read(); time.sleep(0.5)")
+    one.connection.greet()
+    with ThreadPoolExecutor() as threads:
+        closing = threads.submit(one.connection.close)
+        while not closing.done():
+            with pytest.raises(ConnectionLost):
+                one.connection.request("state")
+        closing.result()
+
+
+def test_to_close_it_twice_is_no_error(talk: Talks) -> None:
+    one = talk("say(**hello); read()")
+    one.connection.greet()
+    one.connection.close()
+    one.connection.close()
+    assert one.ends == 1
+
+
+def test_a_message_that_is_too_long_is_not_read(talk: Talks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "LONGEST", 1000)
+    one = talk("say(**hello); n = hear()['id']; say(id=n, text='a' * 900); hear(); say(text='a' * 1000); read()")
+    one.connection.greet()
+    one.connection.request("state")
+    fault = "its agent sends a message that is too long: a line has more than 1000 bytes"
+    with pytest.raises(ConnectionLost, match=fault):
+        one.connection.request("state")

@@ -1,0 +1,346 @@
+"""A host is asked over a connection that is made again: for as long as that may help, and by one for all."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.conformance.sites import wait_for
+from toolbox.agent.log_files import END_BYTES
+from toolbox.hosts import attempt_host, bootstrap
+from toolbox.hosts.attempt_host import Host
+from toolbox.model.errors import Cancelled, StepError, Undecided
+from toolbox.model.verdicts import Cause
+from toolbox.model.workloads import AttemptState, EndedBy
+from toolbox.system import cancellation, processes
+from toolbox.system.processes import Channel
+
+AGENT: Final = bootstrap.command(sys.executable, "-I", "-S")
+HELLO: Final = 'echo \'{"event": "hello", "home": "/"}\''
+ORDER: Final[dict[str, Any]] = {
+    "env": {},
+    "cwd": None,
+    "secrets": [],
+    "run_seconds": None,
+    "silence_seconds": None,
+    "grace_seconds": 0.1,
+    "log_bytes": 1 << 20,
+    "sample_seconds": None,
+}
+
+
+class Machine:
+    """A host of this machine, and what is told of it.
+
+    Args:
+        scripts: what is run instead of the agent, one after the other; after them it is the agent.
+    """
+
+    def __init__(self, directory: Path, *scripts: str) -> None:
+        self.directory = directory
+        self.mark = directory / "mark"
+        self.launches = 0
+        self.told: list[str] = []
+        self._scripts = list(scripts)
+        self.host = Host("there", self._launch, self.told.append)
+
+    def start(self, *command: str, patience: float = 60) -> str:
+        """Start a workload, and return its directory."""
+        there = str(self.directory / "attempt")
+        order = {**ORDER, "command": command}
+        self.host.start("cell", there, order, sources=None, mirror=self.directory, wait=patience)
+        return there
+
+    def disconnect(self) -> None:
+        """End the connection as if its program was killed."""
+        connection = self.host._connection
+        assert connection is not None
+        connection._channel._process.kill()
+
+    def answer(self, *scripts: str) -> None:
+        """Have the next connections be something else."""
+        self._scripts += scripts
+
+    def _launch(self) -> Channel:
+        self.launches += 1
+        script = self._scripts.pop(0) if self._scripts else None
+        return Channel(["sh", "-c", script] if script else AGENT, processes.environment(self.mark))
+
+
+Machines = Callable[..., Machine]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machines]:
+    """Return a machine, and end what it has started."""
+    machines: list[Machine] = []
+
+    def make(*scripts: str) -> Machine:
+        machines.append(Machine(tmp_path, *scripts))
+        return machines[-1]
+
+    yield make
+    processes.end_marked(tmp_path / "attempt", grace=0.1)
+    for one in machines:
+        one.host.close()
+
+
+def ask(machine: Machine, patience: float = 60) -> Any:
+    """Ask something simple."""
+    return machine.host.ask("state", patience, directory="/nowhere")["state"]
+
+
+REFUSED: Final = "echo 'Connection refused' >&2; exit 255"
+DENIED: Final = "echo 'Permission denied (publickey).' >&2; exit 255"
+
+
+def test_who_is_refused_tries_again(machine: Machines) -> None:
+    one = machine(REFUSED, REFUSED)
+    assert ask(one) == "absent"
+    assert one.launches == 3
+
+
+def test_who_waits_in_vain_is_told_for_how_long_and_why(machine: Machines) -> None:
+    one = machine(*[REFUSED] * 9)
+    with pytest.raises(StepError, match=r"^there: it cannot be reached for 1 s: Connection refused$") as caught:
+        ask(one, 1.0)
+    assert caught.value.cause is Cause.INFRASTRUCTURE
+    assert one.launches > 1
+
+
+def test_where_one_has_waited_in_vain_the_others_ask_once(machine: Machines) -> None:
+    one = machine(*[REFUSED] * 4)
+    for patience, launches in ((0.3, 2), (60, 3), (60, 4)):
+        with pytest.raises(StepError, match="Connection refused"):
+            ask(one, patience)
+        assert one.launches == launches
+    assert ask(one) == "absent"
+
+
+@pytest.mark.parametrize("said", ["Permission denied (publickey).", "sh: 1: python3: not found", bootstrap.TOO_OLD])
+def test_what_no_second_try_would_change_is_said_at_once(machine: Machines, said: str) -> None:
+    one = machine(f"echo '{said}' >&2; exit 1")
+    with pytest.raises(StepError, match=r"^there: it cannot be reached: "):
+        ask(one)
+    assert one.launches == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ssh: Could not resolve hostname far: Temporary failure in name resolution",
+        "identity_file type 0: No such file or directory\nConnection reset by peer",
+    ],
+)
+def test_what_may_pass_is_waited_for(machine: Machines, said: str) -> None:
+    one = machine(f"echo '{said}' >&2; exit 255")
+    assert ask(one) == "absent"
+    assert one.launches == 2
+
+
+def test_what_would_be_hopeless_of_a_stranger_may_pass_of_a_host_that_is_known(machine: Machines) -> None:
+    """A machine that is being started refuses people, and has no homes yet."""
+    one = machine()
+    there = one.start("sleep", "60")
+    one.answer(DENIED, DENIED)
+    one.disconnect()
+    wait_for(lambda: one.launches == 4, "another connection")
+    assert ask(one) == "absent"
+    assert one.host.status(there).state is AttemptState.RUNNING
+
+
+def test_a_connection_that_is_gone_as_soon_as_it_is_there_is_no_connection(machine: Machines) -> None:
+    one = machine(*[HELLO] * 3)
+    assert ask(one) == "absent"
+    assert one.launches == 4
+
+
+def test_who_waits_is_cancelled_and_nobody_after_him_tries_again(machine: Machines) -> None:
+    one = machine(*[REFUSED] * 99)
+
+    def wait() -> None:
+        with cancellation.entered(scope), pytest.raises(Cancelled, match="enough"):
+            ask(one)
+
+    scope = cancellation.CancelScope()
+    with ThreadPoolExecutor(5) as threads:
+        waiting = [threads.submit(wait) for _ in range(5)]
+        wait_for(lambda: one.launches >= 2, "a second try")
+        scope.cancel("enough")
+        before = one.launches
+        for each in waiting:
+            each.result(30)
+    assert one.launches <= before + 1
+
+
+def test_who_is_closed_while_it_connects_leaves_no_connection(machine: Machines) -> None:
+    one = machine(f"sleep 0.5; {HELLO}; cat > /dev/null; true")
+    with ThreadPoolExecutor() as threads:
+        asking = threads.submit(ask, one)
+        wait_for(lambda: one.launches, "the connection")
+        one.host.close()
+        with pytest.raises(StepError):
+            asking.result(30)
+    assert processes.marked(one.mark) == []
+
+
+def test_a_submission_without_an_answer_may_have_been_done(machine: Machines) -> None:
+    one = machine(f"{HELLO}; head -c 20000 > /dev/null; exit", *[REFUSED] * 99)
+    with pytest.raises(Undecided, match=r"^it may have been started; there: it cannot be reached"):
+        one.start("true", patience=1.5)
+
+
+def test_a_refusal_after_a_submission_without_an_answer_proves_nothing(machine: Machines) -> None:
+    refuse = """sed -un 's/^{"id": \\([0-9]*\\), .*/{"id": \\1, "error": "No space left on device"}/p'"""
+    one = machine(f"{HELLO}; head -c 20000 > /dev/null; exit", f"{HELLO}; {refuse}")
+    with pytest.raises(Undecided, match=r"^it may have been started; there: No space left on device$"):
+        one.start("true")
+
+
+def test_an_attempt_is_given_up_that_is_out_of_reach_for_too_long(machine: Machines) -> None:
+    one = machine()
+    there = one.start("sleep", "60", patience=0.5)
+    one.answer(*[REFUSED] * 99)
+    one.disconnect()
+    wait_for(lambda: one.told, "news")
+    status = one.host.status(there)
+    assert (status.state, one.told) == (AttemptState.UNREACHABLE, ["cell"])
+    assert "Connection refused" in status.message
+
+
+def test_nothing_is_told_after_the_end(machine: Machines) -> None:
+    one = machine()
+    there = one.start("sleep", "60", patience=60)
+    one.answer(*[REFUSED] * 99)
+    one.disconnect()
+    wait_for(lambda: one.launches > 1, "another try")
+    one.host.close()
+    wait_for(lambda: not [t for t in threading.enumerate() if t.name == "reconnect-there"], "the end of the tries")
+    assert one.told == []
+    assert one.host.status(there).state is AttemptState.RUNNING
+
+
+def test_an_attempt_that_deleted_its_directory_during_an_outage_is_lost_and_ended(machine: Machines) -> None:
+    one = machine()
+    there = one.start("sleep", "60")
+    one.answer(REFUSED)
+    shutil.rmtree(there)
+    one.disconnect()
+    wait_for(lambda: one.told, "its end")
+    outcome = one.host.status(there).outcome
+    assert outcome is not None
+    assert outcome.ended_by is EndedBy.LOST
+    wait_for(lambda: not processes.marked(Path(there)), "no process of it")
+
+
+def test_who_is_looked_for_and_not_there_is_not_watched(machine: Machines, tmp_path: Path) -> None:
+    one = machine()
+    assert one.host.watch("nobody", str(tmp_path / "nobody"), mirror=None, wait=60) is False
+    one.disconnect()
+    time.sleep(0.2)
+    assert (one.launches, one.told) == (1, [])
+
+
+def test_a_copy_of_a_log_has_no_gap(tmp_path: Path) -> None:
+    """What does not begin where the copy ends is left out, and found missing later."""
+    log = tmp_path / "stdout.log"
+    for offset, piece in ((0, b"0123"), (6, b"67"), (2, b"2345"), (6, b"6")):
+        attempt_host._write_at(log, offset, base64.b64encode(piece).decode(), most=8)
+    assert log.read_bytes() == b"0123456"
+
+
+def test_where_a_copy_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    attempt_host._write_at(tmp_path / "nowhere/stdout.log", 0, "", most=8)
+    assert "nowhere/stdout.log cannot be written: " in caplog.text
+
+
+def log_event(**fields: Any) -> dict[str, Any]:
+    return {"event": "log", "directory": "/there", "stream": "stdout", "offset": 0, "data": "YQ==", **fields}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        log_event(stream="../../settings"),
+        log_event(stream="outcome"),
+        log_event(stream=["stdout"]),
+        log_event(offset=-1),
+        log_event(offset="0"),
+        log_event(directory=["/there"]),
+        log_event(data=5),
+        {"event": "log"},
+        {"event": "ended", "directory": "/there", "outcome": "good"},
+        {"event": "ended", "directory": {}, "outcome": None},
+    ],
+)
+def test_an_event_that_no_agent_sends_is_ignored(
+    machine: Machines, tmp_path: Path, caplog: pytest.LogCaptureFixture, event: dict[str, Any]
+) -> None:
+    one = machine()
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    one.host._add(attempt_host._Attempt("cell", "/there", mirror, 1))
+    one.host._take(event)
+    one.host._take(event)
+    assert list(mirror.iterdir()) == []
+    assert one.host.status("/there").state is AttemptState.RUNNING
+    assert [record.message for record in caplog.records] == [
+        "there: its agent sends malformed events: they are ignored"
+    ]
+
+
+def test_a_log_does_not_become_longer_than_its_limit(machine: Machines, tmp_path: Path) -> None:
+    one = machine()
+    one.host._add(attempt_host._Attempt("cell", "/there", tmp_path, 1, log_bytes=10))
+    piece = base64.b64encode(bytes(1 << 16)).decode()
+    for number in range(4):
+        one.host._take(log_event(offset=number << 16, data=piece))
+    assert (tmp_path / "stdout.log").stat().st_size == 10 + END_BYTES
+
+
+@pytest.mark.parametrize(
+    ("op", "answer"),
+    [
+        ("state", {}),
+        ("state", {"state": "victory"}),
+        ("state", {"state": []}),
+        ("watch", {"states": [1]}),
+        ("watch", {"states": {"/there": "running"}}),
+        ("list", {"files": [1], "logs": {}}),
+        ("list", {"files": ["a"], "logs": {"../x": 1}}),
+        ("list", {"files": ["a"]}),
+    ],
+)
+def test_an_answer_that_no_agent_gives_is_an_error_of_the_host(
+    machine: Machines, op: str, answer: dict[str, Any]
+) -> None:
+    one = machine(f"{HELLO}; while read -r line; do echo '{json.dumps({'id': 1, **answer})}'; done")
+    with pytest.raises(StepError, match=f"^there: its agent answers `{op}` with a malformed message$"):
+        one.host.ask(op, 5)
+
+
+@pytest.mark.parametrize("home", ["relative", "~", "/two\nlines", "/" + "h" * 5000])
+def test_a_home_that_is_no_path_is_an_error_of_the_host(machine: Machines, home: str) -> None:
+    hello = json.dumps({"event": "hello", "home": home})
+    one = machine(f"printf '%s\\n' '{hello}'; cat > /dev/null")
+    with pytest.raises(StepError, match=r"^there: its agent says that its home directory is "):
+        one.host.home(5)
+
+
+def test_a_host_tells_that_processes_may_remain(machine: Machines, tmp_path: Path) -> None:
+    one = machine()
+    one.host._add(attempt_host._Attempt("cell", "/there", tmp_path, 1))
+    one.host._take({"event": "ended", "directory": "/there", "outcome": None, "may_remain": True})
+    outcome = one.host.status("/there").outcome
+    assert outcome is not None
+    assert (outcome.ended_by, outcome.may_remain) == (EndedBy.LOST, True)

@@ -1,0 +1,265 @@
+"""How a server is asked that is away, in trouble or of another mind; the official client asks a real one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import api_server
+from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, Asked, failure
+from toolbox.kubernetes.api import access, connection
+from toolbox.kubernetes.api.connection import Away, Cluster, Json, Refused
+from toolbox.model.clusters import Access
+from toolbox.model.errors import Cancelled, StepError, outcome_of
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.system import cancellation
+
+PATH = "/api/v1/nodes"
+TIMEOUT = (5.0, 30.0)
+FOUND = {"items": [1]}
+
+
+@pytest.fixture(autouse=True)
+def _without_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(access, "_RELOAD_SECONDS", 0)
+
+
+def ask(cluster: Cluster, patience: float = 30) -> Json:
+    return cluster.ask("GET", PATH, patience=patience)
+
+
+def test_a_server_that_asks_for_a_pause_has_it(server: ApiServer, cluster: Cluster) -> None:
+    server.says("GET", PATH, failure(429, Retry_After="1"), FOUND)
+    began = time.monotonic()
+    assert ask(cluster) == FOUND
+    assert time.monotonic() - began >= 1
+
+
+@pytest.mark.parametrize(("header", "expected"), [("7", 7), ("3600", 60), ("Wed, 21 Oct 2026 07:28:00 GMT", None)])
+def test_a_pause_is_a_number_of_seconds_and_not_too_long(header: str, expected: float | None) -> None:
+    assert connection._retry_after({"Retry-After": header}) == expected
+
+
+def test_a_pause_that_is_longer_than_one_is_patient_is_not_waited_for(server: ApiServer, cluster: Cluster) -> None:
+    server.says("GET", PATH, failure(429, "too many requests", Retry_After="30"))
+    began = time.monotonic()
+    with pytest.raises(Away, match="too many requests"):
+        ask(cluster, patience=10)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        failure(503, "leader changed"),
+        failure(500),
+        Answer(b"<html>", 502, {"Content-Type": "text/html"}),
+        Answer(b"<html>"),  # somebody between says so, with the type that was expected
+        Answer([b'{"items"', BREAK]),
+    ],
+)
+def test_a_server_in_trouble_is_asked_again(server: ApiServer, cluster: Cluster, trouble: Answer) -> None:
+    server.says("GET", PATH, trouble, trouble, FOUND)
+    assert ask(cluster) == FOUND
+    assert server.count("GET", PATH) == 3
+
+
+def test_a_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    with api_server.serving(tmp_path) as before:
+        cluster = Cluster(Access(str(before.kubeconfig)))
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, cluster)
+        time.sleep(0.5)
+        with api_server.serving(tmp_path, before.server_port) as again:
+            again.says("GET", PATH, FOUND)
+            assert answer.result() == FOUND
+            cluster.close()
+
+
+def test_a_server_that_stays_away_is_named_with_the_cause_and_the_time(tmp_path: Path) -> None:
+    with api_server.serving(tmp_path) as before:
+        cluster = Cluster(Access(str(before.kubeconfig)), label="sut")
+    with pytest.raises(Away) as caught:
+        ask(cluster, patience=1)
+    assert str(caught.value) == "sut: the API server does not answer for 1 s: [Errno 111] Connection refused"
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (Answer([HOLD]), "Read timed out."),
+        (Answer([b"{", BREAK]), "IncompleteRead(1 bytes read)"),
+        (Answer(b"<html>"), "unexpected character, expected a JSON value: line 1 column 1 (char 0)"),
+        (failure(503, "etcdserver: leader changed"), "etcdserver: leader changed"),
+        (Answer(b"", 504, {}), "Gateway Timeout"),
+    ],
+)
+def test_a_fault_says_what_was_wrong_and_nothing_of_our_layers(
+    server: ApiServer, cluster: Cluster, answer: Answer, text: str
+) -> None:
+    server.says("GET", PATH, answer)
+    with pytest.raises(Away) as caught:
+        ask(cluster, patience=0)
+    assert str(caught.value) == f"sut: the API server does not answer: {text}"
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        (400, Cause.CONFIGURATION),
+        (403, Cause.CONFIGURATION),
+        (404, Cause.INFRASTRUCTURE),
+        (409, Cause.INFRASTRUCTURE),
+        (422, Cause.CONFIGURATION),
+    ],
+)
+def test_who_is_refused_learns_why_and_is_not_refused_twice(
+    server: ApiServer, cluster: Cluster, status: int, cause: Cause
+) -> None:
+    server.says("GET", PATH, failure(status, 'nodes is forbidden: User "a" cannot'))
+    with pytest.raises(Refused) as caught:
+        ask(cluster)
+    assert str(caught.value) == 'sut: nodes is forbidden: User "a" cannot'
+    assert (caught.value.status, caught.value.cause, server.count("GET", PATH)) == (status, cause, 1)
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        ("pods is forbidden: exceeded quota: small", Cause.CAPACITY),
+        ("unable to create in namespace a because it is being terminated", Cause.INFRASTRUCTURE),
+    ],
+)
+def test_what_is_forbidden_for_now_is_no_matter_of_configuration(
+    server: ApiServer, cluster: Cluster, message: str, cause: Cause
+) -> None:
+    server.says("GET", PATH, failure(403, message))
+    with pytest.raises(Refused, match=message) as caught:
+        ask(cluster)
+    assert caught.value.cause is cause
+
+
+def test_what_is_absent_is_told_from_what_is_there(server: ApiServer, cluster: Cluster) -> None:
+    server.says("GET", PATH, failure(404), failure(409), failure(410))
+    found = []
+    for _ in range(3):
+        with pytest.raises(Refused) as caught:
+            ask(cluster)
+        found.append((caught.value.is_absent, caught.value.is_there, caught.value.is_too_old))
+    assert found == [(True, False, False), (False, True, False), (False, False, True)]
+
+
+def test_a_token_that_was_renewed_in_the_file_is_taken_from_there(server: ApiServer, cluster: Cluster) -> None:
+    def answer(asked: Asked) -> Json | Answer:
+        return FOUND if asked.headers["authorization"] == "Bearer second" else failure(401, "Unauthorized")
+
+    server.says("GET", PATH, answer)
+    server.admit("second")
+    assert ask(cluster) == FOUND
+
+
+def test_a_token_that_stays_refused_is_no_server_that_is_away(server: ApiServer, cluster: Cluster) -> None:
+    server.says("GET", PATH, failure(401))
+    with pytest.raises(Refused, match=r"sut: the credentials are refused \(401\): the token has expired") as caught:
+        ask(cluster, patience=1)
+    assert caught.value.is_of_a_stranger
+
+
+def test_a_manifest_that_cannot_be_read_is_no_trouble_of_the_server(server: ApiServer, cluster: Cluster) -> None:
+    message = "failed to create typed patch object (/x): .spec.replicas: expected numeric (int or float), got string"
+    server.says("GET", PATH, failure(500, message))
+    with pytest.raises(Refused, match="expected numeric") as caught:
+        ask(cluster)
+    assert outcome_of(caught.value) == (Verdict.ERROR, Cause.CONFIGURATION)
+    assert server.count("GET", PATH) == 1
+
+
+def test_what_is_no_json_is_a_text(server: ApiServer, cluster: Cluster) -> None:
+    server.says("GET", PATH, Answer("é\xff".encode("latin-1"), headers={"Content-Type": "text/plain"}))
+    assert ask(cluster) == {"text": "\ufffd\ufffd"}
+    server.says("GET", PATH, Answer(b""))
+    assert ask(cluster) == {}
+
+
+def test_who_is_cancelled_waits_no_longer(server: ApiServer, cluster: Cluster) -> None:
+    server.says("GET", PATH, failure(503, Retry_After="20"))
+    began = time.monotonic()
+    with cancellation.opened() as scope:
+        threading.Timer(0.2, scope.cancel, ["enough"]).start()
+        with pytest.raises(Cancelled, match="enough"):
+            ask(cluster)
+    assert time.monotonic() - began < 5
+
+
+def test_a_mistake_of_ours_is_no_fault_of_a_server(cluster: Cluster) -> None:
+    with pytest.raises(AssertionError):
+        cluster.ask("ASK", PATH)
+    with pytest.raises(AttributeError):
+        cluster.ask("POST", PATH, body={"metadata": object()})
+
+
+def test_what_goes_on_is_refused_at_once_or_given(server: ApiServer, cluster: Cluster) -> None:
+    server.says("GET", PATH, failure(404, "no such pod"), failure(503, "busy"), Answer([b"1", b"2"]))
+    with pytest.raises(Refused, match="sut: no such pod"):
+        cluster.stream(PATH, {}, TIMEOUT)
+    with pytest.raises(Away, match="sut: the API server does not answer: busy"):
+        cluster.stream(PATH, {}, TIMEOUT)
+    response = cluster.stream(PATH, {}, TIMEOUT)
+    assert b"".join(response.stream()) == b"12"
+    response.release_conn()
+
+
+def test_who_is_refused_for_a_token_comes_with_the_renewed_one(server: ApiServer, cluster: Cluster) -> None:
+    server.says("GET", PATH, failure(401), FOUND)
+    server.admit("second")
+    with pytest.raises(Refused):
+        cluster.stream(PATH, {}, TIMEOUT)
+    assert ask(cluster) == FOUND
+    assert [each.headers["authorization"] for each in server.asked] == ["Bearer first", "Bearer second"]
+
+
+# Whether a request that failed may have been carried out
+
+
+@pytest.mark.parametrize(
+    ("answers", "may_be_done"),
+    [
+        ([failure(403)], False),
+        ([failure(429), failure(403)], False),
+        ([Answer([b"{", BREAK]), failure(403)], True),
+        ([failure(500), failure(409)], True),
+        ([failure(504)], True),
+        ([Answer([HOLD])], True),
+        ([failure(401)], False),
+    ],
+)
+def test_a_refusal_does_not_hide_that_an_earlier_try_may_have_been_carried_out(
+    server: ApiServer, cluster: Cluster, answers: list[Answer], may_be_done: bool
+) -> None:
+    server.says("POST", PATH, *answers)
+    with pytest.raises(StepError) as caught:
+        cluster.ask("POST", PATH, body={}, patience=1)
+    assert isinstance(caught.value, Refused | Away)
+    assert caught.value.may_be_done is may_be_done
+
+
+def test_a_request_for_which_there_was_no_connection_has_not_been_carried_out(tmp_path: Path) -> None:
+    with api_server.serving(tmp_path) as before:
+        cluster = Cluster(Access(str(before.kubeconfig)))
+    with pytest.raises(Away) as caught:
+        cluster.ask("POST", PATH, body={}, patience=0.5)
+    assert caught.value.may_be_done is False
+
+
+def test_a_host_that_has_no_address_was_sent_nothing(server: ApiServer, tmp_path: Path) -> None:
+    text = server.kubeconfig.read_text().replace("127.0.0.1", "no-such-host.invalid")
+    (tmp_path / "elsewhere").write_text(text)
+    cluster = Cluster(Access(str(tmp_path / "elsewhere")))
+    with pytest.raises(Away) as caught:
+        cluster.ask("POST", PATH, body={}, patience=0)
+    assert caught.value.may_be_done is False

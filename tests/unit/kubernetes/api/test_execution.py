@@ -1,0 +1,177 @@
+"""What is said to a command in a pod and by it, over a websocket."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.fakes.api_server import Answer, ApiServer, Asked, Conversation, Talk, failure
+from toolbox.kubernetes.api import execution as executing
+from toolbox.kubernetes.api.connection import Away, Cluster, Refused
+from toolbox.kubernetes.api.execution import Execution
+
+PATH = "/api/v1/namespaces/tests/pods/p/exec"
+OUT, COMPLAINT = 1, 2
+Script = Callable[[Conversation], None]
+
+
+@pytest.fixture(params=["plain", "tls"])
+def served(request: pytest.FixtureRequest, server: ApiServer) -> ApiServer:
+    """The server, with TLS and without it."""
+    if request.param == "tls":
+        server.secure()
+    return server
+
+
+@pytest.fixture
+def executed(server: ApiServer, cluster: Cluster) -> Callable[[Script], AbstractContextManager[Execution]]:
+    """Execute a command that does what a function says."""
+
+    def execute(script: Script) -> AbstractContextManager[Execution]:
+        server.says("GET", PATH, Talk(script))
+        return Execution.of(cluster, "p", "files", ["send", "a b"])
+
+    return execute
+
+
+Executed = Callable[[Script], AbstractContextManager[Execution]]
+
+
+def test_a_command_is_told_from_its_arguments(server: ApiServer, executed: Executed) -> None:
+    with executed(Conversation.end) as execution:
+        assert execution.end(10) == ""
+    query = server.asked[0].query
+    assert (query["container"], query["command"]) == (["files"], ["send", "a b"])
+    assert {name for name, value in query.items() if value == ["true"]} == {"stdin", "stdout", "stderr"}
+
+
+def test_what_it_is_sent_comes_back_byte_by_byte(executed: Executed) -> None:
+    def echo(talk: Conversation) -> None:
+        talk.say(OUT, talk.hear())
+        talk.end()
+
+    content = bytes(range(256)) * 1000
+    with executed(echo) as execution:
+        execution.send(content)
+        assert execution.read(len(content), 10) == content
+
+
+def test_what_comes_in_pieces_is_read_by_its_length(executed: Executed) -> None:
+    def speak(talk: Conversation) -> None:
+        for piece in (b"ab", b"cde", b"f"):
+            talk.say(OUT, piece)
+        talk.end()
+
+    with executed(speak) as execution:
+        assert [execution.read(count, 10) for count in (1, 4, 9)] == [b"a", b"bcde", b"f"]
+
+
+def test_a_command_that_says_nothing_is_not_waited_for_longer_than_asked(executed: Executed) -> None:
+    with executed(Conversation.hold) as execution, pytest.raises(Away, match="sut: a command in a pod says nothing"):
+        execution.read(1, 0.1)
+
+
+@pytest.mark.usefixtures("served")
+def test_a_message_that_never_gets_whole_is_not_waited_for_longer_than_asked(executed: Executed) -> None:
+    def begin(talk: Conversation) -> None:
+        talk.begin(4095, OUT, b"x" * 99)
+        talk.hold()
+
+    began = time.monotonic()
+    with executed(begin) as execution, pytest.raises(Away, match="sut: a command in a pod says nothing"):
+        execution.read(1, 0.3)
+    assert time.monotonic() - began < 10
+
+
+def test_a_server_that_never_answers_is_not_waited_for(
+    served: ApiServer, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hold(_: Asked) -> Answer:
+        served.is_over.wait()
+        return failure(503)
+
+    monkeypatch.setattr(executing, "_SECONDS", 0.3)
+    served.says("GET", PATH, hold)
+    with (
+        pytest.raises(Away, match=r"sut: the API server does not answer: .*timed out"),
+        Execution.of(cluster, "p", "files", ["send"]),
+    ):
+        pass
+
+
+@pytest.mark.usefixtures("served")
+def test_a_command_that_does_not_end_is_not_waited_for_longer_than_asked(executed: Executed) -> None:
+    def complain(talk: Conversation) -> None:
+        talk.say(COMPLAINT, b"a is left out\n")
+        talk.hold()
+
+    with executed(complain) as execution:
+        assert execution.complaints(0.3) == ["a is left out"]
+        assert execution.end(0.3) == "it does not end"
+
+
+@pytest.mark.parametrize("served", ["tls"], indirect=True)
+def test_a_server_of_another_authority_than_the_kubeconfig_names_is_not_spoken_to(
+    served: ApiServer, cluster: Cluster
+) -> None:
+    cluster.credentials.configuration.ssl_ca_cert = None
+    with pytest.raises(Away, match=r"self.signed certificate"), Execution.of(cluster, "p", "files", ["send"]):
+        pass
+    assert served.asked == []
+
+
+def test_a_command_that_goes_on_speaking_is_waited_for(executed: Executed) -> None:
+    pause = threading.Event()
+
+    def speak(talk: Conversation) -> None:
+        for _ in range(5):
+            talk.say(OUT, b"x")
+            pause.wait(0.4)
+        talk.end()
+
+    with executed(speak) as execution:
+        assert execution.read(5, 1.1) == b"xxxxx"
+
+
+def test_why_it_failed_is_said_by_itself_or_by_the_node(executed: Executed) -> None:
+    def complain(talk: Conversation) -> None:
+        talk.say(COMPLAINT, b"no such folder\n")
+        talk.end(status="Failure", message="exit code 1")
+
+    with executed(complain) as execution:
+        assert execution.end(10) == "no such folder"
+    with executed(lambda talk: talk.end(status="Failure", message="exit code 1")) as execution:
+        assert execution.end(10) == "exit code 1"
+
+
+def test_a_connection_that_is_cut_is_no_end(executed: Executed) -> None:
+    with pytest.raises(Away, match="sut: "), executed(lambda _: None) as execution:
+        execution.read(1, 10)
+
+
+def test_what_it_complains_of_is_told_line_by_line(executed: Executed) -> None:
+    def complain(talk: Conversation) -> None:
+        talk.say(COMPLAINT, b"a is left out\nb is left out\n")
+        talk.say(OUT, b"1")
+        talk.end()
+
+    with executed(complain) as execution:
+        assert execution.read(1, 10) == b"1"
+        assert execution.complaints(10) == ["a is left out", "b is left out"]
+
+
+def test_a_container_that_is_not_there_is_no_server_that_is_away(server: ApiServer, cluster: Cluster) -> None:
+    server.says("GET", PATH, failure(404, 'pods "p" not found'))
+    with pytest.raises(Refused, match='sut: pods "p" not found'), Execution.of(cluster, "p", "files", ["send"]):
+        pass
+
+
+def test_a_server_in_trouble_says_what_it_has(server: ApiServer, cluster: Cluster) -> None:
+    server.says("GET", PATH, failure(503, "the node is away"))
+    with pytest.raises(Away, match="the node is away") as caught, Execution.of(cluster, "p", "files", ["send"]):
+        pass
+    assert "-+-+-" not in str(caught.value)

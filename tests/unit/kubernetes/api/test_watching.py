@@ -1,0 +1,227 @@
+"""A watch, by the official client, on a server that answers as a test says."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import Queue
+
+import pytest
+
+from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, event, failure, listing
+from toolbox.kubernetes.api import connection, watching
+from toolbox.kubernetes.api.connection import Away, Cluster, Json, Refused
+from toolbox.kubernetes.api.objects import CONFIG_MAP, Query
+from toolbox.kubernetes.api.watching import Watch
+from toolbox.model.clusters import Access
+
+PATH = "/api/v1/namespaces/tests/configmaps"
+SELECTED = Query(CONFIG_MAP, "tests", "a=b")
+
+
+class Ear:
+    """Who is told, and keeps it."""
+
+    def __init__(self) -> None:
+        self.heard: Queue[tuple[str, ...]] = Queue()
+
+    def listed(self, objects: Iterator[Json]) -> None:
+        self.heard.put(("listed", *(found["metadata"]["name"] for found in objects)))
+
+    def changed(self, kind: str, found: Json) -> None:
+        self.heard.put((kind, found["metadata"]["name"]))
+
+    def away(self, seconds: float, reason: str) -> None:
+        assert seconds >= 0
+        self.heard.put(("away", reason))
+
+    def next(self) -> tuple[str, ...]:
+        return self.heard.get(timeout=20)
+
+
+@pytest.fixture(autouse=True)
+def _without_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (connection, watching):
+        monkeypatch.setattr(module, "_FIRST_PAUSE", 0.02)
+
+
+@contextmanager
+def watched(server: ApiServer, ear: Ear | None = None) -> Iterator[Ear]:
+    cluster, ear = Cluster(Access(str(server.kubeconfig)), label="sut"), ear or Ear()
+    watch = Watch(cluster, SELECTED, ear)
+    try:
+        watch.start(5)
+        yield ear
+    finally:
+        watch.close()
+        cluster.close()
+
+
+def asked(server: ApiServer, method: str, parameter: str) -> list[str | None]:
+    """Return with what values something was asked for."""
+    return [each.get(parameter) for each in server.asked if each.method == method]
+
+
+def test_a_list_comes_in_pages_and_is_told_as_one(server: ApiServer) -> None:
+    server.says("GET", PATH, listing(4, "a", "b", more="page-2"), listing(5, "c"))
+    server.says("WATCH", PATH, Answer([HOLD]))
+    with watched(server) as ear:
+        assert ear.next() == ("listed", "a", "b", "c")
+    assert asked(server, "GET", "continue") == [None, "page-2"]
+    assert {each.get("labelSelector") for each in server.asked} == {"a=b"}
+
+
+def test_what_happens_is_told_as_it_comes(server: ApiServer) -> None:
+    told = threading.Event()
+
+    def happens() -> Iterator[bytes]:
+        added = event("ADDED", 6, "b")
+        yield added[:9]  # a line may come in pieces
+        yield added[9:] + event("MODIFIED", 7, "b")
+        assert told.wait(20)
+        yield event("DELETED", 8, "b")
+        yield HOLD
+
+    server.says("GET", PATH, listing(5))
+    server.says("WATCH", PATH, Answer(happens()))
+    with watched(server) as ear:
+        assert [ear.next() for _ in range(3)] == [("listed",), ("ADDED", "b"), ("MODIFIED", "b")]
+        told.set()
+        assert ear.next() == ("DELETED", "b")
+    assert asked(server, "WATCH", "resourceVersion") == ["5"]
+
+
+def test_a_dropped_connection_goes_on_from_where_it_was(server: ApiServer) -> None:
+    server.says("GET", PATH, listing(5))
+    server.says("WATCH", PATH, Answer([event("ADDED", 7), BREAK]), Answer([event("ADDED", 8, "b"), HOLD]))
+    with watched(server) as ear:
+        assert [ear.next()[0] for _ in range(4)] == ["listed", "ADDED", "away", "ADDED"]
+    assert asked(server, "WATCH", "resourceVersion") == ["5", "7"]
+    assert server.count("GET", PATH) == 1
+
+
+def test_a_bookmark_says_where_it_is_and_nothing_else(server: ApiServer) -> None:
+    server.says("GET", PATH, listing(5))
+    server.says("WATCH", PATH, Answer([event("BOOKMARK", 9)]), Answer([event("ADDED", 10), HOLD]))
+    with watched(server) as ear:
+        assert [ear.next(), ear.next()] == [("listed",), ("ADDED", "a")]
+    assert asked(server, "WATCH", "resourceVersion") == ["5", "9"]
+
+
+def test_a_watch_that_the_server_ends_regularly_is_no_trouble(server: ApiServer) -> None:
+    server.says("GET", PATH, listing(5))
+    server.says("WATCH", PATH, Answer([]), Answer([]), Answer([event("ADDED", 6), HOLD]))
+    with watched(server) as ear:
+        assert [ear.next(), ear.next()] == [("listed",), ("ADDED", "a")]
+    assert server.count("GET", PATH) == 1
+
+
+@pytest.mark.parametrize(
+    "too_old",
+    [
+        failure(410, "too old resource version"),
+        Answer([b'{"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}\n']),
+    ],
+)
+def test_what_the_server_has_forgotten_is_listed_again(server: ApiServer, too_old: Answer) -> None:
+    server.says("GET", PATH, listing(5, "a", "gone"), listing(90, "a"))
+    server.says("WATCH", PATH, too_old, Answer([event("ADDED", 91, "b"), HOLD]))
+    with watched(server) as ear:
+        assert [ear.next() for _ in range(3)] == [("listed", "a", "gone"), ("listed", "a"), ("ADDED", "b")]
+    assert asked(server, "WATCH", "resourceVersion") == ["5", "90"]
+
+
+def test_a_server_that_forgets_always_is_not_asked_all_the_time(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "_FIRST_PAUSE", 0.2)
+    server.says("GET", PATH, listing(5))
+    server.says("WATCH", PATH, failure(410))
+    with watched(server):
+        time.sleep(1)
+    assert server.count("WATCH", PATH) < 20
+
+
+def test_who_waits_learns_that_the_server_is_away_and_why(server: ApiServer) -> None:
+    server.says("GET", PATH, listing(5))
+    server.says("WATCH", PATH, failure(403, "not any more"), failure(503, "busy"), Answer([event("ADDED", 6), HOLD]))
+    with watched(server) as ear:
+        told = [ear.next() for _ in range(4)]
+    away = ("away", "sut: the API server does not answer: busy")
+    assert told == [("listed",), ("away", "sut: not any more"), away, ("ADDED", "a")]
+
+
+def test_a_line_that_is_none_is_a_connection_that_was_broken(server: ApiServer) -> None:
+    server.says("GET", PATH, listing(5))
+    server.says("WATCH", PATH, Answer([b"<html>\n"]), Answer([event("ADDED", 6), HOLD]))
+    with watched(server) as ear:
+        assert [ear.next()[0] for _ in range(3)] == ["listed", "away", "ADDED"]
+
+
+def test_who_fails_when_told_is_told_all_of_it_again(server: ApiServer) -> None:
+    class Failing(Ear):
+        def changed(self, kind: str, found: Json) -> None:
+            super().changed(kind, found)
+            if self.heard.qsize() < 3:
+                raise LookupError("no such thing")
+
+    server.says("GET", PATH, listing(5))
+    server.says("WATCH", PATH, Answer([event("ADDED", 6), HOLD]))
+    with watched(server, Failing()) as ear:
+        kinds = [ear.next()[0] for _ in range(5)]
+    assert kinds == ["listed", "ADDED", "away", "listed", "ADDED"]
+
+
+def test_a_watch_that_is_closed_ends_at_once(server: ApiServer) -> None:
+    server.says("GET", PATH, listing(5))
+    server.says("WATCH", PATH, Answer([event("ADDED", 6), HOLD]))
+    with watched(server) as ear:
+        assert [ear.next(), ear.next()] == [("listed",), ("ADDED", "a")]
+        began = time.monotonic()
+    assert time.monotonic() - began < 2
+    assert not [thread for thread in threading.enumerate() if thread.name == "watch-sut"]
+    assert ear.heard.empty()  # nobody is told that it was closed
+
+
+def test_what_cannot_be_listed_is_said_to_who_begins(server: ApiServer) -> None:
+    server.says("GET", PATH, failure(403, "may not list"))
+    with pytest.raises(Refused, match="sut: may not list"), watched(server):
+        pass
+    server.says("GET", PATH, failure(503, Retry_After="60"))
+    with pytest.raises(Away), watched(server):
+        pass
+
+
+def test_a_list_that_is_forgotten_between_its_pages_is_begun_again(server: ApiServer) -> None:
+    server.says("GET", PATH, listing(4, "a", more="page-2"), failure(410), listing(9, "b"))
+    server.says("WATCH", PATH, Answer([HOLD]))
+    with watched(server):
+        assert asked(server, "GET", "continue") == [None, "page-2", None]
+
+
+def test_a_quiet_watch_that_breaks_was_there_until_then(server: ApiServer) -> None:
+    def quiet() -> Iterator[bytes]:
+        yield event("ADDED", 6)
+        time.sleep(2)
+        yield BREAK
+
+    class Clock(Ear):
+        def away(self, seconds: float, reason: str) -> None:
+            super().away(seconds, f"{reason.partition(':')[0]}: {seconds:.0f}")
+
+    server.says("GET", PATH, listing(5))
+    server.says("WATCH", PATH, Answer(quiet()), Answer([HOLD]))
+    with watched(server, Clock()) as ear:
+        assert [ear.next() for _ in range(3)] == [("listed",), ("ADDED", "a"), ("away", "sut: 0")]
+
+
+def test_a_server_that_says_nothing_is_asked_on_another_connection(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "_TIMEOUT", (5.0, 0.2))
+    server.says("GET", PATH, listing(1))
+    server.says("WATCH", PATH, Answer([HOLD]), Answer([event("ADDED", 2, "b"), HOLD]))
+    with watched(server) as ear:
+        assert [ear.next(), ear.next()] == [("listed",), ("ADDED", "b")]  # and not that it was away

@@ -1,0 +1,145 @@
+"""A lease that is held stays ours while its heart beats, and is known to be lost where it does not."""
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.fakes.locks import FakeLock
+from toolbox.kubernetes.leases import heartbeats
+from toolbox.kubernetes.leases.heartbeats import Lease
+from toolbox.kubernetes.leases.leases import Claim
+from toolbox.kubernetes.leases.taking import take
+
+OURS = Claim("run-2", "bob@lab", "mine", "run-2", ttl=1)
+OTHER = Claim("run-1", "ann@lab", "debugging", ttl=60)
+
+
+@pytest.fixture
+def lock() -> FakeLock:
+    return FakeLock()
+
+
+@pytest.fixture
+def lost() -> threading.Event:
+    return threading.Event()
+
+
+Hold = Callable[[], Lease]
+
+
+@pytest.fixture
+def hold(lock: FakeLock, lost: threading.Event) -> Iterator[Hold]:
+    """Take the lease and have its heart beat."""
+    held: list[Lease] = []
+
+    def begin() -> Lease:
+        held.append(take([lock], OURS, wait=0, say=print))
+        held[-1].start(lost.set)
+        return held[-1]
+
+    yield begin
+    for lease in held:
+        lease.release()
+
+
+def renewed(lock: FakeLock) -> float:
+    assert lock.record is not None
+    return lock.record.renewed.timestamp()
+
+
+def test_its_heart_beats_three_times_before_it_would_expire(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
+    hold()
+    first = renewed(lock)
+    time.sleep(1.6)
+    assert renewed(lock) - first > 1.0
+    assert 4 <= lock.version <= 6
+    assert not lost.is_set()
+
+
+def test_it_is_lost_where_another_holds_it_and_says_who(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
+    lease = hold()
+    lock.hold(OTHER)
+    assert lost.wait(2)
+    assert lease.loss.startswith("the lease of sut is lost: now it is held by ann@lab for 'debugging' since ")
+
+
+def test_it_is_lost_where_somebody_has_released_it(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
+    lease = hold()
+    heartbeats.release(lock, "run-2")
+    assert lost.wait(2)
+    assert lease.loss == "the lease of sut is lost: it was released by force, and nobody has it now"
+
+
+def test_it_is_lost_where_it_cannot_be_renewed_for_as_long_as_it_lasts(
+    lock: FakeLock, hold: Hold, lost: threading.Event
+) -> None:
+    lease = hold()
+    began, lock.fault = time.monotonic(), "no route"
+    assert lost.wait(3)
+    assert 0.6 < time.monotonic() - began < 1.6
+    assert lease.loss == "the lease of sut is lost: it could not be renewed for 1 s: no route"
+
+
+def test_a_server_that_is_away_for_less_is_borne_with(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
+    hold()
+    lock.fault = "no route"
+    time.sleep(0.5)
+    lock.fault = ""
+    time.sleep(1.2)
+    assert not lost.is_set()
+
+
+def test_it_is_written_again_where_somebody_has_deleted_it(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
+    hold()
+    lock.delete()
+    time.sleep(0.6)
+    assert lock.record is not None
+    assert not lost.is_set()
+
+
+def test_a_heartbeat_whose_answer_did_not_arrive_is_no_loss(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
+    hold()
+    lock.beat()  # as if we had
+    time.sleep(0.6)
+    assert not lost.is_set()
+
+
+def test_a_release_is_the_last_that_is_written(lock: FakeLock, hold: Hold) -> None:
+    hold().release()
+    version = lock.version
+    time.sleep(0.6)
+    assert (lock.record, lock.version) == (None, version)
+
+
+def test_what_is_anothers_is_not_released(lock: FakeLock, hold: Hold) -> None:
+    lease = hold()
+    lock.hold(OTHER)
+    lease.release()
+    assert lock.record is not None
+    assert lock.record.claim == OTHER
+
+
+def test_a_release_that_fails_is_said_and_nothing_more(
+    lock: FakeLock, hold: Hold, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = hold()
+    lock.fault = "no route"
+    lease.release()
+    assert "could not be released: no route; it expires 1 s after its last heartbeat" in caplog.text
+    lock.fault = ""
+
+
+def test_only_the_holder_releases(lock: FakeLock) -> None:
+    lock.hold(OTHER)
+    assert heartbeats.release(lock, "run-2") is False
+    assert heartbeats.release(lock, "run-1") is True
+    assert heartbeats.release(lock, "run-1") is False
+
+
+def test_a_person_has_no_heart_that_beats(lock: FakeLock) -> None:
+    lease = take([lock], dataclasses.replace(OURS, beats=False), wait=0, say=print)
+    lease.release()
+    assert lock.record is None

@@ -1,0 +1,187 @@
+"""Who has a lease, who waits for it, and when it is free again."""
+
+import dataclasses
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+from tests.fakes.locks import FakeLock
+from toolbox.kubernetes.leases import heartbeats
+from toolbox.kubernetes.leases.heartbeats import Lease
+from toolbox.kubernetes.leases.leases import Claim, Lock, Record, now
+from toolbox.kubernetes.leases.taking import take
+from toolbox.model.errors import Cancelled, StepError
+from toolbox.model.verdicts import Cause
+from toolbox.system import cancellation
+
+NIGHTLY = Claim("run-1", "ann@lab", "nightly", "run-1", ttl=60)
+OURS = Claim("run-2", "bob@lab", "mine", "run-2", ttl=60)
+
+
+@pytest.fixture
+def lock() -> FakeLock:
+    return FakeLock()
+
+
+def quick(claim: Claim) -> Claim:
+    """A lease that lasts for a second."""
+    return dataclasses.replace(claim, ttl=1)
+
+
+def take_it(*locks: Lock, claim: Claim = OURS, wait: float = 5.0, force: bool = False) -> tuple[Lease, list[str]]:
+    said: list[str] = []
+    return take(locks, claim, wait=wait, say=said.append, force=force), said
+
+
+def test_what_is_free_is_taken_at_once(lock: FakeLock) -> None:
+    lease, said = take_it(lock)
+    assert (lock.record, said) == (lease.record, [])
+    assert lease.record.claim == OURS
+
+
+def test_what_another_holds_is_not_had_and_it_is_said_whose_it_is(lock: FakeLock) -> None:
+    lock.hold(NIGHTLY)
+    with pytest.raises(
+        StepError, match=r"the lease of sut is not free: held by ann@lab for 'nightly' \(run run-1\)"
+    ) as e:
+        take_it(lock, wait=0)
+    assert e.value.cause is Cause.CAPACITY
+
+
+def test_what_is_released_is_had_by_who_waits_and_one_line_says_for_whom(lock: FakeLock) -> None:
+    lock.hold(NIGHTLY)
+    threading.Timer(0.5, heartbeats.release, (lock, "run-1")).start()
+    began = time.monotonic()
+    _, (line,) = take_it(lock)
+    assert line.startswith("waiting for the lease of sut: held by ann@lab for 'nightly' (run run-1) since ")
+    assert line.endswith("; it expires 60 s after its last heartbeat (waiting 5 s at most)")
+    assert 0.4 < time.monotonic() - began < 2
+
+
+def test_who_waits_does_not_look_again_and_again(lock: FakeLock) -> None:
+    lock.hold(NIGHTLY)
+    with pytest.raises(StepError, match="was waited for in vain, for 1 s"):
+        take_it(lock, wait=1.0)
+    assert lock.looks <= 3
+
+
+def test_a_holder_of_whom_nothing_is_heard_has_it_no_more(lock: FakeLock) -> None:
+    lock.hold(quick(NIGHTLY))
+    began = time.monotonic()
+    take_it(lock)
+    assert 0.9 < time.monotonic() - began < 2.5
+
+
+def test_a_holder_whose_clock_is_wrong_keeps_it_as_long_as_it_is_heard(lock: FakeLock) -> None:
+    long_ago = now() - timedelta(hours=5)
+    lock.write(Record(quick(NIGHTLY), long_ago, long_ago), "", 0)
+    with pytest.raises(StepError, match="is not free"):
+        take_it(lock, wait=0)
+
+
+def test_a_heartbeat_that_is_seen_counts_from_then_on(lock: FakeLock) -> None:
+    lock.hold(quick(NIGHTLY))
+    for delay in (0.5, 1.0, 1.5):
+        threading.Timer(delay, lock.beat).start()
+    began = time.monotonic()
+    take_it(lock)
+    assert 2.4 < time.monotonic() - began < 4
+
+
+def test_the_next_holder_is_said_too(lock: FakeLock) -> None:
+    lock.hold(NIGHTLY)
+    threading.Timer(0.3, lock.hold, (dataclasses.replace(NIGHTLY, holder="run-3", purpose="weekly"),)).start()
+    threading.Timer(1.2, heartbeats.release, (lock, "run-3")).start()
+    _, said = take_it(lock)
+    assert ["nightly" in line for line in said] == [True, False]
+
+
+def test_our_own_is_had_back_at_once_and_is_as_old_as_it_was(lock: FakeLock) -> None:
+    lock.hold(OURS)
+    before = lock.record
+    lease, said = take_it(lock, wait=0)
+    assert (before and before.acquired, said) == (lease.record.acquired, [])
+
+
+def test_what_a_person_holds_ends_at_its_time_whenever_one_begins_to_wait(lock: FakeLock) -> None:
+    moment = now() - timedelta(seconds=9)
+    lock.write(Record(dataclasses.replace(NIGHTLY, ttl=10, beats=False), moment, moment), "", 0)
+    began = time.monotonic()
+    _, (line,) = take_it(lock)
+    assert "; it ends at " in line
+    assert time.monotonic() - began < 2
+
+
+def test_force_takes_it_and_records_who_did_that_from_whom(lock: FakeLock) -> None:
+    lock.hold(NIGHTLY)
+    lease, _ = take_it(lock, force=True)
+    assert lease.record.forced.startswith("by bob@lab at ")
+    assert "while it was held by ann@lab for 'nightly' (run run-1)" in lease.record.forced
+
+
+def test_what_was_free_is_not_taken_by_force(lock: FakeLock) -> None:
+    assert take_it(lock, force=True)[0].record.forced == ""
+
+
+def test_of_several_the_first_that_is_free_is_taken() -> None:
+    one, other = FakeLock("a"), FakeLock("b")
+    one.hold(NIGHTLY)
+    assert take_it(one, other)[0].lock is other
+
+
+def test_several_are_waited_for_at_the_same_time() -> None:
+    locks = FakeLock("a"), FakeLock("b")
+    for lock in locks:
+        lock.hold(NIGHTLY)
+    threading.Timer(0.4, heartbeats.release, (locks[1], "run-1")).start()
+    lease, said = take_it(*locks)
+    assert lease.lock is locks[1]
+    assert [line.partition(":")[0] for line in said] == ["waiting for the lease of a", "waiting for the lease of b"]
+
+
+def test_one_of_several_that_does_not_answer_is_left_out() -> None:
+    broken, good = FakeLock("a"), FakeLock("b")
+    broken.fault = "no route"
+    assert take_it(broken, good)[0].lock is good
+
+
+def test_one_that_does_not_answer_is_an_error(lock: FakeLock) -> None:
+    lock.fault = "no route"
+    with pytest.raises(StepError, match="no route"):
+        take_it(lock)
+
+
+def test_who_waits_bears_with_a_server_that_is_away(lock: FakeLock) -> None:
+    lock.hold(quick(NIGHTLY))
+    threading.Timer(0.2, setattr, (lock, "fault", "no route")).start()
+    threading.Timer(1.6, setattr, (lock, "fault", "")).start()
+    take_it(lock, wait=10)
+
+
+def test_of_many_who_want_it_one_has_it(lock: FakeLock) -> None:
+    taken: list[str] = []
+
+    def want(number: int) -> None:
+        claim = dataclasses.replace(OURS, holder=f"run-{number}")
+        lease, _ = take_it(lock, claim=claim, wait=20)
+        taken.append(claim.holder)
+        assert lock.record is not None
+        assert lock.record.claim.holder == claim.holder
+        heartbeats.release(lock, lease.record.claim.holder)
+
+    threads = [threading.Thread(target=want, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == [f"run-{number}" for number in range(5)]
+
+
+def test_who_is_cancelled_waits_no_more(lock: FakeLock) -> None:
+    lock.hold(NIGHTLY)
+    with cancellation.opened() as scope:
+        threading.Timer(0.3, scope.cancel, ("enough",)).start()
+        with pytest.raises(Cancelled, match="enough"):
+            take_it(lock, wait=30)

@@ -1,0 +1,35 @@
+"""A tracker on a fake API server where there is nothing yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.api_server import HOLD, Answer, ApiServer, listing
+from tests.unit.kubernetes.pods.following import JOBS, PODS, Followed
+from toolbox.kubernetes.api.connection import Cluster
+from toolbox.kubernetes.pods import tracker
+from toolbox.kubernetes.pods.tracker import Tracker
+
+
+@pytest.fixture(name="followed")
+def _followed(
+    server: ApiServer, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Followed]:
+    for path in (JOBS, PODS):
+        server.says("GET", path, listing(1))
+        server.says("WATCH", path, Answer([HOLD]))
+    for job in ("j", "k"):
+        server.says("GET", f"{JOBS}/{job}", {"metadata": {"name": job, "uid": "u"}})
+    monkeypatch.setattr(tracker, "_CLOCK_SECONDS", 0.05)
+    monkeypatch.setattr(tracker, "_DOUBT_SECONDS", 0.1)
+    found = Followed(cluster, tmp_path)
+    yield found
+    found.tracker.close()
+
+
+@pytest.fixture(name="tracker")
+def _tracker(followed: Followed) -> Tracker:
+    return followed.tracker

@@ -1,0 +1,86 @@
+"""A tracker that follows attempts on a fake API server, and what it is told: what its tests share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+from tests.fakes.api_server import Asked
+from toolbox.kubernetes.api.connection import Cluster
+from toolbox.kubernetes.pods.description import Pod
+from toolbox.kubernetes.pods.pod_attempts import Attempt
+from toolbox.kubernetes.pods.tracker import Tracker
+from toolbox.kubernetes.pods.views import ATTEMPT_LABEL, Ended, JobView, PodView
+from toolbox.model.workloads import EndedBy, WorkloadOutcome
+
+JOBS, PODS = "/apis/batch/v1/namespaces/tests/jobs", "/api/v1/namespaces/tests/pods"
+EVENTS = "/api/v1/namespaces/tests/events"
+COMPLETE = JobView("j", "u", condition="Complete", reason="Completed")
+RUNNING = PodView("p", "u", "j", node="n", is_running=True)
+
+
+def told(code: int = 0, **fields: Any) -> dict[str, Any]:
+    """Return an outcome as an agent writes it."""
+    known = WorkloadOutcome(EndedBy.EXIT, code).as_json()
+    return {**known, "log_said": {"stdout": 0, "stderr": 0}, "left": 0, **fields}
+
+
+def ended(name: str = "p", job: str = "j", code: int = 0, **fields: Any) -> PodView:
+    message = told(code, **fields.pop("told", {}))
+    return PodView(name, f"uid-{name}", job, node="n", ended=Ended(code, "Completed", "", message), **fields)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+class Followed:
+    """A tracker, and what it says."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.directory = directory
+        self.notified: Queue[str] = Queue()
+        self.removed: Queue[str] = Queue()
+        self.can_remove = True
+        self.tracker = Tracker(cluster, "run=r", self.notified.put, self._remove, lambda job: [f"an event of {job}"])
+
+    def add(self, name: str = "a", job: str = "j", wait: float = 60, **pod: Any) -> Attempt:
+        attempt = Attempt(name, job, self.directory / name, f"/topgallant/{name}", wait, Pod(image="i", **pod))
+        attempt.directory.mkdir()
+        self.tracker.add(attempt)
+        return attempt
+
+    def _remove(self, job: str) -> bool:
+        self.removed.put(job)
+        return self.can_remove
+
+    def outcome(self, attempt: Attempt) -> WorkloadOutcome:
+        """Return how an attempt ended, once that is told."""
+        assert self.notified.get(timeout=20) == attempt.name
+        assert attempt.status.outcome is not None
+        return attempt.status.outcome
+
+
+def pod_json(name: str, state: dict[str, Any]) -> dict[str, Any]:
+    """Return a pod as the API server has it."""
+    return {
+        "metadata": {"name": name, "uid": "u", "labels": {ATTEMPT_LABEL: "j"}, "resourceVersion": "5"},
+        "spec": {"nodeName": "n", "containers": [{"name": "workload"}]},
+        "status": {"containerStatuses": [{"name": "workload", "state": state}]},
+    }
+
+
+def listed_for(pods: list[dict[str, Any]]) -> Callable[[Asked], dict[str, Any]]:
+    """Return what the server answers who asks for the pods of an attempt; the watch sees none of them."""
+
+    def answer(asked: Asked) -> dict[str, Any]:
+        items = pods if asked.get("labelSelector") == f"{ATTEMPT_LABEL}=j" else []
+        return {"metadata": {"resourceVersion": "1"}, "items": items}
+
+    return answer

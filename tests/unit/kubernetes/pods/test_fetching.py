@@ -1,0 +1,153 @@
+"""What a workload left, fetched while the server does what it likes."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.api_server import ApiServer, Conversation, Said, Talk, failure, listing
+from toolbox.kubernetes.api import access
+from toolbox.kubernetes.api.connection import Away, Cluster, Refused
+from toolbox.kubernetes.pods import fetching
+from toolbox.kubernetes.pods.fetching import Wanted
+from toolbox.model.errors import LimitExceeded
+from toolbox.model.workloads import CollectLimits
+
+PODS = "/api/v1/namespaces/tests/pods"
+PATH = f"{PODS}/p/exec"
+OUT = 1
+IMPATIENT = 0.5
+
+
+@pytest.fixture(autouse=True)
+def _without_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "_PAUSE", 0.05)
+
+
+def archive() -> bytes:
+    """Return an archive of a file."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as whole:
+        member = tarfile.TarInfo("files/it")
+        member.size = 4
+        whole.addfile(member, io.BytesIO(b"left"))
+    return content.getvalue()
+
+
+def send(talk: Conversation) -> None:
+    """Send an archive, as our agent does."""
+    for piece in (archive(), b""):
+        talk.hear()
+        talk.say(OUT, b"%08d" % len(piece) + piece)
+    talk.end()
+
+
+def break_off(talk: Conversation) -> None:
+    """Send the beginning of one."""
+    talk.hear()
+    talk.say(OUT, b"%08d" % 999 + archive()[:300])
+
+
+def break_off_late(talk: Conversation) -> None:
+    """Send a piece, and take longer for it than anybody is patient."""
+    talk.hear()
+    time.sleep(1.2 * IMPATIENT)
+    talk.say(OUT, b"%08d" % 300 + archive()[:300])
+    talk.hear()
+
+
+def fetched(server: ApiServer, cluster: Cluster, directory: Path, *answers: Said, patience: float = 20) -> str:
+    """Return the file that came."""
+    server.says("GET", PATH, *answers)
+    fetching.fetch(cluster, "p", "python3", "/topgallant/a", Wanted(("**",), (), directory), patience)
+    assert [path.name for path in directory.iterdir() if path.name.startswith(".")] == []
+    return (directory / "files/it").read_text()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    found = tmp_path / "attempt"
+    found.mkdir()
+    return found
+
+
+@pytest.mark.parametrize("trouble", [failure(500), failure(503), failure(429), Talk(break_off)])
+def test_what_was_not_sent_whole_is_fetched_again(
+    server: ApiServer, cluster: Cluster, directory: Path, trouble: Said
+) -> None:
+    assert fetched(server, cluster, directory, trouble, trouble, Talk(send)) == "left"
+
+
+def test_what_takes_longer_than_anybody_is_patient_is_fetched_again(
+    server: ApiServer, cluster: Cluster, directory: Path
+) -> None:
+    answers = (Talk(break_off_late), failure(503), Talk(break_off_late), Talk(send))
+    assert fetched(server, cluster, directory, *answers, patience=IMPATIENT) == "left"
+
+
+def test_a_server_that_brings_nothing_is_asked_again_for_as_long_as_said(
+    server: ApiServer, cluster: Cluster, directory: Path
+) -> None:
+    began = time.monotonic()
+    with pytest.raises(Away, match="sut: "):
+        fetched(server, cluster, directory, failure(503), patience=IMPATIENT)
+    assert IMPATIENT <= time.monotonic() - began < 10
+    assert server.count("GET", PATH) > 1
+
+
+def test_who_has_another_token_by_then_comes_with_that(
+    server: ApiServer, cluster: Cluster, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "_RELOAD_SECONDS", 0.0)
+    server.admit("second")
+    assert fetched(server, cluster, directory, failure(401), Talk(send)) == "left"
+    assert [each.headers.get("authorization") for each in server.asked] == ["Bearer first", "Bearer second"]
+
+
+def test_a_node_that_has_not_heard_of_a_pod_yet_is_asked_again(
+    server: ApiServer, cluster: Cluster, directory: Path
+) -> None:
+    server.says("GET", PODS, listing(1, "p"))
+    assert fetched(server, cluster, directory, failure(404, "pod does not exist"), Talk(send)) == "left"
+
+
+@pytest.mark.parametrize("status", [400, 403, 404])
+def test_what_is_refused_is_not_asked_for_again(
+    server: ApiServer, cluster: Cluster, directory: Path, status: int
+) -> None:
+    server.says("GET", PODS, listing(1))
+    with pytest.raises(Refused, match="sut: no such container"):
+        fetched(server, cluster, directory, failure(status, "no such container"))
+    assert server.count("GET", PATH) == 1
+    assert list(directory.iterdir()) == []
+
+
+def test_a_pod_that_sends_without_end_is_cut_off_and_what_came_is_kept(
+    server: ApiServer, cluster: Cluster, directory: Path
+) -> None:
+    def send_on(talk: Conversation) -> None:
+        content = archive()[:1024]
+        while talk.hear():
+            talk.say(OUT, b"%08d" % len(content) + content)
+
+    server.says("GET", PATH, Talk(send_on))
+    limits = CollectLimits(bytes=1000, files=1)
+    with pytest.raises(LimitExceeded, match=r"`collect_bytes` and `collect_files` of the target"):
+        fetching.fetch(cluster, "p", "python3", "/topgallant/a", Wanted(("**",), (), directory, limits), 20)
+    assert (directory / "files/it").read_text() == "left"
+
+
+def test_a_piece_that_is_longer_than_any_of_the_agent_is_not_read(
+    server: ApiServer, cluster: Cluster, directory: Path
+) -> None:
+    def announce(talk: Conversation) -> None:
+        talk.hear()
+        talk.say(OUT, b"99999999")
+        talk.hear()
+
+    with pytest.raises(Away, match="it is not the agent that sends the archive"):
+        fetched(server, cluster, directory, Talk(announce), patience=IMPATIENT)

@@ -1,0 +1,184 @@
+"""What a run puts into a namespace, on a server that keeps what is created there."""
+
+from __future__ import annotations
+
+import base64
+import io
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes import api_server
+from tests.fakes.api_server import Answer, ApiServer, Asked, failure
+from toolbox.kubernetes.api.connection import Cluster, Refused
+from toolbox.kubernetes.pods import provisions
+from toolbox.kubernetes.pods.provisions import Provisions
+from toolbox.model.clusters import Access
+from toolbox.model.errors import StepError
+from toolbox.model.secrets import Secret
+from toolbox.model.verdicts import Cause
+from toolbox.model.workloads import Workload
+
+PLACE = "/api/v1/namespaces/tests"
+MAPS, SECRETS = f"{PLACE}/configmaps", f"{PLACE}/secrets"
+
+
+class Kept:
+    """What was created, by its name."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self.server = server
+        self.objects: dict[str, Any] = {}
+        for path in (MAPS, SECRETS):
+            server.says("POST", path, self.create)
+
+    def create(self, asked: Asked) -> dict[str, Any] | Answer:
+        name = asked.body["metadata"]["name"]
+        if name in self.objects:
+            return failure(409, "there is one")
+        found = {**asked.body, "metadata": {**asked.body["metadata"], "uid": f"uid-{len(self.objects)}"}}
+        self.objects[name] = found
+        self.server.says("GET", f"{asked.path}/{name}", found)
+        self.server.says("DELETE", f"{asked.path}/{name}", lambda _: self.objects.pop(name))
+        return found
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ApiServer]:
+    with api_server.serving(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def kept(server: ApiServer) -> Kept:
+    return Kept(server)
+
+
+@pytest.fixture
+def cluster(server: ApiServer) -> Iterator[Cluster]:
+    found = Cluster(Access(str(server.kubeconfig)))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def provided(cluster: Cluster) -> Provisions:
+    return Provisions(cluster, "run-1")
+
+
+def test_the_owner_is_made_once_and_knows_its_run(provided: Provisions, kept: Kept) -> None:
+    owner = provided.owner(5)
+    assert (
+        provided.owner(5) == owner == {"apiVersion": "v1", "kind": "ConfigMap", "name": provided.name, "uid": "uid-0"}
+    )
+    labels = kept.objects[provided.name]["metadata"]["labels"]
+    assert labels == {"app.kubernetes.io/managed-by": "topgallant", "topgallant.dev/run": "run-1"}
+    assert len(kept.server.asked) == 1
+
+
+def test_who_goes_on_with_a_run_takes_the_owner_that_there_is(
+    provided: Provisions, cluster: Cluster, kept: Kept
+) -> None:
+    owner = provided.owner(5)
+    assert Provisions(cluster, "run-1").owner(5) == owner
+    assert Provisions(cluster, "run-2").owner(5) != owner
+    assert len(kept.objects) == 2
+
+
+def test_an_owner_that_may_not_be_made_is_an_error(provided: Provisions, server: ApiServer) -> None:
+    server.says("POST", MAPS, failure(403, "may not"))
+    with pytest.raises(Refused, match="may not"):
+        provided.owner(5)
+
+
+def test_the_owner_holds_an_agent_that_runs(provided: Provisions, kept: Kept, tmp_path: Path) -> None:
+    provided.owner(5)
+    program = tmp_path / "agent.zip"
+    program.write_bytes(base64.b64decode(kept.objects[provided.name]["binaryData"]["agent.zip"]))
+    (tmp_path / "exit_code").write_text("0")  # of a workload that has ended
+    command = [sys.executable, "-I", "-S", str(program), "cancel", str(tmp_path)]
+    assert subprocess.run(command, capture_output=True, check=True, cwd="/").stdout == b"cancelling\n"
+
+
+def test_what_a_workload_is_given_is_there_once_and_here_too(provided: Provisions, kept: Kept, tmp_path: Path) -> None:
+    workload = Workload(("true",), written={"a/b": "text"})
+    names = {provided.sources(workload, tmp_path / attempt, 5) for attempt in ("first", "second")}
+    other = provided.sources(Workload(("true",), written={"a/b": "other"}), tmp_path / "third", 5)
+    assert {provided.name, *names, other} == kept.objects.keys()
+    assert (tmp_path / "second/src/a/b").read_text() == "text"
+    (name,) = names
+    content = base64.b64decode(kept.objects[str(name)]["binaryData"]["sources.tar.gz"])
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        assert archive.getnames() == ["a", "a/b"]
+
+
+def test_everything_goes_with_the_owner(provided: Provisions, kept: Kept, tmp_path: Path) -> None:
+    name = provided.sources(Workload(("true",), written={"a": "b"}), tmp_path, 5)
+    secret, _ = provided.secret_env({"TOKEN": Secret("s3cret")}, 5)["TOKEN"]
+    for each in (str(name), secret):
+        assert kept.objects[each]["metadata"]["ownerReferences"] == [provided.owner(5)]
+
+
+def test_a_workload_that_is_given_nothing_has_nothing_there(provided: Provisions, kept: Kept, tmp_path: Path) -> None:
+    assert provided.sources(Workload(("true",)), tmp_path, 5) is None
+    assert provided.secret_env({"PLAIN": "text"}, 5) == {}
+    assert kept.objects == {}
+
+
+def test_what_is_too_much_for_an_object_says_where_to_put_it(
+    provided: Provisions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provisions, "_MOST_BYTES", 10)
+    with pytest.raises(StepError, match=r"and 10 can be sent: put it into the image or on a volume") as caught:
+        provided.sources(Workload(("true",), written={"a": "b"}), tmp_path, 5)
+    assert caught.value.cause is Cause.CONFIGURATION
+
+
+def test_secrets_are_where_their_variables_say_and_others_are_not(provided: Provisions, kept: Kept) -> None:
+    found = provided.secret_env({"TOKEN": Secret("s3cret"), "KEY": Secret("k"), "PLAIN": "text"}, 5)
+    ((name,),) = ({place for place, _ in found.values()},)
+    assert found == {"TOKEN": (name, "TOKEN"), "KEY": (name, "KEY")}
+    assert kept.objects[name]["stringData"] == {"TOKEN": "s3cret", "KEY": "k"}
+
+
+def test_the_same_secrets_are_there_once(provided: Provisions, kept: Kept) -> None:
+    first, again, other = (provided.secret_env({"T": Secret(value)}, 5) for value in ("a", "a", "b"))
+    assert first == again != other
+    assert kept.server.count("POST", SECRETS) == 2
+
+
+def test_the_name_of_a_secret_does_not_tell_what_is_in_it(provided: Provisions, cluster: Cluster, kept: Kept) -> None:
+    names = [each.secret_env({"T": Secret("a")}, 5)["T"][0] for each in (provided, Provisions(cluster, "run-1"))]
+    assert names[0] != names[1]
+    assert set(names) < kept.objects.keys()
+
+
+def test_what_was_left_is_made_again_where_it_is_needed_again(provided: Provisions, kept: Kept) -> None:
+    provided.secret_env({"T": Secret("a")}, 5)
+    provided.leave()
+    assert provided.name not in kept.objects
+    name, _ = provided.secret_env({"T": Secret("a")}, 5)["T"]
+    assert kept.objects[name]["metadata"]["ownerReferences"] == [provided.owner(5)]
+    assert provided.name in kept.objects
+
+
+def test_to_leave_nothing_is_no_error(provided: Provisions, server: ApiServer) -> None:
+    provided.leave()
+    assert [(each.method, each.path) for each in server.asked] == [("DELETE", f"{MAPS}/{provided.name}")]
+
+
+def test_what_somebody_deleted_is_made_again_once_that_is_known(provided: Provisions, kept: Kept) -> None:
+    before = dict(provided.owner(5))
+    provided.secret_env({"T": Secret("a")}, 5)
+    kept.objects.clear()
+    kept.objects["another"] = {}  # so that what is made now has another uid
+    provided.forget()
+    name, _ = provided.secret_env({"T": Secret("a")}, 5)["T"]
+    (owner,) = kept.objects[name]["metadata"]["ownerReferences"]
+    assert owner["uid"] != before["uid"]
+    assert owner["uid"] == kept.objects[provided.name]["metadata"]["uid"]

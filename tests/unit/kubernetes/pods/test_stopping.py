@@ -1,0 +1,251 @@
+"""How an attempt comes to its end that is to have one: who is asked, who is waited for, and when its Job goes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from queue import Empty, Queue
+from typing import Any
+
+import pytest
+
+from tests.fakes.api_server import ApiServer, Conversation, Said, Talk, failure
+from tests.unit.kubernetes.pods.following import PODS, RUNNING, Followed, ended, wait_until
+from toolbox.agent.pod import CANCELLING
+from toolbox.kubernetes.api.connection import Away
+from toolbox.kubernetes.pods import stopping
+from toolbox.kubernetes.pods.pod_attempts import Attempt
+from toolbox.kubernetes.pods.stopping import Asking, Stop
+from toolbox.kubernetes.pods.tracker import Tracker
+from toolbox.kubernetes.pods.views import JobView, PodView
+from toolbox.model.workloads import EndedBy
+
+WAITING = PodView("p", "u", "j")
+STARTING = PodView("p", "u", "j", node="n", waiting=("ContainerCreating", ""))
+GONE = PodView("p", "u", "j", node="n", is_over=True, is_deleted=True, deleted_at=1)
+OLD = JobView("j", "u", replaces=True)  # of a server older than Kubernetes 1.28
+
+
+@pytest.mark.parametrize(
+    ("pod", "seconds"),
+    [
+        (RUNNING, 30.0),
+        (STARTING, 15.0),
+        (WAITING, 2.0),
+        (PodView("p", "u", "j", unschedulable="0/1 nodes"), 0.0),
+        (PodView("p", "u", "j", node="n", waiting=("ImagePullBackOff", "")), 0.0),
+        (PodView("p", "u", "j", node="n", waiting=("CreateContainerConfigError", "")), 0.0),
+        (GONE, 0.0),
+        (ended(), 0.0),
+    ],
+)
+def test_a_pod_is_waited_for_as_long_as_it_may_take(pod: PodView, seconds: float) -> None:
+    stop = Stop(since=100.0)
+    assert not stop.awaits([pod], 100.0 + seconds, more=False)
+    assert stop.awaits([pod], 100.0 + seconds - 0.1, more=False) is (seconds > 0)
+
+
+def test_who_has_heard_it_has_his_grace_besides() -> None:
+    stop, pod = Stop(since=100.0, heard={"p"}), PodView("p", "u", "j", node="n", is_running=True, grace_seconds=60)
+    assert stop.awaits([pod], 204.0, more=False)
+    assert not stop.awaits([pod], 205.0, more=False)
+
+
+def test_who_is_still_to_come_is_waited_for_a_moment() -> None:
+    assert [Stop(since=0.0).awaits([], now, more=True) for now in (1.9, 2.0)] == [True, False]
+
+
+@pytest.fixture
+def asking() -> Iterator[Asking]:
+    found = Asking()
+    yield found
+    found.close()
+
+
+def test_a_pod_that_runs_is_asked_until_it_has_heard_it_and_nobody_else(asking: Asking) -> None:
+    asked: Queue[str] = Queue()
+    answers: list[Exception | None] = [Away("not yet"), RuntimeError("ours"), None]
+
+    def ask(pod: str) -> None:
+        asked.put(pod)
+        if (error := answers.pop(0)) is not None:
+            raise error
+
+    stop = Stop(since=0.0)
+    for now, pods in ((0.0, [WAITING, STARTING]), (1.0, [RUNNING]), (2.0, [RUNNING]), (4.5, [RUNNING])):
+        asking.ask(stop, pods, ask, now)
+        wait_until(lambda: not asking._asking)
+    assert (asked.qsize(), stop.heard) == (2, set())
+    asking.ask(stop, [RUNNING], ask, 8.0)
+    wait_until(lambda: stop.heard)
+    asking.ask(stop, [RUNNING], ask, 20.0)
+    assert (asked.qsize(), stop.heard) == (3, {"p"})
+
+
+def test_a_pod_that_does_not_answer_is_asked_once_at_a_time_and_keeps_nobody_waiting(asking: Asking) -> None:
+    release, asked = threading.Event(), Queue[str]()
+
+    def ask(pod: str) -> None:
+        asked.put(pod)
+        assert pod != "p" or release.wait(20)
+
+    stop = Stop(since=0.0)
+    for now in (0.0, 10.0, 20.0):
+        asking.ask(stop, [RUNNING], ask, now)
+    asking.ask(stop, [PodView("q", "u", "j", node="n", is_running=True)], ask, 20.0)
+    wait_until(lambda: stop.heard == {"q"})
+    release.set()
+    assert {asked.get(timeout=20), asked.get(timeout=20)} == {"p", "q"}
+    with pytest.raises(Empty):
+        asked.get(timeout=0.1)
+
+
+def hear(talk: Conversation) -> None:
+    """Say that the workload is asked to end, as our agent does."""
+    talk.say(1, CANCELLING.encode())
+    talk.end()
+
+
+def give_up(talk: Conversation) -> None:
+    """Say that there is none, as our agent does."""
+    talk.say(2, b"there is no workload\n")
+    talk.end()
+
+
+def removed(followed: Followed) -> bool:
+    """Tell whether the Job was removed, a moment later too."""
+    try:
+        return followed.removed.get(timeout=0.3) == "j"
+    except Empty:
+        return False
+
+
+def cancelled(followed: Followed) -> Attempt:
+    """Have an attempt that was cancelled while its pod was being started."""
+    tracker, attempt = followed.tracker, followed.add()
+    tracker.start(5)
+    tracker.see_job(JobView("j", "u"))
+    tracker.see_pod(STARTING)
+    tracker.cancel(attempt)
+    return attempt
+
+
+@pytest.mark.parametrize("answers", [(Talk(hear),), (failure(500), Talk(give_up), Talk(hear))])
+def test_a_pod_that_is_starting_is_asked_when_it_runs_and_its_job_is_left(
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch, answers: tuple[Said, ...]
+) -> None:
+    monkeypatch.setattr(stopping, "_AGAIN_SECONDS", 0.1)
+    server.says("GET", f"{PODS}/p/exec", *answers)
+    attempt = cancelled(followed)
+    assert not removed(followed)
+    assert server.count("GET", f"{PODS}/p/exec") == 0
+    tracker.see_pod(RUNNING)
+    wait_until(lambda: attempt.stop and attempt.stop.heard == {"p"})
+    assert server.count("GET", f"{PODS}/p/exec") == len(answers)
+    tracker.see_pod(ended(code=143, told={"ended_by": "cancelled"}))
+    assert followed.outcome(attempt).ended_by is EndedBy.CANCELLED
+    assert not removed(followed)
+
+
+def test_a_pod_that_ends_well_before_it_can_be_asked_has_passed(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add()
+    tracker.see_job(JobView("j", "u"))
+    tracker.cancel(attempt)
+    tracker.see_pod(STARTING)
+    tracker.see_pod(ended())
+    assert followed.outcome(attempt).ended_by is EndedBy.EXIT
+    assert not removed(followed)
+
+
+def test_the_job_of_who_does_not_start_goes_in_the_end(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "_START_SECONDS", 2.0)
+    cancelled(followed)
+    assert not removed(followed)
+    assert followed.removed.get(timeout=20) == "j"
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        [JobView("j", "u", is_suspended=True)],
+        [PodView("p", "u", "j", unschedulable="0/1 nodes")],
+        [JobView("j", "u"), GONE],
+    ],
+)
+def test_the_job_of_who_cannot_start_goes_at_once(
+    followed: Followed, tracker: Tracker, known: list[JobView | PodView]
+) -> None:
+    attempt = followed.add()
+    for view in known:
+        tracker.see_job(view) if isinstance(view, JobView) else tracker.see_pod(view)
+    tracker.cancel(attempt)
+    assert followed.removed.get(timeout=20) == "j"  # no clock runs: it is now, or never
+
+
+def test_all_hosts_are_asked_and_waited_for(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
+    for name in ("p-0", "p-1"):
+        server.says("GET", f"{PODS}/{name}/exec", Talk(hear))
+    attempt = followed.add(hosts=2)
+    tracker.see_job(JobView("j", "u"))
+    tracker.see_pod(PodView("p-0", "u0", "j", index=0, node="n", is_running=True))
+    tracker.cancel(attempt)
+    tracker.see_pod(PodView("p-1", "u1", "j", index=1, node="n", waiting=("ContainerCreating", "")))
+    tracker.see_pod(PodView("p-1", "u1", "j", index=1, node="n", is_running=True))
+    wait_until(lambda: attempt.stop and attempt.stop.heard == {"p-0", "p-1"})
+    assert not removed(followed)
+
+
+# What takes the place of a pod that somebody deleted
+
+
+def replaced(followed: Followed, server: ApiServer, **own: Any) -> None:
+    """Have an attempt whose pod was deleted, and another one in its place that hears what it is asked."""
+    server.says("GET", f"{PODS}/again/exec", Talk(hear))
+    tracker = followed.tracker
+    tracker.see_job(OLD)
+    tracker.see_pod(PodView("p", "u", "j", node="n", is_deleted=True, deleted_at=1, **own))
+    tracker.see_pod(PodView("again", "v", "j", node="n", waiting=("ContainerCreating", "")))
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@pytest.mark.parametrize("own", [{"is_running": True}, {"is_over": True}])
+def test_it_is_asked_to_end_before_its_job_goes(
+    followed: Followed, tracker: Tracker, server: ApiServer, own: dict[str, Any], is_cancelled: bool
+) -> None:
+    server.says("GET", f"{PODS}/p/exec", Talk(hear))
+    attempt = followed.add()
+    replaced(followed, server, **own)
+    if is_cancelled:
+        tracker.cancel(attempt)
+    assert not removed(followed)
+    assert attempt.outcome is None
+    tracker.see_pod(PodView("again", "v", "j", node="n", is_running=True))
+    wait_until(lambda: attempt.stop and "again" in attempt.stop.heard)
+    assert not removed(followed)
+    tracker.see_pod(ended("again", code=143, told={"ended_by": "cancelled"}))
+    tracker.see_pod(ended(code=143, told={"ended_by": "cancelled"}, is_deleted=True, deleted_at=1))
+    tracker.see_job(JobView("j", "u", replaces=True, condition="Failed", reason="BackoffLimitExceeded"))
+    was_evicted = not is_cancelled or "is_over" in own  # before it was cancelled
+    assert followed.outcome(attempt).ended_by is (EndedBy.EVICTED if was_evicted else EndedBy.CANCELLED)
+
+
+def test_it_is_waited_for_a_moment_where_it_has_not_come_yet(
+    followed: Followed, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopping, "_PLACE_SECONDS", 0.7)
+    attempt = followed.add()
+    tracker.start(5)
+    tracker.see_job(OLD)
+    tracker.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=1))
+    began = time.monotonic()
+    assert followed.removed.get(timeout=20) == "j"
+    assert time.monotonic() - began > 0.5
+    assert attempt.outcome is None
+
+
+def test_a_server_that_replaces_nothing_early_has_the_job_removed_at_once(followed: Followed, tracker: Tracker) -> None:
+    followed.add()
+    tracker.see_job(JobView("j", "u"))
+    tracker.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=1))
+    assert followed.removed.get(timeout=20) == "j"  # no clock runs: it is now, or never

@@ -1,0 +1,429 @@
+"""What becomes of an attempt by what is told of its Job and its pods, in which order ever."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.fakes.api_server import HOLD, Answer, ApiServer, Asked, event, failure, listing
+from tests.unit.kubernetes.pods.following import (
+    COMPLETE,
+    EVENTS,
+    JOBS,
+    PODS,
+    RUNNING,
+    Followed,
+    ended,
+    listed_for,
+    pod_json,
+    told,
+    wait_until,
+)
+from toolbox.agent import frames
+from toolbox.kubernetes.pods import tracker as module
+from toolbox.kubernetes.pods.tracker import Tracker
+from toolbox.kubernetes.pods.views import Ended, JobView, PodView
+from toolbox.model.workloads import AttemptState, EndedBy
+
+
+def test_how_it_ended_is_told_once_and_written_down(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add()
+    tracker.see_pod(RUNNING)
+    assert attempt.status.state is AttemptState.RUNNING
+    for _ in range(2):
+        tracker.see_pod(ended(code=3))
+    assert followed.outcome(attempt).exit_code == 3
+    assert json.loads((attempt.directory / "outcome.json").read_text())["exit_code"] == 3
+    assert {path.name for path in attempt.directory.iterdir()} == {
+        "exit_code",
+        "outcome.json",
+        "stderr.log",
+        "stdout.log",
+    }
+    assert followed.notified.empty()
+    assert followed.removed.empty()
+
+
+def test_an_attempt_that_waits_long_says_why_until_it_starts(
+    followed: Followed, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_WAITING_SECONDS", 0.0)
+    tracker.start(5)
+    attempt = followed.add()
+    tracker.see_job(JobView("j", "u"))
+    tracker.see_pod(PodView("p", "u", "j", unschedulable="0/1 nodes are available"))
+    wait_until(lambda: attempt.status.message == "waiting for a node: 0/1 nodes are available")
+    assert followed.notified.get(timeout=20) == attempt.name
+    tracker.see_pod(RUNNING)
+    assert attempt.status.message == ""
+
+
+def test_the_events_of_all_attempts_that_wait_are_asked_for_at_once(
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_WAITING_SECONDS", 0.0)
+    quota = {"metadata": {"name": "e"}, "involvedObject": {"name": "j"}, "message": "exceeded quota"}
+    server.says("GET", EVENTS, {"metadata": {}, "items": [quota]})
+    tracker.start(5)
+    attempts = [followed.add(), followed.add("b", "k")]
+    for job in ("j", "k"):
+        tracker.see_job(JobView(job, "u"))
+    wait_until(lambda: attempts[0].status.message == "waiting for its pod: exceeded quota")
+    assert attempts[1].status.message == "waiting for its pod"
+    assert server.count("GET", EVENTS) == 1
+
+
+def test_what_was_told_before_somebody_asks_is_known(followed: Followed, tracker: Tracker) -> None:
+    tracker.see_job(COMPLETE)
+    tracker.see_pod(ended())
+    assert tracker.has_job("j")
+    assert followed.outcome(followed.add()).exit_code == 0
+
+
+def test_it_is_told_when_its_logs_are_here(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
+    may_end = threading.Event()
+
+    def speak() -> Iterator[bytes]:
+        assert may_end.wait(20)
+        yield frames.encode("stdout", 0, b"one\n")
+
+    server.says("GET", f"{PODS}/p/log", Answer(speak()))
+    attempt = followed.add()
+    tracker.see_pod(RUNNING)
+    tracker.see_pod(ended(told={"log_said": {"stdout": 4, "stderr": 0}}))
+    assert (attempt.outcome is not None, attempt.status.state) == (True, AttemptState.RUNNING)
+    may_end.set()
+    assert followed.outcome(attempt).log_fault == ""
+    assert (attempt.directory / "stdout.log").read_text() == "one\n"
+
+
+def test_of_what_ends_at_once_and_says_nothing_no_log_is_asked_for(
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SHORT_SECONDS", 20)
+    tracker.start(5)
+    attempt = followed.add()
+    tracker.see_pod(RUNNING)
+    time.sleep(0.3)  # the clock ticks meanwhile
+    tracker.see_pod(ended())
+    assert followed.outcome(attempt).exit_code == 0
+    assert server.count("GET", f"{PODS}/p/log") == 0
+
+
+def test_what_lasts_is_followed_while_it_runs(
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SHORT_SECONDS", 0.1)
+    server.says("GET", f"{PODS}/p/log", Answer([frames.encode("stdout", 0, b"one\n"), HOLD]))
+    tracker.start(5)
+    attempt = followed.add()
+    tracker.see_pod(RUNNING)
+    copy = attempt.directory / "stdout.log"
+    wait_until(lambda: copy.exists() and copy.read_text() == "one\n")
+    assert server.count("GET", f"{PODS}/p/log") == 1
+
+
+def test_a_job_that_ends_before_its_pod_says_how_is_asked_about_once(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
+    state = {"terminated": {"exitCode": 3, "reason": "Error", "message": json.dumps(told(3))}}
+    server.says("GET", PODS, listed_for([pod_json("p", state)]))
+    tracker.start(5)
+    attempt = followed.add()
+    tracker.see_job(COMPLETE)
+    assert attempt.outcome is None  # the pod may be on its way
+    assert followed.outcome(attempt).exit_code == 3
+    assert server.count("GET", PODS) == 2
+
+
+def test_a_job_that_ends_and_no_pod_says_how_is_lost(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
+    server.says("GET", PODS, listed_for([]))
+    complete = {"type": "Complete", "status": "True"}
+    server.says("GET", f"{JOBS}/j", {"metadata": {"name": "j", "uid": "u"}, "status": {"conditions": [complete]}})
+    tracker.start(5)
+    attempt = followed.add()
+    tracker.see_job(COMPLETE)
+    outcome = followed.outcome(attempt)
+    assert (outcome.ended_by, "no pod says how it ended" in outcome.message) == (EndedBy.LOST, True)
+
+
+def test_a_pod_in_the_place_of_another_is_none_of_ours(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add()
+    tracker.see_job(JobView("j", "u"))
+    tracker.see_pod(RUNNING)
+    tracker.see_pod(PodView("p", "u", "j", node="n", is_over=True, is_deleted=True, deleted_at=100), is_gone=True)
+    tracker.see_pod(ended("another"))
+    outcome = followed.outcome(attempt)
+    assert (outcome.ended_by, "its pod p was deleted" in outcome.message) == (EndedBy.EVICTED, True)
+    assert followed.removed.get(timeout=20) == "j"
+    assert "another" not in attempt.logs
+
+
+def test_a_pod_that_is_deleted_while_it_ends_has_its_job_ended_first(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add()
+    tracker.see_job(JobView("j", "u", ends_at=200))
+    tracker.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=100))
+    assert followed.removed.get(timeout=20) == "j"
+    assert attempt.outcome is None
+
+
+def test_a_job_that_ends_its_pod_at_its_deadline_is_left_to_say_so(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add()
+    tracker.see_job(JobView("j", "u", ends_at=100))
+    tracker.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=100))
+    tracker.see_pod(ended(code=143, told={"ended_by": "cancelled"}, is_deleted=True, deleted_at=100))
+    assert followed.outcome(attempt).ended_by is EndedBy.TIMEOUT
+    assert followed.removed.get(timeout=20) == "j"  # in the end
+    assert followed.removed.empty()
+
+
+def test_a_pod_that_is_being_deleted_is_waited_for_until_its_node_says_that_it_is_gone(
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_KILL_SECONDS", 1.0)
+    dying = pod_json("p", {"running": {}})
+    dying["metadata"] |= {"deletionTimestamp": "2026-01-02T03:04:05Z", "deletionGracePeriodSeconds": 1}
+    server.says("GET", PODS, listed_for([dying]))
+    server.says("GET", f"{JOBS}/j", failure(404))
+    tracker.start(5)
+    attempt = followed.add()
+    tracker.see_job(JobView("j", "u"))
+    tracker.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=1))
+    assert followed.removed.get(timeout=20) == "j"
+    tracker.see_job(JobView("j", "u", is_deleted=True), is_gone=True)
+    began = time.monotonic()
+    outcome = followed.outcome(attempt)  # of a node that is lost
+    assert time.monotonic() - began > 1.5
+    assert (outcome.ended_by, "its pod p was deleted" in outcome.message) == (EndedBy.EVICTED, True)
+
+
+def test_what_does_not_start_in_time_says_what_it_waited_for(followed: Followed, tracker: Tracker) -> None:
+    tracker.start(5)
+    attempt = followed.add(wait=0.2)
+    tracker.see_job(JobView("j", "u"))
+    outcome = followed.outcome(attempt)
+    assert outcome.ended_by is EndedBy.NO_CAPACITY
+    assert outcome.message.endswith("an event of j")
+
+
+def test_what_has_started_by_what_the_server_says_is_not_late(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
+    server.says("GET", PODS, listed_for([pod_json("p", {"running": {}})]))
+    tracker.start(5)
+    attempt = followed.add(wait=0.2)  # of which the watch says nothing
+    wait_until(lambda: attempt.has_started)
+    assert (attempt.outcome, attempt.status.state) == (None, AttemptState.RUNNING)
+
+
+def test_a_server_that_cannot_be_asked_makes_nothing_late(
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ASK_SECONDS", 0.1)
+    tracker.start(5)
+    server.says("GET", PODS, failure(503))
+    attempt = followed.add(wait=0.2)
+    time.sleep(1)
+    assert attempt.outcome is None
+    server.says("GET", PODS, listing(1))
+    assert followed.outcome(attempt).ended_by is EndedBy.NO_CAPACITY
+
+
+def test_what_waits_in_a_queue_by_what_the_server_says_is_not_late(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
+    suspended = {"metadata": {"name": "j", "uid": "u"}, "spec": {"suspend": True}}
+    server.says("GET", f"{JOBS}/j", suspended)
+    tracker.start(5)
+    attempt = followed.add(wait=0.1)  # of which the watch says nothing
+    wait_until(lambda: tracker.has_job("j"))
+    time.sleep(0.3)
+    assert attempt.outcome is None
+
+
+def test_who_is_being_asked_about_is_not_asked_about_again(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
+    tracker.start(5)
+
+    def slow(_: Asked) -> dict[str, Any]:
+        time.sleep(0.5)
+        return listing(1)
+
+    server.says("GET", PODS, slow)
+    before = server.count("GET", PODS)
+    followed.outcome(followed.add(wait=0.1))
+    assert server.count("GET", PODS) - before == 1
+
+
+def test_a_cell_of_which_a_pod_does_not_start_is_late(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
+    server.says("GET", PODS, listed_for([pod_json("p", {"running": {}})]))
+    tracker.start(5)
+    attempt = followed.add(wait=0.2, hosts=2)
+    tracker.see_pod(RUNNING)
+    assert followed.outcome(attempt).ended_by is EndedBy.NO_CAPACITY
+
+
+def test_the_time_in_a_queue_is_not_counted_and_what_runs_is_not_late(followed: Followed, tracker: Tracker) -> None:
+    tracker.start(5)
+    queued, running = followed.add(wait=0.2), followed.add("b", "k", wait=0.2)
+    tracker.see_job(JobView("j", "u", is_suspended=True))
+    tracker.see_pod(PodView("q", "u", "k", is_running=True))
+    time.sleep(0.6)
+    assert (queued.outcome, running.outcome) == (None, None)
+    tracker.see_job(JobView("j", "u"))  # it is admitted, and gets no pod
+    assert followed.outcome(queued).ended_by is EndedBy.NO_CAPACITY
+
+
+def test_an_image_that_does_not_exist_is_not_waited_for(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add()
+    tracker.see_pod(PodView("p", "u", "j", waiting=("InvalidImageName", "no such")))
+    assert followed.outcome(attempt).ended_by is EndedBy.NOT_STARTED
+    assert followed.removed.get(timeout=20) == "j"  # it would go on trying
+
+
+def test_of_several_pods_each_has_its_place_and_the_last_one_ends_it(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add(hosts=3)
+    for index in (2, 0, 1):
+        assert attempt.outcome is None
+        tracker.see_pod(ended(f"p-{index}", index=index))
+    assert followed.outcome(attempt).exit_code == 0
+    assert [pod.name for pod in tracker.pods_of(attempt)] == ["p-0", "p-1", "p-2"]
+    assert sorted(path.name for path in (attempt.directory / "hosts").iterdir()) == ["1", "2"]
+
+
+def test_a_job_is_not_removed_while_a_pod_holds_what_it_left(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add(hosts=2)
+    tracker.see_pod(PodView("p-0", "u", "j", index=0, is_running=True))
+    tracker.see_pod(ended("p-1", code=3, index=1, told={"left": 2}))
+    assert followed.outcome(attempt).exit_code == 3
+    assert followed.removed.empty()
+
+
+def test_an_attempt_ends_whatever_a_workload_has_forged(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add()
+    tracker.see_pod(PodView("p", "u", "j", ended=Ended(0, "Completed", "", {"ended_by": "exit", "exit_code": 0})))
+    followed.outcome(attempt)
+
+
+def test_an_attempt_ends_though_nothing_can_be_written(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add(hosts=2)
+    (attempt.directory / "hosts").touch()
+    for index in (0, 1):
+        tracker.see_pod(ended(f"p-{index}", index=index))
+    assert followed.outcome(attempt).exit_code == 0
+
+
+def test_an_attempt_ends_though_its_job_cannot_be_removed(
+    followed: Followed, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mistake(_: str) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(tracker, "_remove", mistake)
+    attempt = followed.add()
+    tracker.see_job(JobView("j", "u"))
+    tracker.see_pod(ended(is_deleted=True, deleted_at=1.0))
+    followed.outcome(attempt)
+
+
+def test_what_is_missing_of_a_log_is_said_where_nobody_holds_it(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add()
+    tracker.see_pod(ended(told={"log_said": {"stdout": 7, "stderr": 0}}, files=Ended(0, "Completed", "", None)))
+    assert followed.outcome(attempt).log_fault.startswith("the node has not kept 7 bytes of them")
+
+
+def test_what_was_left_and_is_gone_is_no_success(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add()
+    tracker.see_pod(ended(told={"left": 2}, files=Ended(0, "Completed", "", None)))
+    outcome = followed.outcome(attempt)
+    assert outcome.ended_by is EndedBy.LOST
+    assert outcome.message == "what it left is lost: nobody came for it within 3600 s"
+
+
+def test_a_cluster_that_is_away_for_longer_than_one_waits_is_unreachable(followed: Followed, tracker: Tracker) -> None:
+    impatient, patient = followed.add(wait=5), followed.add("b", "k", wait=50)
+    tracker.miss(4, "no route")
+    assert impatient.status.state is AttemptState.RUNNING
+    tracker.miss(6, "no route")
+    assert followed.notified.get(timeout=20) == "a"
+    assert (impatient.status.state, impatient.status.message) == (AttemptState.UNREACHABLE, "no route")
+    assert patient.status.state is AttemptState.RUNNING
+
+
+def test_what_is_gone_when_all_is_listed_again_is_gone(followed: Followed, tracker: Tracker) -> None:
+    one, other = followed.add(), followed.add("b", "k")
+    for name, job in (("p", "j"), ("q", "k")):
+        tracker.see_pod(PodView(name, "u", job, node="n", is_running=True))
+        tracker.see_job(JobView(job, "u"))
+    tracker.keep_jobs({"k"})
+    tracker.keep_pods({"q"})
+    assert followed.outcome(one).ended_by is EndedBy.EVICTED
+    assert (other.outcome, tracker.has_job("j"), tracker.has_job("k")) == (None, False, True)
+
+
+def test_the_watches_are_read(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
+    state = {"terminated": {"exitCode": 0, "reason": "Completed", "message": json.dumps(told())}}
+    found = pod_json("p", state)
+    pod = json.dumps({"type": "ADDED", "object": found}).encode() + b"\n"
+    foreign = event("ADDED", 4, "foreign", spec={}, status={})
+    server.says("WATCH", PODS, Answer([foreign, pod, HOLD]))
+    server.says("WATCH", JOBS, Answer([foreign, HOLD]))
+    attempt = followed.add()
+    tracker.start(5)
+    assert followed.outcome(attempt).exit_code == 0
+    assert not tracker.has_job("foreign")
+    assert {each.get("labelSelector") for each in server.asked if each.path in {JOBS, PODS}} == {"run=r"}
+
+
+def test_who_closes_it_waits_for_nothing_and_is_told_nothing(
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SHORT_SECONDS", 0.05)
+    server.says("GET", f"{PODS}/p/log", Answer([HOLD]))
+    tracker.start(5)
+    attempt = followed.add()
+    tracker.see_pod(RUNNING)
+    wait_until(lambda: server.count("GET", f"{PODS}/p/log"))
+    began = time.monotonic()
+    tracker.close()
+    tracker.see_pod(ended())
+    assert time.monotonic() - began < 3
+    assert (attempt.status.state, followed.notified.empty()) == (AttemptState.RUNNING, True)
+    wait_until(lambda: not [each for each in threading.enumerate() if each.name.startswith("logs_")])
+
+
+def test_of_a_thousand_attempts_that_are_over_nothing_is_kept(followed: Followed, tracker: Tracker) -> None:
+    for number in range(1000):
+        attempt = followed.add(f"a-{number}", f"j-{number}")
+        job, pod = JobView(f"j-{number}", "u"), ended(f"p-{number}", f"j-{number}")
+        tracker.see_job(job)
+        tracker.see_pod(pod)
+        followed.outcome(attempt)
+        tracker.forget(attempt)
+        assert not any((tracker._jobs, tracker._pods))
+        tracker.see_pod(pod)  # that it is deleted is told afterwards
+        tracker.see_pod(pod, is_gone=True)
+        tracker.see_job(job, is_gone=True)
+    assert not any((tracker._attempts, tracker._by_job, tracker._jobs, tracker._pods))
+    assert threading.active_count() < 200
+
+
+def test_an_attempt_whose_job_cannot_be_removed_is_out_of_reach_and_has_not_ended(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
+    """Its Job may get its place as soon as another attempt has begun."""
+    server.says("GET", PODS, listed_for([]))
+    server.says("GET", f"{JOBS}/j", {"metadata": {"name": "j", "uid": "u"}})
+    followed.can_remove = False
+    tracker.start(5)
+    attempt = followed.add(wait=0.1)
+    assert followed.notified.get(timeout=20) == attempt.name
+    assert followed.removed.get(timeout=20) == "j"
+    assert attempt.status.state is AttemptState.UNREACHABLE
+    assert "its Job could not be removed, and may run" in attempt.status.message

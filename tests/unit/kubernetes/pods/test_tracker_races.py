@@ -1,0 +1,214 @@
+"""What is told of an attempt by several connections at once, and what of it is behind the others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.fakes.api_server import HOLD, Answer, ApiServer, Asked, failure, listing
+from tests.unit.kubernetes.pods.following import (
+    COMPLETE,
+    JOBS,
+    PODS,
+    RUNNING,
+    Followed,
+    ended,
+    listed_for,
+    pod_json,
+    wait_until,
+)
+from toolbox.agent import frames
+from toolbox.kubernetes.pods import tracker as module
+from toolbox.kubernetes.pods import views
+from toolbox.kubernetes.pods.tracker import Tracker
+from toolbox.kubernetes.pods.views import ATTEMPT_LABEL, Ended, JobView, PodView
+from toolbox.model.errors import StepError
+from toolbox.model.workloads import AttemptState, EndedBy
+
+SETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/tests/jobsets"
+CREATING: dict[str, Any] = {"waiting": {"reason": "ContainerCreating"}}
+
+
+@pytest.fixture
+def slow(server: ApiServer, tracker: Tracker) -> Callable[..., None]:
+    """Return what has the server name some pods of an attempt, and take a second until it names the Job."""
+
+    def says(*pods: dict[str, Any]) -> None:
+        def answer(_: Asked) -> dict[str, Any]:
+            time.sleep(1)
+            return {"metadata": {"name": "j", "uid": "u"}}
+
+        server.says("GET", PODS, listed_for(list(pods)))
+        server.says("GET", f"{JOBS}/j", answer)
+        tracker.start(5)
+
+    return says
+
+
+def asked_about(server: ApiServer) -> int:
+    """Return how often the server was asked for the pods of the attempt."""
+    selector = f"{ATTEMPT_LABEL}=j"
+    return sum((each.path, each.get("labelSelector")) == (PODS, selector) for each in server.asked)
+
+
+def test_what_the_watch_has_told_meanwhile_is_not_undone_by_an_older_answer(
+    followed: Followed, tracker: Tracker, server: ApiServer, slow: Callable[..., None]
+) -> None:
+    slow(pod_json("p", CREATING))
+    attempt = followed.add(wait=0.2)
+    wait_until(lambda: server.count("GET", f"{JOBS}/j"))
+    tracker.see_pod(RUNNING)
+    tracker.see_pod(ended(told={"left": 2}))
+    assert followed.outcome(attempt).exit_code == 0
+    time.sleep(1.5)
+    assert tracker.pods_of(attempt)[0].holds_files
+
+
+def test_a_pod_that_came_after_the_answer_is_not_taken_for_gone(
+    followed: Followed, tracker: Tracker, server: ApiServer, slow: Callable[..., None]
+) -> None:
+    slow()
+    attempt = followed.add(wait=0.2)
+    wait_until(lambda: server.count("GET", f"{JOBS}/j"))
+    tracker.see_pod(RUNNING)
+    time.sleep(1.5)
+    assert attempt.outcome is None
+
+
+def test_a_job_that_completes_while_events_are_asked_for_waits_for_its_pod(
+    followed: Followed, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, told = threading.Event(), threading.Event()
+
+    def events(_: str) -> list[str]:
+        asked.set()
+        assert told.wait(20)
+        return []
+
+    monkeypatch.setattr(tracker, "_events", events)
+    tracker.start(5)
+    attempt = followed.add(wait=0.2)
+    assert asked.wait(20)
+    tracker.see_job(COMPLETE)  # its connection is the faster one
+    tracker.see_pod(ended())
+    told.set()
+    assert followed.outcome(attempt).exit_code == 0
+
+
+def test_an_attempt_has_not_ended_while_another_pod_in_its_place_runs(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
+    server.says("GET", PODS, listed_for([pod_json("q", {"running": {}})]))
+    tracker.start(5)
+    attempt = followed.add()
+    tracker.see_job(JobView("j", "u"))
+    tracker.see_pod(RUNNING)
+    other = PodView("q", "w", "j", node="n", is_running=True)
+    tracker.see_pod(other)
+    tracker.see_pod(views.gone(RUNNING), is_gone=True)
+    wait_until(lambda: asked_about(server) > 1)
+    assert attempt.outcome is None
+    server.says("GET", PODS, listed_for([]))
+    tracker.see_pod(views.gone(other), is_gone=True)
+    assert "its pod p was deleted" in followed.outcome(attempt).message
+
+
+def test_another_pod_is_given_the_grace_that_it_has(
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_KILL_SECONDS", 0.1)
+    other = pod_json("q", {"running": {}})
+    other["spec"]["terminationGracePeriodSeconds"] = 3
+    server.says("GET", PODS, listed_for([other]))
+    tracker.start(5)
+    attempt = followed.add()
+    tracker.see_pod(RUNNING)
+    tracker.see_pod(views.pod(other))
+    began = time.monotonic()
+    tracker.see_pod(views.gone(RUNNING), is_gone=True)
+    assert followed.outcome(attempt).ended_by is EndedBy.EVICTED
+    assert time.monotonic() - began > 2.5
+
+
+def test_of_several_hosts_one_that_is_lost_ends_the_others_first(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
+    first = PodView("p-0", "u", "j", index=0, node="n", is_running=True)
+    killed = PodView("p-1", "u", "j", index=1, node="n", ended=Ended(137, "Error", "", None))
+    server.says("GET", PODS, listed_for([]))
+    tracker.start(5)
+    attempt = followed.add(hosts=2)
+    tracker.see_pod(first)
+    tracker.see_pod(killed)
+    assert followed.removed.get(timeout=20) == "j"
+    wait_until(lambda: asked_about(server) > 1)
+    assert attempt.status.state is AttemptState.RUNNING
+    tracker.see_pod(views.gone(first), is_gone=True)
+    outcome = followed.outcome(attempt)
+    assert (outcome.ended_by, outcome.message[:7]) == (EndedBy.LOST, "host 1:")
+
+
+def test_the_first_host_that_fails_ends_an_attempt_though_another_one_still_speaks(
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SHORT_SECONDS", 0.1)
+
+    def log(asked: Asked) -> Answer:
+        said = frames.encode("stdout", 0, b"one\n")
+        return Answer([said, HOLD] if asked.get("follow") == "True" else [said])
+
+    server.says("GET", f"{PODS}/p-0/log", log)
+    tracker.start(5)
+    attempt = followed.add(hosts=2)
+    tracker.see_pod(PodView("p-0", "u", "j", index=0, node="n", is_running=True))
+    wait_until((attempt.directory / "stdout.log").exists)
+    tracker.see_pod(ended("p-1", code=3, index=1, told={"left": 2}))
+    assert followed.outcome(attempt).exit_code == 3
+
+
+def test_logs_that_hang_keep_no_other_attempt_from_its_end(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
+    tracker.start(5)
+    for number in range(8):
+        server.says("GET", f"{PODS}/p-{number}/log", Answer([HOLD]))
+        followed.add(f"a-{number}", f"j-{number}")
+        tracker.see_pod(ended(f"p-{number}", f"j-{number}", told={"log_said": {"stdout": 4, "stderr": 0}}))
+    attempt = followed.add("b", "k")
+    tracker.see_pod(ended("q", "k"))
+    assert followed.outcome(attempt).exit_code == 0
+
+
+def test_the_clock_goes_on_where_no_thread_can_be_had(
+    followed: Followed, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(module, "_SHORT_SECONDS", 0.05)
+    monkeypatch.setattr(tracker._followers, "submit", refuse)
+    tracker.start(5)
+    followed.add("b", "k")
+    tracker.see_pod(PodView("q", "u", "k", node="n", is_running=True))
+    assert followed.outcome(followed.add(wait=0.5)).ended_by is EndedBy.NO_CAPACITY
+
+
+def test_a_list_of_job_sets_says_nothing_of_jobs(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
+    server.says("GET", SETS, listing(1))
+    server.says("WATCH", SETS, Answer([HOLD]))
+    tracker.start(5)
+    followed.add()
+    tracker.see_job(JobView("j", "u"))
+    tracker.watch_sets(5)
+    assert tracker.has_job("j")
+
+
+def test_a_tracker_that_could_not_begin_leaves_no_watch(tracker: Tracker, server: ApiServer) -> None:
+    server.says("GET", PODS, failure(403))
+    with pytest.raises(StepError):
+        tracker.start(1)
+    wait_until(lambda: not [each for each in threading.enumerate() if each.name.startswith("watch-")])

@@ -1,0 +1,63 @@
+"""Why an attempt has not started, in the words that a person reads who waits for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolbox.kubernetes.pods import unready
+from toolbox.kubernetes.pods.views import Ended, JobView, PodView
+
+JOB = JobView("j", "u")
+NEW = PodView("p", "u", "j")
+TAKEN = PodView("p", "u", "j", node="n1")
+PULLING = PodView("p", "u", "j", node="n1", waiting=("ImagePullBackOff", "Back-off pulling image x:1"))
+UNSCHEDULABLE = PodView("p", "u", "j", unschedulable="0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
+
+
+@pytest.mark.parametrize(
+    ("job", "pods", "reason"),
+    [
+        (JobView("j", "u", is_suspended=True), [], "waiting in the queue gpus"),
+        (JOB, [], "waiting for its pod"),
+        (None, [], "waiting for its pod"),
+        (JOB, [NEW], "waiting for a node: the scheduler has not decided yet"),
+        (JOB, [UNSCHEDULABLE], "waiting for a node: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu."),
+        (JOB, [TAKEN], "starting on n1"),
+        (JOB, [PULLING], "starting on n1: ImagePullBackOff: Back-off pulling image x:1"),
+    ],
+)
+def test_what_an_attempt_waits_for_is_told(job: JobView | None, pods: list[PodView], reason: str) -> None:
+    assert unready.reason(job, pods, queue="gpus") == reason
+
+
+def test_an_event_tells_what_the_objects_do_not() -> None:
+    quota = {"j": "Error creating: pods is forbidden: exceeded quota"}
+    assert unready.reason(JOB, [], events=quota).endswith(
+        "waiting for its pod: Error creating: pods is forbidden: exceeded quota"
+    )
+    creating = PodView("p", "u", "j", node="n1", waiting=("ContainerCreating", ""))
+    pulling = {"p": 'Pulling image "x:1"'}
+    assert unready.reason(JOB, [creating], events=pulling) == 'starting on n1: ContainerCreating: Pulling image "x:1"'
+
+
+def test_of_several_pods_the_one_that_has_not_started_is_told() -> None:
+    running = PodView("a", "u", "j", node="n1", is_running=True)
+    ended = PodView("b", "u", "j", node="n1", ended=Ended(0, "Completed", "", None))
+    assert unready.reason(JOB, [running, ended, UNSCHEDULABLE]).startswith("waiting for a node: 0/3")
+    assert unready.reason(JOB, [running, ended]) == ""
+
+
+@pytest.mark.parametrize(
+    ("job", "pods", "needed"),
+    [
+        (JobView("j", "u", is_suspended=True), [], False),
+        (JOB, [], True),
+        (JOB, [TAKEN], True),
+        (JOB, [PULLING], False),
+        (JOB, [UNSCHEDULABLE], False),
+    ],
+)
+def test_events_are_asked_for_only_where_nothing_else_tells_the_reason(
+    job: JobView, pods: list[PodView], needed: bool
+) -> None:
+    assert unready.needs_events(job, pods) is needed

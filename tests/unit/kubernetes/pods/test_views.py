@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from toolbox.kubernetes.pods import views
+
+TOLD = {"ended_by": "exit", "exit_code": 3, "log_said": {"stdout": 7, "stderr": 0}, "left": 1}
+
+
+def pod(**fields: Any) -> dict[str, Any]:
+    """Return a pod as the API server has it."""
+    meta = {"name": "p", "uid": "u", "labels": {views.ATTEMPT_LABEL: "j"}, **fields.pop("meta", {})}
+    container = {"name": "workload", "resources": {"limits": {"memory": "128G"}}, **fields.pop("container", {})}
+    return {
+        "metadata": meta,
+        "spec": {"nodeName": "n", "containers": [container], **fields.pop("spec", {})},
+        "status": fields,
+    }
+
+
+def states(**of: Any) -> list[dict[str, Any]]:
+    """Return the states of containers."""
+    return [{"name": name, "state": state} for name, state in of.items()]
+
+
+def test_a_pod_is_known_by_its_attempt_and_its_node() -> None:
+    view = views.pod(pod())
+    assert (view.name, view.job, view.node, view.memory_limit) == ("p", "j", "n", "128G")
+    assert (view.is_running, view.ended, view.index) == (False, None, None)
+
+
+def test_what_the_agent_told_is_read_from_the_status() -> None:
+    ended = {"terminated": {"exitCode": 3, "reason": "Error", "message": json.dumps(TOLD)}}
+    view = views.pod(pod(containerStatuses=states(workload=ended, files={"running": {}})))
+    assert view.ended == views.Ended(3, "Error", json.dumps(TOLD), TOLD)
+    assert view.files is None
+
+
+@pytest.mark.parametrize("said", [None, 3, {"stdout": "much"}])
+def test_what_a_workload_has_forged_tells_nothing_of_its_logs(said: object) -> None:
+    message = json.dumps({"ended_by": "exit", "log_said": said})
+    state = {"terminated": {"exitCode": 0, "reason": "Completed", "message": message}}
+    ended = views.pod(pod(containerStatuses=states(workload=state))).ended
+    assert ended is not None
+    assert ended.told is not None
+    assert ended.said is None
+
+
+def test_a_message_that_is_none_of_the_agents_is_only_a_message() -> None:
+    for message in ("", "no JSON", "[1]", '{"some": "thing"}', "[" * 4000, '{"a":' * 800):
+        ended = {"terminated": {"exitCode": 1, "message": message}}
+        view = views.pod(pod(containerStatuses=states(workload=ended)))
+        assert view.ended is not None
+        assert (view.ended.told, view.ended.message) == (None, message)
+
+
+def test_why_a_pod_waits_is_read() -> None:
+    conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no GPU"}]
+    assert views.pod(pod(conditions=conditions)).unschedulable == "no GPU"
+    waiting = states(workload={"waiting": {"reason": "ErrImagePull", "message": "not found"}})
+    assert views.pod(pod(containerStatuses=waiting)).waiting == ("ErrImagePull", "not found")
+
+
+def test_a_pod_that_was_scheduled_is_not_unschedulable() -> None:
+    conditions = [{"type": "PodScheduled", "status": "True"}]
+    assert views.pod(pod(conditions=conditions)).unschedulable == ""
+
+
+def test_a_disruption_is_told_by_its_condition_or_by_the_reason_of_the_pod() -> None:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "by x"}
+    assert views.pod(pod(conditions=[condition])).disruption == "PreemptionByScheduler: by x"
+    assert views.pod(pod(reason="Evicted", message="disk")).disruption == "Evicted: disk"
+    assert views.pod(pod()).disruption == ""
+
+
+def test_a_pod_that_is_being_deleted_counts_as_deleted() -> None:
+    assert views.pod(pod(meta={"deletionTimestamp": "2026-01-02T03:04:05Z"})).is_deleted
+    assert views.pod(pod(), is_gone=True).is_deleted
+    assert not views.pod(pod(containerStatuses=states(workload={"running": {}})), is_gone=True).is_running
+    assert views.gone(views.pod(pod())).is_deleted
+    assert not views.pod(pod()).is_deleted
+
+
+def test_when_a_deletion_was_asked_for_is_told_from_when_it_may_be_carried_out() -> None:
+    meta = {"deletionTimestamp": "1970-01-01T00:01:40Z", "deletionGracePeriodSeconds": 30}
+    assert views.pod(pod(meta=meta)).deleted_at == 70
+    assert views.pod(pod()).deleted_at is None
+
+
+def test_a_job_with_a_deadline_ends_so_long_after_its_start() -> None:
+    begun = {"metadata": {"name": "j", "uid": "u"}, "status": {"startTime": "1970-01-01T00:01:40Z"}}
+    assert views.job({**begun, "spec": {"activeDeadlineSeconds": 5}}).ends_at == 105
+    assert views.job({**begun, "spec": {}}).ends_at == math.inf
+    assert views.job(job({"activeDeadlineSeconds": 5})).ends_at == math.inf
+
+
+def test_a_server_that_does_not_keep_how_pods_are_replaced_replaces_them_at_once() -> None:
+    spec: dict[str, Any] = {"template": {}}
+    assert views.job(job(spec)).replaces
+    assert not views.job(job({**spec, "podReplacementPolicy": "Failed"})).replaces
+    assert not views.job(job({"replicatedJobs": []})).replaces
+
+
+def test_the_index_of_a_pod_is_that_in_its_slice_after_the_slices_before() -> None:
+    env = {"env": [{"name": "TOPGALLANT_HOSTS", "value": "4"}]}
+    one = pod(container=env, meta={"annotations": {views.INDEX: "3"}, "labels": {views.ATTEMPT_LABEL: "j"}})
+    assert views.pod(one).index == 3
+    labels = {views.ATTEMPT_LABEL: "j", views.SLICE: "2"}
+    assert views.pod(pod(container=env, meta={"annotations": {views.INDEX: "3"}, "labels": labels})).index == 11
+
+
+def job(spec: dict[str, Any] | None = None, *conditions: dict[str, str]) -> dict[str, Any]:
+    """Return a Job as the API server has it."""
+    meta = {"name": "j", "uid": "u"}
+    return {"metadata": meta, "spec": spec or {}, "status": {"conditions": list(conditions)}}
+
+
+def test_only_a_condition_that_holds_is_terminal() -> None:
+    failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "late"}
+    view = views.job(job({}, {"type": "Complete", "status": "False"}, failed))
+    assert (view.condition, view.reason, view.message) == ("Failed", "DeadlineExceeded", "late")
+    assert views.job(job({}, {"type": "Suspended", "status": "True"})).condition == ""
+
+
+def test_a_job_set_is_complete_by_a_condition_of_another_name() -> None:
+    view = views.job(job({"replicatedJobs": [], "suspend": True}, {"type": "Completed", "status": "True"}))
+    assert (view.is_set, view.is_suspended, view.condition) == (True, True, "Complete")
+
+
+DIGEST = f"sha256:{'a1' * 32}"
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "image"),
+    [
+        ("registry.example/x:1", f"docker-pullable://registry.example/x@{DIGEST}", f"registry.example/x:1@{DIGEST}"),
+        ("x:1", DIGEST, f"x:1@{DIGEST}"),
+        (f"x@{DIGEST}", f"docker.io/library/x@{DIGEST}", f"x@{DIGEST}"),
+        ("x:1", "", ""),
+        ("x:1", "sha256:short", ""),
+    ],
+)
+def test_the_image_of_a_pod_has_the_digest_that_its_node_tells(asked: str, told: str, image: str) -> None:
+    status = {"name": "workload", "state": {}, "imageID": told}
+    assert views.pod(pod(container={"image": asked}, containerStatuses=[status])).image == image

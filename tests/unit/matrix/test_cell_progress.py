@@ -1,0 +1,299 @@
+"""A cell on its way: the names and directories of its attempts, when there is another one, and how it ends."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.fakes.backend import Machines
+from tests.unit.matrix.conftest import TODAY, Planned
+from toolbox.matrix.cell_progress import CellRun, Conclusion, Ended
+from toolbox.model.bounds import Side
+from toolbox.model.events import (
+    AttemptEnded,
+    AttemptSubmitted,
+    CheckJudged,
+    Event,
+    MetricMeasured,
+    StepFinished,
+    StepKind,
+)
+from toolbox.model.evidence import Deviation, Judgement, Metric
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.runs.past import Past
+from toolbox.runs.recorder import Recorder
+from toolbox.runs.steps import Outcome, Step
+from toolbox.system import filesystem
+from toolbox.system.redaction import Redactor
+
+PASSED = Outcome(Verdict.PASSED)
+BROKEN = Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "no route\nto the host")
+FAILED = Outcome(Verdict.FAILED, Cause.PRODUCT, "exit status 1")
+CANCELLED = Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, "by a signal")
+NOTHING = Conclusion(None)
+
+
+class Bench:
+    """Makes cells that are being run in a directory."""
+
+    def __init__(self, root: Path, planned: Planned) -> None:
+        self._planned = planned
+        self.events: list[Event] = []
+        self.redactor = Redactor()
+        self.parent = Step(root, Recorder(root, self.redactor, [self.events.append]), "test", key="/test")
+
+    def cell(self, **block: Any) -> CellRun:
+        """A cell that begins."""
+        cell = self._planned({"axes": {"x": ["a"]}, **block}, Machines().target("one")).cells[0]
+        place = self.parent.place(cell.name, StepKind.CELL, identity=cell.id)
+        step = Step(place.directory, self.parent.recorder, cell.name, StepKind.CELL, key=place.key)
+        return CellRun(cell, step, self.parent, "r-1")
+
+
+@pytest.fixture
+def bench(tmp_path: Path, planned: Planned) -> Bench:
+    return Bench(tmp_path, planned)
+
+
+def attempted(run: CellRun, *outcomes: Outcome) -> CellRun:
+    """Have a cell make attempts that end so."""
+    for outcome in outcomes:
+        run.submit("one")
+        run.end(outcome, NOTHING, sync=False)
+    return run
+
+
+def test_an_attempt_has_the_name_that_whoever_asks_would_give_it(bench: Bench, tmp_path: Path) -> None:
+    run = bench.cell()
+    run.submit("one")
+    run.submit("two")
+    assert run.name == f"r-1-{run.cell.id}-2"
+    assert (run.target, run.directory) == ("two", tmp_path / "000__x=a/attempt-2")
+    assert run.directory.is_dir()
+    submitted = [(event.attempt, event.name, event.target) for event in bench.events[:2]]  # type: ignore[union-attr]
+    assert submitted == [(1, f"r-1-{run.cell.id}-1", "one"), (2, run.name, "two")]
+
+
+def test_a_cell_keeps_its_settings_as_they_were_when_it_began(bench: Bench) -> None:
+    run = bench.cell()
+    run.begin()
+    assert yaml.safe_load((run.step.directory / "settings.yaml").read_text()) == {"x": "a"}
+    filesystem.write_text(run.step.directory / "settings.yaml", "x: as it was\n")
+    filesystem.write_text(run.step.directory / "FAILURE", "of the time before")
+    run.begin()
+    assert (run.step.directory / "settings.yaml").read_text() == "x: as it was\n"
+    assert not (run.step.directory / "FAILURE").exists()
+
+
+def test_what_was_measured_and_judged_is_told_before_the_end(bench: Bench) -> None:
+    run = bench.cell()
+    run.submit("one")
+    judgements = (("metric", Judgement(False, "too slow", "m.json", 3)),)
+    run.end(FAILED, Conclusion(None, {"t": Metric("t", 1.5, "s")}, judgements, 2.5), sync=False)
+    step = run.step.identity
+    assert bench.events[1:] == [
+        MetricMeasured(step, "t", 1.5, "s"),
+        CheckJudged(step, "metric", passed=False, message="too slow", file="m.json", line=3),
+        AttemptEnded(step, 1, "one", Verdict.FAILED, Cause.PRODUCT, "exit status 1", 2.5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("backoff", "expected"),
+    [
+        ({}, [5, 10, 20]),
+        ({"first": 1, "factor": 3}, [1, 3, 9]),
+        ({"first": 1, "factor": 10, "most": 15}, [1, 10, 15]),
+        ({"first": 7, "factor": 1}, [7, 7, 7]),
+    ],
+)
+def test_the_pauses_grow_up_to_the_longest_and_differ_a_little(
+    bench: Bench, backoff: dict[str, float], expected: list[float]
+) -> None:
+    run = bench.cell(retries={"infrastructure": 9, "backoff": backoff})
+    for seconds in expected:
+        attempted(run, BROKEN)
+        pauses = {run.pause() for _ in range(20)}
+        assert all(pause is not None and 0.8 * seconds <= pause <= 1.2 * seconds for pause in pauses)
+        assert len(pauses) > 1
+
+
+def test_a_cause_that_nobody_counts_has_no_other_attempt(bench: Bench) -> None:
+    for cause in (Cause.CONFIGURATION, Cause.INTERNAL, Cause.INTERRUPTED, Cause.REGRESSION):
+        assert attempted(bench.cell(), Outcome(Verdict.ERROR, cause)).pause() is None
+
+
+def test_an_adopted_attempt_that_was_cancelled_is_made_up_for_at_once(bench: Bench) -> None:
+    run = bench.cell()
+    run.submit("one")
+    run.is_adopted = True
+    run.end(CANCELLED, NOTHING, sync=False)
+    assert run.pause() == 0
+    assert attempted(bench.cell(), CANCELLED).pause() is None
+
+
+def end(run: CellRun, outcome: Outcome, remark: str = "") -> list[str]:
+    """Return the lines with which a cell ends, after its verdict."""
+    found = run.finish(outcome, Conclusion(None, remark=remark))
+    assert run.parent.outcome() == found
+    return [str(found.verdict), *found.message.splitlines()]
+
+
+def test_a_cell_ends_with_what_its_earlier_attempts_were(bench: Bench) -> None:
+    assert end(attempted(bench.cell(), BROKEN, PASSED), PASSED) == [
+        "passed", "it passed at attempt 2", "attempt 1 was error (infrastructure): no route",
+    ]  # fmt: skip
+    assert end(attempted(bench.cell(), BROKEN, CANCELLED, FAILED), FAILED)[1:] == [
+        "exit status 1", "attempt 1 was error (infrastructure): no route",
+    ]  # fmt: skip
+
+
+def test_a_remark_is_told_also_of_what_passed(bench: Bench) -> None:
+    assert end(attempted(bench.cell(), PASSED), PASSED, "2 processes had to be ended") == [
+        "passed", "2 processes had to be ended",
+    ]  # fmt: skip
+
+
+XFAIL = [{"when": {}, "reason": "#7", "owner": "me", "expires": TODAY}]
+
+
+def test_a_cell_ends_as_it_was_expected_to_or_not(bench: Bench) -> None:
+    expected = "expected to fail until 2026-06-15 (me): #7"
+    assert end(attempted(bench.cell(xfail=XFAIL), FAILED), FAILED) == ["xfailed", expected, "exit status 1"]
+    unexpected = attempted(bench.cell(xfail=XFAIL), PASSED).finish(PASSED, NOTHING)
+    assert (unexpected.verdict, unexpected.cause) == (Verdict.XPASSED, Cause.CHECK)
+    assert unexpected.message == f"it passed, and was {expected}"
+    assert end(attempted(bench.cell(xfail=XFAIL), CANCELLED), CANCELLED)[0] == "cancelled"
+    assert end(attempted(bench.cell(xfail=XFAIL), BROKEN), BROKEN)[0] == "error"
+
+
+def test_a_secret_is_in_no_record_of_an_attempt(bench: Bench) -> None:
+    bench.redactor.add(["hunter2"])
+    run = attempted(bench.cell(), Outcome(Verdict.FAILED, Cause.PRODUCT, "hunter2 is wrong"))
+    run.finish(Outcome(Verdict.FAILED, Cause.PRODUCT, "hunter2 is wrong"), Conclusion(None, remark="hunter2"))
+    texts = [file.read_text() for file in run.step.directory.rglob("*") if file.is_file()]
+    assert not [text for text in [*map(repr, bench.events), *texts] if "hunter2" in text]
+
+
+SUBMITTED = [AttemptSubmitted("000__x=a", number, f"n-{number}", "one") for number in (1, 2)]
+ENDED = AttemptEnded("000__x=a", 1, "one", Verdict.ERROR, Cause.INFRASTRUCTURE, "no route", 1.0)
+
+
+def remembered(bench: Bench, *events: Event) -> CellRun:
+    """A cell of a resumed run, of which the journal says this."""
+    run = bench.cell()
+    run.begin()
+    past = Past([bench.events[0], *events])  # type: ignore[list-item]
+    before = past.find(run.step.key)
+    assert before is not None
+    run.remember(before)
+    return run
+
+
+def test_the_numbers_of_earlier_attempts_are_not_given_again(bench: Bench) -> None:
+    run = remembered(bench, SUBMITTED[0], ENDED, SUBMITTED[1])
+    assert (run.attempt, run.target) == (2, "one")
+    assert run.history == [Ended(1, Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "no route"))]
+    run.submit("one")
+    assert run.name.endswith("-3")
+
+
+def test_the_attempts_of_a_cell_that_had_ended_do_not_count_against_it(bench: Bench) -> None:
+    finished = StepFinished("000__x=a", "x=a", StepKind.CELL, Verdict.ERROR, Cause.INFRASTRUCTURE, "no route", 1.0)
+    run = remembered(bench, SUBMITTED[0], ENDED, finished)
+    assert (run.attempt, run.history) == (1, [])
+
+
+# Values out of the range that earlier runs give
+
+ABOVE, BELOW = (
+    (("metric", Judgement(False, "out", deviation=Deviation("time", side, improves=False))),)
+    for side in (Side.ABOVE, Side.BELOW)
+)
+WITHIN = (("metric", Judgement(True, "within")),)
+OUT = Deviation("time", Side.ABOVE, improves=False)
+FAST = (("metric", Judgement(False, "fast", deviation=Deviation("time", Side.BELOW, improves=True))),)
+OTHER = (("metric", Judgement(False, "slow", deviation=Deviation("other", Side.ABOVE, improves=False))),)
+WRONG = (*ABOVE, ("files", Judgement(False, "no files")))
+Judged = tuple[tuple[str, Judgement], ...]
+
+
+def measured(run: CellRun, *attempts: Judged) -> Outcome:
+    """Have a cell make attempts that are judged so, and return what it comes to by the last of them."""
+    for judgements in attempts:
+        run.submit("one")
+        conclusion = Conclusion(None, judgements=judgements)
+        outcome = run.weighed(conclusion)
+        run.end(conclusion.so_far(), conclusion, sync=False)
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("attempts", "verdict"),
+    [
+        ([ABOVE], Verdict.FAILED),
+        ([ABOVE, ABOVE], Verdict.FAILED),
+        ([ABOVE, BELOW], Verdict.PASSED),
+        ([ABOVE, WITHIN], Verdict.PASSED),
+        ([ABOVE, WRONG], Verdict.FAILED),
+        ([WITHIN], Verdict.PASSED),
+    ],
+)
+def test_a_value_out_of_its_range_counts_when_another_attempt_confirms_it(
+    bench: Bench, attempts: list[Judged], verdict: Verdict
+) -> None:
+    assert measured(bench.cell(), *attempts).verdict is verdict
+
+
+def test_there_is_one_attempt_more_to_confirm_it_and_at_once(bench: Bench) -> None:
+    run = bench.cell(retries={"check": 5})
+    measured(run, ABOVE)
+    assert run.pause() == 0
+    measured(run, ABOVE)
+    assert run.pause() is None
+
+
+def test_only_what_was_confirmed_says_why(bench: Bench) -> None:
+    outcome = measured(bench.cell(), FAST, (*FAST, *OTHER))
+    assert (outcome.verdict, outcome.cause) == (Verdict.FAILED, Cause.CHECK)
+    assert outcome.message.splitlines() == [
+        "metric: fast",
+        "another attempt has confirmed it",
+        "other: noisy, out of range in one attempt and not in the other",
+    ]
+
+
+def test_an_attempt_that_had_to_be_confirmed_takes_nothing_from_the_retries(bench: Bench) -> None:
+    run = bench.cell(retries={"check": 1, "backoff": {"first": 1}})
+    measured(run, FAST, (("files", Judgement(False, "no files")),))
+    assert run.pause() is not None
+
+
+def test_what_was_noisy_is_told_of_a_cell_that_was_expected_to_fail(bench: Bench) -> None:
+    run = bench.cell(xfail=[{"when": {}, "reason": "#1", "owner": "me", "expires": TODAY}])
+    outcome = run.finish(measured(run, ABOVE, WITHIN), NOTHING)
+    assert outcome.verdict is Verdict.XPASSED
+    assert "time: noisy" in outcome.message
+
+
+def test_what_else_is_wrong_is_tried_again_as_anything_that_is(bench: Bench) -> None:
+    run = bench.cell()
+    measured(run, WRONG)
+    assert run.pause() is None
+
+
+def test_the_sides_of_earlier_attempts_are_known_after_a_resume(bench: Bench) -> None:
+    judged = CheckJudged("000__x=a", "metric", passed=False, message="", metric="time", side=Side.ABOVE)
+    ended = AttemptEnded("000__x=a", 1, "one", Verdict.FAILED, Cause.REGRESSION, "out", 1.0)
+    run = remembered(bench, SUBMITTED[0], judged, ended)
+    assert run.history == [Ended(1, Outcome(Verdict.FAILED, Cause.REGRESSION, "out"), {"time": OUT})]
+
+
+def test_a_cell_in_quarantine_keeps_its_verdict_and_does_not_count(bench: Bench) -> None:
+    kept = {"when": {}, "reason": "#9", "owner": "me", "expires": TODAY}
+    run = attempted(bench.cell(quarantine=[kept]), FAILED)
+    outcome = run.finish(FAILED, NOTHING)
+    assert outcome.verdict is Verdict.FAILED
+    assert "in quarantine until 2026-06-15 (me), so it does not count: #9" in outcome.message
+    assert (bench.parent.outcome(), run.step.counts) == (None, False)

@@ -1,0 +1,190 @@
+"""The formulas of bounds, the example of the manual, and the false alarms that they give."""
+
+import datetime as dt
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from toolbox.model.bounds import Direction, Method
+from toolbox.results import bounds_formulas, changes
+from toolbox.results.series import RunReference, Series
+
+MANUAL = Path(__file__).parents[3] / "docs" / "bounds.md"
+SAMPLE = [5.20, 4.90, 4.90, 5.10, 4.90, 5.05, 4.95, 5.05, 4.95, 5.00]  # of the manual
+BEGIN = dt.datetime(2026, 10, 21, 2, tzinfo=dt.UTC)
+METHODS = [Method.TORCHPRIME, Method.PREDICTION, Method.RATIO]
+
+numbers = st.floats(min_value=-1e12, max_value=1e12, allow_subnormal=False)
+samples = st.lists(numbers, min_size=5, max_size=40)
+
+
+def series(values: NDArray[np.float64]) -> Series:
+    runs = tuple(RunReference(f"run-{day}", BEGIN + dt.timedelta(days=day)) for day in range(len(values)))
+    return Series("p", "3f2a", "model=small", {}, "step_time", "s", Direction.LOWER, runs, values)
+
+
+def steady(count: int, level: float = 10, seed: int = 1) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).normal(level, 0.02 * level, count)
+
+
+def test_torchprime_on_the_sample_of_the_manual() -> None:
+    assert bounds_formulas.interval(SAMPLE, Method.TORCHPRIME) == pytest.approx((4.8, 5.2, 5.0))
+    assert f"{4.78091 * 0.1 / math.sqrt(10):.5f}" in MANUAL.read_text()
+
+
+def test_prediction_on_the_sample_of_the_manual() -> None:
+    lower, upper, _ = bounds_formulas.interval(SAMPLE, Method.PREDICTION)
+    assert (lower, upper) == pytest.approx((4.498573, 5.501427), abs=1e-6)
+    assert f"[{lower:.5f}, {upper:.5f}]" in MANUAL.read_text()
+
+
+def test_ratio_on_the_sample_of_the_manual() -> None:
+    assert bounds_formulas.interval(SAMPLE, Method.RATIO) == pytest.approx((4.166667, 6.0, 5.0))
+    assert "[4.16667, 6.00000]" in MANUAL.read_text()
+
+
+def test_torchprime_is_the_interval_of_the_mean_where_that_is_the_widest() -> None:
+    half = 8.610302 * math.sqrt(0.025 / 5)  # the critical value for 4 degrees of freedom, from a table
+    assert bounds_formulas.interval([10, 10.2, 9.9, 10.1, 9.8], Method.TORCHPRIME) == pytest.approx(
+        (10 - half, 10 + half, 10)
+    )
+
+
+@pytest.mark.parametrize("method", [Method.TORCHPRIME, Method.PREDICTION])
+@pytest.mark.parametrize("value", [10.0, -10.0])
+def test_values_without_spread_get_a_share_of_the_mean(method: Method, value: float) -> None:
+    assert bounds_formulas.interval([value] * 6, method) == pytest.approx((value - 0.15, value + 0.15, value))
+
+
+def test_ratio_of_a_negative_mean_has_its_bounds_in_order() -> None:
+    assert bounds_formulas.interval([-12.0] * 5, Method.RATIO) == pytest.approx((-14.4, -10, -12))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_metric_that_was_always_zero_may_be_nothing_else(method: Method) -> None:
+    assert bounds_formulas.interval([0.0] * 10, method) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 1, 0, 99.9, math.nan])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_confidence_that_is_none_is_refused(method: Method, confidence: float) -> None:
+    with pytest.raises(ValueError, match=r"the confidence is .*, a number above 0.5 and below 1 was expected"):
+        bounds_formulas.interval(SAMPLE, method, confidence)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf, 1e200])
+def test_what_is_no_number_to_compute_with_is_refused(wrong: float) -> None:
+    with pytest.raises(ValueError, match="finite numbers"):
+        bounds_formulas.interval([*SAMPLE, wrong], Method.PREDICTION)
+
+
+def test_one_value_has_no_bounds() -> None:
+    with pytest.raises(ValueError, match="at least 2 values, there are 1"):
+        bounds_formulas.interval([1.0], Method.PREDICTION)
+
+
+def test_there_is_no_formula_for_what_a_person_wrote() -> None:
+    with pytest.raises(ValueError, match="manual"):
+        bounds_formulas.interval(SAMPLE, Method.MANUAL)
+
+
+@given(samples, st.sampled_from(METHODS))
+def test_bounds_of_mirrored_values_are_mirrored(values: list[float], method: Method) -> None:
+    lower, upper, mean = bounds_formulas.interval(values, method)
+    assert bounds_formulas.interval([-value for value in values], method) == pytest.approx((-upper, -lower, -mean))
+
+
+@given(samples)
+def test_torchprime_never_rules_out_a_value_that_it_was_computed_from(values: list[float]) -> None:
+    bound = bounds_formulas.bound_of(series(np.array(values)), method=Method.TORCHPRIME)
+    assert bound is not None
+    assert {bound.side(value) for value in values} == {None}
+
+
+@given(samples, st.sampled_from(METHODS))
+def test_rounding_goes_outward_and_keeps_six_digits(values: list[float], method: Method) -> None:
+    bound = bounds_formulas.bound_of(series(np.array(values)), method=method)
+    assert bound is not None
+    assert bound.lower is not None
+    assert bound.upper is not None
+    assert bound.mean is not None
+    window = values[-bound.samples :] if bound.samples else values
+    lower, upper, _ = bounds_formulas.interval(window, method)
+    assert bound.lower <= lower <= upper <= bound.upper
+    assert bound.lower <= bound.mean <= bound.upper
+    assert float(f"{bound.lower:.5e}") == bound.lower
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_series_with_a_value_that_is_too_large_is_refused_and_left_to_the_caller_to_name(method: Method) -> None:
+    with pytest.raises(ValueError, match=r"^bounds need finite numbers below 1e\+150, one is 1e\+200$"):
+        bounds_formulas.bound_of(series(np.array([*SAMPLE, 1e200])), method=method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_four_values_are_too_few(method: Method) -> None:
+    assert bounds_formulas.bound_of(series(steady(4)), method=method) is None
+    assert bounds_formulas.bound_of(series(steady(5)), method=method) is not None
+
+
+def test_prediction_takes_the_last_30_values() -> None:
+    values = steady(100)
+    bound = bounds_formulas.bound_of(series(values))
+    assert bound is not None
+    assert (bound.samples, bound.since) == (30, BEGIN + dt.timedelta(days=70))
+    assert bound.mean == pytest.approx(values[-30:].mean(), rel=1e-5)
+
+
+def test_prediction_takes_no_value_from_before_a_change() -> None:
+    values = np.concatenate([steady(60), steady(20, level=15, seed=2)])
+    bound = bounds_formulas.bound_of(series(values))
+    assert bound is not None
+    assert (bound.samples, bound.since) == (20, BEGIN + dt.timedelta(days=60))
+    assert bound.side(10) is not None
+
+
+def test_a_change_that_is_only_suspected_does_not_begin_the_values_anew() -> None:
+    values = np.concatenate([steady(60), steady(5, level=15, seed=2)])
+    assert [change.state for change in changes.detect(values)] == [changes.State.SUSPECT]
+    bound = bounds_formulas.bound_of(series(values))
+    assert bound is not None
+    assert bound.samples == 30
+
+
+@pytest.mark.parametrize("method", [Method.TORCHPRIME, Method.RATIO])
+def test_the_other_methods_take_all_values(method: Method) -> None:
+    bound = bounds_formulas.bound_of(series(np.concatenate([steady(60), steady(20, level=15, seed=2)])), method=method)
+    assert bound is not None
+    assert (bound.samples, bound.since, bound.until) == (80, BEGIN, BEGIN + dt.timedelta(days=79))
+
+
+def test_bounds_say_what_they_were_computed_with() -> None:
+    found = [bounds_formulas.bound_of(series(steady(12)), method=method, confidence=0.99) for method in METHODS]
+    assert [(one.unit, one.method, one.confidence) for one in found if one] == [
+        ("s", Method.TORCHPRIME, 0.99),
+        ("s", Method.PREDICTION, 0.99),
+        ("s", Method.RATIO, None),
+    ]
+
+
+def false_alarms(method: Method, n: int, draws: int = 200_000) -> float:
+    """Return the share of values out of the bounds of n others that are just like them."""
+    drawn = np.random.default_rng(20_261_121).normal(10, 1, (draws, n + 1))
+    values, new = drawn[:, :n], drawn[:, n]
+    return float((np.abs(new - values.mean(axis=1)) > bounds_formulas.half_width(values, method)).mean())
+
+
+@pytest.mark.parametrize("n", [10, 30])
+def test_one_in_a_thousand_is_a_false_alarm_by_prediction(n: int) -> None:
+    error = math.sqrt(0.001 * 0.999 / 200_000)
+    assert false_alarms(Method.PREDICTION, n) == pytest.approx(0.001, abs=3 * error)
+
+
+@pytest.mark.parametrize(("n", "rate"), [(10, 0.1227), (30, 0.0379)])
+def test_torchprime_has_many_more_false_alarms(n: int, rate: float) -> None:
+    assert false_alarms(Method.TORCHPRIME, n) == pytest.approx(rate, abs=0.002)

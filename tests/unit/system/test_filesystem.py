@@ -1,0 +1,115 @@
+"""Files of a run: private, never half written, and readable for whoever comes later."""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from toolbox.model.secrets import Secret
+from toolbox.model.verdicts import Verdict
+from toolbox.system import filesystem
+
+
+@pytest.fixture(autouse=True)
+def _generous_umask() -> Any:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_is_written_is_private(tmp_path: Path) -> None:
+    directory = filesystem.make_directory(tmp_path / "step")
+    filesystem.write_text(directory / "text", "x")
+    filesystem.append_text(directory / "log", "x")
+    assert mode(directory) == 0o700
+    assert {mode(file) for file in directory.iterdir()} == {0o600}
+
+
+def test_a_file_that_was_open_to_all_is_private_when_it_is_written_again(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("old")
+    filesystem.write_text(tmp_path / "text", "new")
+    assert mode(tmp_path / "text") == 0o600
+
+
+def test_missing_directories_are_created(tmp_path: Path) -> None:
+    assert filesystem.write_text(tmp_path / "a" / "b" / "text", "x").read_text() == "x"
+
+
+def test_a_write_that_fails_leaves_the_old_text_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filesystem.write_text(tmp_path / "text", "old")
+
+    def full(_self: Path, _target: Path) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="no space"):
+        filesystem.write_text(tmp_path / "text", "new")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_text_that_is_no_unicode_is_escaped(tmp_path: Path) -> None:
+    filesystem.write_text(tmp_path / "text", "caf\udce9 ☃")
+    filesystem.append_text(tmp_path / "text", "\udcff")
+    assert (tmp_path / "text").read_text() == "caf\\udce9 ☃\\udcff"
+
+
+def test_json_is_read_as_it_was_written(tmp_path: Path) -> None:
+    value = {"text": "☃ \udce9", "verdict": Verdict.FAILED, "path": tmp_path, "none": None}
+    file = filesystem.write_json(tmp_path / "value.json", value)
+    assert filesystem.read_json(file) == {"text": "☃ \udce9", "verdict": "failed", "path": str(tmp_path), "none": None}
+
+
+def test_appended_text_goes_to_the_end(tmp_path: Path) -> None:
+    filesystem.append_text(tmp_path / "log", "one\n")
+    filesystem.append_text(tmp_path / "log", "two\n")
+    assert (tmp_path / "log").read_text() == "one\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["1.10", "null", "yes", "a: b", "- a", "{{ x }}", "'\"", "two\nlines\n", " led and trailed ", "☃", "", "\x1b[2J"],
+)
+def test_yaml_text_stays_text(value: str) -> None:
+    assert yaml.safe_load(filesystem.dump_yaml({"key": [value]})) == {"key": [value]}
+
+
+def test_yaml_keeps_its_order_and_writes_no_aliases() -> None:
+    shared = ["x"]
+    assert filesystem.dump_yaml({"b": shared, "a": shared}) == "b:\n- x\na:\n- x\n"
+
+
+def test_yaml_writes_words_of_ours_and_paths_as_text(tmp_path: Path) -> None:
+    assert yaml.safe_load(filesystem.dump_yaml([Verdict.PASSED, tmp_path])) == ["passed", str(tmp_path)]
+
+
+def test_yaml_and_json_never_show_a_secret() -> None:
+    secrets = {"written": Secret("hunter2", reference="*$@a.b"), "given": Secret("hunter2")}
+    assert yaml.safe_load(filesystem.dump_yaml(secrets)) == {"written": "*$@a.b", "given": "***"}
+    assert json.loads(filesystem.dump_json(secrets)) == {"written": "***", "given": "***"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "text", "1.10", "null", "yes", "", " led and trailed ", "a: b", "- a", "#x", "'\"", "two\nlines\n",
+        "\x85 \u2028", "☃", "\x1b[2J", "... ", "---", "a" * 500, 1, 1.5, True, None, [], {}, ["a", ["b\nc"]],
+        {"k": {"l": [1, "2"]}},
+    ],
+)  # fmt: skip
+def test_a_value_on_one_line_of_yaml_is_read_as_it_was(value: Any) -> None:
+    line = filesystem.dump_yaml_line(value)
+    assert yaml.safe_load(line) == value
+    assert len(line.splitlines()) <= 1
+
+
+def test_a_value_on_one_line_of_yaml_never_shows_a_secret() -> None:
+    line = filesystem.dump_yaml_line({"given": Secret("hunter2"), "written": Secret("hunter2", reference="*$@a.b")})
+    assert yaml.safe_load(line) == {"given": "***", "written": "*$@a.b"}

@@ -1,0 +1,55 @@
+"""The hosts of a play, as Ansible's YAML inventory has them, and the names that they have there.
+
+The name of a host is also the name of its folder in the artifacts of a step.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from toolbox.ansible.unsafe_yaml import untrusted
+from toolbox.model.addresses import Address
+from toolbox.model.errors import UsageError
+from toolbox.system import environ
+
+TARGETS: Final = "targets"
+_CONTROLLER: Final = "controller"
+# `localhost` is how roles name this machine without SSH; the others are groups.
+_RESERVED: Final = {"localhost", "all", "ungrouped", TARGETS, _CONTROLLER}
+
+
+def of(addresses: Sequence[Address]) -> dict[str, Any]:
+    """Return the inventory of SSH hosts; of this machine where there are none.
+
+    Raises:
+        UsageError: a host is named twice.
+    """
+    # What a role delegates to localhost is done here, also where a host is reached at an address of this machine.
+    here = {"localhost": {"ansible_connection": "local", "ansible_python_interpreter": untrusted(sys.executable)}}
+    hosts: dict[str, dict[str, Any]] = {}
+    for address in addresses:
+        name, variables = name_of(address), _variables(address)
+        if hosts.setdefault(name, variables) != variables:
+            named = ", ".join(map(str, addresses))
+            raise UsageError(f"--hosts: {name} is named twice, with different users: {named}")
+    groups = {TARGETS: {"hosts": hosts or here}, _CONTROLLER: {"hosts": here}}
+    return {"all": {"children": groups}}
+
+
+def name_of(address: Address) -> str:
+    """Return the name of a host, with its port if one is given (a tunnel's address has several)."""
+    host, port = address.host, address.port
+    return f"{host}-{port or 'ssh'}" if port or host.lower() in _RESERVED else host
+
+
+def _variables(address: Address) -> dict[str, Any]:
+    variables = {
+        "ansible_host": address.host,
+        "ansible_user": address.user,
+        "ansible_port": address.port,
+        # As a variable roles see it too, for the programs that they run there.
+        "ansible_python_interpreter": environ.get("ANSIBLE_PYTHON_INTERPRETER"),
+    }
+    return {key: untrusted(value) for key, value in variables.items() if value}

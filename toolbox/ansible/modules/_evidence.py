@@ -1,0 +1,32 @@
+"""Objects as files of a step: what a reader needs of them, and no value of a Secret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from toolbox.kubernetes.api.connection import Json
+from toolbox.model.secrets import MASK
+from toolbox.system import filesystem
+
+# In it `kubectl apply` keeps the whole manifest: of a Secret, its values.
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def shown(found: Json) -> Json:
+    """Return an object without who set which field, and without the values where it is a Secret."""
+    meta = {name: value for name, value in (found.get("metadata") or {}).items() if name != "managedFields"}
+    if found.get("kind") != "Secret":
+        return {**found, "metadata": meta}
+    # Not only kubectl keeps a copy of a whole object there.
+    if "annotations" in meta:
+        meta["annotations"] = dict.fromkeys(meta["annotations"] or (), MASK)
+    masked: Json = {part: dict.fromkeys(found[part] or (), MASK) for part in ("data", "stringData") if part in found}
+    return {**found, "metadata": meta, **masked}
+
+
+def write(path: Path, objects: Iterable[Json]) -> None:
+    """Write objects as YAML, one document each."""
+    documents = [filesystem.dump_yaml(shown(found)) for found in objects]
+    filesystem.write_text(path, "---\n".join(documents))

@@ -1,0 +1,129 @@
+"""The logs of containers, and what the cluster says of their pods, as files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from toolbox.kubernetes.api.connection import Away, Cluster, Json, Refused
+from toolbox.kubernetes.api.objects import POD, Objects, Query, is_name
+from toolbox.model.text import shown
+from toolbox.system import filesystem
+
+_TRIES: Final = 3
+_PAUSE_SECONDS: Final = 1.0
+_TIMEOUT: Final = (5.0, 60.0)  # seconds, to connect and between two pieces of a log
+_PIECE_BYTES: Final = 1 << 16
+_MOST_BYTES: Final = 1 << 28  # of one log; more than a kubelet keeps, unless it was configured so
+_NO_LOG: Final = b"unable to retrieve container logs for "  # the kubelet says so in place of the log
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which logs are wanted.
+
+    Args:
+        containers: their names; all of them when left out.
+        since_seconds: only what was printed since then; everything when left out.
+        previous: also of the container that was there before the last restart.
+    """
+
+    containers: Collection[str] | None = None
+    since_seconds: int | None = None
+    previous: bool = True
+
+
+def save(cluster: Cluster, pods: Sequence[Json], directory: Path, wanted: Wanted) -> tuple[list[str], list[str]]:
+    """Write the logs of pods as `POD/CONTAINER.log` and `POD/CONTAINER.previous.log`.
+
+    Returns:
+        The files that were written, and what could not be read, each with its reason.
+    """
+    written, missing = [], []
+    for pod in pods:
+        if not is_name(pod["metadata"]["name"]):  # the name of a folder
+            missing.append(f"{shown(pod['metadata']['name'])}: no pod can have this name")
+            continue
+        for name, is_previous in filter(lambda each: is_name(each[0]), _logs(pod, wanted)):
+            file = f"{pod['metadata']['name']}/{name}{'.previous' if is_previous else ''}.log"
+            why = _save(cluster, pod, name, directory / file, wanted.since_seconds, is_previous=is_previous)
+            if why is None:
+                written.append(file)
+            else:
+                missing.append(f"{file}: {why}")
+    return written, missing
+
+
+def events(objects: Objects, namespace: str | None, about: Collection[str] | None = None) -> list[Json]:
+    """Return the events of a namespace, oldest first.
+
+    Args:
+        about: the names of the objects that are meant, and of what they have made; all when left out.
+    """
+    found = objects.listed(Query(objects.kind("v1", "Event"), namespace))
+    chosen = [event for event in found if about is None or _is_about(str(event["involvedObject"].get("name")), about)]
+    return sorted(chosen, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+
+
+def _is_about(name: str, about: Collection[str]) -> bool:
+    return any(name == each or name.startswith(f"{each}-") for each in about)
+
+
+def containers(pod: Json) -> list[Json]:
+    """Return the containers of a pod, those that initialize it first."""
+    return [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
+
+
+def _logs(pod: Json, wanted: Wanted) -> Iterator[tuple[str, bool]]:
+    """Yield the containers of a pod, and whether the one before is meant."""
+    status: Mapping[str, Any] = pod.get("status") or {}
+    restarts = {
+        str(each["name"]): int(each.get("restartCount", 0))
+        for part in ("initContainerStatuses", "containerStatuses")
+        for each in status.get(part) or ()
+    }
+    for each in containers(pod):
+        name = str(each["name"])
+        if wanted.containers is None or name in wanted.containers:
+            yield name, False
+            if wanted.previous and restarts.get(name):
+                yield name, True
+
+
+def _save(
+    cluster: Cluster, pod: Json, container: str, path: Path, since: int | None, *, is_previous: bool
+) -> str | None:
+    """Write a log, and return why that could not be done."""
+    place, why = POD.path(pod["metadata"]["namespace"], pod["metadata"]["name"], "log"), ""
+    query: dict[str, Any] = {"container": container, "previous": is_previous, "limitBytes": _MOST_BYTES}
+    if since is not None:
+        query["sinceSeconds"] = since
+    filesystem.make_directory(path.parent)
+    for attempt in range(_TRIES):
+        if attempt:
+            time.sleep(_PAUSE_SECONDS)
+        try:
+            response = cluster.stream(place, query, _TIMEOUT)
+            with open(path, "wb", opener=filesystem.private_opener) as stream:
+                stream.writelines(response.stream(_PIECE_BYTES))
+            response.release_conn()
+        except (Refused, Away, OSError) as error:
+            why = str(error)
+            if isinstance(error, Refused):
+                break
+        except Exception as error:
+            if not type(error).__module__.startswith("urllib3"):  # a connection that was broken off
+                raise
+            why = str(error)
+        else:
+            with path.open("rb") as stream:
+                beginning = stream.read(_PIECE_BYTES)
+            if not beginning.startswith(_NO_LOG):
+                return None
+            why = beginning.decode(errors="replace").strip()
+            break
+    path.unlink(missing_ok=True)
+    return why

@@ -1,0 +1,206 @@
+"""Ansible module: delete what is ours in a namespace, or all of it, and wait until it is gone.
+
+    - name: Delete what a run has left
+      cluster_cleanup:
+        namespace: tests
+        run: 20261121-101500
+        directory: "{{ artifact_extra_logs_dir }}/artifacts"
+
+Options, besides those of every module of ours (`kubeconfig`, `context`, `namespace`):
+
+- `run`: only what belongs to it; all that carries our label `app.kubernetes.io/managed-by` when left out.
+- `delete_namespace`: the namespace itself, and all that is in it.
+- `force`: also in a namespace that we did not make, and Jobs of runs that may be alive. Namespaces of the system are
+  refused in any case.
+- `timeout`: in seconds, until all of it is gone.
+- `directory`: gets `before.yaml`, what is deleted as it was.
+
+It returns what it has `deleted`, and which kinds could not be listed: `notes`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-untyped]
+
+from toolbox.ansible.modules import _entry, _evidence, _settling
+from toolbox.ansible.modules.cluster_objects import OWNER, is_ours
+from toolbox.kubernetes.api import readiness
+from toolbox.kubernetes.api.connection import Json, Refused
+from toolbox.kubernetes.api.objects import LEASE, NAMESPACE, Kind, Objects, Query
+from toolbox.kubernetes.api.waiting import looking
+from toolbox.kubernetes.leases.lease_objects import record_of
+from toolbox.kubernetes.leases.leases import now
+from toolbox.model.errors import ConfigurationError, InfrastructureError
+
+_OPTIONS: Final = {
+    "run": {"type": "str"},
+    "delete_namespace": {"type": "bool", "default": False},
+    "force": {"type": "bool", "default": False},
+    "timeout": {"type": "float", "default": 300.0},
+    "directory": {"type": "path", "required": True},
+}
+RUN_LABEL: Final = "topgallant.dev/run"
+_OF_THE_SYSTEM: Final = ("kube-system", "kube-public", "kube-node-lease")
+_NEEDED: Final = frozenset({"list", "delete", "watch"})
+_HOLDING: Final = ("NamespaceContentRemaining", "NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure")
+
+Found = list[tuple[Kind, Json]]
+
+
+def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Do what the options say.
+
+    Raises:
+        ToolboxError: it is refused, or not all is gone in time.
+    """
+    name = objects.cluster.namespace
+    kind = NAMESPACE
+    namespace = objects.read(kind, None, name)
+    refusal = _refusal(name, namespace, given)
+    if refusal:
+        raise ConfigurationError(refusal)
+    if namespace is None:
+        return {"changed": False, "deleted": [], "notes": [], "warnings": [f"there is no namespace {name}"]}
+    notes: list[str] = []
+    selector = None if given["delete_namespace"] else _selector(given["run"])
+    found = list(_found(objects, name, selector, notes))
+    warnings = [] if given["force"] else _refuse_live_runs(objects, found, given["run"])
+    _evidence.write(Path(given["directory"]) / "before.yaml", (each for _, each in found))
+    if given["delete_namespace"]:
+        objects.delete(kind, None, name)
+        _await_namespace(objects, kind, name, given["timeout"])
+    else:
+        _delete(objects, found, given["timeout"])
+    names = [f"{of.name} {each['metadata']['name']}" for of, each in found]
+    if given["delete_namespace"]:
+        names.append(f"Namespace {name}")
+    if given["run"] and not names:
+        warnings.append(f"nothing in namespace {name} belongs to the run {given['run']}")
+    return {"changed": bool(names), "deleted": names, "notes": notes, "warnings": warnings}
+
+
+def _refusal(name: str, namespace: Json | None, given: Mapping[str, Any]) -> str:
+    """Return why nothing may be deleted; nothing where it may."""
+    if name in _OF_THE_SYSTEM:
+        return f"namespace {name} belongs to the cluster: nothing in it is deleted"
+    if name == "default" and given["delete_namespace"]:
+        return "namespace default cannot be deleted: leave --delete_namespace out to delete what is ours in it"
+    if namespace is not None and not is_ours(namespace) and not given["force"]:
+        return (
+            f"namespace {name} was not made by us (it has no label {'='.join(OWNER)}): "
+            "to delete what the command says nevertheless, use --force"
+        )
+    return ""
+
+
+def _refuse_live_runs(objects: Objects, found: Found, named: str | None) -> list[str]:
+    """Refuse to delete Jobs of runs that may be alive.
+
+    A run with an unexpired lease is alive. Without a lease, nothing in the cluster says whether the orchestrator of a
+    run lives: Jobs of such a run that have not ended are deleted only if the run is named.
+
+    Returns:
+        A warning where the account may not list leases, so that a live run cannot be told from a dead one.
+
+    Raises:
+        ConfigurationError: it names the runs.
+    """
+    unfinished = [each["metadata"].get("labels") or {} for kind, each in found if _is_unfinished(kind, each)]
+    runs = {str(labels[RUN_LABEL]) for labels in unfinished if RUN_LABEL in labels}
+    if not runs:
+        return []
+    holders = _runs_with_leases(objects)
+    if alive := sorted(runs & (holders or set())):
+        raise ConfigurationError(
+            f"the run {', '.join(alive)} holds a lease of the cluster, and its Jobs have not ended: it is alive. "
+            "Wait for its end, or use --force"
+        )
+    if named is None:
+        raise ConfigurationError(
+            f"Jobs of the runs {', '.join(sorted(runs))} have not ended, and these runs may be alive: "
+            "name a run that is dead with --run, or use --force"
+        )
+    return [f"this account may not list leases, so {named} may be alive"] if holders is None else []
+
+
+def _is_unfinished(kind: Kind, found: Json) -> bool:
+    ends = (readiness.condition(found, end) for end in ("Complete", "Failed", "Completed"))
+    return kind.name in {"Job", "JobSet"} and not any(ends)
+
+
+def _runs_with_leases(objects: Objects) -> set[str] | None:
+    """Return the runs that hold an unexpired lease in the namespace; None where the account may not list leases."""
+    try:
+        leases = list(objects.listed(Query(LEASE, objects.cluster.namespace)))
+    except Refused:
+        return None
+    records = [record for found in leases if (record := record_of(found)) is not None]
+    return {record.claim.run for record in records if record.end > now()}
+
+
+def _selector(run: str | None) -> str:
+    return "=".join(OWNER) + (f",{RUN_LABEL}={run}" if run else "")
+
+
+def _found(objects: Objects, namespace: str, selector: str | None, notes: list[str]) -> Iterator[tuple[Kind, Json]]:
+    """Yield the objects of all kinds of a namespace; what may not be listed is noted."""
+    seen: set[str] = set()
+    for kind in objects.kinds:
+        if not kind.is_namespaced or not kind.verbs >= _NEEDED or kind.name == "Event":
+            continue
+        try:
+            for found in objects.listed(Query(kind, namespace, selector)):
+                # Some kinds are in two groups.
+                if found["metadata"]["uid"] not in seen:
+                    seen.add(found["metadata"]["uid"])
+                    yield kind, found
+        except Refused as error:
+            notes.append(f"{kind.plural}.{kind.api_version}: {error}")
+
+
+def _delete(objects: Objects, found: Sequence[tuple[Kind, Json]], timeout: float) -> None:
+    # What others own goes with its owner; an owner that is still there would make it again.
+    for kind, each in sorted(found, key=lambda pair: bool(pair[1]["metadata"].get("ownerReferences"))):
+        meta = each["metadata"]
+        objects.delete(kind, meta["namespace"], meta["name"], uid=meta["uid"])
+    deadline = time.monotonic() + timeout
+    for kind in dict.fromkeys(kind for kind, _ in found):
+        uids = {each["metadata"]["uid"] for of, each in found if of == kind}
+        _await(objects, kind, str(found[0][1]["metadata"]["namespace"]), uids, deadline, timeout)
+
+
+def _await(objects: Objects, kind: Kind, namespace: str, uids: set[str], deadline: float, timeout: float) -> None:
+    with looking(objects, Query(kind, namespace)) as view:
+        (sight,) = view.sights
+
+        def left() -> list[Json]:
+            return [each for each in sight.objects if each["metadata"]["uid"] in uids]
+
+        if view.until(lambda: None if left() else True, deadline - time.monotonic()) is None:
+            held = "; ".join(f"{kind.name} {each['metadata']['name']}: {_settling.held_by(each)}" for each in left())
+            raise InfrastructureError(f"not all is gone after {timeout:g} s: {held}{_settling.after(view)}")
+
+
+def _await_namespace(objects: Objects, kind: Kind, name: str, timeout: float) -> None:
+    with looking(objects, Query(kind, fields=f"metadata.name={name}")) as view:
+        (sight,) = view.sights
+        if view.until(lambda: None if sight.objects else True, timeout) is not None:
+            return
+        said = [readiness.condition(found, each) for found in sight.objects for each in _HOLDING]
+        texts = [str(each["message"]) for each in said if each is not None]
+        texts += [
+            f"{of.name} {each['metadata']['name']}: {_settling.held_by(each)}"
+            for of, each in _found(objects, name, None, [])
+            if each["metadata"].get("finalizers")
+        ]
+        held = "; ".join(texts) or "the cluster does not say why"
+        raise InfrastructureError(f"namespace {name} is not gone after {timeout:g} s: {held}{_settling.after(view)}")
+
+
+if __name__ == "__main__":
+    _entry.run(AnsibleModule, _OPTIONS, work)

@@ -1,0 +1,202 @@
+"""Ansible module: write down what a cluster is and what is in it.
+
+    - name: Write the state down
+      cluster_state:
+        namespaces: [tests]
+        directory: "{{ artifact_extra_logs_dir }}/artifacts"
+
+Options, besides those of every module of ours (`kubeconfig`, `context`, `namespace`):
+
+- `namespaces`: whose objects are written; those of all that we may look at when left out.
+- `logs`: also what the containers of their pods have printed.
+- `directory`: gets `summary.json`, a file of YAML for each kind that there is (`pods.yaml`), and `logs/`.
+
+What may not be listed is a note in `summary.json`, and no failure. Of Secrets there are names, types and keys.
+It returns the `summary`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-untyped]
+
+from toolbox.ansible.modules import _entry, _evidence, _logs
+from toolbox.ansible.modules.cluster_ready import node_fault
+from toolbox.kubernetes.api.connection import Json, Refused
+from toolbox.kubernetes.api.objects import Kind, Objects, Query
+from toolbox.model.errors import ConfigurationError
+from toolbox.system import filesystem
+
+_OPTIONS: Final = {
+    "namespaces": {"type": "list", "elements": "str"},
+    "logs": {"type": "bool", "default": False},
+    "directory": {"type": "path", "required": True},
+}
+# What is written: the file, the version of the API and the kind. Kinds that somebody has defined need not be there.
+_OF_THE_CLUSTER: Final = (
+    ("nodes", "v1", "Node"),
+    ("namespaces", "v1", "Namespace"),
+    ("persistent_volumes", "v1", "PersistentVolume"),
+    ("storage_classes", "storage.k8s.io/v1", "StorageClass"),
+    ("priority_classes", "scheduling.k8s.io/v1", "PriorityClass"),
+    ("nvidia_cluster_policies", "nvidia.com/v1", "ClusterPolicy"),
+    ("amd_device_configs", "amd.com/v1alpha1", "DeviceConfig"),
+    ("node_feature_discoveries", "nfd.openshift.io/v1", "NodeFeatureDiscovery"),
+    ("kueue_cluster_queues", "kueue.x-k8s.io/v1beta1", "ClusterQueue"),
+    ("kueue_resource_flavors", "kueue.x-k8s.io/v1beta1", "ResourceFlavor"),
+    ("openshift_version", "config.openshift.io/v1", "ClusterVersion"),
+)
+_OF_NAMESPACES: Final = (
+    ("pods", "v1", "Pod"),
+    ("events", "v1", "Event"),
+    ("services", "v1", "Service"),
+    ("secrets", "v1", "Secret"),
+    ("resource_quotas", "v1", "ResourceQuota"),
+    ("limit_ranges", "v1", "LimitRange"),
+    ("persistent_volume_claims", "v1", "PersistentVolumeClaim"),
+    ("jobs", "batch/v1", "Job"),
+    ("deployments", "apps/v1", "Deployment"),
+    ("daemon_sets", "apps/v1", "DaemonSet"),
+    ("stateful_sets", "apps/v1", "StatefulSet"),
+    ("leases", "coordination.k8s.io/v1", "Lease"),
+    ("job_sets", "jobset.x-k8s.io/v1alpha2", "JobSet"),
+    ("kueue_local_queues", "kueue.x-k8s.io/v1beta1", "LocalQueue"),
+    ("kueue_workloads", "kueue.x-k8s.io/v1beta1", "Workload"),
+    ("operators", "operators.coreos.com/v1alpha1", "ClusterServiceVersion"),
+)
+_ACCELERATORS: Final = ("nvidia.com/", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "gpu.intel.com/")
+_LABELS: Final = (
+    "accelerator",
+    "amd.com/",
+    "cloud.google.com/",
+    "feature.node.kubernetes.io/pci-",
+    "kubernetes.io/arch",
+    "node.kubernetes.io/instance-type",
+    "node-role.kubernetes.io/",
+    "nvidia.com/",
+    "topology.kubernetes.io/",
+)
+
+
+class Capture:
+    """Lists what there is, writes it, and notes what could not be listed."""
+
+    def __init__(self, objects: Objects, directory: Path) -> None:
+        self._objects = objects
+        self._directory = directory
+        self.notes: list[str] = []
+
+    def take(self, file: str, api_version: str, name: str, namespaces: Sequence[str | None]) -> list[Json]:
+        """Write the objects of a kind in namespaces, or in all of them (None), and return them."""
+        try:
+            kind = self._objects.kind(api_version, name)
+        except ConfigurationError:
+            return []
+        found = [each for namespace in namespaces for each in self._listed(kind, namespace)]
+        if found:
+            _evidence.write(self._directory / f"{file}.yaml", found)
+        return found
+
+    def definitions(self) -> list[str]:
+        """Return the names of the kinds that somebody has defined."""
+        kind = self._objects.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        return [str(each["metadata"]["name"]) for each in self._listed(kind, None)]
+
+    def _listed(self, kind: Kind, namespace: str | None) -> list[Json]:
+        try:
+            return list(self._objects.listed(Query(kind, namespace)))
+        except Refused as error:
+            self.notes.append(str(error))
+            return []
+
+
+def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the files.
+
+    Raises:
+        ToolboxError: the cluster does not answer, or does not know us.
+    """
+    directory = Path(given["directory"])
+    capture = Capture(objects, directory)
+    version = objects.get("/version")
+    of_the_cluster = {name: capture.take(file, api, name, [None]) for file, api, name in _OF_THE_CLUSTER}
+    namespaces = _namespaces(objects, given["namespaces"])
+    inside = {name: capture.take(file, api, name, namespaces) for file, api, name in _OF_NAMESPACES}
+    absent = [f"there is no namespace {name}" for name in given["namespaces"] or () if objects.lacks_namespace(name)]
+    capture.notes += absent
+    definitions = capture.definitions()
+    if definitions:
+        filesystem.write_text(directory / "custom_resource_definitions.txt", "\n".join(definitions) + "\n")
+    if given["logs"]:
+        _, missing = _logs.save(objects.cluster, inside["Pod"], directory / "logs", _logs.Wanted())
+        capture.notes += missing
+    summary = {
+        "version": version.get("gitVersion"),
+        "platform": version.get("platform"),
+        "nodes": [node_summary(node) for node in of_the_cluster["Node"]],
+        "namespaces": "all" if namespaces == [None] else namespaces,
+        "pods": dict(Counter(str((pod.get("status") or {}).get("phase")) for pod in inside["Pod"])),
+        "operators": operators(of_the_cluster, inside),
+        "objects": {name: len(found) for name, found in {**of_the_cluster, **inside}.items() if found},
+        "definitions": len(definitions),
+        "notes": capture.notes,
+    }
+    filesystem.write_json(directory / "summary.json", summary)
+    return {"changed": False, "summary": summary, "warnings": absent}
+
+
+def node_summary(node: Json) -> dict[str, Any]:
+    """Return what matters of a node to who runs on accelerators."""
+    meta, spec, status = node["metadata"], node["spec"], node.get("status") or {}
+    info = status.get("nodeInfo") or {}
+    return {
+        "name": meta["name"],
+        "fault": node_fault(node),
+        "unschedulable": bool(spec.get("unschedulable")),
+        "taints": [f"{each['key']}={each.get('value', '')}:{each['effect']}" for each in spec.get("taints") or ()],
+        "kubelet": info.get("kubeletVersion"),
+        "runtime": info.get("containerRuntimeVersion"),
+        "system": info.get("osImage"),
+        "kernel": info.get("kernelVersion"),
+        "cpu": (status.get("allocatable") or {}).get("cpu"),
+        "memory": (status.get("allocatable") or {}).get("memory"),
+        "accelerators": {
+            name: {"capacity": count, "allocatable": (status.get("allocatable") or {}).get(name)}
+            for name, count in (status.get("capacity") or {}).items()
+            if name.startswith(_ACCELERATORS)
+        },
+        "labels": {name: value for name, value in (meta.get("labels") or {}).items() if name.startswith(_LABELS)},
+    }
+
+
+def operators(of_the_cluster: Mapping[str, list[Json]], inside: Mapping[str, list[Json]]) -> list[dict[str, Any]]:
+    """Return the operators: those that OLM has installed, and NVIDIA's, each with its state."""
+    installed = {
+        str(each["metadata"]["name"]): (each["spec"].get("version"), (each.get("status") or {}).get("phase"))
+        for each in inside["ClusterServiceVersion"]
+    }
+    policies = {
+        f"ClusterPolicy {each['metadata']['name']}": (None, (each.get("status") or {}).get("state"))
+        for each in of_the_cluster["ClusterPolicy"]
+    }
+    found = {**installed, **policies}
+    return [{"name": name, "version": version, "state": state} for name, (version, state) in sorted(found.items())]
+
+
+def _namespaces(objects: Objects, wanted: Sequence[str] | None) -> list[str | None]:
+    """Return the namespaces to look at: None for all, and our own where we may not look at all."""
+    if wanted:
+        return list(wanted)
+    try:
+        next(objects.listed(Query(objects.kind("v1", "Pod"))), None)
+    except Refused:
+        return [objects.cluster.namespace]
+    return [None]
+
+
+if __name__ == "__main__":
+    _entry.run(AnsibleModule, _OPTIONS, work)

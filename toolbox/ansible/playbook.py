@@ -1,0 +1,126 @@
+"""Runs one playbook, and hands over its events as they come. Only this module speaks to ansible-runner.
+
+ansible-runner prepares the command line, the variables and the callback plugin, and reads Ansible's events from
+its output. The process itself is started as all of ours are (`toolbox.system.processes`): in a session of its own,
+marked, and ended with its scope. ansible-runner's own loop would dump the environment into a file, listen on a
+pseudo-terminal, and sleep 0.1 s after each play.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from toolbox.ansible import unsafe_yaml
+from toolbox.system import environ, filesystem, processes
+
+EventHandler = Callable[[dict[str, Any]], bool]
+
+_MODULES: Final = Path(__file__).resolve().parent / "modules"
+# A setting of the user's, in the environment, goes before these.
+_SETTINGS: Final = {
+    "ANSIBLE_NOCOLOR": "1",
+    "ANSIBLE_PIPELINING": "1",  # no copy of a module, and so of its arguments, is left on the host
+    "ANSIBLE_NO_TARGET_SYSLOG": "1",  # nor are the arguments in its system log
+    "ANSIBLE_RETRY_FILES_ENABLED": "0",
+    "ANSIBLE_HOST_KEY_CHECKING": "1",  # ansible-runner would turn it off
+    "ANSIBLE_PYTHON_INTERPRETER": "auto_silent",
+    "ANSIBLE_INVENTORY_ENABLED": "yaml",  # it is always ours: no other plugin has to look at it
+    "ANSIBLE_SSH_ARGS": "-C -o ControlMaster=auto -o ControlPersist=10s -o BatchMode=yes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """A playbook to run.
+
+    Args:
+        file: the playbook.
+        inventory: the hosts, as Ansible's YAML inventory has them, with their data marked (`ansible_yaml.untrusted`).
+        roles: the folders that hold roles.
+        step: the directory of the step.
+        private: a private directory for what must not outlive the play.
+    """
+
+    file: Path
+    inventory: Mapping[str, Any]
+    roles: Sequence[Path]
+    step: Path
+    private: Path
+
+
+def run(play: Play, handler: EventHandler) -> int:
+    """Run a playbook to its end, and return the exit status of `ansible-playbook`.
+
+    Args:
+        handler: takes the events, one at a time.
+
+    Raises:
+        Cancelled: the scope was cancelled, and Ansible with all that it started has been ended.
+    """
+    from ansible_runner import Runner  # slow to import, and needed only here
+    from ansible_runner.config.runner import RunnerConfig
+    from ansible_runner.utils import OutputEventFilter
+
+    inventory = filesystem.write_text(play.private / "inventory.yaml", unsafe_yaml.dump(play.inventory))
+    config = RunnerConfig(
+        private_data_dir=str(play.private),
+        playbook=str(play.file),
+        inventory=str(inventory),
+        roles_path=os.pathsep.join(map(str, play.roles)),
+        envvars=_variables(play),
+        suppress_env_files=True,
+        quiet=True,
+        verbosity=1,
+    )
+    config.prepare()
+    lock = threading.Lock()
+
+    def handle(event: dict[str, Any]) -> bool:
+        with lock:
+            return handler(event)
+
+    runner = Runner(config, event_handler=handle)
+    # Two streams are read by two threads: each has a decoder. The mark that ends an event has no line end after it:
+    # in whole lines the beginning of a task would be told with the end of it.
+    output, errors = (OutputEventFilter(None, runner.event_callback, suppress_ansible_output=True) for _ in range(2))
+    completed = processes.run(
+        config.command,
+        env=config.env,
+        cwd=Path(config.cwd),
+        on_line=output.write,
+        on_error_line=errors.write,
+        whole_lines=False,
+    )
+    output.close()
+    errors.close()
+    return completed.returncode
+
+
+def uses_our_modules(tasks: Path) -> bool:
+    """Tell whether a file of tasks uses a module of `modules/`, which need the client of Kubernetes."""
+    names = "|".join(path.stem for path in _MODULES.glob("[!_]*.py"))
+    return re.search(rf"^\s*(?:-\s+)?(?:{names}):", tasks.read_text(encoding="utf-8"), re.MULTILINE) is not None
+
+
+def _variables(play: Play) -> dict[str, str]:
+    ours = {name: value for name, value in _SETTINGS.items() if environ.get(name) is None}
+    variables = processes.environment(play.step, ours)
+    # A virtual environment that is not activated still has its own ansible-playbook.
+    variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
+    # A configuration in the working or home directory must not change what a role does.
+    own = environ.get("ANSIBLE_CONFIG") or str(filesystem.write_text(play.private / "ansible.cfg", ""))
+    variables["ANSIBLE_CONFIG"] = own
+    # Our own modules are found wherever we are installed; a module of the user's of the same name goes before.
+    variables["ANSIBLE_LIBRARY"] = os.pathsep.join(filter(None, [environ.get("ANSIBLE_LIBRARY"), str(_MODULES)]))
+    if (named := environ.get("KUBECONFIG")) is not None:  # Ansible works in another directory than ours
+        files_of_it = (str(environ.expanded(part).absolute()) for part in named.split(os.pathsep) if part)
+        variables["KUBECONFIG"] = os.pathsep.join(files_of_it)
+    variables["ANSIBLE_LOCAL_TEMP"] = str(play.private / "tmp")
+    return variables

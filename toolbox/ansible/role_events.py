@@ -1,0 +1,163 @@
+"""What Ansible tells while a role runs: kept as JSON lines, written as a log, and passed on to the views.
+
+The events are those of ansible-runner (https://ansible.readthedocs.io/projects/runner/en/stable/intro/).
+Secrets are taken out here, before anything is written or shown.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import deque
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from toolbox.model.events import Note, TaskFinished, TaskStarted
+from toolbox.model.verdicts import CAUSE_KEY, Cause
+from toolbox.runs.steps import Step
+from toolbox.system import filesystem
+
+EVENTS_FILE: Final = "_ansible.events.jsonl"
+LOG_FILE: Final = "_ansible.log"
+_LONGEST_MESSAGE: Final = 4
+_STATUS: Final = {
+    "runner_on_ok": "ok",
+    "runner_on_failed": "failed",
+    "runner_on_unreachable": "unreachable",
+    "runner_on_skipped": "skipped",
+}
+
+
+class RoleEvents:
+    """Takes the events of one run of a role."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._redact = step.recorder.redactor
+        self._events = _open(step.directory / EVENTS_FILE)
+        self._log = _open(step.directory / LOG_FILE)
+        self._failures: list[TaskFinished] = []
+        self._causes: list[str] = []  # of these, as far as modules of ours have told them
+        self._rescued = False
+        self._tail: deque[str] = deque(maxlen=_LONGEST_MESSAGE)
+
+    @property
+    def failed(self) -> TaskFinished | None:
+        """The task that made the role fail: the first one, or the last where a block rescued the others."""
+        if not self._failures:
+            return None
+        return self._failures[self._index]
+
+    @property
+    def cause(self) -> Cause | None:
+        """The cause of the failure, if a module of `modules/` names it."""
+        named = self._causes[self._index] if self._failures else ""
+        return Cause(named) if named in set(Cause) else None
+
+    @property
+    def _index(self) -> int:
+        return -1 if self._rescued else 0
+
+    def hosts_of(self, failed: TaskFinished) -> list[str]:
+        """Return the hosts on which the task of a failure failed."""
+        return list(dict.fromkeys(other.host for other in self._failures if other.name == failed.name))
+
+    def last_lines(self) -> str:
+        """Return the end of what Ansible printed, for a failure that no task explains."""
+        return " / ".join(self._tail)
+
+    def handle(self, event: dict[str, Any]) -> bool:
+        """Take an event of ansible-runner. False keeps ansible-runner from writing a file of its own."""
+        # The texts one by one: in the JSON a secret of digits would be found in other numbers too.
+        redacted = {key: self._redact.texts(value) for key, value in event.items()}
+        self._events.write(json.dumps(redacted, ensure_ascii=False, default=str) + "\n")
+        if printed := redacted.get("stdout", ""):
+            self._log.write(printed.replace("\r\n", "\n") + "\n")
+            lines = (line.strip() for line in printed.splitlines())
+            self._tail.extend(line for line in lines if line and not line.startswith("Using "))
+        self._show(event["event"], event.get("event_data", {}))
+        return False
+
+    def close(self) -> None:
+        """Close the files."""
+        self._events.close()
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _show(self, kind: str, data: dict[str, Any]) -> None:
+        if kind == "playbook_on_task_start":
+            self._step.recorder.record(TaskStarted(self._step.identity, _task_name(data)))
+        elif kind == "playbook_on_stats":
+            self._rescued = any(data.get("rescued", {}).values())
+        elif kind in _STATUS:
+            finished = self._finished(kind, data)
+            self._step.recorder.record(finished)
+            for text in self._redact.texts((data.get("res") or {}).get("warnings") or []):
+                self._step.recorder.record(Note(self._step.identity, str(text)))
+            if finished.status in {"failed", "unreachable"}:
+                self._failures.append(finished)
+                self._causes.append(str((data.get("res") or {}).get(CAUSE_KEY, "")))
+
+    def _finished(self, kind: str, data: dict[str, Any]) -> TaskFinished:
+        # Before a command is written as a shell would, which could hide a secret in it.
+        result = {key: self._redact.texts(value) for key, value in (data.get("res") or {}).items()}
+        status = _STATUS[kind]
+        if status == "ok" and result.get("changed"):
+            status = "changed"
+        if status == "failed" and data.get("ignore_errors"):
+            status = "ignored"
+        output = _failure_text(result) if status in {"failed", "unreachable", "ignored"} else _output(result)
+        return TaskFinished(
+            self._step.identity,
+            self._redact(_task_name(data)),
+            str(data.get("host", "")),
+            status,
+            self._redact(_command(result)),
+            self._redact(output),
+            round(float(data.get("duration") or 0), 3),
+        )
+
+
+def _open(path: Path) -> Any:
+    # What a program prints need not be UTF-8. Closed by close().
+    return open(path, "a", encoding="utf-8", errors="backslashreplace", buffering=1, opener=filesystem.private_opener)
+
+
+def _task_name(data: dict[str, Any]) -> str:
+    name = str(data.get("task") or data.get("name") or "")
+    return name.partition(" : ")[2] or name
+
+
+def _command(result: dict[str, Any]) -> str:
+    command = result.get("cmd") or ""
+    return shlex.join(map(str, command)) if isinstance(command, list) else str(command)
+
+
+def _output(result: dict[str, Any]) -> str:
+    if result.get("censored"):
+        return ""
+    texts = [result.get("stdout"), result.get("stderr")]
+    if "cmd" not in result and isinstance(result.get("msg"), str):
+        texts.append(result["msg"])
+    return "\n".join(text.rstrip() for text in texts if isinstance(text, str) and text.strip())
+
+
+def _failure_text(result: dict[str, Any]) -> str:
+    if censored := result.get("censored"):
+        return str(censored)
+    items = [item for item in result.get("results") or () if isinstance(item, dict) and item.get("failed")]
+    if items:
+        return _failure_text(items[0])
+    message = str(result.get("msg") or "it failed without a message").strip()
+    error = str(result.get("stderr") or result.get("module_stderr") or "").strip().splitlines()
+    if "cmd" in result:
+        message = f"`{_command(result)}` ended with status {result.get('rc')}"
+    return "\n".join([message, *error[-_LONGEST_MESSAGE:]])

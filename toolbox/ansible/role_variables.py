@@ -1,0 +1,113 @@
+"""The variables of a role: the arguments of its command, and what the body of the command's method returns.
+
+Called by `toolbox.ansible.roles`. Nothing here is written to a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from toolbox.ansible import unsafe_yaml
+from toolbox.interface import signature
+from toolbox.interface.signature import Signature
+from toolbox.model.errors import UsageError
+from toolbox.model.secrets import Secret
+from toolbox.system import environ
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The method of a toolbox command, whose body runs before the role.
+
+    Args:
+        method: the method, bound to its object.
+        signature: its parameters.
+    """
+
+    method: Callable[..., Any]
+    signature: Signature
+
+    def run(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the body with the converted arguments, and return the variables that it adds or replaces.
+
+        Raises:
+            UsageError: the body refused the arguments (ValueError, `sys.exit`), or returned no variables.
+        """
+        name = self.signature.name
+        try:
+            returned = signature.call(self.signature, self.method, values)
+        except ValueError as error:
+            raise UsageError(f"{name}: {error}") from error
+        except SystemExit as error:
+            raise UsageError(f"{name}: the body of its method ended with sys.exit({error.code!r})") from error
+        if returned is None:
+            return {}
+        if not isinstance(returned, Mapping):
+            kind = type(returned).__name__
+            raise UsageError(
+                f"{name}: its method returned a value of type {kind}: None or a mapping of variables was expected"
+            )
+        # `return locals()` is the shortest way to hand over what the body has computed.
+        return {variable: self._checked(variable, value) for variable, value in returned.items() if variable != "self"}
+
+    def _checked(self, variable: object, value: Any) -> Any:
+        if not isinstance(variable, str) or not variable.isascii() or not variable.isidentifier():
+            raise UsageError(f"{self.signature.name}: its method returned {variable!r}, which cannot name a variable")
+        parameter = next((each for each in self.signature.parameters if each.name == variable), None)
+        try:
+            if parameter is not None:
+                value = signature.convert(parameter, value, text=False)
+            unsafe_yaml.dump(plain(value))
+        except ValueError as error:
+            raise UsageError(f"{self.signature.name}: its method returned a wrong argument: {error}") from None
+        except yaml.YAMLError:
+            kind = type(value).__name__
+            raise UsageError(
+                f"{self.signature.name}: its method returned `{variable}` of type {kind}: text, numbers, booleans, "
+                "null, lists and mappings can be variables"
+            ) from None
+        return value
+
+
+def located(label: str, values: Mapping[str, Any], *, is_remote: bool) -> dict[str, Any]:
+    """Return variables with absolute paths, because the role does not run where the caller stands.
+
+    `~` is the home of the host.
+
+    Raises:
+        UsageError: a path on another host is relative.
+    """
+    return {name: _located(label, name, value, is_remote=is_remote) for name, value in values.items()}
+
+
+def _located(label: str, name: str, value: Any, *, is_remote: bool) -> Any:
+    if not isinstance(value, Path):
+        return value
+    if not is_remote:
+        return environ.expanded(value).absolute()
+    if not value.is_absolute() and not str(value).startswith("~"):
+        raise UsageError(f"{label}: --{name}={value}: a path on another host has to be absolute")
+    return value
+
+
+def plain(value: Any, *, reveal: bool = False) -> Any:
+    """Return a value as YAML can write it: paths and members of enumerations are text.
+
+    Args:
+        reveal: whether secrets become text too.
+    """
+    if isinstance(value, Secret):
+        return value.reveal() if reveal else value
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: plain(item, reveal=reveal) for key, item in value.items()}
+    return [plain(item, reveal=reveal) for item in value] if isinstance(value, list | tuple) else value

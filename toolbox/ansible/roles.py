@@ -1,0 +1,282 @@
+"""Toolbox commands that an Ansible role carries out, by ansible-runner.
+
+`@role` turns a method into such a command: `Host.capture_state` is the role `host_capture_state`, and its parameter
+`packages` is the variable `host_capture_state_packages`. The body of the method runs before the role, and may refuse
+the arguments or return further variables (`role_variables.py`). `@role("name")` names another role. The role runs on
+this machine, or on the SSH hosts of `hosts`, by Ansible's own connection and the user's own SSH configuration.
+
+In the step's directory: `_python.cmd`, `_python.args.yaml`, `_ansible.play.yaml`, `_ansible.log`,
+`_ansible.events.jsonl`, `src/` (what the role rendered), `artifacts/` (the state it saw; of SSH hosts in
+`artifacts/HOST/`), `FAILURE` if it failed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Concatenate, Final, ParamSpec, cast, overload
+
+from toolbox.ansible import inventory, playbook, unsafe_yaml
+from toolbox.ansible.playbook import Play
+from toolbox.ansible.role_events import RoleEvents
+from toolbox.ansible.role_variables import Body, located, plain
+from toolbox.ansible.unsafe_yaml import untrusted
+from toolbox.interface import signature
+from toolbox.interface.registry import HOSTS
+from toolbox.model.addresses import Address
+from toolbox.model.errors import StepError, UsageError
+from toolbox.model.events import StepKind
+from toolbox.model.nearest import did_you_mean
+from toolbox.model.secrets import MASK, Secret, secrets_in
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.runs import steps
+from toolbox.runs.steps import Step
+from toolbox.system import cancellation, environ, extras, filesystem, places, scratch
+
+Arguments = ParamSpec("Arguments")
+_CAUSES_OF_WORKLOADS: Final = {Cause.PRODUCT, Cause.TIMEOUT}  # what was run failed, and not what runs it
+
+
+@dataclass(frozen=True, slots=True)
+class RoleCall:
+    """A request to run the role of a toolbox command.
+
+    Args:
+        values: the arguments, converted, by parameter.
+        hosts: the SSH hosts; none for this machine.
+        suffix: what the name of the step's directory ends with.
+        counts: see `toolbox.runs.steps.Step`.
+        body: the method of the command; it runs before the role.
+        role_name: the name of the role; `GROUP_COMMAND` when left out.
+    """
+
+    group: str
+    command: str
+    values: Mapping[str, Any]
+    hosts: Sequence[Address] = ()
+    suffix: str = ""
+    counts: bool = True
+    body: Body | None = None
+    role_name: str | None = None
+
+    @property
+    def role(self) -> str:
+        """The name of the role."""
+        return self.role_name or f"{self.group}_{self.command}"
+
+    @property
+    def command_line(self) -> str:
+        """The command line that reproduces the step. It has the references of secrets."""
+        words = [environ.program(), self.group, self.command]
+        words += [f"--{name}={_argument(value)}" for name, value in self.values.items()]
+        if self.hosts:
+            words.append(f"--hosts={','.join(map(str, self.hosts))}")
+        return shlex.join(words)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash that identifies the call. A secret counts by its reference.
+
+        Nothing is masked in it: a resumed run may know fewer secrets than the run knew at this place.
+        """
+        return hashlib.sha256(filesystem.encode(self.command_line)).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class RoleOutcome:
+    """What a toolbox command left.
+
+    Args:
+        directory: the step's directory.
+    """
+
+    directory: Path
+
+    @property
+    def artifacts(self) -> Path:
+        """Where the state that the role saw is."""
+        return self.directory / "artifacts"
+
+
+Method = Callable[Concatenate[Any, Arguments], Mapping[str, Any] | None]
+Command = Callable[Concatenate[Any, Arguments], RoleOutcome]
+
+
+@overload
+def role(method: Method[Arguments], /) -> Command[Arguments]: ...
+@overload
+def role(name: str, /) -> Callable[[Method[Arguments]], Command[Arguments]]: ...
+def role(method: Method[Arguments] | str, /) -> Any:
+    """Turn a method into a toolbox command that a role carries out: the role of its name, or of `@role("name")`."""
+    if not isinstance(method, str):
+        return _command(method, None)
+    if not method.isascii() or not method.isidentifier():
+        raise ValueError(f"@role({method!r}): the name of a role was expected, as in @role('disk_measure')")
+    return functools.partial(_command, role_name=method)
+
+
+def _command(method: Method[Arguments], role_name: str | None) -> Command[Arguments]:
+    group = re.sub(r"(?<!^)(?=[A-Z])", "_", method.__qualname__.split(".")[-2]).lower()
+    command = method.__name__
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> RoleOutcome:
+        described = signature.of(method, name=f"{group} {command}", extra=[HOSTS])
+        names = [parameter.name for parameter in described.parameters]
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        values = signature.bind(described, given, text=False)
+        hosts = values.pop(HOSTS.name) or ()
+        body = Body(functools.partial(method, self), described)
+        return run(RoleCall(group, command, values, hosts, body=body, role_name=role_name))
+
+    call.role = role_name or f"{group}_{command}"  # type: ignore[attr-defined]  # how the registry tells such a command
+    return cast("Command[Arguments]", call)
+
+
+def run(call: RoleCall) -> RoleOutcome:
+    """Run a role as a step, and return what it left.
+
+    Raises:
+        UsageError: there is no such role, a host is named twice, or the body refused. Nothing was started.
+        StepError: the role failed; the message names the task.
+    """
+    _check_role(call)
+    label, is_remote = f"{call.group} {call.command}", bool(call.hosts)
+    call = dataclasses.replace(call, values=located(label, call.values, is_remote=is_remote))
+    hosts = inventory.of(call.hosts)
+    name = f"{call.group}__{call.command}{call.suffix}"
+    parent = steps.required(name)
+    redactor = parent.recorder.redactor
+    redactor.add(secret.reveal() for secret in secrets_in(call.values))
+    cancellation.current().check()
+    fingerprint = call.fingerprint
+    # The body may refuse the arguments, so it runs before the step has a directory.
+    variables = None if parent.will_answer(name, fingerprint) else _variables(call)
+    place = parent.place(name, StepKind.COMMAND)
+    if parent.answered(place, fingerprint):
+        assert place.before is not None, "it answered"
+        return RoleOutcome(parent.recorder.root / place.before.started.step)
+    if variables is None:
+        variables = _variables(call)
+    redactor.add(secret.reveal() for secret in secrets_in(variables))
+    opened = steps.opened(
+        name,
+        kind=StepKind.COMMAND,
+        detail=call.command_line,
+        fingerprint=fingerprint,
+        counts=call.counts,
+        place=place,
+    )
+    with opened as step, scratch.directory() as private:
+        _write_request(call, step)
+        play = _write_play(call, variables, step=step, private=private)
+        roles = [root / "roles" for root in places.roots()]
+        try:
+            _run_play(call, step, Play(play, hosts, roles, step.directory, private))
+        finally:
+            steps.sweep(step)
+        return RoleOutcome(step.directory)
+
+
+def _variables(call: RoleCall) -> dict[str, Any]:
+    """Run the body, and return the variables of the role."""
+    returned = call.body.run(call.values) if call.body else {}
+    returned = located(f"{call.group} {call.command}", returned, is_remote=bool(call.hosts))
+    return {f"{call.role}_{name}": value for name, value in {**call.values, **returned}.items()}
+
+
+def _check_role(call: RoleCall) -> None:
+    tasks = places.find("roles", call.role, "tasks")
+    if tasks is None or not (tasks / "main.yml").exists():
+        known = [path.name for path in places.entries("roles", "*") if (path / "tasks" / "main.yml").is_file()]
+        hint = did_you_mean(call.role, known, what="roles")
+        raise UsageError(f"{call.group} {call.command}: there is no role roles/{call.role}/tasks/main.yml: {hint}")
+    if any(playbook.uses_our_modules(file) for file in tasks.glob("*.yml")):
+        extras.require("kubernetes", f"{call.group} {call.command}")
+
+
+def _write_request(call: RoleCall, step: Step) -> None:
+    redactor, directory = step.recorder.redactor, step.directory
+    for folder in ("src", "artifacts", *(f"artifacts/{inventory.name_of(host)}" for host in call.hosts)):
+        filesystem.make_directory(directory / folder)
+    filesystem.write_text(directory / "_python.cmd", redactor(call.command_line) + "\n")
+    arguments = {f"{call.group} {call.command}": plain(call.values)}
+    filesystem.write_yaml(directory / "_python.args.yaml", redactor.texts(arguments))
+
+
+def _write_play(call: RoleCall, variables: Mapping[str, Any], *, step: Step, private: Path) -> Path:
+    """Write the play, and return the file to run. Secrets are in a private file beside it."""
+    redactor, directory = step.recorder.redactor, step.directory
+    secret = {name: plain(value, reveal=True) for name, value in variables.items() if secrets_in(value)}
+    secret_files = []
+    if secret:
+        text = unsafe_yaml.dump(_data(secret))
+        secret_files.append(str(filesystem.write_text(private / "secrets.yaml", text)))
+    known = {
+        **{name: plain(value) for name, value in variables.items() if name not in secret},
+        "artifact_dir": str(directory.parent),
+        "artifact_extra_logs_dir": str(directory),
+    }
+    request = (call.role, f"{call.group} {call.command}", known, secret_files)
+    text, redacted = _play_text(*request), _play_text(*redactor.texts(request))
+    kept = filesystem.write_text(directory / "_ansible.play.yaml", redacted)
+    # A secret can be a word that stands elsewhere too (`admin`): what runs is whole.
+    return kept if redacted == text else filesystem.write_text(private / "play.yaml", text)
+
+
+def _play_text(role_name: str, label: str, variables: Mapping[str, Any], secret_files: Sequence[str]) -> str:
+    play: dict[str, Any] = {
+        "name": untrusted(label),
+        "hosts": inventory.TARGETS,
+        "gather_facts": False,
+        "vars": _data(variables),
+        "roles": [role_name],
+    }
+    if secret_files:
+        play["vars_files"] = untrusted(secret_files)
+    return unsafe_yaml.dump([play])
+
+
+def _data(variables: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: untrusted(value) for name, value in variables.items()}
+
+
+def _run_play(call: RoleCall, step: Step, play: Play) -> None:
+    with RoleEvents(step) as events:
+        status = playbook.run(play, events.handle)
+    if status != 0:
+        raise _failure(call, step, events, status)
+
+
+def _failure(call: RoleCall, step: Step, events: RoleEvents, status: int) -> StepError:
+    verdict, cause = step.failure
+    failed = events.failed
+    if failed is None:
+        message = events.last_lines() or f"ansible-playbook ended with status {status}"
+        return StepError(
+            f"{call.group} {call.command}: {message}",
+            verdict=Verdict.ERROR,
+            cause=Cause.INFRASTRUCTURE,
+            directory=step.directory,
+        )
+    if failed.status == "unreachable":
+        verdict, cause = Verdict.ERROR, Cause.INFRASTRUCTURE
+    elif events.cause is not None:
+        cause = events.cause
+        verdict = Verdict.FAILED if cause in _CAUSES_OF_WORKLOADS else Verdict.ERROR
+    message = f"task `{failed.name}` {failed.status} on {', '.join(events.hosts_of(failed))}: {failed.output}"
+    return StepError(message, verdict=verdict, cause=cause, directory=step.directory)
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, Secret):
+        return value.reference or MASK
+    if isinstance(value, str | Path):
+        return str(value)
+    return filesystem.dump_yaml_line(value)

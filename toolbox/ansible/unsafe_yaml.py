@@ -1,0 +1,53 @@
+"""Writes YAML for Ansible in which data stays data: Ansible evaluates no text of it as a template.
+
+`untrusted` marks the data of a play or an inventory, keys included; all other text is the frame around the data, and
+is written by our own code. Ansible would otherwise render `{{ ... }}`, and any text that begins with `#jinja2:`, which
+can choose delimiters of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from toolbox.system import filesystem
+
+_TEXT: Final = "tag:yaml.org,2002:str"
+
+
+class Untrusted(str):
+    """Text that Ansible hands over as it is."""
+
+    __slots__ = ()
+
+
+def untrusted(value: Any) -> Any:
+    """Return a value in which every text is marked as data. A path becomes text."""
+    if isinstance(value, str | Path):
+        return Untrusted(value)
+    if isinstance(value, Mapping):
+        return {untrusted(key): untrusted(item) for key, item in value.items()}
+    return [untrusted(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def dump(value: object) -> str:
+    """Return a play, variables or an inventory as YAML for Ansible."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)
+
+
+class _Dumper(filesystem.Dumper):
+    """Writes marked text with Ansible's tag `!unsafe`."""
+
+
+def _represent_untrusted(dumper: _Dumper, text: Untrusted) -> yaml.ScalarNode:
+    # ansible-core 2.19 reads text with this tag as if it had no quotes: `!unsafe "1.10"` is a number there. What YAML
+    # reads as another type (a number, a date, `null`) cannot be a template, and needs no tag.
+    is_text = dumper.resolve(yaml.ScalarNode, str(text), (True, False)) == _TEXT  # type: ignore[no-untyped-call]  # PyYAML has no types for it
+    return dumper.represent_scalar("!unsafe" if is_text else _TEXT, str(text), style='"')
+
+
+_Dumper.add_representer(Untrusted, _represent_untrusted)

@@ -1,0 +1,341 @@
+"""What is known of the attempts on one host, over one connection that is made again whenever it drops.
+
+The agent tells of ends, and of output with its offset in the log, so that no line is lost or repeated however often the
+connection drops: where the copy ends is where the agent goes on.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from toolbox.agent.log_files import END_BYTES
+from toolbox.agent.supervisor import STREAMS
+from toolbox.hosts import bootstrap, messages
+from toolbox.hosts.agent_connection import Connection, ConnectionLost
+from toolbox.hosts.messages import Message
+from toolbox.model.errors import Cancelled, StepError, Undecided, describe, outcome_of
+from toolbox.model.text import shown
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import LOG_BYTES, AttemptState, AttemptStatus, WorkloadOutcome
+from toolbox.system import cancellation, filesystem
+from toolbox.system.processes import Channel
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE: Final = 0.25
+_LONGEST_PAUSE: Final = 5.0
+# Of a program that says why a second try would end as the first one.
+_HOPELESS: Final = (
+    "Permission denied",
+    "Host key verification failed",
+    "Could not resolve hostname",
+    "Bad configuration option",
+    "Bad owner or permissions",
+    "command not found",
+    "not found",
+    "No such file or directory",
+)
+_ABSENT: Final = {"state": "absent"}
+_PASSING: Final = "Temporary failure"
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """An attempt that this host runs.
+
+    Args:
+        mirror: where to keep a copy of its logs; None where they are written there anyway.
+        patience: how long the host may be out of reach, in seconds.
+        log_bytes: how long one of its logs may become.
+        is_there: whether it is known to be on the host.
+    """
+
+    name: str
+    directory: str
+    mirror: Path | None
+    patience: float
+    log_bytes: int = LOG_BYTES
+    status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.RUNNING))
+    is_there: bool = False
+
+    def offsets(self) -> dict[str, int] | None:
+        """Return how far the copies of the logs go."""
+        if self.mirror is None:
+            return None
+        return {stream: filesystem.size(self.mirror / f"{stream}.log") for stream in STREAMS}
+
+
+class Host:
+    """The attempts on one host.
+
+    Args:
+        label: of the host, for messages.
+        launch: starts the program that waits for the agent.
+        notify: told the name of an attempt whose status has changed, from a thread of ours.
+    """
+
+    def __init__(self, label: str, launch: Callable[[], Channel], notify: Callable[[str], None]) -> None:
+        self.label = label
+        self._launch = launch
+        self._notify = notify
+        self._lock = threading.RLock()
+        self._connecting = threading.Lock()
+        self._connection: Connection | None = None
+        self._attempts: dict[str, _Attempt] = {}
+        self._is_closed = threading.Event()
+        self._is_down = False
+        self._home = ""
+        self._has_warned = False
+
+    def home(self, patience: float) -> str:
+        """Return the home directory on the host.
+
+        Raises:
+            StepError: the host cannot be reached, or does not say where it is.
+        """
+        if not self._home:
+            self._connected(patience)
+        if not messages.is_home(self._home):
+            raise self._failure(f"its agent says that its home directory is {shown(self._home)}")
+        return self._home
+
+    def is_new(self, directory: str, wait: float) -> bool:
+        """Tell whether no workload has been started in a directory of the host."""
+        return bool(self.ask("state", wait, directory=directory)["state"] == "absent")
+
+    def start(
+        self,
+        name: str,
+        directory: str,
+        order: Mapping[str, Any],
+        *,
+        sources: str | None,
+        mirror: Path | None,
+        wait: float,
+    ) -> None:
+        """Start a workload in a directory of the host, or adopt the one that is there, and watch it.
+
+        Args:
+            sources: the folder on the host that becomes its `src/` if it is started by this.
+
+        Raises:
+            StepError: the host cannot be reached, or cannot do it.
+        """
+        attempt = self._add(_Attempt(name, directory, mirror, wait, int(order["log_bytes"])))
+        try:
+            self.ask("submit", wait, directory=directory, order=order, sources=sources, offsets=attempt.offsets())
+        except BaseException:
+            self.forget(directory)
+            raise
+        attempt.is_there = True
+
+    def watch(self, name: str, directory: str, *, mirror: Path | None, wait: float) -> bool:
+        """Watch an attempt, and tell whether there is one."""
+        attempt = self._add(_Attempt(name, directory, mirror, wait))
+        try:
+            answer = self.ask("watch", wait, directories={directory: attempt.offsets()})
+        except BaseException:
+            self.forget(directory)
+            raise
+        if answer["states"].get(directory, _ABSENT)["state"] == "absent":
+            self.forget(directory)
+            return False
+        attempt.is_there = True
+        return True
+
+    def _add(self, attempt: _Attempt) -> _Attempt:
+        with self._lock:
+            self._attempts[attempt.directory] = attempt
+        return attempt
+
+    def status(self, directory: str) -> AttemptStatus:
+        """Return how an attempt stands."""
+        with self._lock:
+            return self._attempts[directory].status
+
+    def forget(self, directory: str) -> None:
+        """Stop watching an attempt."""
+        with self._lock:
+            self._attempts.pop(directory, None)
+
+    def ask(self, op: str, patience: float, **fields: Any) -> Message:
+        """Ask something of the agent, again after a connection that dropped: every request may be repeated.
+
+        Raises:
+            StepError: the host cannot be reached for so long, or the agent says why it cannot do it.
+        """
+        deadline = time.monotonic() + patience
+        was_sent = False  # by an earlier try, which got no answer
+        while True:
+            try:
+                if was_sent:
+                    cancellation.current().sleep(_FIRST_PAUSE)
+                connection = self._connected(deadline - time.monotonic())
+            except (StepError, Cancelled) as error:
+                raise self._after(op, error) if was_sent else error from None
+            try:
+                answer = connection.request(op, **fields)
+            except ConnectionLost as error:
+                was_sent = True
+                if time.monotonic() >= deadline or self._is_closed.is_set():
+                    raise self._after(op, self._unreachable(patience, str(error))) from None
+                connection.close()
+                self._lose(connection)
+                continue
+            complaint = messages.complaint(answer)
+            if complaint is None and not messages.is_answer(op, answer):
+                complaint = f"its agent answers `{op}` with a malformed message"
+            if complaint is not None:
+                failure = self._failure(complaint)
+                raise self._after(op, failure) if was_sent else failure
+            return answer
+
+    def close(self) -> None:
+        """Let go of the host. What runs there goes on."""
+        self._is_closed.set()
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _connected(self, patience: float) -> Connection:
+        with self._connecting:
+            with self._lock:
+                if self._connection is not None:
+                    return self._connection
+            return self._connect(patience)
+
+    def _connect(self, patience: float) -> Connection:
+        cancellation.current().check()
+        # Who has waited in vain has waited for all: the others ask once, and do not wait as long each.
+        patience = 0 if self._is_down else patience
+        deadline = time.monotonic() + patience
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                connection = Connection(self._launch(), self._take, self._lose)
+                self._home = str(connection.greet().get("home"))
+            except (ConnectionLost, OSError) as error:
+                # Of a host that was reached before, a machine that is being restarted may say all of that.
+                hopeless = not self._home and _is_hopeless(str(error))
+                if hopeless or time.monotonic() + pause >= deadline or self._is_closed.is_set():
+                    self._is_down = True
+                    raise self._unreachable(0 if hopeless else patience, str(error)) from None
+            else:
+                with self._lock:
+                    self._connection = connection
+                    self._is_down = False
+                if self._is_closed.is_set():
+                    self.close()
+                return connection
+            cancellation.current().sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _lose(self, connection: Connection) -> None:
+        with self._lock:
+            if connection is not self._connection:
+                return  # it never came up, or was closed
+            self._connection = None
+            is_needed = bool(self._running()) and not self._is_closed.is_set()
+        if is_needed:
+            log.info("the connection to %s has dropped, and is made again", self.label)
+            threading.Thread(target=self._return, name=f"reconnect-{self.label}", daemon=True).start()
+
+    def _return(self) -> None:
+        """Connect again, and go on watching what runs."""
+        with self._lock:
+            running = self._running()
+        patience = max((attempt.patience for attempt in running), default=0.0)
+        try:
+            offsets = {attempt.directory: attempt.offsets() for attempt in running}
+            states = self.ask("watch", patience, directories=offsets)["states"]
+            for attempt in running:
+                # Others are being submitted. This one has deleted its directory: nobody can say how it ends, or when.
+                if attempt.is_there and states.get(attempt.directory, _ABSENT)["state"] == "absent":
+                    self.ask("cancel", patience, directory=attempt.directory)
+                    self._finish(attempt.directory, _ended({"outcome": None}))
+        except (StepError, Cancelled, OSError) as error:
+            self._give_up(str(error))
+        except Exception as error:  # whoever waits for these attempts would wait for ever
+            log.exception("the connection to %s could not be made again", self.label)
+            self._give_up(describe(error))
+
+    def _give_up(self, reason: str) -> None:
+        with self._lock:
+            lost = [] if self._is_closed.is_set() else [attempt for attempt in self._running() if attempt.is_there]
+        for attempt in lost:
+            self._finish(attempt.directory, AttemptStatus(AttemptState.UNREACHABLE, message=reason))
+
+    def _running(self) -> list[_Attempt]:
+        return [attempt for attempt in self._attempts.values() if attempt.status.state is AttemptState.RUNNING]
+
+    def _take(self, message: Message) -> None:
+        if messages.is_end(message):
+            self._finish(message["directory"], _ended(message))
+        elif messages.is_log(message):
+            with self._lock:
+                attempt = self._attempts.get(message["directory"])
+            if attempt is not None and attempt.mirror is not None:
+                file = attempt.mirror / f"{message['stream']}.log"
+                _write_at(file, message["offset"], message["data"], most=attempt.log_bytes + END_BYTES)
+        elif not self._has_warned:
+            self._has_warned = True
+            log.warning("%s: its agent sends malformed events: they are ignored", self.label)
+
+    def _finish(self, directory: str, status: AttemptStatus) -> None:
+        with self._lock:
+            attempt = self._attempts.get(directory)
+            if attempt is None or attempt.status.state is not AttemptState.RUNNING:
+                return
+            attempt.status = status
+        self._notify(attempt.name)
+
+    @staticmethod
+    def _after(op: str, error: StepError | Cancelled) -> StepError | Cancelled:
+        """Return the error of a request that was sent, and got no answer: what it asked for may have been done."""
+        if op != "submit":
+            return error
+        verdict, cause = outcome_of(error)
+        return Undecided(f"it may have been started; {error}", verdict=verdict, cause=cause)
+
+    def _unreachable(self, patience: float, reason: str) -> StepError:
+        waited = f" for {patience:.0f} s" if round(patience) else ""
+        return self._failure(f"it cannot be reached{waited}: {reason}")
+
+    def _failure(self, message: str) -> StepError:
+        return StepError(f"{self.label}: {message}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+
+
+def _ended(message: Message) -> AttemptStatus:
+    outcome = WorkloadOutcome.parse(message["outcome"])
+    outcome = dataclasses.replace(outcome, may_remain=message.get("may_remain", False))
+    return AttemptStatus(AttemptState.ENDED, outcome)
+
+
+def _is_hopeless(reason: str) -> bool:
+    """Tell whether another try would end as this one. Only the last that ssh says counts."""
+    last = reason.strip().rpartition("\n")[2]
+    is_final = any(sign in last for sign in _HOPELESS) and _PASSING not in last
+    return is_final or bootstrap.TOO_OLD in reason
+
+
+def _write_at(file: Path, offset: int, data: str, *, most: int) -> None:
+    """Write a piece of a log at its place. What a full disk does not take is missing at its end, and found later.
+
+    Args:
+        most: how long the log may become; the rest is not written.
+    """
+    if offset > filesystem.size(file):
+        return
+    try:
+        filesystem.write_at(file, offset, base64.b64decode(data)[: max(0, most - offset)])
+    except OSError as error:
+        log.warning("%s cannot be written: %s", file, error)

@@ -1,0 +1,246 @@
+"""Objects of any kind, built in or defined by somebody: which kinds there are is asked of the API server (discovery).
+
+Like everything else they are asked for through `Cluster.ask`. Nothing of what the server says is kept on disk.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from toolbox.kubernetes.api.connection import PATIENCE, Cluster, Json, Refused
+from toolbox.model.errors import ConfigurationError, StepError
+
+MANAGER: Final = "topgallant"
+"""Who we are where the server notes who set a field (server-side apply)."""
+
+_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_PAGE: Final = 500
+_BRIEFLY: Final = 2.0  # seconds of patience, where many are asked
+_CONTENT: Final = {
+    # What is applied is YAML, and JSON is that too.
+    "apply": "application/apply-patch+yaml",
+    "merge": "application/merge-patch+json",
+    "edit": "application/json-patch+json",
+}
+
+
+def is_name(text: str) -> bool:
+    """Tell whether an object can have this name (RFC 1123)."""
+    return _NAME.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of objects.
+
+    Args:
+        api_version: `v1`, `apps/v1`.
+        name: `Pod`, and its `plural`, `pods`.
+        verbs: what may be asked of it: `list`, `delete`, ...
+    """
+
+    api_version: str
+    name: str
+    plural: str
+    is_namespaced: bool = True
+    verbs: frozenset[str] = frozenset({"create", "get", "list", "watch", "patch", "delete"})
+
+    @property
+    def group(self) -> str:
+        """The group of its API; empty for the core."""
+        return self.api_version.rpartition("/")[0]
+
+    def path(self, namespace: str | None, *names: str) -> str:
+        """Return the path of its objects in a namespace, of all namespaces (None), or of one of them."""
+        root = "apis" if self.group else "api"
+        where = ("namespaces", namespace) if self.is_namespaced and namespace else ()
+        return f"/{root}/{self.api_version}/" + "/".join(quote(part, safe="") for part in (*where, self.plural, *names))
+
+
+CONFIG_MAP: Final = Kind("v1", "ConfigMap", "configmaps")
+NAMESPACE: Final = Kind("v1", "Namespace", "namespaces", is_namespaced=False)
+EVENT: Final = Kind("v1", "Event", "events")
+LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
+POD: Final = Kind("v1", "Pod", "pods")
+SECRET: Final = Kind("v1", "Secret", "secrets")
+SERVICE: Final = Kind("v1", "Service", "services")
+JOB: Final = Kind("batch/v1", "Job", "jobs")
+JOB_SET: Final = Kind("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which objects are listed, or watched.
+
+    Args:
+        namespace: None for those of all namespaces, or of none.
+        labels: a label selector, and `fields` a field selector.
+    """
+
+    kind: Kind
+    namespace: str | None = None
+    labels: str | None = None
+    fields: str | None = None
+
+    @property
+    def path(self) -> str:
+        """Where they are in the API."""
+        return self.kind.path(self.namespace)
+
+    def chosen(self, **asked: Any) -> dict[str, Any]:
+        """Return what is asked, with the selectors."""
+        selectors = {"labelSelector": self.labels, "fieldSelector": self.fields}
+        return {**{name: text for name, text in selectors.items() if text}, **asked}
+
+    def page(self, token: str) -> dict[str, Any]:
+        """Return how a page of the list is asked for: the first one, or the one that an answer has named."""
+        return self.chosen(limit=_PAGE, **({"continue": token} if token else {}))
+
+
+class Objects:
+    """The objects of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    @functools.cached_property
+    def kinds(self) -> tuple[Kind, ...]:
+        """All kinds, each in the version that the server prefers. A group whose server is away is left out."""
+        groups = self.cluster.ask("GET", "/apis").get("groups") or ()
+        versions = ["v1", *(str(group["preferredVersion"]["groupVersion"]) for group in groups)]
+        found: list[Kind] = []
+        for version in versions:
+            try:
+                found += self._kinds_of(version, _BRIEFLY)
+            except StepError:
+                if version == "v1":
+                    raise
+                continue  # the server of an extension is away, or the extension has just been removed
+        return tuple(found)
+
+    def kind(self, api_version: str, name: str) -> Kind:
+        """Return a kind.
+
+        Raises:
+            ConfigurationError: the cluster has none of this name.
+            StepError: it cannot be asked.
+        """
+        try:
+            kinds = self._kinds_of(api_version)
+        except Refused as error:
+            if not error.is_absent:
+                raise
+            kinds = []
+        for kind in kinds:
+            if kind.name == name:
+                return kind
+        raise ConfigurationError(
+            f"{self.cluster.label} has no kind {name} of {api_version}: is what defines it installed there?"
+        )
+
+    def has(self, api_version: str, name: str) -> bool:
+        """Whether there is such a kind."""
+        try:
+            self.kind(api_version, name)
+        except ConfigurationError:
+            return False
+        return True
+
+    def read(self, kind: Kind, namespace: str | None, name: str, *, patience: float = PATIENCE) -> Json | None:
+        """Return an object; None where there is none."""
+        try:
+            return self.get(kind.path(namespace, name), patience)
+        except Refused as error:
+            if error.is_absent:
+                return None
+            raise
+
+    def get(self, path: str, patience: float = PATIENCE) -> Json:
+        """Return what is at a path. Where that is no JSON, it is a `text`."""
+        return self.cluster.ask("GET", path, patience=patience)
+
+    def listed(self, query: Query, *, patience: float = PATIENCE) -> Iterator[Json]:
+        """Yield the objects that a query chooses."""
+        page = ""
+        while True:
+            answer = self.cluster.ask("GET", query.path, query=query.page(page), patience=patience)
+            # In a list no object says of what kind it is.
+            named = {"apiVersion": query.kind.api_version, "kind": query.kind.name}
+            yield from ({**named, **found} for found in answer.get("items") or ())
+            page = str(answer["metadata"].get("continue") or "")
+            if not page:
+                return
+
+    def lacks_namespace(self, name: str) -> bool:
+        """Tell whether the server says that there is no such namespace. It does not tell every account."""
+        try:
+            return self.read(NAMESPACE, None, name) is None
+        except Refused:
+            return False
+
+    def is_there(self, kind: Kind, namespace: str | None, name: str, *, patience: float = PATIENCE) -> bool:
+        """Tell whether the server has an object.
+
+        Where something of a pod is asked for, the absence that is told may be that of a node that has just been
+        started, and has not heard of the pod yet.
+        """
+        return any(self.listed(Query(kind, namespace, fields=f"metadata.name={name}"), patience=patience))
+
+    def create(self, kind: Kind, namespace: str | None, body: Json, *, patience: float = PATIENCE) -> Json:
+        """Create an object."""
+        query = {"fieldManager": MANAGER}
+        path = kind.path(namespace)
+        return self.cluster.ask("POST", path, body=body, query=query, patience=patience)
+
+    def apply(self, kind: Kind, namespace: str | None, body: Json, *, force: bool = False) -> Json:
+        """Have an object be what a manifest says: the Kubernetes documentation, "Server-Side Apply".
+
+        Args:
+            force: whether fields that somebody else has set become ours.
+        """
+        path, query = kind.path(namespace, str(body["metadata"]["name"])), {"fieldManager": MANAGER, "force": force}
+        return self.cluster.ask("PATCH", path, body=body, query=query, content=_CONTENT["apply"])
+
+    def merge(self, kind: Kind, namespace: str | None, name: str, body: Json, *, patience: float = PATIENCE) -> Json:
+        """Change some fields of an object (RFC 7396)."""
+        path, query = kind.path(namespace, name), {"fieldManager": MANAGER}
+        return self.cluster.ask("PATCH", path, body=body, query=query, content=_CONTENT["merge"], patience=patience)
+
+    def edit(self, kind: Kind, namespace: str | None, name: str, operations: list[Json]) -> Json:
+        """Change an object by the operations of a JSON Patch (RFC 6902)."""
+        path, query = kind.path(namespace, name), {"fieldManager": MANAGER}
+        return self.cluster.ask("PATCH", path, body=operations, query=query, content=_CONTENT["edit"])
+
+    def delete(
+        self, kind: Kind, namespace: str | None, name: str, *, uid: str | None = None, policy: str = "Background"
+    ) -> bool:
+        """Have an object deleted, with what it owns, and return whether it was there.
+
+        Args:
+            uid: of the object that is meant, if that is known: not of one that has been made in its place.
+            policy: `Foreground`: the object itself is gone after what it owns.
+        """
+        body: Json = {"propagationPolicy": policy}
+        if uid is not None:
+            body["preconditions"] = {"uid": uid}
+        try:
+            self.cluster.ask("DELETE", kind.path(namespace, name), body=body)
+        except Refused as error:
+            if error.is_absent or (uid is not None and error.reason == "Conflict"):
+                return False
+            raise
+        return True
+
+    def _kinds_of(self, api_version: str, patience: float = PATIENCE) -> list[Kind]:
+        root = "apis" if "/" in api_version else "api"
+        answer = self.get(f"/{root}/{quote(api_version)}", patience)
+        return [
+            Kind(api_version, found["kind"], found["name"], bool(found["namespaced"]), frozenset(found["verbs"]))
+            for found in answer.get("resources") or ()
+            if "/" not in found["name"]  # a part of another one: pods/log
+        ]

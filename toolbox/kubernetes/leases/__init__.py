@@ -1,0 +1,1 @@
+"""Leases: which run may use a shared cluster or machine, and until when."""

@@ -1,0 +1,145 @@
+"""A lease that is held: its heart beats until it is released, or lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from toolbox.kubernetes.leases.leases import Lock, Record, Seen, now, shown_seconds
+from toolbox.model.errors import Cancelled, StepError, describe
+from toolbox.system import cancellation
+from toolbox.system.cancellation import CancelScope
+
+log = logging.getLogger(__name__)
+
+_BEATS: Final = 3  # of them in the time after which a lease expires
+_PATIENT_SHARE: Final = 5 / 6  # of that time, after which what was not renewed is given up
+_RELEASE_SECONDS: Final = 10.0
+_SHORTEST_PAUSE: Final = 0.2
+
+
+class Lease:
+    """A lease that we hold.
+
+    It is lost when somebody else holds it, and also some time before others may take it because it could not be
+    renewed: what we do has to have ended by then. (client-go has a `RenewDeadline` below its `LeaseDuration`.)
+
+    Args:
+        record: as it was written, in the version `version`.
+        began: when that was begun, by the monotonic clock. Others count from when they have seen it, which is later.
+    """
+
+    def __init__(self, lock: Lock, record: Record, version: str, began: float) -> None:
+        self.lock = lock
+        self.record = record
+        self.loss = ""
+        self._version = version
+        self._fault = "there was no answer"
+        self._on_loss: Callable[[], object] = lambda: None
+        self._scope = CancelScope()  # of the heartbeats alone: the end of a phase is none of theirs
+        self._is_over = threading.Event()
+        self._guard = threading.Lock()
+        self._began = began
+        self._limit = threading.Timer(0, self._give_up)
+        self._thread = threading.Thread(target=self._beat, name=f"lease-{lock.label}", daemon=True)
+
+    def start(self, on_loss: Callable[[], object]) -> None:
+        """Have its heart beat.
+
+        Args:
+            on_loss: called once when it is lost, in a thread of its own; `loss` says why.
+        """
+        self._on_loss = on_loss
+        self._was_renewed(self._began)
+        self._thread.start()
+
+    def release(self) -> None:
+        """Let others have it. What is no longer ours is left alone, and a server that is away is not waited for."""
+        self._is_over.set()
+        self._limit.cancel()
+        self._scope.cancel("the lease is released")
+        if self._thread.is_alive():
+            self._thread.join(_RELEASE_SECONDS)
+        try:
+            release(self.lock, self.record.claim.holder)
+        except StepError as error:
+            log.warning("the lease of %s could not be released: %s; %s", self.lock.label, error, self.record.expiry)
+
+    @property
+    def _patience(self) -> float:
+        return self.record.claim.ttl * _PATIENT_SHARE
+
+    def _beat(self) -> None:
+        interval = self.record.claim.ttl / _BEATS
+        pause = interval
+        with cancellation.entered(self._scope):
+            while not self._is_over.wait(pause):
+                began = time.monotonic()
+                try:
+                    reason = self._renew(interval)
+                except (StepError, Cancelled) as error:
+                    self._fault, pause = describe(error), max(_SHORTEST_PAUSE, interval / _BEATS)
+                    continue
+                if reason:
+                    self._lose(reason)
+                    return
+                self._was_renewed(began)
+                pause = interval
+
+    def _was_renewed(self, began: float) -> None:
+        """Give up so long after a heartbeat was sent, whatever the next one waits for by then."""
+        self._limit.cancel()
+        self._limit = threading.Timer(max(0.0, began + self._patience - time.monotonic()), self._give_up)
+        self._limit.daemon = True
+        if not self._is_over.is_set():
+            self._limit.start()
+
+    def _give_up(self) -> None:
+        self._lose(f"it could not be renewed for {shown_seconds(self._patience)}: {self._fault}")
+
+    def _lose(self, reason: str) -> None:
+        with self._guard:
+            if self._is_over.is_set():
+                return
+            self._is_over.set()
+            self.loss = f"the lease of {self.lock.label} is lost: {reason}"
+        self._limit.cancel()
+        self._on_loss()
+
+    def _renew(self, patience: float) -> str:
+        """Write a heartbeat, and return why that can no longer be done; nothing where it was."""
+        while not self._is_over.is_set():
+            record = dataclasses.replace(self.record, renewed=now())
+            version = self.lock.write(record, self._version, patience)
+            if version is not None:
+                self.record, self._version = record, version
+                return ""
+            seen = self.lock.read(patience)
+            if _is_of_another(seen, record.claim.holder):
+                return f"now it is {seen.record}"
+            if seen.record is None and seen.version:
+                return "it was released by force, and nobody has it now"
+            self._version = seen.version  # our own heartbeat whose answer did not arrive, or somebody has deleted it
+        return ""
+
+
+def release(lock: Lock, holder: str) -> bool:
+    """Let others have a lease, if it is the holder's, and return whether it was.
+
+    Raises:
+        StepError: it cannot be read or written.
+    """
+    while True:
+        seen = lock.read(_RELEASE_SECONDS)
+        if seen.record is None or _is_of_another(seen, holder):
+            return False
+        if lock.write(None, seen.version, _RELEASE_SECONDS) is not None:
+            return True
+
+
+def _is_of_another(seen: Seen, holder: str) -> bool:
+    return seen.record is not None and seen.record.claim.holder != holder

@@ -1,0 +1,133 @@
+"""Brings back what a workload has left in its pod, by the agent in the container `files`, which holds it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import tarfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from toolbox.agent.pod import CANCELLING
+from toolbox.hosts import archives
+from toolbox.kubernetes.api.connection import PATIENCE, Away, Cluster, Refused
+from toolbox.kubernetes.api.execution import Execution
+from toolbox.kubernetes.api.objects import POD, Objects
+from toolbox.kubernetes.pods.manifests import AGENT
+from toolbox.kubernetes.pods.views import FILES, WORKLOAD
+from toolbox.model.errors import LimitExceeded, StepError
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import CollectLimits
+from toolbox.system import cancellation, filesystem
+
+log = logging.getLogger(__name__)
+
+_HEADER: Final = 8
+_LONGEST_PIECE: Final = 1 << 20  # that the agent sends at once
+_PAUSE: Final = 1.0
+_MOST_RENEWALS: Final = 50  # a pod that sends a piece and hangs up would be asked for ever
+_SILENCE: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is brought back.
+
+    Args:
+        patterns: of files.
+        logs: the streams whose logs are brought too.
+        directory: where all of it goes.
+        limits: of how much it may be.
+    """
+
+    patterns: tuple[str, ...]
+    logs: tuple[str, ...]
+    directory: Path
+    limits: CollectLimits = field(default_factory=CollectLimits)
+
+
+def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, patience: float) -> None:
+    """Bring files and logs back, again where the connection drops.
+
+    Args:
+        python: the interpreter in the pod, and `there`: the directory of the attempt.
+        patience: how long the server or the node may be away, in seconds: from a failure on, and anew after each try
+            that brought something, up to a number of tries.
+
+    Raises:
+        LimitExceeded: there is more than the target's limits allow; what has arrived is kept.
+        StepError: they cannot be had, or cannot be written.
+    """
+    command = [python, "-I", "-S", AGENT, "send", there, json.dumps(wanted.patterns), json.dumps(wanted.logs)]
+    archive = wanted.directory / ".collected.tar"
+    deadline: float | None = None
+    renewals = 0
+    is_there = functools.partial(Objects(cluster).is_there, POD, cluster.namespace, pod)
+    try:
+        while True:
+            try:
+                with open(archive, "wb", opener=filesystem.private_opener) as stream:
+                    _receive(cluster, pod, command, stream, wanted.limits.archive_bytes)
+                break
+            except (Away, Refused) as error:
+                if deadline is None or (archive.stat().st_size and renewals < _MOST_RENEWALS):
+                    deadline, renewals = time.monotonic() + patience, renewals + 1
+                may_pass = isinstance(error, Away) or error.is_of_a_stranger or (error.is_absent and is_there())
+                if not may_pass or time.monotonic() >= deadline:
+                    raise
+                log.debug("%s: %s: fetched again", pod, error)
+            cancellation.current().sleep(_PAUSE)
+        _extract(archive, wanted)
+    except LimitExceeded:
+        with suppress(LimitExceeded, tarfile.TarError):  # what has arrived
+            _extract(archive, wanted)
+        raise
+    except (OSError, tarfile.TarError) as error:
+        message = f"{cluster.label}: what the attempt left cannot be brought back: {error}"
+        raise StepError(message, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE) from error
+    finally:
+        archive.unlink(missing_ok=True)
+
+
+def cancel(cluster: Cluster, pod: str, python: str, there: str) -> None:
+    """Have the workload of a pod end.
+
+    Raises:
+        StepError: it cannot be asked: it has not started, or has ended.
+    """
+    command = [python, "-I", "-S", AGENT, "cancel", there]
+    with Execution.of(cluster, pod, WORKLOAD, command) as execution:
+        if execution.read(len(CANCELLING), PATIENCE) != CANCELLING.encode():
+            raise Away(f"{cluster.label}: {pod} cannot be cancelled: {execution.end(_PAUSE)}")
+        execution.end(_SILENCE)  # who lets go of it ends it
+
+
+def _extract(archive: Path, wanted: Wanted) -> None:
+    with archive.open("rb") as stream:
+        archives.extract(stream, wanted.directory, wanted.limits)
+
+
+def _receive(cluster: Cluster, pod: str, command: Sequence[str], stream: BinaryIO, most: int) -> None:
+    """Write the archive as it comes, asking for each piece of it: never more than one is on its way."""
+    with Execution.of(cluster, pod, FILES, command) as execution:
+        while True:
+            execution.send(b"\n")
+            header = execution.read(_HEADER, _SILENCE)
+            if not header.isdigit() or len(header) < _HEADER:
+                raise Away(f"{cluster.label}: {pod}: {execution.end(_PAUSE) or 'the archive has no end'}")
+            count = int(header)
+            if count == 0:
+                break
+            if count > _LONGEST_PIECE:
+                raise Away(f"{cluster.label}: {pod}: it is not the agent that sends the archive")
+            content = execution.read(count, _SILENCE)
+            if len(content) < count:
+                raise Away(f"{cluster.label}: {pod}: the connection was broken off")
+            archives.write_limited(stream, content, most)
+        for line in execution.complaints(_SILENCE):
+            log.warning("%s: %s", pod, line)

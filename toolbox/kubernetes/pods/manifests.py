@@ -1,0 +1,409 @@
+"""The manifest of a cell on Kubernetes, from what is ordered and what its pods are like. Nothing here asks a cluster.
+
+In the pod our agent runs the workload, in the container `workload`. A second container, `files`, keeps what it left
+until that has been fetched; there is none where nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from toolbox.kubernetes.pods.description import QUEUE_LABEL, ROOT, SHARED_MEMORY, Pod, Volume, gigabytes, merged
+from toolbox.kubernetes.pods.views import FILES, WORKLOAD
+from toolbox.model.text import shown
+
+AGENT: Final = f"{ROOT}/agent/agent.zip"
+"""Where the agent is in a pod."""
+SOURCES: Final = f"{ROOT}/sources"
+"""Where the ConfigMap with the sources is in a pod."""
+
+_LONGEST_NAME: Final = 40  # a JobSet appends its slice and its host, and all of it has 63 characters
+_HASH: Final = 12
+_SLICE: Final = "slice"
+_OUR_SECONDS: Final = 5  # for the agent, after the workload was killed
+_HOST_INDEX: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+_SLICE_INDEX: Final = "metadata.labels['jobset.sigs.k8s.io/job-index']"
+_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+# Without requests and limits a namespace with a quota has no place for the pod.
+_FILES_RESOURCES: Final = {
+    "requests": {"cpu": "10m", "memory": "32Mi"},
+    "limits": {"cpu": "1", "memory": "512Mi"},
+}
+# What the Pod Security Standard `restricted` asks of a container; `patch` gives a workload that needs more its right.
+_SECURITY: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+_SECCOMP: Final = {"type": "RuntimeDefault"}
+_BY_ONE_VALUE: Final = {
+    "host_path": ("hostPath", "path"),
+    "claim": ("persistentVolumeClaim", "claimName"),
+    "config_map": ("configMap", "name"),
+    "secret": ("secret", "secretName"),
+}
+
+_ONCE: Final = (
+    "backoffLimit",
+    "parallelism",
+    "completions",
+    "completionMode",
+    "podReplacementPolicy",
+    "podFailurePolicy",
+    "suspend",
+)
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One attempt at a cell, as its backend orders it.
+
+    Args:
+        name: of the Job; see `job_name`.
+        labels: ours: of the run and of the cell.
+        owner: the reference to the object that owns everything of the run.
+        directory: of the attempt, in the pod.
+        command: of the workload, and `env` its variables.
+        secret_env: variables whose values are in a Secret: its name and the key there.
+        limits: what the supervisor is told.
+        agent: the name of the ConfigMap with the agent.
+        sources: the name of the ConfigMap with what the workload is given; None if it is given nothing.
+        keeps_files: whether something may have to be fetched in the end.
+        collect: the patterns of the files that are kept.
+        deadline_seconds: after which Kubernetes ends the cell, counted from its start; None for never.
+        grace_seconds: between SIGTERM and SIGKILL.
+    """
+
+    name: str
+    namespace: str
+    labels: Mapping[str, str]
+    owner: Mapping[str, str] | None
+    directory: str
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    secret_env: Mapping[str, tuple[str, str]]
+    limits: Mapping[str, Any]
+    agent: str
+    sources: str | None
+    keeps_files: bool
+    collect: tuple[str, ...]
+    deadline_seconds: float | None
+    grace_seconds: float
+
+
+def job_name(run: str, attempt: str) -> str:
+    """Return the name of the Job of an attempt of a run: the same for the same two, and no other has it.
+
+    It is a label of DNS that begins with a letter, as the name of a Service must.
+    """
+    digest = hashlib.sha256(f"{run}\0{attempt}".encode()).hexdigest()[:_HASH]
+    words = re.sub(r"[^a-z0-9]+", "-", attempt.lower()).lstrip("-0123456789")
+    return f"{words[: _LONGEST_NAME - _HASH - 1].rstrip('-') or 'cell'}-{digest}"
+
+
+def manifest(order: Order, pod: Pod) -> dict[str, Any]:
+    """Return a Job, or a JobSet where there are several slices, with the user's patch over it.
+
+    Raises:
+        ValueError: there is no image, a text is no Unicode, or the patch changes what is not its to change.
+    """
+    if pod.image is None:
+        raise ValueError("the pod has no `image`: say one in the target or in the cell")
+    whole = _without_nulls(_job_set(order, pod) if pod.slices > 1 else _job(order, pod))
+    patched: dict[str, Any] = _without_nulls(merged(whole, pod.patch))
+    for path in _held(order, ("spec", "replicatedJobs", 0, "template") if pod.slices > 1 else ()):
+        if _at(whole, path) != _at(patched, path):
+            raise ValueError(f"`patch` changes `{'.'.join(map(str, path))}`, which it may not")
+    return patched
+
+
+def service(order: Order, pod: Pod) -> dict[str, Any] | None:
+    """Return the headless Service by which the hosts of a cell find one another; None where nobody needs one."""
+    if pod.hosts == 1 or pod.slices > 1:  # a JobSet makes its own
+        return None
+    # Frameworks look one another up before they are ready.
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"job-name": order.name}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": _without_nulls(_top(order, {}, {})), "spec": spec}
+
+
+def _job(order: Order, pod: Pod) -> Any:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": _top(order, _queue(pod, pod.labels), pod.annotations),
+        "spec": {
+            "suspend": True if pod.queue else None,  # Kueue lets it start
+            "ttlSecondsAfterFinished": pod.ttl_seconds,
+            **_job_spec(order, pod),
+        },
+    }
+
+
+def _job_set(order: Order, pod: Pod) -> Any:
+    # A slice is a node pool of GKE, and no two slices may share one.
+    exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
+    template = {"metadata": _metadata(order, pod), "spec": _job_spec(order, pod)}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": _top(order, _queue(pod, pod.labels), {**pod.annotations, **exclusive}),
+        "spec": {
+            "suspend": True if pod.queue else None,
+            "ttlSecondsAfterFinished": pod.ttl_seconds,
+            "failurePolicy": {"maxRestarts": 0},
+            "replicatedJobs": [{"name": _SLICE, "replicas": pod.slices, "template": template}],
+        },
+    }
+
+
+def _top(order: Order, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "name": order.name,
+        "namespace": order.namespace,
+        "labels": {**labels, **order.labels},
+        "annotations": annotations or None,
+        "ownerReferences": [order.owner] if order.owner else None,
+    }
+
+
+def _metadata(order: Order, pod: Pod) -> dict[str, Any]:
+    return {"labels": {**pod.labels, **order.labels}, "annotations": pod.annotations or None}
+
+
+def _queue(pod: Pod, labels: Mapping[str, str]) -> dict[str, str]:
+    """Add the label of the queue. Only the whole has it: pods that had it would each be queued."""
+    return {**labels, QUEUE_LABEL: pod.queue} if pod.queue else dict(labels)
+
+
+def _job_spec(order: Order, pod: Pod) -> dict[str, Any]:
+    several = {"completionMode": "Indexed", "completions": pod.hosts, "parallelism": pod.hosts}
+    deadline = order.deadline_seconds
+    return {
+        "backoffLimit": 0,
+        # A pod that is being deleted may still run: another one beside it would be the same cell twice.
+        "podReplacementPolicy": "Failed",
+        "activeDeadlineSeconds": None if deadline is None else max(1, math.ceil(deadline)),
+        **(several if _is_distributed(pod) else {}),
+        "template": {"metadata": _metadata(order, pod), "spec": _pod_spec(order, pod)},
+    }
+
+
+def _pod_spec(order: Order, pod: Pod) -> dict[str, Any]:
+    return {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": math.ceil(order.grace_seconds) + _OUR_SECONDS,
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": pod.service_account is not None,
+        "serviceAccountName": pod.service_account,
+        "priorityClassName": pod.priority_class,
+        "imagePullSecrets": [{"name": name} for name in pod.image_pull_secrets] or None,
+        "nodeSelector": _node_selector(pod) or None,
+        "tolerations": [*_tolerations(pod)],
+        "subdomain": order.name if service(order, pod) else None,
+        "securityContext": {"seccompProfile": _SECCOMP, **_user(pod)},
+        "containers": [_workload(order, pod), *([_files(order, pod)] if order.keeps_files else [])],
+        "volumes": [*_volumes(order, pod)],
+    }
+
+
+def _user(pod: Pod) -> dict[str, Any]:
+    """Return the user of the containers. Without one the image says it, and that may be root."""
+    if pod.run_as_user is None:
+        return {}
+    return {"runAsUser": pod.run_as_user, "runAsNonRoot": pod.run_as_user != 0 or None, "fsGroup": pod.run_as_user}
+
+
+def _node_selector(pod: Pod) -> dict[str, str]:
+    tpu = pod.tpu and {
+        "cloud.google.com/gke-tpu-accelerator": pod.tpu.accelerator,
+        "cloud.google.com/gke-tpu-topology": pod.tpu.topology,
+    }
+    return {**pod.node_selector, **(tpu or {})}
+
+
+def _tolerations(pod: Pod) -> Iterator[dict[str, Any]]:
+    for toleration in pod.tolerations:
+        yield toleration.model_dump(by_alias=True, exclude_none=True)
+    for taint in _TAINTS:
+        how = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": pod.unreachable_seconds}
+        yield {"key": taint, **how}
+
+
+def _workload(order: Order, pod: Pod) -> dict[str, Any]:
+    return {
+        "name": WORKLOAD,
+        "image": pod.image,
+        "imagePullPolicy": pod.image_pull_policy,
+        "command": _agent(pod, "supervise", order.directory, _compact(order.limits), "--"),
+        "args": _literals(order.command),
+        "env": _env(order, pod) or None,
+        "resources": _resources(pod),
+        "securityContext": _SECURITY,
+        "terminationMessagePolicy": "File",  # the agent writes the outcome there
+        "volumeMounts": [*_mounts(order, pod)],
+    }
+
+
+def _files(order: Order, pod: Pod) -> dict[str, Any]:
+    return {
+        "name": FILES,
+        "image": pod.image,
+        "imagePullPolicy": pod.image_pull_policy,
+        "command": _agent(pod, "keep", order.directory, str(pod.keep_seconds), _compact(order.collect)),
+        "resources": _FILES_RESOURCES,
+        "securityContext": _SECURITY,
+        "volumeMounts": [*_our_mounts(order), *_their_mounts(pod, read_only=True)],  # Python may be on one of them
+    }
+
+
+def _agent(pod: Pod, *arguments: str) -> list[str]:
+    return _literals((pod.interpreter, "-I", "-S", AGENT, *arguments))
+
+
+def _env(order: Order, pod: Pod) -> list[dict[str, Any]]:
+    """Return the variables by their names. The cell's own win over those of its pod, and ours over all."""
+    variables: dict[str, dict[str, Any]] = {}
+    if pod.search_path:
+        variables["PATH"] = {"value": pod.search_path}
+    if pod.hides_gpus:
+        variables["CUDA_VISIBLE_DEVICES"] = {"value": "-1"}
+    for name, secret in pod.secrets.items():
+        variables[name] = _from_secret(secret.name, secret.key)
+    variables |= {name: {"value": _literal(value)} for name, value in order.env.items()}
+    variables |= {name: _from_secret(*secret) for name, secret in order.secret_env.items()}
+    variables |= _place(order, pod) if _is_distributed(pod) else {}
+    return [{"name": name, **variables[name]} for name in sorted(variables)]
+
+
+def _place(order: Order, pod: Pod) -> dict[str, dict[str, Any]]:
+    """Return what tells each pod of a cell which of them it is, and where the first one is."""
+    first = f"{order.name}-{_SLICE}-0" if pod.slices > 1 else order.name
+    place = {
+        "TOPGALLANT_HOSTS": {"value": str(pod.hosts)},
+        "TOPGALLANT_HOST_INDEX": _from_field(_HOST_INDEX),
+        "TOPGALLANT_COORDINATOR": {"value": f"{first}-0.{order.name}"},
+    }
+    if pod.slices == 1:
+        return place
+    return {
+        **place,
+        "TOPGALLANT_SLICES": {"value": str(pod.slices)},
+        "TOPGALLANT_SLICE_INDEX": _from_field(_SLICE_INDEX),
+    }
+
+
+def _from_secret(name: str, key: str) -> dict[str, Any]:
+    return {"valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
+
+
+def _from_field(path: str) -> dict[str, Any]:
+    return {"valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _resources(pod: Pod) -> dict[str, Any] | None:
+    devices = {name: str(count) for name, count in pod.devices.items()}
+    if pod.resources is None:
+        return {"requests": devices, "limits": devices} if devices else None
+    return {"requests": {**pod.resources.requests(), **devices}, "limits": {**pod.resources.limits(), **devices}}
+
+
+def _our_mounts(order: Order) -> Iterator[dict[str, Any]]:
+    yield {"name": "attempt", "mountPath": order.directory}
+    yield {"name": "agent", "mountPath": AGENT.rpartition("/")[0], "readOnly": True}
+
+
+def _mounts(order: Order, pod: Pod) -> Iterator[dict[str, Any]]:
+    yield from _our_mounts(order)
+    if order.sources:
+        yield {"name": "sources", "mountPath": SOURCES, "readOnly": True}
+    if pod.shared_memory_gb:
+        yield {"name": "shared-memory", "mountPath": SHARED_MEMORY}
+    yield from _their_mounts(pod)
+
+
+def _their_mounts(pod: Pod, *, read_only: bool = False) -> Iterator[dict[str, Any]]:
+    for volume in pod.all_volumes:
+        yield {
+            "name": volume.name,
+            "mountPath": volume.mount_path,
+            "readOnly": read_only or volume.read_only or None,
+            "subPath": volume.sub_path,
+        }
+
+
+def _volumes(order: Order, pod: Pod) -> Iterator[dict[str, Any]]:
+    yield {"name": "attempt", "emptyDir": {"sizeLimit": gigabytes(pod.scratch_gb)} if pod.scratch_gb else {}}
+    yield {"name": "agent", "configMap": {"name": order.agent}}
+    if order.sources:
+        yield {"name": "sources", "configMap": {"name": order.sources}}
+    if pod.shared_memory_gb:
+        size = gigabytes(pod.shared_memory_gb)
+        yield {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": size}}
+    for volume in pod.all_volumes:
+        yield {"name": volume.name, **_source(volume)}
+
+
+def _source(volume: Volume) -> dict[str, Any]:
+    for field, (kind, key) in _BY_ONE_VALUE.items():
+        if value := getattr(volume, field):
+            return {kind: {key: value}}
+    return {"emptyDir": volume.empty_dir} if volume.source is None else dict(volume.source)
+
+
+def _is_distributed(pod: Pod) -> bool:
+    return pod.hosts > 1 or pod.slices > 1
+
+
+def _literals(texts: Iterable[str]) -> list[str]:
+    return [_literal(text) for text in texts]
+
+
+def _literal(text: str) -> str:
+    """Write a text so that it arrives as it is: the kubelet replaces `$(NAME)`, and makes `$` of `$$`."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{shown(text)} has bytes that are no UTF-8, which Kubernetes cannot be given") from None
+    return text.replace("$", "$$")
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _held(order: Order, job: Path) -> Iterator[Path]:
+    """Yield the paths of what we find a cell by and rely on: a patch that changed it would break us in silence."""
+    template: Path = (*job, "spec", "template")
+    yield from (("apiVersion",), ("kind",))
+    yield from (("metadata", name) for name in ("name", "namespace", "ownerReferences"))
+    yield from ((*at, "metadata", "labels", name) for at in ((), job, template) for name in order.labels)
+    # A cell is executed once, by as many pods as it has hosts, and only Kueue has it wait.
+    yield from ((*job, "spec", name) for name in _ONCE)
+    if job:
+        yield from (
+            ("spec", "suspend"),
+            ("spec", "failurePolicy"),
+            (*job[:-1], "replicas"),
+            ("spec", "replicatedJobs", 1),
+        )
+    yield (*template, "spec", "restartPolicy")
+    yield from ((*template, "spec", "containers", 0, name) for name in ("name", "command"))
+
+
+def _at(tree: Any, path: Path) -> Any:
+    for key in path:
+        try:
+            tree = tree[key]
+        except (LookupError, TypeError):
+            return None
+    return tree
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,171 @@
+"""What a run has in a cluster besides its Jobs: the object that owns everything of it, and what workloads are given.
+
+The owner is a ConfigMap, which holds the agent. Whatever else there is of a run refers to it as its owner: to delete it
+deletes all (the Kubernetes documentation, "Garbage Collection").
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import hashlib
+import io
+import secrets
+import tarfile
+import threading
+import zipfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from toolbox import agent
+from toolbox.hosts import staging
+from toolbox.kubernetes.api.connection import Cluster, Json, Refused
+from toolbox.kubernetes.api.objects import CONFIG_MAP, SECRET, Objects
+from toolbox.kubernetes.pods.manifests import job_name
+from toolbox.model.errors import StepError
+from toolbox.model.secrets import Secret
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.workloads import Workload
+
+MANAGED: Final = {"app.kubernetes.io/managed-by": "topgallant"}
+RUN_LABEL: Final = "topgallant.dev/run"
+_MOST_BYTES: Final = 900_000  # an object has at most 1 MiB, in base64
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first day of a zip
+_MAIN: Final = "from toolbox.agent.pod import main\n\nmain()\n"
+
+
+class Provisions:
+    """What one run has in one namespace."""
+
+    def __init__(self, cluster: Cluster, run: str) -> None:
+        self._cluster = cluster
+        self._objects = Objects(cluster)
+        self.labels = {**MANAGED, RUN_LABEL: run}
+        self.name = job_name(run, f"topgallant-{run}")
+        self._lock = threading.Lock()
+        self._owner: dict[str, str] = {}
+        self._made: dict[object, str] = {}
+
+    def owner(self, patience: float) -> Mapping[str, str]:
+        """Return the reference to the owner, which is made where it is missing.
+
+        Raises:
+            StepError: it cannot be made.
+        """
+        with self._lock:
+            if not self._owner:
+                found = self._config_map(self.name, {"agent.zip": agent_program()}, patience)
+                uid = str(found["metadata"]["uid"])
+                self._owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": self.name, "uid": uid}
+            return self._owner
+
+    def sources(self, workload: Workload, directory: Path, patience: float) -> str | None:
+        """Have what a workload is given in the cluster, keep a copy, and return its name; None if it is nothing.
+
+        Raises:
+            StepError: it is too much for an object of the cluster.
+        """
+        with staging.staged(workload, directory) as folder:
+            if folder is None:
+                return None
+            content = _archive(folder)
+            if len(content) > _MOST_BYTES:
+                raise StepError(
+                    f"what the workload is given is {len(content)} bytes, compressed, and {_MOST_BYTES} can be sent: "
+                    "put it into the image or on a volume (`pod.volumes`)",
+                    verdict=Verdict.ERROR,
+                    cause=Cause.CONFIGURATION,
+                )
+            name = f"{self.name}-{hashlib.sha256(content).hexdigest()[:12]}"
+            data = {"sources.tar.gz": content}
+            self._once(name, lambda: self._config_map(name, data, patience))
+            with suppress(OSError):  # somebody else has put one there meanwhile
+                folder.replace(directory / staging.SOURCES)
+            return name
+
+    def secret_env(self, env: Mapping[str, str | Secret], patience: float) -> dict[str, tuple[str, str]]:
+        """Have the secrets among variables in a Secret of the run, and return where each is."""
+        found = {name: value.reveal() for name, value in env.items() if isinstance(value, Secret)}
+        if not found:
+            return {}
+        # Its name says nothing of what is in it: another process that orchestrates makes another one.
+        name = self._once(
+            tuple(sorted(found.items())), lambda: self._secret(f"{self.name}-{secrets.token_hex(4)}", found, patience)
+        )
+        return {variable: (name, variable) for variable in found}
+
+    def forget(self) -> None:
+        """Have all of it made again: somebody may have deleted the owner, and what refers to that one goes too."""
+        with self._lock:
+            self._owner, self._made = {}, {}
+
+    def leave(self) -> None:
+        """Remove all of it, and with it what there still is of the run."""
+        self.forget()
+        self._objects.delete(CONFIG_MAP, self._cluster.namespace, self.name)
+
+    def _once(self, key: object, make: Callable[[], Json]) -> str:
+        with self._lock:
+            known = self._made.get(key)
+        if known is None:
+            known = str(make()["metadata"]["name"])
+            with self._lock:
+                self._made[key] = known
+        return known
+
+    def _config_map(self, name: str, data: Mapping[str, bytes], patience: float) -> Json:
+        encoded = {key: base64.b64encode(content).decode() for key, content in data.items()}
+        body = {**self._meta("ConfigMap", name, patience), "binaryData": encoded}
+        namespace = self._cluster.namespace
+        try:
+            return self._objects.create(CONFIG_MAP, namespace, body, patience=patience)
+        except Refused as error:
+            found = self._objects.read(CONFIG_MAP, namespace, name, patience=patience) if error.is_there else None
+            if found is None:
+                raise
+            return found
+
+    def _secret(self, name: str, data: Mapping[str, str], patience: float) -> Json:
+        body = {**self._meta("Secret", name, patience), "stringData": dict(data)}
+        try:
+            self._objects.create(SECRET, self._cluster.namespace, body, patience=patience)
+        except Refused as error:
+            if not error.is_there:  # by this request, the answer to which was lost
+                raise
+        return body
+
+    def _meta(self, kind: str, name: str, patience: float) -> Json:
+        owners = [] if name == self.name else [dict(self.owner(patience))]
+        meta = {"name": name, "labels": self.labels, "ownerReferences": owners}
+        return {"apiVersion": "v1", "kind": kind, "metadata": meta}
+
+
+@functools.cache
+def agent_program() -> bytes:
+    """Return the agent as a program: a zip that Python runs."""
+    folder = Path(agent.__file__).parent
+    sources = {"__main__.py": _MAIN, "toolbox/__init__.py": "", "toolbox/agent/__init__.py": ""}
+    sources |= {f"toolbox/agent/{file.name}": file.read_text(encoding="utf-8") for file in folder.glob("[!_]*.py")}
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in sorted(sources.items()):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), text, zipfile.ZIP_DEFLATED)
+    return content.getvalue()
+
+
+def _archive(folder: Path) -> bytes:
+    """Return a folder as an archive: the same files, wherever and whenever, are the same bytes."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for path in sorted(folder.rglob("*")):
+            archive.add(path, str(path.relative_to(folder)), recursive=False, filter=_plain)
+    return gzip.compress(content.getvalue(), mtime=0)
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.mtime = member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member

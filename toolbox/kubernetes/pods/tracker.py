@@ -1,0 +1,600 @@
+"""Knows how the attempts of a run on one cluster stand, by two watches for all of them: of Jobs, and of pods.
+
+It decides nothing by itself: `endings` says when an attempt has ended and how, `stopping` how one is ended that is to.
+Here that is found out as soon as it can be, the logs are brought along, and whoever waits is told. Its threads: a watch
+each, a clock for what does not happen, and a bounded number that copy logs, ask the server, and write down ends.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from toolbox.kubernetes.api.connection import Cluster, Json
+from toolbox.kubernetes.api.objects import EVENT, JOB, JOB_SET, POD, Kind, Objects, Query
+from toolbox.kubernetes.api.watching import Watch
+from toolbox.kubernetes.pods import endings, fetching, pod_results, unready, views
+from toolbox.kubernetes.pods.pod_attempts import Attempt
+from toolbox.kubernetes.pods.pod_logs import PodLogs
+from toolbox.kubernetes.pods.stopping import Asking, Stop
+from toolbox.kubernetes.pods.views import JobView, PodView
+from toolbox.model.errors import StepError
+from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, WorkloadOutcome
+from toolbox.system import cancellation
+from toolbox.system.cancellation import CancelScope
+
+log = logging.getLogger(__name__)
+
+_FOLLOWERS: Final = 64  # logs that are followed at once; the others are brought in the end
+_SHORT_SECONDS: Final = 1.0  # of a workload that ends within them, and has said nothing, no log is asked for
+_FINISHERS: Final = 8
+_CLOCK_SECONDS: Final = 1.0
+_DOUBT_SECONDS: Final = 1.0
+_ASK_SECONDS: Final = 10.0
+_WAITING_SECONDS: Final = 5.0  # before the view names what an attempt waits for: most start sooner
+_EVENTS_SECONDS: Final = 15.0  # between two requests for events
+_KILL_SECONDS: Final = 30.0  # that a busy node takes to end a pod whose time is up
+
+
+class Tracker:
+    """The attempts of one run in one namespace.
+
+    Args:
+        selector: finds what is of the run.
+        notify: told the name of an attempt that runs no longer, from a thread of ours.
+        remove: removes a Job, and tells whether it is gone.
+        events: returns what the cluster says of a Job, or of a pod, by its name.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        selector: str,
+        notify: Callable[[str], None],
+        remove: Callable[[str], bool],
+        events: Callable[[str], list[str]],
+    ) -> None:
+        self._cluster = cluster
+        self._selector = selector
+        self._notify = notify
+        self._remove = remove
+        self._events = events
+        self._lock = threading.RLock()
+        self._starting = threading.Lock()
+        self._attempts: dict[str, Attempt] = {}  # by their names
+        self._by_job: dict[str, Attempt] = {}
+        self._jobs: dict[str, JobView] = {}
+        self._pods: dict[str, dict[str, PodView]] = {}
+        self._watches: list[Watch] = []
+        self._watches_sets = False
+        self._is_closed = threading.Event()
+        self._followers = ThreadPoolExecutor(_FOLLOWERS, thread_name_prefix="logs")
+        self._finishers = ThreadPoolExecutor(_FINISHERS, thread_name_prefix="ends")
+        # A kubelet that hangs holds up the rest of its own logs, and no end.
+        self._fetchers = ThreadPoolExecutor(_FINISHERS, thread_name_prefix="tails")
+        self._asking = Asking()
+        self._newest_events: Mapping[str, str] = {}  # by the names of the objects that they are about
+        self._events_at = 0.0  # when they were asked for, by the monotonic clock
+
+    def start(self, patience: float) -> None:
+        """Begin to watch, unless that was done.
+
+        Raises:
+            StepError: the cluster cannot be asked.
+        """
+        with self._starting:
+            if self._watches:
+                return
+            watches = [self._watch(JOB), self._watch(POD)]
+            try:
+                for watch in watches:
+                    watch.start(patience)
+            except BaseException:
+                for watch in watches:
+                    watch.close()
+                raise
+            self._watches = watches
+            threading.Thread(target=self._mind_the_time, name="clock", daemon=True).start()
+
+    def watch_sets(self, patience: float) -> None:
+        """Begin to watch JobSets too, unless that was done. A cluster may have none.
+
+        Raises:
+            StepError: the cluster cannot be asked, or knows no JobSets.
+        """
+        with self._starting:
+            if not self._watches_sets:
+                sets = self._watch(JOB_SET)
+                sets.start(patience)
+                self._watches.append(sets)
+                self._watches_sets = True
+
+    def _watch(self, kind: Kind) -> Watch:
+        keep_jobs = functools.partial(self.keep_jobs, are_sets=kind == JOB_SET)
+        take, keep = (self._take_pod, self.keep_pods) if kind == POD else (self._take_job, keep_jobs)
+        query = Query(kind, self._cluster.namespace, self._selector)
+        return Watch(self._cluster, query, _Told(take, keep, self.miss))
+
+    def has_job(self, job: str) -> bool:
+        """Tell whether a Job is known to be there."""
+        with self._lock:
+            return job in self._jobs and not self._jobs[job].is_deleted
+
+    def is_set(self, job: str) -> bool:
+        """Tell whether it is a JobSet, by what is known of it."""
+        with self._lock:
+            view, attempt = self._jobs.get(job), self._by_job.get(job)
+        return view.is_set if view is not None else attempt is not None and attempt.pod.slices > 1
+
+    def add(self, attempt: Attempt) -> None:
+        """Follow an attempt from now on."""
+        with self._lock:
+            self._attempts[attempt.name] = self._by_job[attempt.job] = attempt
+        self._look(attempt.job)
+
+    def get(self, name: str) -> Attempt:
+        """Return an attempt."""
+        with self._lock:
+            return self._attempts[name]
+
+    def find(self, name: str) -> Attempt | None:
+        """Return an attempt; None where it is not followed."""
+        with self._lock:
+            return self._attempts.get(name)
+
+    def pods_of(self, attempt: Attempt) -> list[PodView]:
+        """Return its pods as far as they are known, by their index."""
+        with self._lock:
+            return self._members(attempt)
+
+    def cancel(self, attempt: Attempt) -> None:
+        """Have an attempt end: by its agents, or with its Job where none of them can hear it."""
+        with self._lock:
+            attempt.is_cancelled = True
+            attempt.stop = attempt.stop or Stop(time.monotonic())
+        self._look(attempt.job)
+
+    def forget(self, attempt: Attempt) -> None:
+        """Follow an attempt no longer."""
+        with self._lock:
+            self._attempts.pop(attempt.name, None)
+            self._by_job.pop(attempt.job, None)
+            self._jobs.pop(attempt.job, None)
+            self._pods.pop(attempt.job, None)
+            logs = list(attempt.logs.values())
+        for each in logs:
+            each.close()
+
+    def end(self, attempt: Attempt, outcome: WorkloadOutcome) -> None:
+        """Take in how an attempt ended, and have the rest of its logs brought. The first that says so is right."""
+        with self._lock:
+            if attempt.outcome is not None or self._is_closed.is_set():
+                return
+            attempt.outcome = outcome
+            pods = self._members(attempt)
+            for number, pod in enumerate(pods):
+                if pod.ended is not None and not pod.is_running:
+                    self._logs_of(attempt, pod, number).end(pod.ended.said)
+                elif pod.name in attempt.logs:
+                    attempt.logs[pod.name].end(None)
+            for name, logs in attempt.logs.items():
+                future = attempt.copying.get(name)
+                if future is not None and not future.cancel():
+                    continue
+                # What waits for its turn behind logs that are followed might wait for long.
+                attempt.copying.pop(name, None)
+                if not logs.is_whole():
+                    attempt.copying[name] = self._fetchers.submit(self._follow, attempt, name)
+            is_complete = not attempt.copying
+        if is_complete:
+            # Nobody is kept waiting by a disk in the thread of a watch.
+            self._do(self._finish, attempt)
+
+    def close(self) -> None:
+        """Stop following all of them. What runs goes on."""
+        with self._lock:
+            self._is_closed.set()
+            logs = [each for attempt in self._attempts.values() for each in attempt.logs.values()]
+        for watch in self._watches:
+            watch.close()
+        for each in logs:
+            each.close()
+        self._asking.close()
+        for pool in (self._followers, self._fetchers, self._finishers):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    # What the watches tell
+
+    def _take_job(self, found: Json, is_gone: bool) -> None:  # see `_Told`
+        meta = found["metadata"]
+        # A Job of a JobSet is only a part of what is waited for.
+        if meta.get("labels", {}).get(views.ATTEMPT_LABEL) == meta["name"]:
+            self.see_job(views.job(found, is_gone=is_gone), is_gone=is_gone)
+
+    def see_job(self, view: JobView, *, is_gone: bool = False) -> None:
+        """Take in how a Job stands."""
+        with self._lock:
+            if is_gone and view.name not in self._by_job:
+                self._jobs.pop(view.name, None)
+                return
+            self._jobs[view.name] = view
+        self._look(view.name)
+
+    def _take_pod(self, found: Json, is_gone: bool) -> None:
+        if views.ATTEMPT_LABEL in found["metadata"].get("labels", {}):
+            self.see_pod(views.pod(found, is_gone=is_gone), is_gone=is_gone)
+
+    def see_pod(self, view: PodView, *, is_gone: bool = False) -> None:
+        """Take in how a pod stands."""
+        with self._lock:
+            of_job = self._pods.setdefault(view.job, {})
+            if is_gone and view.job not in self._by_job:
+                of_job.pop(view.name, None)
+                if not of_job:
+                    del self._pods[view.job]
+                return
+            if of_job.get(view.name) == view:
+                return  # much that changes is of no interest
+            of_job[view.name] = view
+        self._look(view.job)
+
+    def keep_jobs(self, names: set[str], *, are_sets: bool = False) -> None:
+        """Take in that there are these Jobs, or JobSets, and no others."""
+        with self._lock:
+            gone = [view for name, view in self._jobs.items() if name not in names and view.is_set == are_sets]
+        for view in gone:
+            self.see_job(dataclasses.replace(view, is_deleted=True), is_gone=True)
+
+    def keep_pods(self, names: set[str]) -> None:
+        """Take in that there are these pods, and no others."""
+        with self._lock:
+            gone = [view for pods in self._pods.values() for name, view in pods.items() if name not in names]
+        for view in gone:
+            self.see_pod(views.gone(view), is_gone=True)
+
+    def miss(self, seconds: float, reason: str) -> None:
+        """Take in that nothing was heard for so long: who is not that patient knows no more of its attempts."""
+        with self._lock:
+            lost = [attempt for attempt in self._running() if seconds > attempt.wait]
+        for attempt in lost:
+            self._tell(attempt, AttemptStatus(AttemptState.UNREACHABLE, message=reason))
+
+    # What comes of it
+
+    def _running(self) -> Iterator[Attempt]:
+        return (attempt for attempt in self._attempts.values() if attempt.is_running)
+
+    def _look(self, job: str, *, is_fresh: bool = False, is_certain: bool = False) -> None:
+        """See whether an attempt has ended.
+
+        Args:
+            is_fresh: whether the server was just asked.
+            is_certain: whether besides that nothing of it has any more to tell.
+        """
+        with self._lock:
+            attempt = self._by_job.get(job)
+            if attempt is None or attempt.outcome is not None:
+                return
+            self._stop_on(attempt)
+            pods, view = self._members(attempt), self._jobs.get(job)
+            self._note_start(attempt, pods)
+            for number, pod in enumerate(pods):
+                if pod.is_running and not self._is_closed.is_set():
+                    self._logs_of(attempt, pod, number)
+            is_cancelled = attempt.is_cancelled
+            is_deleted = any(pod.is_deleted for pod in pods) and not is_cancelled
+            if is_deleted and not is_fresh and not endings.is_told(pods, view):
+                attempt.ask_in(_DOUBT_SECONDS)
+                return
+            is_deleted = is_deleted and not endings.is_by_deadline(pods, view)
+        outcome = endings.conclude(pods, view, expected=attempt.expected, is_cancelled=is_cancelled)
+        outcome = outcome or next(filter(None, map(endings.hopeless, pods)), None)
+        if outcome is None and view is not None:
+            outcome = endings.untold(view, pods, is_cancelled=is_cancelled, is_discarded=attempt.is_discarded)
+            if outcome is not None and not is_certain:
+                # What its pods say comes on another connection, and may still be on its way.
+                attempt.ask_in(_DOUBT_SECONDS)
+                return
+        outcome = attempt.found or outcome
+        is_taken = attempt.is_discarded or is_deleted or (outcome is not None and outcome.ended_by is EndedBy.LOST)
+        if outcome is not None and (is_certain or not (is_taken and self._may_go_on(attempt))):
+            self.end(attempt, outcome)
+            return
+        if outcome is not None:
+            # Other hosts of the cell; or, before Kubernetes 1.28, a pod that took the place of this one all the same.
+            # Another attempt begins when none of them runs.
+            attempt.found = outcome
+            attempt.ask_in(_DOUBT_SECONDS)
+        if is_taken and not attempt.is_discarded:
+            # Its place would be taken by another pod, which would do again what this one did.
+            with self._lock:
+                attempt.is_discarded = True
+                attempt.stop = attempt.stop or Stop(time.monotonic())
+            self._stop_on(attempt)
+
+    def _note_start(self, attempt: Attempt, pods: Sequence[PodView]) -> None:
+        if not attempt.has_started and sum(pod.has_started for pod in pods) >= attempt.expected:
+            attempt.has_started = True
+            self._set_waiting(attempt, "")
+
+    def _may_go_on(self, attempt: Attempt) -> bool:
+        """Tell whether a pod of its Job may run, whosever place it has, or may come in the place of a deleted one."""
+        with self._lock:
+            own, view = self._members(attempt), self._jobs.get(attempt.job)
+            is_replaced = view is not None and view.is_at_work and view.replaces and any(pod.is_deleted for pod in own)
+            return is_replaced or any(pod.may_run for pod in self._pods.get(attempt.job, {}).values())
+
+    def _stop_on(self, attempt: Attempt) -> None:
+        """Go on with the end that an attempt is to have."""
+        with self._lock:
+            stop, now = attempt.stop, time.monotonic()
+            if stop is None or stop.is_over or self._is_closed.is_set():
+                return
+            own, view = self._members(attempt), self._jobs.get(attempt.job)
+            names = {pod.name for pod in own}
+            pods = [pod for pod in self._pods.get(attempt.job, {}).values() if pod.name not in names]
+            more = view is not None and view.replaces and not pods and any(pod.is_deleted for pod in own)
+            if attempt.is_cancelled:
+                more = more or len(own) < attempt.expected
+                pods += own
+            more = more and (view is None or view.is_at_work)
+            cancel = functools.partial(
+                fetching.cancel, self._cluster, python=attempt.pod.interpreter, there=attempt.there
+            )
+            self._asking.ask(stop, pods, cancel, now)
+            has_ended = attempt.is_cancelled and sum(pod.ended is not None for pod in own) >= attempt.expected
+            if has_ended or stop.awaits(pods, now, more=more):
+                return
+            stop.is_over = True
+        self._do(self._remove_job, attempt)
+
+    def _remove_job(self, attempt: Attempt) -> None:
+        """Remove the Job of an attempt; what runs of it says how it ended when it goes."""
+        self._remove(attempt.job)
+        with self._lock:
+            attempt.ask_in(_DOUBT_SECONDS)  # the watches may be behind
+
+    def _members(self, attempt: Attempt) -> list[PodView]:
+        """Return the pods of an attempt by their index. A pod that another one has replaced stays: that one is none."""
+        pods = self._pods.get(attempt.job, {}).values()
+        known = {pod.index: pod for pod in reversed(pods) if pod.index is not None}
+        if known:
+            return [known[index] for index in sorted(known)]
+        return [
+            pod if attempt.expected == 1 else dataclasses.replace(pod, index=number) for number, pod in enumerate(pods)
+        ][: attempt.expected]
+
+    def _logs_of(self, attempt: Attempt, pod: PodView, number: int) -> PodLogs:
+        if pod.name not in attempt.logs:
+            place = attempt.place(number if pod.index is None else pod.index)
+            attempt.logs[pod.name] = PodLogs(self._cluster, pod.name, place, attempt.wait, log_bytes=attempt.log_bytes)
+            attempt.unheard[pod.name] = time.monotonic()
+        return attempt.logs[pod.name]
+
+    def _follow_what_lasts(self, now: float) -> None:
+        """Have the logs followed of what has run for a while."""
+        with self._lock:
+            for attempt in () if self._is_closed.is_set() else self._running():
+                for name in [name for name, since in attempt.unheard.items() if now - since > _SHORT_SECONDS]:
+                    del attempt.unheard[name]
+                    if not attempt.outcome:
+                        attempt.copying[name] = self._followers.submit(self._follow, attempt, name)
+
+    def _follow(self, attempt: Attempt, name: str) -> None:
+        try:
+            attempt.logs[name].follow()
+        except Exception:  # whoever waits for this attempt would wait for ever
+            log.exception("the log of %s could not be copied", name)
+        with self._lock:
+            attempt.copying.pop(name, None)
+            is_complete = attempt.outcome is not None and not attempt.copying
+        if is_complete:
+            self._do(self._finish, attempt)
+
+    def _finish(self, attempt: Attempt) -> None:
+        """Write down how an attempt ended, and tell it, whatever comes between."""
+        outcome = attempt.outcome
+        assert outcome is not None, "it has ended"
+        pods = self.pods_of(attempt)
+        status = AttemptStatus(AttemptState.ENDED, outcome)
+        try:
+            outcome = pod_results.settled(attempt, pods, outcome)
+            pod_results.keep(attempt, outcome)
+            status = AttemptStatus(AttemptState.ENDED, outcome)
+            has_more = any(pod.is_deleted or pod.ended is None for pod in pods) or len(pods) < attempt.expected
+            if has_more and not any(pod.holds_files for pod in pods) and not self._remove(attempt.job):
+                # A pod that waits might start, and one that was deleted is replaced. What holds files is released soon.
+                text = f"{outcome.message}\nits Job could not be removed, and may run"
+                status = AttemptStatus(AttemptState.UNREACHABLE, message=text)
+        finally:
+            self._tell(attempt, status)
+
+    def _tell(self, attempt: Attempt, status: AttemptStatus) -> None:
+        with self._lock:
+            if not attempt.is_running or self._is_closed.is_set():
+                return
+            attempt.status = status
+        self._notify(attempt.name)
+
+    def _mind_the_time(self) -> None:
+        """End what has not started in time; follow what says something. The time in a queue is not counted."""
+        while not self._is_closed.wait(_CLOCK_SECONDS):
+            try:
+                self._tick(time.monotonic())
+            except Exception:  # whoever waits would wait for ever
+                log.exception("%s: the clock goes on", self._cluster.label)
+
+    def _tick(self, now: float) -> None:
+        self._follow_what_lasts(now)
+        with self._lock:
+            for attempt in self._running():
+                if not attempt.outcome:
+                    self._stop_on(attempt)
+            waiting = [attempt for attempt in self._running() if not attempt.has_started and not attempt.outcome]
+            for attempt in waiting:
+                view = self._jobs.get(attempt.job)
+                if view is not None and view.is_suspended:
+                    attempt.since = now
+            late = {attempt.name for attempt in waiting if now - attempt.since > attempt.wait}
+            asked = [attempt for attempt in self._running() if attempt.name in late or attempt.has_to_be_asked(now)]
+            asked = [attempt for attempt in asked if not (attempt.is_asked or attempt.outcome)]
+            for attempt in asked:
+                attempt.is_asked = True
+            waits_long = [attempt for attempt in waiting if now - attempt.submitted > _WAITING_SECONDS]
+        self._say_what_is_awaited(waits_long, now)
+        for attempt in asked:
+            self._do(self._ask, attempt, attempt.name in late)
+
+    def _say_what_is_awaited(self, attempts: Iterable[Attempt], now: float) -> None:
+        """Have the status of each attempt say why it has not started yet."""
+        needs_events = False
+        for attempt in attempts:
+            with self._lock:
+                pods, view = self._members(attempt), self._jobs.get(attempt.job)
+                needs_events = needs_events or unready.needs_events(view, pods)
+                events = self._newest_events
+            self._set_waiting(attempt, unready.reason(view, pods, queue=attempt.pod.queue, events=events))
+        if needs_events and now - self._events_at > _EVENTS_SECONDS:
+            self._events_at = now
+            self._do(self._fetch_events)
+
+    def _fetch_events(self) -> None:
+        """Ask for all events of the namespace: one request, however many attempts wait."""
+        try:
+            found = list(Objects(self._cluster).listed(Query(EVENT, self._cluster.namespace), patience=_ASK_SECONDS))
+        except StepError as error:
+            log.debug("%s: %s", self._cluster.label, error)
+            return
+        found.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+        newest = {str(event["involvedObject"].get("name")): str(event.get("message", "")) for event in found}
+        with self._lock:
+            self._newest_events = {name: newest[name] for name in newest if self._is_of_ours(name)}
+
+    def _is_of_ours(self, name: str) -> bool:
+        return name in self._by_job or any(name in pods for pods in self._pods.values())
+
+    def _set_waiting(self, attempt: Attempt, reason: str) -> None:
+        with self._lock:
+            if not attempt.is_running or attempt.outcome is not None or attempt.status.message == reason:
+                return
+            attempt.status = AttemptStatus(AttemptState.RUNNING, message=reason)
+        self._notify(attempt.name)
+
+    def _do(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Do something in another thread, unless all of it is over."""
+
+        def tried() -> None:
+            try:
+                with cancellation.entered(CancelScope()):  # what ends is brought home, whoever has cancelled the run
+                    work(*arguments)
+            except Exception:  # a thread of a pool would keep it to itself
+                log.exception("%s has failed", self._cluster.label)
+
+        with self._lock:
+            if not self._is_closed.is_set():
+                self._finishers.submit(tried)
+
+    def _ask(self, attempt: Attempt, is_late: bool) -> None:
+        """Ask for the pods of an attempt, and for its Job: what they do not say by now, they never will.
+
+        It is asked again where that fails.
+
+        Args:
+            is_late: whether it ends where it has not started by now.
+        """
+        try:
+            is_certain = self._refresh(attempt)
+            self._look(attempt.job, is_fresh=True, is_certain=is_certain)
+            if is_late:
+                self._end_late(attempt)
+        except StepError as error:
+            log.debug("%s: %s", attempt.name, error)
+        finally:
+            with self._lock:
+                attempt.is_asked = False
+
+    def _refresh(self, attempt: Attempt) -> bool:
+        """Have what is known of an attempt be what the server says now, and tell whether nothing of it may say more.
+
+        Raises:
+            StepError: the server cannot be asked.
+        """
+        objects, namespace = Objects(self._cluster), self._cluster.namespace
+        query = Query(POD, namespace, f"{views.ATTEMPT_LABEL}={attempt.job}")
+        with self._lock:
+            past, past_job = dict(self._pods.get(attempt.job, {})), self._jobs.get(attempt.job)
+        found = {view.name: view for view in map(views.pod, objects.listed(query, patience=_ASK_SECONDS))}
+        kind = JOB_SET if attempt.pod.slices > 1 else JOB
+        job = objects.read(kind, namespace, attempt.job, patience=_ASK_SECONDS)
+        with self._lock:
+            if attempt.job not in self._by_job:
+                return False  # nobody waits for it any more
+            known = self._pods.setdefault(attempt.job, {})
+            # What the watch has told meanwhile is younger.
+            same = {name for name in {**found, **known} if known.get(name) is past.get(name)}
+            known.update({name: pod for name, pod in found.items() if name in same})
+            if self._jobs.get(attempt.job) is past_job:
+                last = past_job or JobView(attempt.job, "")
+                self._jobs[attempt.job] = views.job(job) if job else dataclasses.replace(last, is_deleted=True)
+            view = self._jobs[attempt.job]
+            is_ending = (
+                attempt.found or view.is_deleted or view.condition or any(pod.is_deleted for pod in known.values())
+            )
+            # A pod says how it ended when it goes, which the watch tells; a node that is lost says nothing.
+            silent = [pod.grace_seconds for pod in known.values() if pod.may_run] if is_ending else []
+            now = time.monotonic()
+            if silent and attempt.patient_until is None:
+                attempt.patient_until = now + max(silent) + _KILL_SECONDS
+            is_certain = not silent or now >= (attempt.patient_until or 0)
+            attempt.ask_at = None if is_certain else attempt.patient_until
+            if is_certain:
+                known.update({name: views.gone(known[name]) for name in same - set(found)})
+            return is_certain
+
+    def _end_late(self, attempt: Attempt) -> None:
+        """End what has not started, and waits in no queue."""
+        with self._lock:
+            pods, view = self._members(attempt), self._jobs.get(attempt.job)
+        if attempt.has_started or attempt.outcome or (view is not None and view.is_suspended):
+            return
+        names = [attempt.job, *[pod.name for pod in pods if not pod.has_started][:1]]
+        try:
+            events = [event for name in names for event in self._events(name)]
+        except StepError as error:
+            events = [str(error)]
+        if not attempt.has_started:
+            self.end(attempt, endings.overdue(pods, attempt.wait, events))
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a watch tells, as `toolbox.kubernetes.api.watching.Told` has it: what is ours of it is read, and handed on.
+
+    Args:
+        take: takes an object, and whether it is gone.
+        keep: takes the names of all that there are.
+        away: see there.
+    """
+
+    take: Callable[[Json, bool], None]
+    keep: Callable[[set[str]], None]
+    away: Callable[[float, str], None]
+
+    def listed(self, objects: Iterable[Json]) -> None:
+        """Take all that there is now."""
+        names = set()
+        for found in objects:
+            names.add(str(found["metadata"]["name"]))
+            self.take(found, False)
+        self.keep(names)
+
+    def changed(self, kind: str, found: Json) -> None:
+        """Take a change."""
+        self.take(found, kind == "DELETED")
