@@ -106,7 +106,7 @@ def test_every_patch_is_one_that_holds() -> None:
 
 
 def test_every_field_of_a_pod_is_in_its_table_with_its_default() -> None:
-    section = PAGE.read_text().partition("## The fields of `pod`")[2].partition("\nOf `resources`")[0]
+    section = PAGE.read_text().partition("## The fields of `pod`")[2].partition("\nThe defaults of `resources`")[0]
     rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
     named = [name for row in rows for name in re.findall(r"`(\w+)`", row[0])]
     assert sorted(named) == sorted(Pod.model_fields)
@@ -122,7 +122,8 @@ def test_every_field_of_a_pod_is_in_its_table_with_its_default() -> None:
 
 def test_the_resources_are_those_by_default() -> None:
     said = re.findall(
-        r"`((?:request|limit)_\w+|gpu): (\d+)`", PAGE.read_text().partition("Of `resources`")[2].partition("\n\n")[0]
+        r"`((?:request|limit)_\w+|gpu): (\d+)`",
+        PAGE.read_text().partition("The defaults of `resources`")[2].partition("\n\n")[0],
     )
     defaults = Resources()
     assert {name: int(value) for name, value in said} == {name: getattr(defaults, name) for name, _ in said}
