@@ -20,7 +20,7 @@ import numpy as np
 from sqlalchemy import Connection, insert, text
 
 from tests.servers import postgres
-from toolbox.reports import dashboard
+from toolbox.reports.site import dashboard
 from toolbox.results import bounds_file, bounds_formulas, changes, queries, tables
 from toolbox.results.bounds_file import Entry
 from toolbox.results.queries import Filter

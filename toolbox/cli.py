@@ -19,8 +19,8 @@ from typing import Any, Final
 from toolbox.interface import helptext, registry, signature
 from toolbox.interface.registry import Command
 from toolbox.model.errors import Cancelled, ToolboxError, UsageError, exit_code_of, outcome_of
+from toolbox.model.foreign_text import printable
 from toolbox.model.verdicts import Cause, ExitCode
-from toolbox.reports.foreign_text import printable
 from toolbox.system import environ, places, redaction, signals
 from toolbox.system.redaction import Redactor
 

@@ -12,9 +12,9 @@ import pytest
 from tests.browser.conftest import Visit
 from tests.browser.runs import HOSTILE
 from tests.browser.test_report import LEVELS, OUTSIDE, OVERFLOW, SIZES, UNNAMED
-from tests.unit.reports.history import NOW, Ended, Past, wobbling
+from tests.unit.reports.site.history import NOW, Ended, Past, wobbling
 from toolbox.model.bounds import Bound, Method
-from toolbox.reports import dashboard
+from toolbox.reports.site import dashboard
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

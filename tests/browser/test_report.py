@@ -14,7 +14,7 @@ from tests.browser.conftest import Visit
 from tests.browser.runs import HOSTILE, Run, failing, hostile, remarkable
 from tests.functional.grid import ORCHESTRATION
 from toolbox.model.verdicts import Verdict
-from toolbox.reports import html
+from toolbox.reports import run_page
 from toolbox.runs.summary import RunSummary
 from toolbox.testing import Workspace
 
@@ -40,7 +40,7 @@ LEVELS = "[...document.querySelectorAll('h1, h2, h3, h4')].map((node) => Number(
 @pytest.fixture
 def failed(tmp_path: Path) -> Path:
     """The report of a run of 2 x 2 x 2 cells, one of which failed."""
-    return html.write(failing(tmp_path / "r-1"))
+    return run_page.write(failing(tmp_path / "r-1"))
 
 
 def many(directory: Path) -> RunSummary:
@@ -68,7 +68,7 @@ def chips(page: Page) -> list[str]:
 def test_it_opens_clean_and_fits_the_screen(
     visit: Visit, tmp_path: Path, make: Callable[[Path], RunSummary], size: str, scheme: str
 ) -> None:
-    page = visit(html.write(make(tmp_path / "r-1")), viewport=SIZES[size], color_scheme=scheme)
+    page = visit(run_page.write(make(tmp_path / "r-1")), viewport=SIZES[size], color_scheme=scheme)
     page.locator("#open").click()
     assert page.evaluate(OVERFLOW) <= 0
     page.get_by_text("The time line as a table").click()
@@ -83,7 +83,7 @@ def test_its_colours_are_those_that_the_reader_asks_for(visit: Visit, failed: Pa
 
 @pytest.mark.parametrize("is_scripted", [True, False])
 def test_hostile_text_is_text(visit: Visit, tmp_path: Path, *, is_scripted: bool) -> None:
-    page = visit(html.write(hostile(tmp_path / "r-1")), java_script_enabled=is_scripted)
+    page = visit(run_page.write(hostile(tmp_path / "r-1")), java_script_enabled=is_scripted)
     assert page.title() == f"failed: {HOSTILE} r-1"
     assert page.locator("mark").inner_text() == HOSTILE
     assert page.locator("img").count() == 0
@@ -91,7 +91,7 @@ def test_hostile_text_is_text(visit: Visit, tmp_path: Path, *, is_scripted: bool
 
 
 def test_hostile_labels_are_text_also_where_the_script_lays_out_the_grid(visit: Visit, tmp_path: Path) -> None:
-    page = visit(html.write(hostile(tmp_path / "r-1")))
+    page = visit(run_page.write(hostile(tmp_path / "r-1")))
     page.get_by_label("Across").select_option("")
     assert page.locator("#grid tbody th").first.inner_text() == HOSTILE
     page.get_by_label("Text").fill(HOSTILE)
@@ -149,7 +149,7 @@ def test_the_filter_takes_verdicts_and_texts(visit: Visit, failed: Path) -> None
 
 
 def test_the_filter_is_that_of_the_metrics_too(visit: Visit, tmp_path: Path) -> None:
-    page = visit(html.write(remarkable(tmp_path / "r-1")))
+    page = visit(run_page.write(remarkable(tmp_path / "r-1")))
     page.get_by_label("passed").uncheck()
     assert page.locator(".numbers tbody tr:visible .name").all_inner_texts() == ["x=1"]
     page.get_by_label("failed, in quarantine").uncheck()
@@ -157,7 +157,7 @@ def test_the_filter_is_that_of_the_metrics_too(visit: Visit, tmp_path: Path) -> 
 
 
 def test_a_row_of_the_metrics_and_a_remark_open_the_details_of_their_cell(visit: Visit, tmp_path: Path) -> None:
-    page = visit(html.write(remarkable(tmp_path / "r-1")))
+    page = visit(run_page.write(remarkable(tmp_path / "r-1")))
     for links in (".numbers tbody a", ".remarks a"):
         page.get_by_role("button", name="Close all").click()
         page.locator(links).get_by_text("x=2").click()
@@ -165,14 +165,14 @@ def test_a_row_of_the_metrics_and_a_remark_open_the_details_of_their_cell(visit:
 
 
 def test_lines_of_a_message_stay_apart(visit: Visit, tmp_path: Path) -> None:
-    page = visit(html.write(remarkable(tmp_path / "r-1")))
+    page = visit(run_page.write(remarkable(tmp_path / "r-1")))
     assert page.locator(".remarks p").first.inner_text().splitlines()[0] == "it is too slow"
 
 
 def test_a_table_that_scrolls_shows_on_which_side_there_is_more(visit: Visit, tmp_path: Path) -> None:
     run = Run(tmp_path / "r-1")
     run.cell(x=1, metrics=[(f"metric_{number}", 1.0, "tokens/s", "") for number in range(9)])
-    page = visit(html.write(run.write()), viewport=SIZES["phone"])
+    page = visit(run_page.write(run.write()), viewport=SIZES["phone"])
     region = page.get_by_role("region", name="Metrics by cell")
     assert region.evaluate("node => node.scrollWidth > node.clientWidth")
     assert has_shadow(page, region)
@@ -247,7 +247,7 @@ def test_the_first_stop_of_the_keyboard_leads_to_the_content(visit: Visit, faile
 
 
 def test_failures_are_opened_and_closed_together(visit: Visit, tmp_path: Path) -> None:
-    page = visit(html.write(many(tmp_path / "r-1")))
+    page = visit(run_page.write(many(tmp_path / "r-1")))
     page.get_by_role("button", name="Close all").click()
     assert page.locator("details.step[open]").count() == 0
     page.get_by_role("button", name="Open all failures").click()

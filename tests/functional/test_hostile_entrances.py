@@ -28,7 +28,7 @@ from toolbox.model.errors import UsageError
 from toolbox.model.workloads import CollectLimits
 from toolbox.orchestration import request
 from toolbox.orchestration.request import RunRequest
-from toolbox.reports import github
+from toolbox.reports.forge import github
 from toolbox.runs import summary
 from toolbox.testing import Outcome, Workspace
 

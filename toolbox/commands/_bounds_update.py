@@ -18,7 +18,7 @@ from toolbox.commands import _results
 from toolbox.model import patterns
 from toolbox.model.bounds import Bound
 from toolbox.model.errors import UsageError
-from toolbox.reports import result_rows
+from toolbox.reports.terminal import result_rows
 from toolbox.results import bounds_file, queries
 from toolbox.results.bounds_file import Difference, Entry
 from toolbox.results.bounds_update import Acceptance, Action, Decision, Update

@@ -8,9 +8,9 @@ from typing import Any
 from toolbox.interface import signature
 from toolbox.interface.registry import Command
 from toolbox.model.errors import StepError
+from toolbox.model.foreign_text import printable, printable_json
 from toolbox.model.secrets import secrets_in
 from toolbox.model.verdicts import ExitCode
-from toolbox.reports.foreign_text import printable, printable_json
 from toolbox.system import environ, filesystem
 from toolbox.system.redaction import Redactor
 
@@ -38,10 +38,10 @@ def _shown(text: str, *, is_json: bool) -> str:
 
 def _invoke_role(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
     from toolbox.orchestration import session
-    from toolbox.reports import terminal
+    from toolbox.reports.terminal import live_view
     from toolbox.runs import steps
 
-    with terminal.view() as view, steps.entered(session.outside_of_a_run([view.show], redactor)) as top:
+    with live_view.view() as view, steps.entered(session.outside_of_a_run([view.show], redactor)) as top:
         try:
             directory = command.call(**values).directory
             exit_code = ExitCode.PASSED

@@ -15,8 +15,8 @@ from toolbox.kubernetes.leases.lease_objects import LeaseObject
 from toolbox.kubernetes.leases.leases import Claim, Record
 from toolbox.model.clusters import Access
 from toolbox.model.errors import StepError
+from toolbox.model.foreign_text import printable
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.reports.foreign_text import printable
 
 
 @contextmanager

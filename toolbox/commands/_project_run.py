@@ -7,8 +7,9 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 
-from toolbox.reports import terminal, written
-from toolbox.reports.foreign_text import printable_json
+from toolbox.model.foreign_text import printable_json
+from toolbox.reports import written
+from toolbox.reports.terminal import live_view
 from toolbox.runs.recorder import Listener
 from toolbox.runs.summary import RunSummary
 from toolbox.system import redaction
@@ -24,7 +25,7 @@ def shown(execute: Execute, *, as_json: bool) -> int:
         as_json: print the summary as JSON on stdout, and show the run on stderr.
     """
     stream = sys.stderr if as_json else sys.stdout
-    with terminal.view(stream) as view:
+    with live_view.view(stream) as view:
         summary, exit_code = execute([view.show], redaction.current())
     written.write_all(summary)
     view.line("")

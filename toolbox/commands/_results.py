@@ -16,8 +16,8 @@ from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.orchestration import request, storing
 from toolbox.orchestration.request import RunRequest
-from toolbox.reports import rows, terminal
-from toolbox.reports.rows import Format, Row
+from toolbox.reports.terminal import live_view, rows
+from toolbox.reports.terminal.rows import Format, Row
 from toolbox.results import queries
 from toolbox.results.queries import Filter
 from toolbox.results.series import Series
@@ -130,7 +130,7 @@ def printed(
     """
     if format_ != "text":
         return rows.dump(found, columns, format_)
-    with terminal.view(sys.stdout) as view:
+    with live_view.view(sys.stdout) as view:
         if summary:
             view.line(summary)
         if found or not summary:

@@ -17,8 +17,8 @@ from toolbox.model.errors import UsageError
 from toolbox.model.quantities import Count, Seconds
 from toolbox.orchestration import project_run, projects, request
 from toolbox.orchestration.request import RunRequest
-from toolbox.reports import plan_table, terminal
-from toolbox.reports.cell_logs import CellLogs
+from toolbox.reports.terminal import live_view, plan_table
+from toolbox.reports.terminal.cell_logs import CellLogs
 from toolbox.runs import journal, summary
 from toolbox.runs.summary import State
 from toolbox.system import places, processes
@@ -73,7 +73,7 @@ class Project:
             raise UsageError(f"{loaded.configuration.source} has no matrix: there is nothing to plan")
         if format == "json":
             return json.dumps(loaded.plan.as_json(), indent=2, default=str, ensure_ascii=False)
-        with terminal.view(sys.stdout) as view:
+        with live_view.view(sys.stdout) as view:
             plan_table.show(loaded.plan, view.console)
         return None
 
@@ -168,7 +168,7 @@ class Project:
         found = summary.derive(_run_directory(run_dir))
         if format == "json":
             return json.dumps(found.as_json(), indent=2, ensure_ascii=False)
-        with terminal.view(sys.stdout) as view:
+        with live_view.view(sys.stdout) as view:
             view.table(found)
             if found.state is State.DEAD and (alive := processes.marked(found.directory)):
                 view.line(f"processes of it are alive: {' '.join(map(str, alive))} (kill ends them)", style="bold")

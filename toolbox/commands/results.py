@@ -12,12 +12,12 @@ from typing import Any, Final, Literal
 from toolbox.commands import _bounds_update, _results
 from toolbox.model.bounds import Method
 from toolbox.model.errors import UsageError
+from toolbox.model.foreign_text import printable
 from toolbox.model.quantities import Count
 from toolbox.model.verdicts import ExitCode, Verdict
 from toolbox.orchestration import projects
-from toolbox.reports import result_rows
-from toolbox.reports.foreign_text import printable
-from toolbox.reports.rows import Format
+from toolbox.reports.terminal import result_rows
+from toolbox.reports.terminal.rows import Format
 from toolbox.results import (
     bounds_file,
     bounds_formulas,
@@ -390,7 +390,8 @@ class Results:
             kind: files writes report.html, junit.xml and the reports of the workspace into it, html and junit one
                 of them; github prints Markdown for $GITHUB_STEP_SUMMARY, comment for a comment on a pull request.
         """
-        from toolbox.reports import github, html, junit, written
+        from toolbox.reports import junit, run_page, written
+        from toolbox.reports.forge import github
 
         found = summary.write(run_dir)
         match kind:
@@ -400,7 +401,7 @@ class Results:
                 return github.comment(found)
             case "files":
                 return "\n".join(written.write_all(found))
-        return str(html.write(found) if kind == "html" else junit.write(found))
+        return str(run_page.write(found) if kind == "html" else junit.write(found))
 
     def dashboard(
         self,
@@ -421,7 +422,7 @@ class Results:
             since: from runs since then: 2026-11-01, '90 days ago'; all when left out.
             database: the store: a file or a URL; the project's, or that of this user, when left out.
         """
-        from toolbox.reports import dashboard
+        from toolbox.reports.site import dashboard
 
         begin = _results.wanted(since=since).since
         known = {name: bounds_file.read(projects.find(name).bounds) for name in places.projects()}

@@ -1,1 +1,1 @@
-"""Reports: how a run is shown. One file a report; what is shown comes from the events or the journal."""
+"""Reports: how a run is shown, one package per product. What is shown comes from the events or the journal."""

@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from toolbox.model.events import CheckJudged
+from toolbox.model.foreign_text import clean
 from toolbox.reports import _links
-from toolbox.reports.foreign_text import clean
 from toolbox.runs.evidence_files import PIECE
 from toolbox.runs.summary import StepSummary
 from toolbox.system import redaction

@@ -21,10 +21,10 @@ from xml.sax.xmlreader import AttributesImpl
 
 from toolbox.model.events import StepKind
 from toolbox.model.evidence import Metric
+from toolbox.model.foreign_text import replaced
 from toolbox.model.verdicts import Verdict
 from toolbox.orchestration.request import FILE as REQUEST_FILE
 from toolbox.reports._excerpts import Excerpt, Excerpts
-from toolbox.reports.foreign_text import replaced
 from toolbox.runs.summary import RunSummary, StepSummary
 from toolbox.system import filesystem
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from toolbox.model.errors import describe
-from toolbox.reports import html, junit
+from toolbox.reports import junit, run_page
 from toolbox.runs.summary import RunSummary
 from toolbox.system import extensions
 from toolbox.system.extensions import Extension
@@ -30,7 +30,7 @@ class Write(Protocol):
 
 def write_all(summary: RunSummary) -> list[str]:
     """Write all reports of a run, and return their paths. The verdict of the run does not depend on any of them."""
-    ours: dict[str, Write] = {junit.FILE: junit.write, html.FILE: html.write}
+    ours: dict[str, Write] = {junit.FILE: junit.write, run_page.FILE: run_page.write}
     found = [_write(summary, name, write) for name, write in ours.items()]
     for name, extension in sorted(extensions.of_others(_KIND).items()):
         path = _write(summary, f"the report `{name}`", partial(_imported, extension))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from toolbox.model.bounds import Direction
-from toolbox.reports import result_rows
+from toolbox.reports.terminal import result_rows
 from toolbox.results.comparison import Change, Comparison, adjusted_p_values, compare
 from toolbox.results.series import RunReference, Series
 

@@ -1,0 +1,319 @@
+"""A run as GitHub shows it, read back by a parser of Markdown and one of HTML."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from lxml import html
+from markdown_it import MarkdownIt
+
+from toolbox.model.events import CheckJudged, MetricMeasured, RunFinished, StepKind
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.reports.forge import github
+from toolbox.runs.attribution import Finding
+from toolbox.runs.summary import AttemptSummary, RunSummary, State, StepSummary
+
+STARTED = datetime(2026, 11, 21, 1, 2, 3, tzinfo=UTC)
+HOSTILE = (
+    "a|b ` ``` ~~~ </details></code></pre></td></table> <script>alert(1)</script> <img src=x onerror=y> @octocat #123 "
+    "![i](https://evil.example/i.png) [l](https://evil.example) https://evil.example www.evil.example x@evil.example "
+    ":tada: GH-1 octo/repo#1 -->  &lt;b&gt; \\` \x1b[31m\x00\u202e\ud800 \u2028end\r\n"
+    "\n\n# heading\n\n- item\n\n    code\n\n| t |\n|---|"
+)
+
+
+def cell(name: str, verdict: Verdict | None = Verdict.PASSED, message: str = "", number: int = 0) -> StepSummary:
+    """Return a cell with an attempt, a metric, and a failed check where it failed."""
+    step = f"000__test/{number:03d}__{name}"
+    cause = None if verdict is None or verdict.is_pass else Cause.CHECK
+    found = StepSummary(step, name, StepKind.CELL, verdict, cause, message, 1.5, started=STARTED)
+    found.attempts.append(AttemptSummary(1, f"gpu {name}", STARTED, verdict, cause, message, 1.5))
+    found.metrics.append(MetricMeasured(step, "step_time", 0.25, "s"))
+    return found
+
+
+def summary(*steps: StepSummary, directory: Path = Path("/runs/r-1"), message: str = "") -> RunSummary:
+    """Return a run with these steps."""
+    verdicts = [step.verdict for step in steps]
+    verdict = Verdict.FAILED if Verdict.FAILED in verdicts else Verdict.PASSED
+    end = RunFinished(verdict, Cause.CHECK if verdict is Verdict.FAILED else None, 1, message, 9.5)
+    found = {step.step: step for step in steps}
+    return RunSummary("r-1", "training", directory, State.FINISHED, ("smoke",), STARTED, end, found, len(steps))
+
+
+def shown(markdown: str) -> html.HtmlElement:
+    """Return what GitHub makes of it, before it makes links of what looks like them."""
+    return html.fragment_fromstring(MarkdownIt("gfm-like", {"linkify": False}).render(markdown), create_parent="main")
+
+
+def outside_of_code(element: html.HtmlElement) -> Iterator[str]:
+    """Yield the text that GitHub looks for mentions, references and links in."""
+    if element.tag not in {"code", "pre"}:
+        yield element.text or ""
+        for child in element:
+            yield from outside_of_code(child)
+            yield child.tail or ""
+
+
+def texts(root: html.HtmlElement, tag: str) -> list[str]:
+    """Return the text of each element of a kind."""
+    return [element.text_content() for element in root.iter(tag)]
+
+
+def test_the_verdict_comes_first_in_words() -> None:
+    markdown = github.comment(summary(cell("a"), cell("b", Verdict.FAILED, "too slow", 1)))
+    assert markdown.startswith("<h2>failed (check): <code>training</code></h2>\n")
+    head = shown(markdown)[1].text_content()
+    assert head == "cells: 1 passed, 1 failedrun r-1 with smoke in 9.5 s"
+
+
+def test_a_failure_is_told_with_its_cause_its_message_and_what_shows_it(tmp_path: Path) -> None:
+    failed = cell("b", Verdict.FAILED, "log_lacks: 'nan' is in stdout.log:2\nmetric: too slow", 1)
+    failed.checks.append(CheckJudged(failed.step, "log_lacks", passed=False, message="x", file="stdout.log", line=2))
+    log = tmp_path / failed.step / "attempt-1" / "stdout.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("step 1\nloss: nan <b>\nstep 3\n")
+    (details,) = shown(github.comment(summary(cell("a"), failed, directory=tmp_path))).iter("details")
+    assert texts(details, "summary") == ["failed (check): b log_lacks: 'nan' is in stdout.log:2"]
+    assert texts(details, "pre") == [
+        "log_lacks: 'nan' is in stdout.log:2\nmetric: too slow",
+        "     1  step 1\n     2> loss: nan <b>\n     3  step 3",
+    ]
+
+
+def test_what_failed_has_in_common_is_said() -> None:
+    run = summary(cell("a"), cell("b", Verdict.FAILED, "x", 1))
+    run.attribution = [Finding({"machine": "A100", "runtime": "2.4"}, 4, 4, 0, 28)]
+    found = shown(github.comment(run))
+    assert texts(found, "li") == ["machine=A100 and runtime=2.4: 4 of 4 failed; elsewhere 0 of 28"]
+
+
+def test_cells_are_a_table_with_their_metrics_and_what_did_not_pass_on_top() -> None:
+    ignored = cell("c", Verdict.FAILED, "x", 2)
+    ignored.counts = False
+    rows = [texts(row, "td") for row in shown(github.comment(summary(cell("a"), ignored))).iter("tr")]
+    assert rows[1:] == [
+        ["c", "failed, in quarantine", "check", "gpu c", "1", "1.5 s", "0.25 s"],
+        ["a", "passed", "", "gpu a", "1", "1.5 s", "0.25 s"],
+    ]
+
+
+def test_what_failed_in_quarantine_is_counted_apart() -> None:
+    kept = cell("b", Verdict.FAILED, "x", 1)
+    kept.counts = False
+    head = shown(github.comment(summary(cell("a"), kept)))[1].text_content()
+    assert head.startswith("cells: 1 passed, 1 failed in quarantine")
+
+
+def test_a_command_that_may_fail_is_not_in_quarantine() -> None:
+    step = StepSummary("000__prepare/000__x", "x", StepKind.COMMAND, Verdict.FAILED, Cause.PRODUCT, "gone", 2.0)
+    step.counts = False
+    found = shown(github.comment(summary(step)))
+    assert texts(found, "td")[1] == "failed, not counted"
+    assert "failed not counted (product): x" in texts(found, "p")
+    assert texts(found, "pre") == ["gone\nits verdict does not count"]
+
+
+def test_remarks_are_told_line_by_line_after_what_failed() -> None:
+    kept = cell(
+        "b", Verdict.FAILED, f"slow\nin quarantine until 2999-12-31 (ops), so it does not count: {'x' * 200}", 1
+    )
+    kept.counts = False
+    noisy = cell("c", Verdict.PASSED, "time: noisy\nspeed: too few values", 2)
+    found = shown(github.comment(summary(cell("a", Verdict.FAILED, "bad"), kept, noisy)))
+    assert texts(found, "pre") == ["bad", kept.message, noisy.message]
+    assert texts(found, "h3") == ["Remarks"]
+    assert texts(found, "p")[-2:] == ["failed in quarantine (check): b", "passed: c"]
+
+
+def test_remarks_that_have_no_room_are_counted() -> None:
+    run = summary(*(cell(f"c{number}", Verdict.PASSED, "noisy", number) for number in range(40)))
+    found = shown(github.comment(run))
+    assert len(texts(found, "pre")) == 30
+    assert "and 10 more remarks" in texts(found, "p")
+
+
+def test_without_remarks_there_is_no_heading_for_them() -> None:
+    assert "Remarks" not in github.comment(summary(cell("a"), cell("b", Verdict.FAILED, "x", 1)))
+
+
+def test_failures_that_nothing_separates_are_said_to_have_nothing_in_common() -> None:
+    run = many([Verdict.FAILED, Verdict.PASSED, Verdict.FAILED, Verdict.PASSED])
+    for number, step in enumerate(run.cells):
+        step.labels = {"x": str(number)}
+    assert "<p>The failures have no condition on the axes in common" in github.comment(run)
+
+
+def test_metrics_that_have_no_column_are_counted() -> None:
+    step = cell("a")
+    step.metrics = [MetricMeasured(step.step, f"m{number}", 1.0) for number in range(9)]
+    found = shown(github.comment(summary(step)))
+    assert texts(found, "th")[-1] == "m5"
+    assert "and 3 more metrics" in texts(found, "p")
+
+
+def test_a_run_without_a_matrix_shows_its_commands() -> None:
+    step = StepSummary("000__prepare/000__x", "x", StepKind.COMMAND, Verdict.ERROR, Cause.INFRASTRUCTURE, "gone", 2.0)
+    found = shown(github.comment(summary(step)))
+    assert texts(found, "th")[:2] == ["command", "verdict"]
+    assert texts(found, "summary") == ["error (infrastructure): x gone"]
+
+
+@pytest.mark.parametrize(("state", "words"), [(State.RUNNING, "going on"), (State.DEAD, "not ended")])
+def test_a_run_that_has_not_ended_says_so(state: State, words: str) -> None:
+    run = summary(cell("a", None))
+    run.finished, run.state, run.planned_cells = None, state, 3
+    found = shown(github.comment(run))
+    assert texts(found, "h2") == [f"{words}: training"]
+    assert f"cells: 1 {words}, 2 not started" in found.text_content()
+
+
+def test_an_end_that_no_step_explains_is_told() -> None:
+    found = shown(github.comment(summary(cell("a"), message="no space\nleft")))
+    assert texts(found, "pre") == ["no space\nleft"]
+
+
+def test_cells_are_links_where_the_address_of_the_run_is_known() -> None:
+    run = summary(cell("b 1", Verdict.FAILED, "x"))
+    found = shown(github.comment(run, artifacts_url="https://files.example/run?a=1&b=2/"))
+    assert {link.get("href") for link in found.iter("a")} == {"https://files.example/run?a=1&b=2/000__test/000__b%201"}
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "files", "https://x/ y", 'https://x/">'])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="artifacts_url"):
+        github.comment(summary(), artifacts_url=address)
+
+
+def hostile(text: str) -> RunSummary:
+    """Return a run in which everything that others choose is this text."""
+    failed, passed = cell(text, Verdict.FAILED, text), cell(text, Verdict.PASSED, text, 1)
+    for step in (failed, passed):
+        step.metrics = [
+            MetricMeasured(step.step, text, 1.0, text),
+            MetricMeasured(step.step, f"2{text}", None, "", text),
+        ]
+        step.attempts[0].target = text
+    run = summary(failed, passed, message=text)
+    run.project, run.run, run.presets = text, text, (text, text)
+    run.attribution = [Finding({text: text}, 1, 1, 0, 1)]
+    return run
+
+
+def structure(root: html.HtmlElement) -> list[tuple[str, list[str]]]:
+    """Return the elements, with the names of their attributes."""
+    return [(str(element.tag), list(map(str, element.attrib))) for element in root.iter()]
+
+
+def assert_is_inert(text: str) -> None:
+    """Hold that a text makes no element, and stands in code only."""
+    marker = "zqzqzq"
+    plain = shown(github.comment(hostile(marker), artifacts_url="https://files.example"))
+    found = shown(github.comment(hostile(marker + text), artifacts_url="https://files.example"))
+    assert {entry[0] for entry in structure(found)} <= {entry[0] for entry in structure(plain)}
+    assert [entry for entry in structure(found) if entry[1]] == [entry for entry in structure(plain) if entry[1]]
+    assert all(link.get("href", "").startswith("https://files.example/000__test/") for link in found.iter("a"))
+    assert list(filter(str.strip, outside_of_code(found))) == list(filter(str.strip, outside_of_code(plain)))
+
+
+def test_what_others_wrote_makes_no_markup_no_mention_and_no_link() -> None:
+    assert_is_inert(HOSTILE)
+    assert_is_inert(HOSTILE * 20)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.text(st.sampled_from("`|<>&\"'\\@#![]()*_~=-+:/.\n\r\t \x00\x1b\ud800a1é")))
+def test_no_text_makes_markup(text: str) -> None:
+    assert_is_inert(text)
+
+
+def test_no_block_holds_an_empty_line_and_there_are_no_control_characters() -> None:
+    markdown = github.comment(hostile(HOSTILE))
+    blocks = markdown.removesuffix("\n").split("\n\n")
+    assert all(line.startswith("<") for block in blocks for line in block.split("\n"))
+    assert not any((ord(char) < 32 and char != "\n") or 0xD800 <= ord(char) < 0xE000 for char in markdown)
+
+
+def many(verdicts: Sequence[Verdict], message: str = "too slow\n" * 30) -> RunSummary:
+    """Return a run of so many cells."""
+    return summary(
+        *(
+            cell(f"model=m{number}", verdict, "" if verdict.is_pass else message, number)
+            for number, verdict in enumerate(verdicts)
+        )
+    )
+
+
+def is_whole(markdown: str) -> bool:
+    """Tell whether each element that is opened is closed."""
+    tags = ("table", "tr", "td", "details", "summary", "pre", "code", "p", "ul", "h2")
+    return all(markdown.count(f"<{tag}>") + markdown.count(f"<{tag} ") == markdown.count(f"</{tag}>") for tag in tags)
+
+
+@pytest.mark.parametrize("limit", [github.FEWEST_BYTES, 20_000, 65_536, 1 << 20])
+@pytest.mark.parametrize(
+    "verdicts", [[Verdict.PASSED] * 3000, [Verdict.FAILED] * 3000, [Verdict.PASSED, Verdict.FAILED] * 40]
+)
+@pytest.mark.parametrize("text", ["x", "é|<&`"])
+def test_the_limit_is_kept_and_nothing_is_cut_in_the_middle(limit: int, verdicts: list[Verdict], text: str) -> None:
+    run = many(verdicts, text * 200)
+    run.directory = Path("/") / text
+    markdown = github.render(run, limit=limit)
+    assert len(markdown.encode()) <= limit
+    assert is_whole(markdown)
+    assert markdown.startswith("<h2>")
+
+
+def test_the_least_important_is_left_out_first() -> None:
+    markdown = github.comment(many([Verdict.PASSED] * 3000 + [Verdict.FAILED] * 5))
+    found = shown(markdown)
+    assert len(texts(found, "pre")) == 5
+    rows = [texts(row, "td") for row in found.iter("tr")][1:]
+    assert [row[1] for row in rows[:6]] == ["failed"] * 5 + ["passed"]
+    assert rows[-1] == [f"and {3005 - len(rows) + 1} more"]
+    assert texts(found, "summary")[-1] == "3005 cells"
+
+
+def test_failures_that_have_no_room_are_counted() -> None:
+    found = shown(github.comment(many([Verdict.FAILED] * 3000)))
+    told = len(texts(found, "details")) - 1 + sum("failed (check): " in text for text in texts(found, "p"))
+    assert f"and {3000 - told} more that did not pass" in texts(found, "p")
+    assert told > 100
+
+
+def test_what_fits_is_all_there() -> None:
+    found = shown(github.step_summary(many([Verdict.PASSED, Verdict.FAILED] * 100)))
+    assert len(texts(found, "details")) == 101
+    assert len(list(found.iter("tr"))) == 201
+    assert "more" not in found.text_content()
+
+
+def test_the_verdict_always_has_room() -> None:
+    markdown = github.render(hostile('"' * 10_000), limit=github.FEWEST_BYTES)
+    assert markdown.startswith("<h2>failed (check): ")
+    assert is_whole(markdown)
+
+
+def test_a_limit_without_room_for_the_verdict_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 8192 bytes"):
+        github.render(summary(), limit=100)
+
+
+def test_what_was_cancelled_because_of_a_failure_is_counted() -> None:
+    run = summary(
+        cell("a", Verdict.FAILED, "x"), cell("b", Verdict.CANCELLED, "", 1), cell("c", Verdict.CANCELLED, "", 2)
+    )
+    assert "<p>2 others were cancelled</p>" in github.comment(run)
+
+
+def test_ten_thousand_cells_take_a_few_seconds_at_most() -> None:
+    run = many([Verdict.PASSED] * 9000 + [Verdict.FAILED] * 1000)
+    began = time.process_time()
+    github.step_summary(run)
+    assert time.process_time() - began < 5

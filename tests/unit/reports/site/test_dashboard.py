@@ -1,0 +1,468 @@
+"""The dashboard: what its pages say, where they are, and that they say it safely."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import os
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tests.unit.reports.site.history import NOW, Ended, Past, nightly, wobbling
+from toolbox.model.bounds import Bound, Method
+from toolbox.model.errors import UsageError
+from toolbox.reports.site import dashboard, site_directory
+from toolbox.reports.site.site_directory import file_name
+from toolbox.results.flakiness import CLEAN_KEYS
+
+HOSTILE = "<script>document.title='owned'</script>\"'><img src=x onerror=alert(1)></title>{{ 7 * 7 }}"
+LARGEST = 2_000_000
+ASSETS = Path(dashboard.__file__).parent / "assets"
+
+
+def site(past: Past, directory: Path, **options: object) -> Path:
+    """Write the dashboard of a past, and return its directory."""
+    with past.stored(directory) as connection:
+        return dashboard.write(connection, directory / "site", now=NOW, **options).parent  # type: ignore[arg-type]
+
+
+def pages(directory: Path) -> dict[str, str]:
+    """Return the pages of a site by their paths."""
+    found = sorted(directory.rglob("*.html"))
+    return {str(path.relative_to(directory)): path.read_text(encoding="utf-8") for path in found}
+
+
+def said(page: str) -> str:
+    """Return the text of a page, without what is not shown."""
+    body = re.sub(r"<(style|script|title)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", body)).split())
+
+
+def links(directory: Path) -> Iterator[Path]:
+    """Yield where the links of a site lead."""
+    for path, page in pages(directory).items():
+        for href in re.findall(r'<a [^>]*?href="([^"#]+)"', page):
+            yield (directory / path).parent / unquote(html.unescape(href))
+
+
+def test_the_chart_library_is_the_one_that_its_readme_names() -> None:
+    folder = ASSETS / "uplot"
+    table = dict(re.findall(r"^\| `(\S+)` \| `(\w{64})` \|$", (folder / "README.md").read_text(), flags=re.MULTILINE))
+    assert table == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("uPlot*")}
+
+
+def test_an_empty_store_makes_a_page_that_says_what_to_do(tmp_path: Path) -> None:
+    found = pages(site(Past(), tmp_path))
+    assert list(found) == ["index.html"]
+    assert "The store has no runs. A run is recorded when it ends" in said(found["index.html"])
+
+
+def test_one_run_is_on_all_pages(tmp_path: Path) -> None:
+    past = Past()
+    past.run({"small": Ended(metrics={"step_time": 0.25})})
+    found = pages(site(past, tmp_path))
+    assert list(found) == ["cells/grid~small-id.html", "index.html", "projects/grid.html"]
+    assert "grid ✓ passed" in said(found["index.html"])
+    assert "step_time 0.25 s" in said(found["projects/grid.html"])
+    assert "2026-11-21 07:00 UTC 0.25 r-1 abc1" in said(found["cells/grid~small-id.html"])
+
+
+def test_all_links_lead_somewhere(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "a #1 100%?"
+    run.mkdir(parents=True)
+    (run / "report.html").touch()
+    past = Past()
+    past.run({"small": Ended(metrics={"step_time": 1})}, directory=str(run))
+    found = list(links(site(past, tmp_path)))
+    assert [path for path in found if not path.exists()] == []
+    assert {path.resolve() for path in found if path.name == "report.html"} == {run / "report.html"}
+
+
+def test_a_run_whose_directory_is_gone_is_shown_without_a_link(tmp_path: Path) -> None:
+    past = Past()
+    past.run({"small": Ended()}, directory="/gone/r-1")
+    directory = site(past, tmp_path)
+    assert "r-1 /gone/r-1 is not here" in said(pages(directory)["projects/grid.html"])
+    assert not any(path.name == "report.html" for path in links(directory))
+
+
+@pytest.mark.parametrize(
+    "directory", ["javascript:alert(1)", "", "relative", "x\udcff", "//host/share", "/a/../../etc"]
+)
+def test_no_directory_of_a_run_makes_a_strange_link(tmp_path: Path, directory: str) -> None:
+    assert site_directory.Reports().address(directory, tmp_path / "index.html") is None
+
+
+def test_hostile_text_is_text_everywhere(tmp_path: Path) -> None:
+    past = Past(unit=HOSTILE)
+    ended = Ended("failed", "product", HOSTILE, {HOSTILE: 1.5}, ("failed", "passed"), cost=1.0)
+    columns = dict.fromkeys(["message", "directory", "currency", "revision"], HOSTILE)
+    for number in range(2):
+        past.run({HOSTILE: ended}, project=HOSTILE, run=f"{HOSTILE}{number}", **columns)  # type: ignore[arg-type]
+    found = pages(site(past, tmp_path))
+    assert len(found) == 3
+    for path, page in found.items():
+        assert HOSTILE[:20] in html.unescape(page), path
+        assert "<script>document" not in page, path
+        assert "<img" not in page, path
+        assert "49" not in re.findall(r"<title>(.*?)</title>", page)[0], path
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a/b", "a_b"),
+        ("A", "a"),
+        ("a b", "a-b"),
+        ("../x", "x"),
+        ("é", "e"),
+        ("", "x"),
+        ("a" * 300, "a" * 301),
+        ("~", "-"),
+    ],
+)
+def test_names_that_differ_have_pages_that_differ(one: str, other: str) -> None:
+    first, second = file_name(one).lower(), file_name(other).lower()
+    assert first != second
+    assert re.fullmatch(r"[a-z0-9_.~-]{6,120}", first)
+    assert not first.startswith((".", "-"))
+
+
+def test_no_name_can_be_chosen_to_take_the_page_of_another() -> None:
+    assert file_name(file_name("A").removesuffix(".html")) != file_name("A")
+    assert file_name("a", "b~c") != file_name("a~b", "c") != file_name("a", "b", "c")
+
+
+def test_a_run_that_died_and_cells_without_metrics_are_shown(tmp_path: Path) -> None:
+    past = Past()
+    past.run({"small": Ended(None, seconds=None)}, state="dead", verdict=None, exit_code=None, seconds=None)
+    found = pages(site(past, tmp_path))
+    assert "grid ? not ended" in said(found["index.html"])
+    assert "2026-11-21 07:00 UTC, dead" in said(found["index.html"])
+    assert "Metrics" not in said(found["projects/grid.html"])
+
+
+def test_a_project_without_cells_is_shown(tmp_path: Path) -> None:
+    past = Past()
+    past.run({}, verdict="error", cause="configuration", message="no such preset")
+    found = pages(site(past, tmp_path))
+    assert "none was run" in said(found["index.html"])
+    assert "no such preset" in said(found["projects/grid.html"])
+
+
+def test_a_lasting_change_for_the_worse_is_a_regression(tmp_path: Path) -> None:
+    found = pages(site(nightly(wobbling(60, after=1.2, shifted=12)), tmp_path))
+    assert "small grid +20.0 % step_time 1.000 1.200 s 2026-11-10 abc48 to abc49" in said(found["index.html"])
+    assert "small regression" in said(found["projects/grid.html"])
+    assert "+20.0 % worse since 2026-11-10" in said(found["cells/grid~small-id.html"])
+
+
+@pytest.mark.parametrize(("after", "ago"), [(0.8, 0), (1.2, 40)])
+def test_a_change_for_the_better_or_of_old_is_no_regression(tmp_path: Path, after: float, ago: float) -> None:
+    found = pages(site(nightly(wobbling(60, after=after, shifted=12), ago=ago), tmp_path))
+    assert "No metric got lastingly worse." in said(found["index.html"])
+    assert "small level changed" in said(found["projects/grid.html"])
+
+
+def test_bounds_in_force_tell_what_is_out_of_them(tmp_path: Path) -> None:
+    bound = Bound(0.5, 0.9, 0.7, 20, Method.PREDICTION, "s")
+    found = pages(site(nightly([1.0] * 3), tmp_path, bounds={"grid": {("small-id", "step_time"): bound}}))
+    assert "small out of bounds" in said(found["projects/grid.html"])
+    assert "above [0.5, 0.9]" in said(found["projects/grid.html"])
+    assert "1 above r-3" in said(found["cells/grid~small-id.html"])
+
+
+def test_what_is_out_of_its_bounds_on_the_better_side_says_so(tmp_path: Path) -> None:
+    bound = Bound(1.5, 2.5, 2.0, 20, Method.PREDICTION, "s")
+    found = pages(site(nightly([1.0] * 3), tmp_path, bounds={"grid": {("small-id", "step_time"): bound}}))
+    assert "below, better [1.5, 2.5]" in said(found["projects/grid.html"])
+
+
+def test_bounds_in_another_unit_are_not_in_force(tmp_path: Path) -> None:
+    bound = Bound(0.5, 0.9, 0.7, 20, Method.PREDICTION, "ms")
+    found = pages(site(nightly([1.0] * 3), tmp_path, bounds={"grid": {("small-id", "step_time"): bound}}))
+    assert "out of bounds" not in said(found["projects/grid.html"])
+
+
+def test_numbers_may_be_of_any_size(tmp_path: Path) -> None:
+    values = [1e308, -1e308, 5e-324, 0.0, 123456789.0, 12345.6, 1.5e-7, -0.25] * 3
+    found = pages(site(nightly(values), tmp_path))
+    assert "step_time -0.25 s" in said(found["projects/grid.html"])
+    assert "nan" not in found["projects/grid.html"].partition("</style>")[2]
+
+
+def test_bounds_that_nobody_has_put_in_force_say_so(tmp_path: Path) -> None:
+    found = pages(site(nightly(wobbling(20)), tmp_path))
+    assert re.search(r"within \[0.98\d+, 1.01\d+\] \* not in force", said(found["projects/grid.html"]))
+
+
+def test_a_cell_that_passes_and_fails_under_the_same_code_is_flaky(tmp_path: Path) -> None:
+    past = Past()
+    for day in range(10):
+        past.run({"small": Ended(attempts=("failed", "passed")), "large": Ended()}, days_ago=day)
+    found = pages(site(past, tmp_path))
+    assert "1 of 2 cells" in said(found["index.html"])
+    assert "small grid flaky 10 of 10 revisions" in said(found["index.html"])
+
+
+def test_the_slowest_cells_come_first(tmp_path: Path) -> None:
+    past = Past()
+    past.run({"small": Ended(seconds=61), "large": Ended(seconds=3700)})
+    assert "large grid 1 h 1 min small grid 1 min 1 s" in said(pages(site(past, tmp_path))["index.html"])
+
+
+def test_costs_are_summed_over_projects_by_month_and_day(tmp_path: Path) -> None:
+    past = Past()
+    for project, days_ago in (("grid", 0), ("grid", 1), ("train", 1), ("train", 30)):
+        past.run({"small": Ended(cost=1.25)}, project=project, days_ago=days_ago)
+    past.run({"small": Ended()}, project="free")
+    text = said(pages(site(past, tmp_path))["index.html"])
+    assert "2026-11 4 6 min 40 s 3.75 USD 1 run with cells without a price 2026-10 1 1 min 40 s 1.25 USD" in text
+    assert "2026-11-20 2 3 min 20 s 2.50 USD" in text
+    assert "Cost in 2026-11 2.50 USD" in text
+
+
+def test_only_runs_since_then_are_looked_at(tmp_path: Path) -> None:
+    past = nightly([1.0] * 10)
+    found = pages(site(past, tmp_path, since=NOW - timedelta(days=3)))
+    assert "1 project, 3 runs since 2026-11-18" in said(found["index.html"])
+    assert "Values 3" in said(found["cells/grid~small-id.html"])
+
+
+def test_skipped_cells_do_not_count_as_passed_or_failed(tmp_path: Path) -> None:
+    past = Past()
+    past.run({"a": Ended(), "b": Ended("skipped"), "c": Ended("failed"), "d": Ended("xfailed")})
+    assert "Cells passed, 1 run 66.7 %" in said(pages(site(past, tmp_path))["index.html"])
+
+
+@pytest.mark.parametrize("verdict", ["cancelled", None])
+def test_cells_that_say_nothing_do_not_count_as_passed_or_failed(tmp_path: Path, verdict: str | None) -> None:
+    past = Past()
+    past.run({"a": Ended(verdict), "b": Ended("error"), "c": Ended()})
+    found = pages(site(past, tmp_path))
+    assert "Cells passed, 1 run 50.0 %" in said(found["index.html"])
+    assert re.search("b failing ! error a [⊘?] .* c ✓ passed", said(found["projects/grid.html"]))
+
+
+def test_what_fails_in_quarantine_is_no_failure_and_comes_after_those(tmp_path: Path) -> None:
+    past = Past()
+    past.run({"a": Ended("failed", counts=False), "b": Ended("failed"), "c": Ended()})
+    found = pages(site(past, tmp_path))
+    assert "b failing ✗ failed a in quarantine ⊠ failed in quarantine c ✓ passed" in said(found["projects/grid.html"])
+    assert "a ⊠ failed in quarantine in quarantine Cell a-id" in said(found["cells/grid~a-id.html"])
+
+
+@pytest.mark.parametrize("verdict", ["passed", "failed"])
+def test_cells_in_quarantine_are_not_in_the_pass_rate(tmp_path: Path, verdict: str) -> None:
+    past = Past()
+    past.run({"a": Ended(verdict, counts=False), "b": Ended("failed"), "c": Ended()})
+    assert "Cells passed, 1 run 50.0 %" in said(pages(site(past, tmp_path))["index.html"])
+
+
+def test_a_cell_that_failed_in_quarantine_and_has_left_it_fails_again(tmp_path: Path) -> None:
+    past = Past()
+    past.run({"a": Ended("failed", counts=False)}, days_ago=1)
+    past.run({"a": Ended("failed")})
+    found = pages(site(past, tmp_path))
+    assert "a failing ✗ failed ⊠ failed in quarantine" in said(found["projects/grid.html"])
+
+
+def test_a_broken_cell_in_quarantine_says_both_and_comes_after_what_counts(tmp_path: Path) -> None:
+    past = Past()
+    for day in range(3):
+        past.run(
+            {"a": Ended("failed", "product", counts=False), "b": Ended("failed" if day == 0 else "passed")},
+            days_ago=day,
+        )
+    found = pages(site(past, tmp_path))
+    assert re.search("b failing .* a broken in quarantine", said(found["projects/grid.html"]))
+    assert "a grid broken in quarantine" in said(found["index.html"])
+
+
+@pytest.mark.parametrize(("nights", "may_leave"), [(CLEAN_KEYS, True), (CLEAN_KEYS - 1, False)])
+def test_a_cell_that_is_clean_in_quarantine_may_leave_it(tmp_path: Path, nights: int, may_leave: bool) -> None:
+    past = Past()
+    for night in range(nights):
+        past.run({"a": Ended(counts=False)}, days_ago=night)
+    found = pages(site(past, tmp_path))
+    assert ("a in quarantine may leave quarantine" in said(found["projects/grid.html"])) is may_leave
+    said_of_it = "It may leave its quarantine: its latest 20 revisions have only passed."
+    assert (said_of_it in said(found["cells/grid~a-id.html"])) is may_leave
+
+
+def test_what_is_noisy_says_so_at_its_metric(tmp_path: Path) -> None:
+    past = Past()
+    for night in range(5):
+        cells = {"a": Ended(metrics={"step_time": 1.0}, noisy=night < 2), "b": Ended(metrics={"step_time": 1.0})}
+        past.run(cells, days_ago=night)
+    found = pages(site(past, tmp_path))
+    assert re.search(
+        r"a step_time noisy in 2 of 5 runs 1\.000 s .* b step_time 1\.000 s", said(found["projects/grid.html"])
+    )
+    assert "Noisy in 2 of 5 runs: out of its range in one attempt" in said(found["cells/grid~a-id.html"])
+    assert "oisy" not in said(found["cells/grid~b-id.html"])
+
+
+def test_only_one_project_is_shown_where_one_is_asked_for(tmp_path: Path) -> None:
+    past = Past()
+    for project in ("grid", "train"):
+        past.run({"small": Ended(cost=1)}, project=project)
+    found = pages(site(past, tmp_path, project="train"))
+    assert list(found) == ["cells/train~small-id.html", "index.html", "projects/train.html"]
+    assert "grid" not in said(found["index.html"])
+
+
+def test_a_project_without_runs_makes_a_page_that_says_so(tmp_path: Path) -> None:
+    found = pages(site(nightly([1.0]), tmp_path, project="other", presets=["full"]))
+    assert "The store has no runs of other with the preset full." in said(found["index.html"])
+
+
+def test_only_runs_with_all_presets_are_shown_and_the_pages_say_so(tmp_path: Path) -> None:
+    past = Past()
+    for value, presets in enumerate((["nightly"], ["nightly", "full"], [])):
+        past.run({"small": Ended(metrics={"step_time": value}, noisy=True)}, presets=presets)
+    found = pages(site(past, tmp_path, presets=["nightly", "full"]))
+    assert "1 project, 1 run with the presets nightly, full, as of" in said(found["index.html"])
+    assert "1 run with the presets nightly, full, 1 cell," in said(found["projects/grid.html"])
+    assert "step_time noisy in 1 of 1 run 1.000 s" in said(found["projects/grid.html"])
+
+
+def test_the_presets_of_a_run_are_shown_and_where_a_change_has_others(tmp_path: Path) -> None:
+    past = Past()
+    for day, value in enumerate(wobbling(60, after=1.2, shifted=12)):
+        presets = ["full", "slow"] if day >= 48 else ["full"]
+        past.run({"small": Ended(metrics={"step_time": value})}, days_ago=59 - day, presets=presets)
+    found = pages(site(past, tmp_path))
+    assert "r-60 with full, slow abc60" in said(found["projects/grid.html"])
+    assert "abc48 to abc49 (presets differ)" in said(found["index.html"])
+
+
+def test_a_change_between_runs_with_the_same_presets_says_nothing_of_them(tmp_path: Path) -> None:
+    found = pages(site(nightly(wobbling(60, after=1.2, shifted=12)), tmp_path))
+    assert "presets differ" not in said(found["index.html"])
+
+
+def test_a_changed_tree_is_told_from_its_revision(tmp_path: Path) -> None:
+    past = Past()
+    for revision in ("0123456789abcdef+", "0123456789abcdef", "main+"):
+        past.run({"small": Ended()}, revision=revision)
+    text = said(pages(site(past, tmp_path))["projects/grid.html"])
+    assert re.findall(r"r-\d (\S+) 1", text.partition("Latest runs")[2]) == ["main+", "0123456789ab", "0123456789ab+"]
+
+
+@pytest.mark.parametrize(
+    ("ago", "first"),
+    [
+        ((0, 1), "11-21"),
+        ((0, 365), "2026-11-21"),
+        ((0, 0.01), "11-21 07:00"),
+        ((0, -0.0001), "11-21 07:00:00"),
+    ],
+)
+def test_the_columns_of_runs_say_enough_to_tell_them_apart(tmp_path: Path, ago: tuple[float, ...], first: str) -> None:
+    past = Past()
+    for days in ago:
+        past.run({"small": Ended()}, days_ago=days)
+    text = said(pages(site(past, tmp_path))["projects/grid.html"])
+    assert f" {first} run r-1 of 2026-11-21 07:00 UTC" in text
+
+
+def test_what_there_is_to_see_in_a_cell_is_said_once(tmp_path: Path) -> None:
+    page = pages(site(nightly(wobbling(60, after=1.2, shifted=12)), tmp_path))["projects/grid.html"]
+    tags = re.findall(r'<span class="state [^>]*>([^<]*)<', page)
+    assert tags == ["regression"]
+    assert 'data-states="regression changed"' in page
+
+
+def test_pages_stay_small_with_years_of_values(tmp_path: Path) -> None:
+    past = Past()
+    metrics = {f"metric-{number}": 0.123456789 for number in range(12)}
+    for day in range(2100):
+        past.run({"small": Ended(metrics=metrics)}, days_ago=day, run=f"2026-11-21_120000_nightly-{day}")
+    found = pages(site(past, tmp_path))
+    assert max(len(page.encode()) for page in found.values()) < LARGEST
+    assert "The latest 2000 values are drawn" in said(found["cells/grid~small-id.html"])
+
+
+def test_pages_stay_small_with_many_cells_and_each_is_linked(tmp_path: Path) -> None:
+    past = Past()
+    past.run({f"{'a name that is long ' * 4}{number:04d}": Ended(metrics={"x": 1}) for number in range(700)})
+    directory = site(past, tmp_path)
+    assert max(path.stat().st_size for path in directory.rglob("*.html")) < LARGEST
+    cells = set((directory / "cells").iterdir())
+    assert len(cells) == 700
+    assert cells <= {path.resolve() for path in links(directory)}
+
+
+def test_the_first_page_stays_small_with_many_projects(tmp_path: Path) -> None:
+    past = Past()
+    for number in range(300):
+        for day in range(10):
+            past.run({"small": Ended(cost=1)}, project=f"a-project-{number}", days_ago=day)
+    page = pages(site(past, tmp_path))["index.html"]
+    assert len(page.encode()) < LARGEST
+    assert "300 projects, 3000 runs" in said(page)
+
+
+def test_the_site_is_as_readable_as_the_umask_says(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        directory = site(nightly([1.0]), tmp_path)
+    finally:
+        os.umask(before)
+    modes = {path.stat().st_mode & 0o777 for path in directory.rglob("*.html")}
+    assert modes == {0o644}
+    assert {path.stat().st_mode & 0o777 for path in (directory, directory / "cells")} == {0o755}
+
+
+def test_an_older_site_is_replaced_whole_and_nothing_else_changes(tmp_path: Path) -> None:
+    directory = site(nightly([1.0], cell="small"), tmp_path / "one")
+    second = nightly([1.0], cell="large")
+    with second.stored(tmp_path / "two") as connection:
+        dashboard.write(connection, directory, now=NOW)
+    assert [path.name for path in (directory / "cells").iterdir()] == ["grid~large-id.html"]
+    assert {path.name for path in directory.parent.iterdir()} == {"store", "site"}
+
+
+def test_a_directory_that_is_no_site_of_ours_is_refused_and_kept(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text("mine")
+    with pytest.raises(UsageError, match="is no dashboard of ours: name a directory that is empty or does not exist"):
+        site(Past(), tmp_path)
+    assert pages(tmp_path / "site") == {"index.html": "mine"}
+
+
+def test_an_empty_directory_and_one_behind_a_link_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "site").symlink_to("real")
+    assert site(Past(), tmp_path) == tmp_path / "real"
+    assert (tmp_path / "site").is_symlink()
+
+
+def half_written(directory: Path) -> None:
+    """Begin to replace a site, and fail."""
+    with site_directory.replacing(directory) as new:
+        site_directory.write(new / "index.html", "half")
+        raise RuntimeError("no more")
+
+
+def test_a_site_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path) -> None:
+    directory = site(nightly([1.0]), tmp_path)
+    before = pages(directory)
+    with pytest.raises(RuntimeError, match="no more"):
+        half_written(directory)
+    assert pages(directory) == before
+    assert {path.name for path in tmp_path.iterdir()} == {"store", "site"}
+
+
+def test_what_failed_in_the_latest_run_has_something_in_common(tmp_path: Path) -> None:
+    past = Past()
+    cells = {f"model={model},batch={batch}": model == "large" for model in ("small", "large") for batch in (1, 2, 4)}
+    past.run({cell: Ended("failed" if is_bad else "passed", "product") for cell, is_bad in cells.items()})
+    found = pages(site(past, tmp_path))
+    assert "model=large: 3 of 3 failed; elsewhere 0 of 3" in said(found["projects/grid.html"])

@@ -1,0 +1,404 @@
+"""What a person sees of a run: on a terminal, in a file, and of hostile output."""
+
+import io
+import re
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from toolbox.model.events import (
+    CheckJudged,
+    ConfigurationChanged,
+    Event,
+    Note,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepKind,
+    StepStarted,
+    TaskFinished,
+    TaskStarted,
+)
+from toolbox.model.foreign_text import clean
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.reports.terminal import live_view
+from toolbox.reports.terminal.live_view import View
+from toolbox.runs.summary import RunSummary, State, StepSummary
+
+Show = Callable[..., str]
+
+
+@pytest.fixture
+def show() -> Show:
+    """Show events on what is no terminal, and return the text."""
+
+    def call(*events: Event, summary: RunSummary | None = None) -> str:
+        stream = io.StringIO()
+        with live_view.view(stream) as view:
+            for event in events:
+                view.show(event)
+            if summary is not None:
+                view.table(summary)
+        return stream.getvalue()
+
+    return call
+
+
+def began(step: str) -> StepStarted:
+    return StepStarted(step, step.rpartition("__")[2], StepKind.GROUP)
+
+
+def ended(
+    step: str, verdict: Verdict = Verdict.PASSED, message: str = "", kind: StepKind = StepKind.GROUP
+) -> StepFinished:
+    cause = None if verdict.is_pass else Cause.PRODUCT
+    return StepFinished(step, step.rpartition("__")[2], kind, verdict, cause, message, 1.25)
+
+
+def task(status: str = "ok", command: str = "", output: str = "", host: str = "localhost") -> TaskFinished:
+    return TaskFinished("000__a/000__b", "Read the state", host, status, command, output, 0.51)
+
+
+def test_a_run_begins_with_its_name_its_presets_and_its_place(show: Show) -> None:
+    assert show(RunStarted("r-1", "training", "/runs/r-1", ("small", "fast"))) == (
+        "run r-1 of training with small, fast\nin /runs/r-1\n"
+    )
+    assert show(RunStarted("r-1", "training", "/runs/r-1", ())).startswith("run r-1 of training\n")
+
+
+def test_elsewhere_than_on_a_terminal_each_change_is_a_plain_line(show: Show) -> None:
+    events = [began("000__a"), began("000__a/000__b"), TaskStarted("000__a/000__b", "Read the state"), task()]
+    text = show(*events, ended("000__a/000__b"), ended("000__a", Verdict.FAILED))
+    assert text.splitlines() == [
+        "> a",
+        "  > b",
+        "    ok      Read the state  0.5 s",
+        "  < b passed in 1.2 s",
+        "< a failed in 1.2 s",
+    ]
+
+
+def test_a_long_line_is_not_broken_where_there_is_no_terminal(show: Show) -> None:
+    assert show(Note("", "word " * 100)).count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "lines"),
+    [
+        (task("changed", "make all"), ["changed Read the state  0.5 s", "$ make all"]),
+        (task("ok", "ls", "a\nb"), ["ok      Read the state  0.5 s", "$ ls", "a", "b"]),
+        (task("ok", output="all good"), ["ok      Read the state  0.5 s"]),
+        (task("failed", output="no such file"), ["failed  Read the state  0.5 s", "no such file"]),
+        (task("ignored", "x", "no"), ["ignored Read the state  0.5 s", "$ x", "no"]),
+        (task("skipped", "x", "no"), ["skipped Read the state  0.5 s"]),
+        (
+            task("unreachable", output="no route", host="node-1"),
+            ["unreachable Read the state [node-1]  0.5 s", "no route"],
+        ),
+        (task("ok", "two\n lines"), ["ok      Read the state  0.5 s", "$ two lines"]),
+    ],
+)
+def test_a_task_is_shown_with_its_command_its_output_and_its_time(
+    show: Show, event: TaskFinished, lines: list[str]
+) -> None:
+    text = show(event)
+    assert [line.strip() for line in text.splitlines()] == lines
+    assert all(line.startswith("    ") for line in text.splitlines())
+
+
+def test_a_check_a_change_and_a_note_are_a_line_each(show: Show) -> None:
+    text = show(
+        CheckJudged("000__a", "metric", passed=True, message="1.5 s"),
+        CheckJudged("000__a", "files", passed=False, message="none"),
+        ConfigurationChanged("a.b", "5", "set_config"),
+        Note("000__a/000__b", "$ ls"),
+    )
+    assert text.splitlines() == [
+        "  check pass metric: 1.5 s", "  check FAIL files: none", "configuration: a.b --> 5", "    $ ls",
+    ]  # fmt: skip
+
+
+def test_the_message_of_a_command_that_failed_stands_at_its_end(show: Show) -> None:
+    text = show(ended("000__x", Verdict.ERROR, "task `T` failed\nno device", StepKind.COMMAND))
+    assert text == "< x error in 1.2 s\n  task `T` failed\n  no device\n"
+    assert show(ended("000__x", Verdict.ERROR, "said by the command", StepKind.PHASE)) == "< x error in 1.2 s\n"
+
+
+def test_long_output_is_shortened_in_the_middle(show: Show) -> None:
+    text = show(task("failed", "x", "\n".join(f"line {number}" for number in range(100))))
+    assert [line.strip() for line in text.splitlines()[2:]] == [
+        "line 0", "line 1", "line 2", "... 94 lines ...", "line 97", "line 98", "line 99",
+    ]  # fmt: skip
+
+
+def test_as_many_lines_as_there_is_room_for_are_all_shown(show: Show) -> None:
+    assert "..." not in show(task("failed", "x", "\n".join("123456")))
+
+
+def test_a_long_line_of_output_is_cut(show: Show) -> None:
+    longest = max(show(task("failed", "x" * 5000, "y" * 5000)).splitlines(), key=len)
+    assert len(longest) < 170
+    assert longest.endswith("...")
+
+
+HOSTILE = "\x1b[2J\x1b]0;title\x07\x1b]8;;http://x\x1b\\a\rb\x9b31mc\x00\x7f\x08\u202e[bold]d[/]\udcff:smile:"
+
+
+def hostile(text: str) -> list[Event]:
+    return [
+        StepStarted("000__a", text, StepKind.GROUP),
+        TaskStarted("000__a", text),
+        TaskFinished("000__a", text, "localhost", "failed", text, text, 1.0),
+        Note("000__a", text),
+        CheckJudged("000__a", "files", passed=False, message=text),
+        ConfigurationChanged("a", text, "me"),
+        StepFinished("000__a", text, StepKind.COMMAND, Verdict.FAILED, Cause.PRODUCT, text, 1.0),
+    ]
+
+
+@pytest.mark.parametrize("event", hostile(HOSTILE), ids=lambda event: type(event).__name__)
+def test_what_would_steer_a_terminal_is_taken_out_and_markup_is_text(show: Show, event: Event) -> None:
+    text = show(event)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]", text)
+    if not isinstance(event, TaskStarted):
+        assert "[bold]d[/]:smile:" in text
+        assert "title" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("plain ☃ é\n\ttabs", "plain ☃ é\n\ttabs"),
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07after", "after"),
+        ("\x1b]0;no end\nnext line stays\x07", "]0;no end\nnext line stays"),
+        ("\x1b", ""),
+    ],
+)
+def test_clean_takes_out_what_steers_and_nothing_else(text: str, cleaned: str) -> None:
+    assert clean(text) == cleaned
+
+
+@pytest.fixture
+def screen() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def live(screen: io.StringIO) -> Iterator[View]:
+    """A view on a terminal, with the steps that are going on at its bottom."""
+    view = View(Console(file=screen, force_terminal=True, width=100, markup=False, highlight=False, emoji=False))
+    with view.shown():
+        yield view
+
+
+def bottom(view: View) -> str:
+    """Return what stands at the bottom of the terminal."""
+    with (console := Console(width=100, file=io.StringIO())).capture() as captured:
+        console.print(view._bottom())
+    return captured.get()
+
+
+def test_at_the_bottom_are_the_innermost_steps_with_their_task_and_time(live: View) -> None:
+    for event in (
+        began("000__a"),
+        began("000__a/000__b"),
+        began("000__a/001__c"),
+        TaskStarted("000__a/001__c", "Read"),
+    ):
+        live.show(event)
+    shown = bottom(live)
+    assert re.search(r"^\S a/b +0\.\d s", shown, re.MULTILINE)
+    assert re.search(r"^\S a/c +0\.\d s +Read", shown, re.MULTILINE)
+    assert not re.search(r"^\S a ", shown, re.MULTILINE)
+
+
+def test_a_step_that_has_ended_leaves_the_bottom_and_the_one_around_returns(live: View) -> None:
+    for event in (
+        began("000__a"),
+        began("000__a/000__b"),
+        TaskStarted("000__a/000__b", "Read"),
+        ended("000__a/000__b"),
+    ):
+        live.show(event)
+    assert re.search(r"^\S a +0\.\d s", bottom(live), re.MULTILINE)
+    live.show(ended("000__a"))
+    assert bottom(live).strip() == ""
+
+
+def test_a_hostile_name_does_not_steer_the_bottom(live: View) -> None:
+    for event in hostile(HOSTILE)[:2]:
+        live.show(event)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]", bottom(live))
+
+
+def test_a_terminal_has_colour_and_its_cursor_back_at_the_end(screen: io.StringIO) -> None:
+    view = View(Console(file=screen, force_terminal=True, color_system="standard"))
+    with view.shown():
+        view.show(ended("000__a", Verdict.FAILED))
+    text = screen.getvalue()
+    assert re.search(r"\x1b\[[0-9;]*31m", text)
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+def test_the_refresh_of_the_bottom_never_waits_for_a_line_that_is_printed(screen: io.StringIO) -> None:
+    """The refresh holds the lock that a line needs: if it wanted the view's, both would wait for ever."""
+    printing, go_on = threading.Event(), threading.Event()
+
+    class Slow(Console):
+        def print(self, *args: Any, **options: Any) -> None:
+            printing.set()
+            assert go_on.wait(30)
+            super().print(*args, **options)
+
+    view = View(Slow(file=screen, force_terminal=True))
+    with ThreadPoolExecutor(2) as threads:
+        line = threads.submit(view.show, Note("", "x"))
+        assert printing.wait(30)
+        refreshed = threads.submit(view._bottom)
+        try:
+            refreshed.result(timeout=30)
+        finally:
+            go_on.set()
+        line.result(timeout=30)
+
+
+def test_lines_of_several_threads_are_whole(live: View, screen: io.StringIO) -> None:
+    def work(name: str) -> None:
+        for number in range(20):
+            live.show(began(f"{number:03d}__{name}"))
+            live.show(Note("", f"<{name * 30}>"))
+            live.show(ended(f"{number:03d}__{name}"))
+
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(work, name) for name in "abcd"]:
+            done.result(timeout=60)
+    lines = clean(screen.getvalue()).splitlines()
+    assert [sum(f"<{name * 30}>" in line for line in lines) for name in "abcd"] == [20] * 4
+
+
+def summary(*steps: StepSummary, end: RunFinished | None = None, state: State = State.FINISHED) -> RunSummary:
+    return RunSummary(
+        "r-1", "training", Path("/runs/r-1"), state, (), datetime.now(UTC), end, {step.step: step for step in steps}
+    )
+
+
+def step(name: str, verdict: Verdict | None = Verdict.PASSED, message: str = "", **fields: Any) -> StepSummary:
+    cause = "product" if verdict and not verdict.is_pass else None
+    return StepSummary(name, name.rpartition("__")[2], StepKind.GROUP, verdict, cause, message, 1.25, **fields)
+
+
+def test_the_table_names_what_failed_why_and_where_to_look(show: Show) -> None:
+    checks = [CheckJudged("001__test/000__cell", str(number), passed=number > 0, message="") for number in range(3)]
+    text = show(
+        summary=summary(
+            step("000__prepare"),
+            step("001__test", Verdict.FAILED, "around"),
+            step("001__test/000__cell", Verdict.FAILED, "too slow\nby far", checks=checks),
+            step("001__test/001__probe", Verdict.FAILED, "as expected", counts=False),
+            end=RunFinished(Verdict.FAILED, Cause.CHECK, 1, "in the summary", 9.5),
+        )
+    )
+    rows = [re.split(r"  +", line.strip()) for line in text.splitlines()[:5]]
+    assert rows == [
+        ["step", "verdict", "cause", "checks", "time"],
+        ["000__prepare", "passed", "1.2 s"],
+        ["001__test", "failed", "product", "1.2 s"],
+        ["000__cell", "failed", "product", "2 of 3", "1.2 s"],
+        ["001__probe", "failed (does not count)", "product", "1.2 s"],
+    ]
+    assert text.splitlines()[5:] == [
+        "",
+        "failed: 001__test/000__cell (product)",
+        "  too slow",
+        "  by far",
+        "  look at /runs/r-1/001__test/000__cell",
+        "",
+        "failed (check)  training in 9.5 s",
+        "the run is in /runs/r-1",
+    ]
+
+
+def test_a_run_that_passed_ends_in_its_verdict_and_its_place(show: Show) -> None:
+    text = show(summary=summary(step("000__test"), end=RunFinished(Verdict.PASSED, None, 0, "", 9.5)))
+    assert text.splitlines()[-2:] == ["passed  training in 9.5 s", "the run is in /runs/r-1"]
+
+
+def test_an_end_that_no_step_explains_is_told(show: Show) -> None:
+    end = RunFinished(Verdict.CANCELLED, Cause.INTERRUPTED, 143, "interrupted by SIGTERM\nand then: \x1b[2Jx", 9.5)
+    text = show(summary=summary(step("000__test", Verdict.CANCELLED, "interrupted"), end=end))
+    assert "  interrupted by SIGTERM\n  and then: x\n" in text
+    nothing = RunFinished(Verdict.SKIPPED, None, 4, "nothing ran", 0.1)
+    assert "skipped  training in 0.1 s\n  nothing ran\n" in show(summary=summary(end=nothing))
+
+
+@pytest.mark.parametrize(
+    ("state", "said"), [(State.RUNNING, "is going on"), (State.DEAD, "is dead: its process has gone")]
+)
+def test_a_run_without_an_end_is_going_on_or_dead(show: Show, state: State, said: str) -> None:
+    text = show(summary=summary(step("000__test", None), state=state))
+    assert f"the run r-1 {said}" in text
+    assert re.search(rf"000__test +{'going on' if state is State.RUNNING else 'not ended'}", text)
+
+
+def test_steps_that_were_cancelled_because_of_a_failure_are_counted_not_listed(show: Show) -> None:
+    cells = [step("0__t/0__a", Verdict.FAILED, "too slow"), *(step(f"0__t/{n}__b", Verdict.CANCELLED) for n in (1, 2))]
+    text = show(summary=summary(step("0__t", Verdict.FAILED), *cells))
+    assert "failed: 0__t/0__a (product)" in text
+    assert "\n2 others were cancelled\n" in text
+    assert "cancelled: " not in text
+
+
+def test_steps_that_were_cancelled_alone_are_listed_not_counted(show: Show) -> None:
+    text = show(summary=summary(step("0__t", Verdict.CANCELLED), step("0__t/0__a", Verdict.CANCELLED)))
+    assert "cancelled: 0__t/0__a" in text
+    assert "others were cancelled" not in text
+
+
+def test_a_step_that_was_cancelled_and_does_not_count_does_not_break_the_table(show: Show) -> None:
+    end = RunFinished(Verdict.PASSED, None, 0, "", 9.5)
+    text = show(summary=summary(step("0__t"), step("0__t/0__a", Verdict.CANCELLED, counts=False), end=end))
+    assert "passed  training in 9.5 s" in text
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+HOSTILE = "\x1b]0;title\x07\u202e::stop-commands::x\n  ::add-mask::a ##[error]b\x9b31m"
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, _Terminal])
+def test_no_text_of_others_steers_a_terminal_or_a_ci_system(
+    stream: type[io.StringIO], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    target = stream()
+    with live_view.view(target) as view:
+        for event in (
+            RunStarted(HOSTILE, HOSTILE, HOSTILE, (HOSTILE,)),
+            StepStarted("000__a", HOSTILE, StepKind.CELL),
+            Note("000__a", HOSTILE),
+            TaskFinished("000__a", HOSTILE, HOSTILE, "failed", HOSTILE, HOSTILE, 1.0),
+            CheckJudged("000__a", HOSTILE, passed=False, message=HOSTILE),
+            ConfigurationChanged(HOSTILE, HOSTILE, HOSTILE),
+            StepFinished("000__a", HOSTILE, StepKind.COMMAND, Verdict.FAILED, Cause.PRODUCT, HOSTILE, 1.0),
+        ):
+            view.show(event)
+        view.line(HOSTILE)
+        end = RunFinished(Verdict.FAILED, Cause.PRODUCT, 1, HOSTILE, 1.0)
+        view.table(RunSummary("r", HOSTILE, tmp_path / "\x1b]0;x\x07::x", State.FINISHED, finished=end))
+    text = target.getvalue()
+    assert "\x1b]" not in text
+    assert not set("\x07\x9b\u202e") & set(text)
+    assert "##[" not in text
+    assert not [
+        line for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text).splitlines() if line.strip().startswith("::")
+    ]

@@ -1,0 +1,94 @@
+"""The plan of a matrix as a person reads it."""
+
+import datetime as dt
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tests.fakes.backend import Machines
+from tests.unit.matrix.conftest import TODAY, Planned
+from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # the fixture, for here too
+from toolbox.matrix.plan import Selection
+from toolbox.reports.terminal import plan_table
+
+XFAIL = {"reason": "#7", "owner": "me", "expires": TODAY}
+Shown = Callable[..., list[str]]
+
+
+@pytest.fixture
+def shown(planned: Planned) -> Shown:
+    """Show the plan of a matrix, and return its lines without the space at their ends."""
+
+    def call(block: dict[str, Any], *targets: Any, width: int = 200, **fields: Any) -> list[str]:
+        stream = io.StringIO()
+        plan_table.show(planned(block, *targets, **fields), Console(file=stream, width=width))
+        return [line.rstrip() for line in stream.getvalue().splitlines()]
+
+    return call
+
+
+def cells(line: str) -> list[str]:
+    """Return the cells of a row but its id."""
+    return [part for part in line.split("  ") if part][1:]
+
+
+def test_each_cell_is_a_row_with_its_settings_and_what_is_decided_of_it(shown: Shown) -> None:
+    machines = Machines()
+    settings = [{"when": {"x": "b"}, "resources": {"chip": 4}, "timeouts": {"run": 60, "silence": 5}}]
+    lines = shown(
+        {"axes": {"x": ["a", "b"], "model.size": [7]}, "settings": settings},
+        machines.target("one"),
+        machines.target("two"),
+        model={"size": 1},
+    )
+    assert lines[0].split() == ["id", "x", "size", "target", "takes", "time", "limits", "expected"]
+    assert [[part.strip() for part in cells(line)] for line in lines[1:3]] == [
+        ["a", "7", "one or two", "-", "3600 s", "passes"],
+        ["b", "7", "one or two", "4 chip", "60 s (5 s silent)", "passes"],
+    ]
+    assert lines[-1] == "2 cells: 2 to run"
+
+
+def test_what_is_not_expected_to_pass_says_why(shown: Shown) -> None:
+    block = {
+        "axes": {"x": ["a", "b", "c"]},
+        "skip": [{"when": {"x": "a"}, "reason": "too slow"}],
+        "xfail": [{"when": {"x": "b"}, **XFAIL}, {"when": {"x": "c"}, **XFAIL, "expires": dt.date(2020, 1, 1)}],
+    }
+    lines = shown(block)
+    assert [cells(line)[-1].strip() for line in lines[1:4]] == [
+        "skipped: too slow", "fails until 2026-06-15 (me): #7", "passes",
+    ]  # fmt: skip
+    assert "note: x=c: expected to fail until 2020-01-01 (me: #7): that is over" in lines
+    assert lines[-1] == "3 cells: 2 to run, 1 skipped"
+
+
+def test_what_has_no_effect_is_noted(shown: Shown) -> None:
+    lines = shown({"axes": {"x": ["a"]}, "exclude": [{"x": "z"}]})
+    assert "note: `matrix.exclude[0]` matches no combination: {'x': 'z'}" in lines
+
+
+@pytest.mark.parametrize(
+    ("selection", "closing"),
+    [
+        (Selection("x=a"), "1 cell, of 2 in the matrix: 1 to run"),
+        (Selection(shard=(3, 3)), "0 cells, of 2 in the matrix: nothing to run"),
+    ],
+)
+def test_a_part_of_the_matrix_says_of_how_many(shown: Shown, selection: Selection, closing: str) -> None:
+    assert shown({"axes": {"x": ["a", "b"]}}, selection=selection)[-1] == closing
+
+
+def test_what_a_value_holds_is_text(shown: Shown) -> None:
+    lines = shown({"axes": {"x": ["\x1b[2Jred", "[bold]b[/bold]"]}, "workload": {"command": "true"}})
+    assert "\x1b" not in "".join(lines)
+    assert "[bold]b[/bold]" in lines[2]
+
+
+def test_on_a_narrow_terminal_nothing_is_left_out(shown: Shown) -> None:
+    text = "".join(shown({"axes": {"x": ["a" * 30, "b" * 30]}}, width=60))
+    assert (text.count("a" * 5) >= 4, text.count("b" * 5) >= 4) == (True, True)
+    assert "…" not in text

@@ -1,0 +1,608 @@
+"""`report.html`, read back as a browser reads it. That a real one shows it well is in `tests/browser/`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import logging
+import os
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import unquote
+
+import lxml.html
+import pytest
+from lxml.etree import _Element as Element
+
+from tests.browser.runs import HOSTILE, PHASE, QUARANTINE, REMARK, Run, change, failing, hostile, remarkable
+from toolbox.commands import _project_run
+from toolbox.model.events import (
+    AttemptEnded,
+    AttemptSubmitted,
+    ConfigurationChanged,
+    RunFinished,
+    StepFinished,
+    StepKind,
+    StepStarted,
+)
+from toolbox.model.verdicts import Verdict
+from toolbox.reports import run_page
+from toolbox.reports._web_page import duration, size
+from toolbox.runs.journal import Journal
+from toolbox.runs.summary import RunSummary, State
+from toolbox.system import redaction
+from toolbox.system.redaction import Redactor
+
+BASE_STYLES = Path(run_page.__file__).parent / "base.css"
+
+
+def read(summary: RunSummary) -> Element:
+    """Return the page of a run."""
+    return lxml.html.document_fromstring(run_page.render(summary))
+
+
+def text_of(element: Element) -> str:
+    """Return the text that an element shows, on one line."""
+    return " ".join("".join(map(str, element.itertext())).split())
+
+
+def all_of(page: Element, xpath: str) -> list[Element]:
+    """Return the elements that an XPath finds."""
+    return [each for each in _found(page, xpath) if isinstance(each, Element)]
+
+
+def addresses(page: Element) -> list[str]:
+    """Return what the page refers to."""
+    return [str(each) for each in _found(page, "//@href | //@src")]
+
+
+def _found(page: Element, xpath: str) -> list[object]:
+    found = page.xpath(xpath)
+    assert isinstance(found, list)
+    return list(found)
+
+
+def one(page: Element, xpath: str) -> Element:
+    """Return the one element that an XPath finds."""
+    (found,) = all_of(page, xpath)
+    return found
+
+
+def details(page: Element, name: str) -> Element:
+    """Return the details of a step."""
+    return one(page, f'//details[contains(@class, "step")][.//span[@class="name"]="{name}"]')
+
+
+def data_of(page: Element) -> dict[str, list[list[object]]]:
+    """Return what the script is given."""
+    found = json.loads(one(page, '//script[@type="application/json"]').text or "")
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.fixture
+def failed(tmp_path: Path) -> Element:
+    """The page of `failing`."""
+    return read(failing(tmp_path / "r-1"))
+
+
+def test_the_verdict_comes_first(failed: Element) -> None:
+    assert text_of(one(failed, "//h1")) == "✗ failed (check) grid"
+    assert text_of(one(failed, "//head/title")) == "failed: grid r-1"
+    assert [text_of(each) for each in all_of(failed, '//ul[@class="counts"]/li')] == ["1 ✗ failed", "7 ✓ passed"]
+
+
+def test_a_failure_leads_to_the_details_of_its_cell(failed: Element) -> None:
+    link = one(failed, '//ol[@class="failures"]/li/a')
+    target = one(failed, f'//*[@id="{(link.get("href") or "")[1:]}"]')
+    assert "model=large,batch=16,precision=float64" in text_of(link)
+    assert target.getparent() is details(failed, "model=large,batch=16,precision=float64")
+
+
+def test_the_grid_has_the_first_two_axes_and_each_cell_in_its_box(failed: Element) -> None:
+    rows = all_of(failed, '//table[@id="grid"]//tr')
+    assert [text_of(each) for each in rows[0]] == ["model ↓ batch →", "8", "16"]
+    assert [text_of(each) for each in rows[2]] == [
+        "large",
+        "✓ float32 passed ✓ float64 passed",
+        "✓ float32 passed ✗ float64 failed",
+    ]
+
+
+def test_an_axis_with_one_value_is_not_begun_with(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    for batch in (8, 16):
+        run.cell(model="small", batch=batch)
+    rows = all_of(read(run.write()), '//table[@id="grid"]//tr')
+    assert [text_of(row) for row in rows] == ["batch ↓cells", "8✓ passed", "16✓ passed"]
+
+
+def test_a_box_with_many_cells_holds_their_symbols(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    for seed in range(26):
+        run.cell(batch=seed % 2, model=seed % 2, seed=seed)
+    first = all_of(read(run.write()), '//table[@id="grid"]//td/a')[0]
+    assert first.text_content() == "✓  batch=0,model=0,seed=0: passed"  # type: ignore[attr-defined]
+
+
+def test_the_evidence_stands_out_between_its_lines(failed: Element) -> None:
+    found = one(details(failed, "model=large,batch=16,precision=float64"), './/figure[@class="excerpt"]')
+    assert text_of(one(found, ".//mark")) == "line 20"
+    numbers = [text_of(each) for each in all_of(found, './/span[@class="n"]')]
+    assert numbers == [str(number) for number in range(14, 27)]
+    assert one(found, ".//a").get("href", "").endswith("/attempt-1/stdout.log")
+
+
+def test_a_cell_that_passed_shows_the_lines_that_its_checks_name(failed: Element) -> None:
+    found = one(details(failed, "model=small,batch=8,precision=float32"), './/figure[@class="excerpt"]//pre')
+    assert text_of(found) == "19line 19 20line 20 21line 21"
+
+
+def test_without_evidence_the_end_of_the_log_stands_there(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    run.cell(Verdict.FAILED, log="".join(f"line {number}\r\n" for number in range(1, 101)), x=1)
+    found = one(read(run.write(Verdict.FAILED)), "//figure//pre")
+    assert text_of(found).split()[:3] == ["86line", "86", "87line"]
+    assert text_of(found).endswith("100line 100")
+
+
+def test_a_log_may_be_huge(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    checks = [(False, "far away", "stdout.log", 5)]
+    attempt = run.cell(Verdict.FAILED, checks=checks, x=1)  # type: ignore[arg-type]
+    with (attempt / "stdout.log").open("r+b") as log:
+        log.truncate(1 << 40)
+        log.seek(0, os.SEEK_END)
+        log.write(b"\nthe very last line\n")
+    assert "the very last line" in text_of(one(read(run.write(Verdict.FAILED)), "//figure//pre"))
+
+
+def test_a_log_may_hold_anything(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    run.cell(Verdict.FAILED, log=b"\xff\xfe\x00\x1b[31mred\x1b[0m\x9b\xe2\x80\xae\n" + b"x" * 5000, x=1)
+    found = text_of(one(read(run.write(Verdict.FAILED)), "//figure//pre"))
+    assert found.startswith("1��red�")
+    assert found.endswith("xxx ...")
+    assert len(found) < 400
+
+
+def test_hostile_text_is_shown_as_text(tmp_path: Path) -> None:
+    page = run_page.render(hostile(tmp_path / "r-1"))
+    found = lxml.html.document_fromstring(page)
+    assert len(all_of(found, "//script")) == 2
+    assert all_of(found, "//img | //*[@onerror] | //*[@style] | //title/*") == []
+    assert page.count("<script") == page.count("</script") == 2
+    assert HOSTILE in text_of(one(found, "//mark"))
+    for place in (
+        "//h1",
+        "//header/pre",
+        '//dl[@class="facts"]',
+        '//dl[@class="about"]',
+        '//table[@id="grid"]',
+        "//head/title",
+    ):
+        assert HOSTILE in text_of(one(found, place)), place
+
+
+def test_hostile_text_reaches_the_script_as_data(tmp_path: Path) -> None:
+    data = data_of(read(hostile(tmp_path / "r-1")))
+    assert data["cells"][0][1] == HOSTILE
+    assert HOSTILE in json.dumps(data["axes"]).replace('\\"', '"')
+
+
+def test_the_page_allows_its_own_script_and_style_alone_and_loads_nothing(failed: Element) -> None:
+    policy = one(failed, '//meta[@http-equiv="Content-Security-Policy"]').get("content") or ""
+    script, style = (one(failed, xpath).text or "" for xpath in ("//script[not(@type)]", "//style"))
+    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
+    assert policy.startswith("default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}';".format(*digests))
+    assert not re.search(r"unsafe|\*|https?:", policy)
+    assert all(each.startswith(("#", "./", "data:image/svg+xml,")) for each in addresses(failed))
+
+
+def test_links_lead_to_files_that_are_there(failed: Element, tmp_path: Path) -> None:
+    links = [each for each in addresses(failed) if each.startswith("./")]
+    assert len(links) > 16
+    assert [link for link in links if not (tmp_path / "r-1" / unquote(link)).exists()] == []
+
+
+def test_a_name_is_no_scheme(tmp_path: Path) -> None:
+    page = read(hostile(tmp_path / "r-1"))
+    link = one(page, '//a[text()="files/javascript:alert(1)"]').get("href") or ""
+    assert link.startswith("./000__test/")
+    assert link.endswith("/attempt-1/files/javascript%3Aalert%281%29")
+
+
+@pytest.mark.parametrize("file", ["stdout.log", "../../../outside", "/etc/hostname"])
+def test_nothing_out_of_the_run_is_shown(tmp_path: Path, file: str) -> None:
+    (tmp_path / "outside").write_text("of somebody else")
+    run = Run(tmp_path / "r-1")
+    attempt = run.cell(Verdict.FAILED, log=None, checks=[(False, "see", file, 1)], x=1)
+    (attempt / "stdout.log").symlink_to(tmp_path / "outside")
+    (attempt / "files").symlink_to(tmp_path)
+    page = read(run.write(Verdict.FAILED))
+    assert all_of(page, "//figure") == []
+    assert [each for each in addresses(page) if "stdout" in each or "files" in each] == []
+
+
+def test_what_lies_in_a_directory_that_is_a_link_is_not_shown(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    attempt = run.cell(Verdict.FAILED, x=1)
+    attempt.rename(tmp_path / "elsewhere")
+    attempt.symlink_to(tmp_path / "elsewhere")
+    assert all_of(read(run.write(Verdict.FAILED)), "//figure") == []
+
+
+def test_a_secret_that_a_program_printed_or_named_a_file_by_is_masked(tmp_path: Path) -> None:
+    before, redactor = redaction.current(), Redactor()
+    redactor.add(["hunter22"])
+    run = Run(tmp_path / "r-1")
+    attempt = run.cell(Verdict.FAILED, log="the password is hunter22\n", x=1)
+    for name in ("files/hunter22.txt", "files/hunter22/a"):
+        (attempt / name).parent.mkdir(parents=True, exist_ok=True)
+        (attempt / name).write_text("1")
+    redaction.use(redactor)
+    try:
+        page = run_page.render(run.write(Verdict.FAILED))
+        assert "hunter22" not in page
+        assert "***.txt (holds a secret)" in page
+    finally:
+        redaction.use(before)
+
+
+def test_a_run_of_which_nothing_is_left_has_a_page(tmp_path: Path) -> None:
+    end = RunFinished(Verdict.ERROR, None, 3, "the disk is gone", 1.0)
+    page = read(RunSummary("r-1", "grid", tmp_path / "gone", State.FINISHED, finished=end))
+    assert text_of(one(page, "//h1")) == "! error grid"
+    assert text_of(one(page, "//header/pre")) == "the disk is gone"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"cells": [1]}', '{"argv": 1, "versions": [], "overrides": 1}'])
+def test_files_that_are_not_ours_are_no_hindrance(tmp_path: Path, content: str) -> None:
+    summary = failing(tmp_path / "r-1")
+    for name in ("run.json", "config.yaml", "presets_applied", "plan.json"):
+        (summary.directory / name).write_text(content)
+    assert len(all_of(read(summary), "//h1")) == 1
+
+
+def test_a_run_that_goes_on_says_so_and_what_waits(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    run.cell(None, x=1)
+    run.planned(x=2)
+    summary = run.write(None)
+    summary.state = State.RUNNING
+    assert summary.started is not None
+    page = lxml.html.document_fromstring(run_page.render(summary, now=summary.started + timedelta(seconds=90)))
+    assert text_of(one(page, "//h1")) == "… going on grid"
+    assert "So far1 min 30 s" in text_of(one(page, "//header"))
+    assert [text_of(each) for each in all_of(page, '//table[@id="grid"]//td')] == ["… going on", "· not started"]
+    assert "It has not started." in text_of(details(page, "x=2"))
+
+
+def test_what_failed_in_quarantine_is_told_apart(tmp_path: Path) -> None:
+    page = read(remarkable(tmp_path / "r-1"))
+    counts = [text_of(each) for each in all_of(page, '//ul[@class="counts"]/li')]
+    assert counts == ["1 \u22a0 failed in quarantine", "3 ✓ passed"]
+    boxes = [text_of(each) for each in all_of(page, '//table[@id="grid"]//td')]
+    assert boxes == ["✓ passed", "\u22a0 failed, in quarantine", "✓ passed", "✓ passed"]
+    assert text_of(one(details(page, "x=1"), ".//h3")) == "\u22a0 failed, in quarantine (check) x=1"
+    assert all_of(page, '//*[contains(@class, "v-failed ") or @class="v-failed"]') == []
+    assert all_of(page, '//*[@id="failures"]') == []
+
+
+def test_whose_quarantine_it_is_stands_in_its_details_once(tmp_path: Path) -> None:
+    summary = remarkable(tmp_path / "r-1")
+    plan = json.loads((summary.directory / "plan.json").read_text())
+    plan["cells"][1]["quarantine"] = {"reason": "issue 9", "owner": "ops", "expires": "2999-12-31"}
+    (summary.directory / "plan.json").write_text(json.dumps(plan))
+    found = text_of(details(read(summary), "x=1"))
+    assert QUARANTINE in found
+    assert found.count("issue 9") == found.count("does not count") == 1
+
+
+def test_what_failed_in_quarantine_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    assert text_of(one(details(read(remarkable(tmp_path / "r-1")), "x=1"), ".//figure//pre")) == "1begin 2end"
+
+
+def test_remarks_are_told_line_by_line(tmp_path: Path) -> None:
+    remarks = all_of(read(remarkable(tmp_path / "r-1")), '//*[@id="remarks"]/following-sibling::ol/li')
+    assert [text_of(one(each, "./a")) for each in remarks] == [
+        "\u22a0 failed, in quarantine (check) x=1",
+        "✓ passed x=2",
+    ]
+    shown = [one(each, './p[@class="text"]').text for each in remarks]
+    assert shown == [f"it is too slow\n{QUARANTINE}", REMARK]
+
+
+def test_a_long_remark_keeps_its_end(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    message = "\n".join(["x" * 1000, *map(str, range(30)), QUARANTINE])
+    run.cell(Verdict.FAILED, message=message, is_quarantined=True, x=1)
+    lines = (one(read(run.write()), '//p[@class="text"]').text or "").splitlines()
+    assert lines == [f"{'x' * 397}...", "0", "1", "2", "... 24 lines ...", "27", "28", "29", QUARANTINE]
+
+
+def test_without_remarks_there_is_no_section(failed: Element) -> None:
+    assert all_of(failed, '//*[@id="remarks"]') == []
+
+
+def test_the_metrics_of_all_cells_are_one_table(tmp_path: Path) -> None:
+    rows = all_of(read(remarkable(tmp_path / "r-1")), '//table[contains(@class, "numbers")]//tr')
+    assert [text_of(each) for each in rows[0]] == ["cell", "speed", "memory"]
+    assert [[text_of(each) for each in row] for row in rows[1:]] == [
+        ["✓passed: x=0", "75.012 tokens/s[70, -]", "8,000,000,000 bytes"],
+        [
+            "\u22a0failed, in quarantine: x=1",
+            "75.012 tokens/s[70, 80], +0.0 %",
+            "- not known: stdout.log has no 'memory'",
+        ],
+        ["✓passed: x=2", "69 tokens/s↓ below [70, 80], -8.0 %", "8,000,000,000 bytes"],
+        ["✓passed: x=3", "75.012 tokens/s[70, 80], +0.0 %", "8,000,000,000 bytes"],
+    ]
+    assert one(rows[2], ".//*[@title]").get("title") == "stdout.log has no 'memory'"
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"),
+    [
+        ([None, 0.2], "0.25 s↑ above [-, 0.2]"),
+        ({"lower": None, "upper": None, "mean": 0.2}, "0.25 s+25.0 %"),
+        ({"lower": 0.1, "upper": 0.3, "mean": 0}, "0.25 s[0.1, 0.3]"),
+        ({"lower": 1, "upper": 2, "samples": 4}, "0.25 s[1, 2]"),
+        ({"lower": 1, "upper": 2, "mean": 1, "unit": "ms"}, "0.25 s"),
+        ({"lower": "x", "upper": 2}, "0.25 s"),
+        ([1], "0.25 s"),
+        (7, "0.25 s"),
+    ],
+)
+def test_a_range_is_shown_where_the_plan_has_one_in_the_same_unit(tmp_path: Path, bound: object, text: str) -> None:
+    run = Run(tmp_path / "r-1")
+    run.cell(x=1)
+    run.plan[0]["bounds"] = {"step_time": bound}
+    assert text_of(one(read(run.write()), '//table[contains(@class, "numbers")]//td')) == text
+
+
+def test_metrics_that_have_no_room_are_counted(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    for x in range(252):
+        run.cell(x=x, metrics=[(f"m{number}", 1.0, "", "") for number in range(31 if x == 0 else 1)])
+    page = read(run.write())
+    assert len(all_of(page, '//table[contains(@class, "numbers")]/tbody/tr')) == 250
+    assert "There is no room for 2 more cells and 1 more metrics" in text_of(page)
+
+
+def test_failures_that_nothing_separates_are_said_to_have_nothing_in_common(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    for x in range(4):
+        for y in range(4):
+            run.cell(Verdict.FAILED if (x, y) in {(0, 1), (2, 3)} else Verdict.PASSED, x=x, y=y)
+    summary = run.write(Verdict.FAILED)
+    assert summary.attribution == []
+    assert "The failures have no condition on the axes in common" in text_of(read(summary))
+
+
+@pytest.mark.parametrize("verdicts", ["fffff", "fpppp", "ffp", "ppppp"])
+def test_where_nobody_would_look_for_a_common_condition_nothing_is_said(tmp_path: Path, verdicts: str) -> None:
+    run = Run(tmp_path / "r-1")
+    for x, letter in enumerate(verdicts):
+        run.cell(Verdict.FAILED if letter == "f" else Verdict.PASSED, x=x)
+    assert "in common" not in text_of(read(run.write(Verdict.FAILED)))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "marks"),
+    [
+        (0.1, ["0.000 s", "0.025 s", "0.050 s", "0.075 s", "0.100 s"]),
+        (0.5, ["0.00 s", "0.12 s", "0.25 s", "0.38 s", "0.50 s"]),
+        (8, ["0.0 s", "2.0 s", "4.0 s", "6.0 s", "8.0 s"]),
+        (240, ["0.0 s", "1 min 0 s", "2 min 0 s", "3 min 0 s", "4 min 0 s"]),
+    ],
+)
+def test_the_marks_of_the_time_line_differ(tmp_path: Path, seconds: float, marks: list[str]) -> None:
+    run = Run(tmp_path / "r-1")
+    run.cell(x=1)
+    summary = run.write()
+    for step in summary.steps.values():
+        step.started, step.seconds = datetime(2026, 11, 21, tzinfo=UTC), seconds
+    assert [text_of(each) for each in all_of(read(summary), '//*[@class="marks"]/span')] == marks
+
+
+def test_a_dead_run_says_so(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    run.cell(None, x=1)
+    page = read(run.write(None))
+    assert text_of(one(page, "//h1")) == "? not ended grid"
+    assert "its process has gone" in text_of(one(page, "//header"))
+
+
+def test_a_run_without_a_matrix_has_no_grid(tmp_path: Path) -> None:
+    page = read(Run(tmp_path / "r-1").write())
+    assert all_of(page, '//table[@id="grid"] | //*[@id="cells"]') == []
+    assert text_of(details(page, "test")).startswith("✓ passed test 2.0 s")
+
+
+def test_what_the_plan_says_of_a_cell_is_told(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    run.cell(Verdict.XFAILED, x=1)
+    run.plan[0]["xfail"] = {"reason": "issue 7", "owner": "ops", "expires": "2027-01-31"}
+    found = text_of(details(read(run.write()), "x=1"))
+    assert "expected to fail until 2027-01-31 (ops): issue 7" in found
+    assert "train --fast" in found
+
+
+def test_each_attempt_leads_to_its_directory(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    first = run.cell(Verdict.FAILED, message="too slow", x=1)
+    (first.parent / "attempt-2").mkdir()
+    step = f"{PHASE}/{first.parent.name}"
+    run.events += [
+        AttemptSubmitted(step, 2, "workload", "other"),
+        AttemptEnded(step, 2, "other", Verdict.PASSED, None, "", 2.0),
+        StepFinished(step, "x=1", StepKind.CELL, Verdict.PASSED, None, "", 4.0),
+    ]
+    found = details(read(run.write()), "x=1")
+    rows = all_of(found, './/table[caption="Attempts"]/tbody/tr')
+    assert [text_of(row) for row in rows] == ["1local✗ failed (check) 1.0 stoo slow", "2other✓ passed 2.0 s"]
+    assert (one(rows[0], ".//a").get("href") or "").endswith("/attempt-1/")
+    assert "it passed at attempt 2" in text_of(found)
+
+
+def test_a_changed_field_tells_who_changed_it(failed: Element) -> None:
+    code = one(failed, '//pre[@id="code"]')
+    assert [text_of(each) for each in all_of(code, './/span[contains(@class, "set")]')] == ["2 steps: 10 preset smoke"]
+    assert len(all_of(code, './/span[contains(@class, "line")]')) == 3
+    assert "preset smoketraining.steps10grid.yaml:39 base.yaml:1" in text_of(
+        one(failed, '//h3[@id="changes"]/following::table[1]')
+    )
+
+
+def test_the_last_who_changed_a_field_counts_and_a_block_is_all_of_its_lines(tmp_path: Path) -> None:
+    summary = failing(tmp_path / "r-1")
+    text = 'a:\n  "b.c": |\n    one\n    two\n  d:\n  - 1\n  - 2\ne: 3\n'
+    (summary.directory / "config.yaml").write_text(text)
+    changes = [change("a", "{}", "preset p"), change("a.d[1]", "2", "--overrides")]
+    (summary.directory / "run.json").write_text(json.dumps({"changes": changes}))
+    with Journal(summary.directory, Redactor()) as journal:
+        journal.append(ConfigurationChanged('a["b.c"]', "x", "set_config"))
+    lines = all_of(read(summary), '//pre[@id="code"]/span')
+    assert [text_of(each)[1:].strip() for each in lines] == [
+        "a: preset p",
+        '"b.c": | set_config',
+        "one",
+        "two",
+        "d: preset p",
+        "- 1",
+        "- 2 --overrides",
+        "e: 3",
+    ]
+    assert "set" not in (lines[-1].get("class") or "").split()
+
+
+def test_a_thousand_cells_make_a_page_that_a_browser_likes(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    log = "".join(f"{'x' * 100} {number}\n" for number in range(1, 31))
+    for seed in range(1000):
+        verdict = Verdict.FAILED if seed % 2 else Verdict.PASSED
+        run.cell(
+            verdict, message="m" * 3000, log=log, checks=[(False, "see", "stdout.log", 20)], seed=seed, half=seed % 2
+        )
+    page = run_page.render(run.write(Verdict.FAILED))
+    assert len(page) < 3_000_000
+    assert page.count('<details class="step') == 1001
+    assert "There are many cells" in page
+    assert "no room for an excerpt of every log" in page
+
+
+def test_of_more_cells_than_a_page_holds_those_that_failed_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolbox.reports.page.step_details.MOST_CELLS", 2)
+    run = Run(tmp_path / "r-1")
+    for x in range(4):
+        run.cell(Verdict.FAILED if x == 3 else Verdict.PASSED, x=x)
+    page = read(run.write(Verdict.FAILED))
+    assert [cell[1] for cell in data_of(page)["cells"]] == ["x=0", "x=3"]
+    assert "2 cells that passed are left out here" in text_of(page)
+
+
+def test_cells_that_overlap_are_in_lanes_of_their_own(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    for x in range(3):
+        run.cell(x=x)
+    summary = run.write()
+    begin = datetime(2026, 11, 21, tzinfo=UTC)
+    for step, second in zip(summary.steps.values(), (0, 0, 0.5, 1), strict=True):
+        step.started = begin + timedelta(seconds=second)
+    bars = all_of(read(summary), '//*[@class="timeline"]/*[@class="row"][2]//*[@class="bar"]')
+    assert [(bar.get("x"), bar.get("width"), bar.get("y")) for bar in bars] == [
+        ("0.0%", "50.0%", "0"),
+        ("25.0%", "50.0%", "14"),
+        ("50.0%", "50.0%", "0"),
+    ]
+
+
+def test_a_cell_whose_key_is_none_of_ours_has_an_id_of_ours(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    run.cell(x=1)
+    run.plan[0]["id"] = '"><script>'
+    begun = run.events[2]
+    assert isinstance(begun, StepStarted)
+    run.events[2] = replace(begun, key='/test/"><script>')
+    page = read(run.write())
+    assert [each.get("id", "")[:2] for each in all_of(page, '//*[@class="body"]')] == ["s-", "s-"]
+
+
+def test_it_is_private_and_lies_beside_the_summary(tmp_path: Path) -> None:
+    path = run_page.write(failing(tmp_path / "r-1"))
+    assert path == tmp_path / "r-1" / "report.html"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_report_that_cannot_be_made_leaves_no_outdated_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = failing(tmp_path / "r-1")
+    run_page.write(summary)
+    monkeypatch.setattr("toolbox.reports._web_page._environment", lambda _: None)
+    with pytest.raises(AttributeError):
+        run_page.write(summary)
+    assert not (summary.directory / "report.html").exists()
+
+
+def test_a_report_that_cannot_be_written_does_not_change_how_the_run_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    summary = failing(tmp_path / "r-1")
+    (summary.directory / "report.html" / "in the way").mkdir(parents=True)
+    with caplog.at_level(logging.WARNING):
+        assert _project_run.shown(lambda _listeners, _redactor: (summary, 1), as_json=False) == 1
+    assert "report.html of this run could not be written: IsADirectoryError" in caplog.text
+
+
+def test_the_end_of_a_run_names_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    summary = failing(tmp_path / "r-1")
+    _project_run.shown(lambda _listeners, _redactor: (summary, 1), as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == [f"the report is {summary.directory}/report.html", f"the run is in {summary.directory}"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, ""), (0.04, "0.0 s"), (59.9, "59.9 s"), (125, "2 min 5 s"), (3700, "1 h 1 min")]
+)
+def test_durations_are_written_as_people_do(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(999, "999 bytes"), (1500, "1.5 kB"), (2_000_000, "2.0 MB"), (3_400_000_000, "3.4 GB")]
+)
+def test_sizes_are_written_as_people_do(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_text_can_be_told_from_what_it_stands_on(scheme: int) -> None:
+    """WCAG 2.2, 1.4.3: a ratio of 4.5 at least, by its formula of relative luminance."""
+    blocks = re.findall(r":root \{(.*?)\}", BASE_STYLES.read_text(), re.DOTALL)
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[scheme]))
+    pairs = [(ink, on) for ink in ("ink", "quiet", "accent") for on in ("ground", "paper")]
+    verdicts = [name.removesuffix("-tint") for name in colours if name.endswith("-tint")]
+    pairs += [(verdict, on) for verdict in verdicts for on in ("ground", "paper", f"{verdict}-tint")]
+    pairs += [("mark-ink", "mark"), ("ink", "running-tint"), ("running", "running-tint"), ("quiet", "running-tint")]
+    assert len(verdicts) == 11
+    assert {pair: _contrast(*(colours[name] for name in pair)) for pair in pairs if _low(colours, pair)} == {}
+
+
+def _low(colours: dict[str, str], pair: tuple[str, str]) -> bool:
+    return _contrast(colours[pair[0]], colours[pair[1]]) < 4.5
+
+
+def _contrast(one: str, other: str) -> float:
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

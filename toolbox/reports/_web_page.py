@@ -1,0 +1,173 @@
+"""The pages that people open in a browser: one file each, which needs nothing else and can be made to do nothing else.
+
+All that a template shows is escaped, and cleaned of control characters. A browser runs no script and takes no style but
+ours, which the page names by their digests, and asks nobody for anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import jinja2
+from markupsafe import Markup
+
+from toolbox.model.foreign_text import clean
+from toolbox.model.verdicts import Verdict
+from toolbox.runs.summary import State
+
+_HERE: Final = Path(__file__).parent
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_KILO: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How a verdict, or the want of one, is shown: never by its colour alone.
+
+    Args:
+        key: its class in the style sheet.
+    """
+
+    key: str
+    symbol: str
+    word: str
+    is_bad: bool = False
+
+
+_MARKS: Final = {
+    Verdict.PASSED: Mark("passed", "\u2713", "passed"),
+    Verdict.FAILED: Mark("failed", "\u2717", "failed", is_bad=True),
+    Verdict.ERROR: Mark("error", "!", "error", is_bad=True),
+    Verdict.SKIPPED: Mark("skipped", "\u2013", "skipped"),
+    Verdict.XFAILED: Mark("xfailed", "\u2248", "failed as expected"),
+    Verdict.XPASSED: Mark("xpassed", "\u2260", "passed unexpectedly", is_bad=True),
+    Verdict.CANCELLED: Mark("cancelled", "\u2298", "cancelled", is_bad=True),
+}
+# Of what did not pass and does not count, as it is in quarantine: nobody has to look at it now.
+_QUARANTINED: Final = {
+    verdict: Mark(f"{bad.key}-quarantined", "\u22a0", f"{bad.word}, in quarantine")
+    for verdict, bad in _MARKS.items()
+    if bad.is_bad
+}
+_GOING_ON: Final = Mark("running", "\u2026", "going on")
+_NOT_ENDED: Final = Mark("lost", "?", "not ended", is_bad=True)
+WAITING: Final = Mark("waiting", "\u00b7", "not started")
+# A colour of each for the icon of the browser's tab, which knows no style sheet.
+_ICON_COLOURS: Final = {"passed": "#1d7a48", "running": "#1b63b5", "failed": "#c02222", "error": "#8b2a93"}
+
+
+def mark(verdict: Verdict | None, state: State, *, is_quarantined: bool = False) -> Mark:
+    """Return how a verdict is shown; without one, as it is in a run of this state."""
+    if verdict is not None:
+        return (_QUARANTINED if is_quarantined else _MARKS).get(verdict, _MARKS[verdict])
+    return _GOING_ON if state is State.RUNNING else _NOT_ENDED
+
+
+def render(template: Path, *, styles: Sequence[str], scripts: Sequence[str], icon: Mark, **context: Any) -> str:
+    """Return a page.
+
+    Args:
+        template: a file in the `templates/` of a product, which extends `base.html`.
+        styles: files in the `assets/` beside `templates/`, after `base.css`.
+        scripts: files in these `assets/`.
+        icon: of the browser's tab.
+        context: what the template shows; `data` is what the scripts find in `#data`.
+    """
+    assets = template.parents[1] / "assets"
+    style = _assets(_HERE / "base.css", *(assets / name for name in styles))
+    script = _assets(*(assets / name for name in scripts))
+    page = _environment(template.parent).get_template(template.name)
+    policy = _policy(style, script)
+    return page.render(style=style, script=script, policy=policy, icon=_icon(icon), **context)
+
+
+def duration(seconds: float | None, digits: int = 1) -> str:
+    """Return a duration as people write it; nothing where it is not known.
+
+    Args:
+        digits: after the point, of less than a minute.
+    """
+    if seconds is None:
+        return ""
+    if seconds < _MINUTE:
+        return f"{seconds:.{digits}f} s"
+    if seconds < _HOUR:
+        return f"{int(seconds // _MINUTE)} min {int(seconds % _MINUTE)} s"
+    return f"{int(seconds // _HOUR)} h {int(seconds % _HOUR // _MINUTE)} min"
+
+
+def size(count: int) -> str:
+    """Return how large a file is, as people write it."""
+    amount = float(count)
+    for unit in ("bytes", "kB", "MB"):
+        if amount < _KILO:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= _KILO
+    return f"{amount:.1f} GB"
+
+
+def _cut(text: str, longest: int) -> str:
+    """Return a text that others wrote, of so many characters at most."""
+    more = len(text) - longest
+    return f"{text[:longest]}\n... and {more} characters more" if more > 0 else text
+
+
+def _moment(when: datetime | None) -> Markup:
+    """Return a moment in UTC, also for programs."""
+    if when is None:
+        return Markup()
+    utc = when.astimezone(UTC)
+    return Markup('<time datetime="{}">{} UTC</time>').format(f"{utc:%Y-%m-%dT%H:%M:%SZ}", f"{utc:%Y-%m-%d %H:%M:%S}")
+
+
+def _cleaned(value: Any) -> Any:
+    """Return what a template shows, as text without what would steer a terminal or turn its direction."""
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@cache
+def _environment(templates: Path) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        autoescape=True,
+        loader=jinja2.FileSystemLoader([templates, _HERE]),
+        undefined=jinja2.StrictUndefined,
+        finalize=_cleaned,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(duration=duration, cut=_cut, moment=_moment, size=size)
+    environment.globals["mark_of"] = mark
+    return environment
+
+
+@cache
+def _assets(*files: Path) -> Markup:
+    return Markup("\n").join(Markup(file.read_text(encoding="utf-8")) for file in files)  # noqa: S704
+
+
+def _policy(style: str, script: str) -> str:
+    return (
+        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _icon(shown: Mark) -> str:
+    colour = _ICON_COLOURS.get(shown.key, "#6b5a2a")
+    text = f'<text x="16" y="23" font-size="20" fill="#fff" text-anchor="middle">{shown.symbol}</text>'
+    disc = f'<circle cx="16" cy="16" r="15" fill="{colour}"/>'
+    image = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">{disc}{text}</svg>'
+    return f"data:image/svg+xml,{quote(image)}"

@@ -1,0 +1,1 @@
+"""A run as forges (GitHub and the like) show it."""

@@ -1,0 +1,119 @@
+"""The matrix of a run as a grid by two of its axes, for the page and for the script that lays it out by others."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from toolbox.matrix.axes import short_names
+from toolbox.model.foreign_text import clean
+from toolbox.reports._web_page import Mark
+from toolbox.reports.page.step_details import Shown
+
+MOST_BOXES: Final = 10_000
+_MOST_LABELLED: Final = 12  # cells of a box that are shown by more than their symbols
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis.
+
+    Args:
+        key: what the plan calls it, and `name`: what people read.
+        places: its labels, in the order of the plan, and the place of each.
+    """
+
+    key: str
+    name: str
+    places: Mapping[str, int]
+
+    @property
+    def values(self) -> list[str]:
+        """Its labels, in the order of the plan."""
+        return list(self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A cell in the grid. `text`: what tells it from the others of its box; empty where they are too many."""
+
+    anchor: str
+    name: str
+    mark: Mark
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table of boxes of cells, with one axis down and another across.
+
+    Args:
+        axes: all of them.
+        rows: the place among `axes` of the one down.
+        columns: of the one across; None where there is none.
+        boxes: row by row.
+    """
+
+    axes: Sequence[Axis]
+    rows: int
+    columns: int | None
+    boxes: Sequence[Sequence[Sequence[Chip]]]
+
+
+def make(cells: Sequence[Shown]) -> Grid | None:
+    """Return the grid of the cells by the first axes that vary; None where no cell has an axis."""
+    axes = _axes(cells)
+    if not axes:
+        return None
+    rows, columns = _first_choice(axes)
+    across = len(axes[columns].values) if columns is not None else 1
+    boxes: list[list[list[Chip]]] = [[[] for _ in range(across)] for _ in axes[rows].values]
+    rest = [index for index, axis in enumerate(axes) if index not in {rows, columns} and len(axis.values) > 1]
+    for cell in cells:
+        place = _places(cell, axes)
+        down, column = place[rows], place[columns] if columns is not None else 0
+        if min(down, column) >= 0:
+            text = ", ".join(axes[index].values[place[index]] for index in rest if place[index] >= 0)
+            boxes[down][column].append(Chip(cell.anchor, cell.step.name, cell.mark, text or cell.mark.word))
+    for box in itertools.chain.from_iterable(boxes):
+        if len(box) > _MOST_LABELLED:
+            box[:] = [Chip(chip.anchor, chip.name, chip.mark, "") for chip in box]
+    return Grid(axes, rows, columns, boxes)
+
+
+def data(cells: Sequence[Shown], grid: Grid | None) -> dict[str, Any]:
+    """Return what the script needs to lay out the same cells by any two axes, and to filter them."""
+    axes = grid.axes if grid is not None else ()
+    return {
+        "axes": [{"name": axis.name, "values": axis.values} for axis in axes],
+        "chosen": [grid.rows, grid.columns] if grid is not None else [None, None],
+        "labelled": _MOST_LABELLED,
+        "boxes": MOST_BOXES,
+        "marks": {cell.mark.key: [cell.mark.symbol, cell.mark.word] for cell in cells},
+        "cells": [[cell.anchor, clean(cell.step.name), cell.mark.key, _places(cell, axes)] for cell in cells],
+    }
+
+
+def _axes(cells: Sequence[Shown]) -> list[Axis]:
+    labels: dict[str, dict[str, int]] = {}
+    for cell in cells:
+        for axis, label in cell.step.labels.items():
+            known = labels.setdefault(str(axis), {})
+            known.setdefault(clean(str(label)), len(known))
+    return [Axis(name, clean(short), labels[name]) for name, short in short_names(labels).items()]
+
+
+def _places(cell: Shown, axes: Sequence[Axis]) -> list[int]:
+    """Return which value of each axis the cell has; -1 where it has none."""
+    return [axis.places.get(clean(str(cell.step.labels.get(axis.key))), -1) for axis in axes]
+
+
+def _first_choice(axes: Sequence[Axis]) -> tuple[int, int | None]:
+    """Return the axes to begin with: the first two that vary and make no table that nobody could look at."""
+    varying = [index for index, axis in enumerate(axes) if len(axis.values) > 1] or [0]
+    for rows, columns in itertools.combinations(varying, 2):
+        if len(axes[rows].values) * len(axes[columns].values) <= MOST_BOXES:
+            return rows, columns
+    return varying[0], None

@@ -1,0 +1,100 @@
+"""The metrics of all cells in one table, each beside the range of its earlier runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from toolbox.model.bounds import Bound, Method, Side
+from toolbox.model.events import MetricMeasured
+from toolbox.reports.page.step_details import Shown
+
+MOST_ROWS: Final = 250
+MOST_COLUMNS: Final = 30
+_WRITTEN_OUT: Final = (1e5, 1e15)  # numbers of so many digits are
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A metric of a cell.
+
+    Args:
+        value: with its unit; empty where it is not known, and `fault` says why.
+        range: of earlier runs; empty where there is none, or one in another unit.
+        side: on which side of it the value is; None within, or where it is from too few values to say so.
+        deviation: from the mean of earlier runs; empty where that is not known.
+    """
+
+    value: str
+    fault: str = ""
+    range: str = ""
+    side: Side | None = None
+    deviation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A cell. `numbers`: one for each name; None where the cell has no such metric."""
+
+    shown: Shown
+    numbers: Sequence[Number | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The metrics of all cells. `rows_left_out` and `columns_left_out`: for how many the page has no room."""
+
+    names: Sequence[str]
+    rows: Sequence[Row]
+    rows_left_out: int
+    columns_left_out: int
+
+
+def make(steps: Sequence[Shown]) -> Table | None:
+    """Return the table of the steps that have begun; None where none has a metric."""
+    begun = [shown for shown in steps if shown.step.step]
+    names = list(dict.fromkeys(metric.metric for shown in begun for metric in shown.step.metrics))
+    if not names:
+        return None
+    kept, shown_names = begun[:MOST_ROWS], names[:MOST_COLUMNS]
+    rows = [_row(shown, shown_names) for shown in kept]
+    return Table(shown_names, rows, len(begun) - len(kept), len(names) - len(shown_names))
+
+
+def _row(shown: Shown, names: Sequence[str]) -> Row:
+    found = {metric.metric: _number(metric, shown.bounds.get(metric.metric)) for metric in shown.step.metrics}
+    return Row(shown, [found.get(name) for name in names])
+
+
+def _number(metric: MetricMeasured, planned: Any) -> Number:
+    if metric.value is None:
+        return Number("", metric.fault or "it is not known")
+    value = f"{_digits(metric.value)} {metric.unit}".strip()
+    bound = _bound(planned)
+    if bound is None or not bound.is_in(metric.unit):
+        return Number(value)
+    deviation = f"{100 * (metric.value - bound.mean) / abs(bound.mean):+.1f} %" if bound.mean else ""
+    lower, upper = ("-" if limit is None else _digits(limit) for limit in (bound.lower, bound.upper))
+    is_bounded = bound.lower is not None or bound.upper is not None
+    side = bound.side(metric.value) if bound.is_reported else None
+    return Number(value, "", f"[{lower}, {upper}]" if is_bounded else "", side, deviation)
+
+
+def _bound(planned: Any) -> Bound | None:
+    """Return a bound of the plan: a mapping, or of earlier versions the lower and the upper one; None if it is not."""
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        lower, upper = (planned["lower"], planned["upper"]) if isinstance(planned, Mapping) else planned
+        others = planned if isinstance(planned, Mapping) else {}
+        unit, samples = others.get("unit"), others.get("samples")
+        lower, upper, mean = (None if each is None else float(each) for each in (lower, upper, others.get("mean")))
+        samples = samples if samples is None else int(samples)
+        return Bound(lower, upper, mean, samples, Method.MANUAL, unit if unit is None else str(unit))
+    return None
+
+
+def _digits(value: float) -> str:
+    """Return a number with five significant digits, or those before its point."""
+    least, most = _WRITTEN_OUT
+    return f"{value:,.0f}" if least <= abs(value) < most else f"{value:.5g}"

@@ -1,0 +1,219 @@
+"""The steps of a run as a page shows them: with what the plan says of a cell, excerpts of logs, and links."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from toolbox.model.events import StepKind
+from toolbox.model.text import cut
+from toolbox.model.verdicts import Verdict
+from toolbox.reports import _links, _remarks
+from toolbox.reports._excerpts import Excerpt, Excerpts
+from toolbox.reports._links import Link
+from toolbox.reports._web_page import WAITING, Mark, mark
+from toolbox.runs.steps import STEP_FILE
+from toolbox.runs.summary import PLAN_FILE, AttemptSummary, RunSummary, StepSummary
+from toolbox.system import filesystem
+
+MOST_CELLS: Final = 1500  # on a page
+MOST_IN_FULL: Final = 250  # cells; of more, only so many that did not pass
+_PLAIN_ID = re.compile(r"[0-9a-f]{6,40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A step, or a cell that has not started.
+
+    Args:
+        anchor: the id of its details.
+        settings: of a cell: the axis, the label, and the value where that says more.
+        remarks: what the plan says of it, such as the reason why it is skipped.
+        bounds: of its metrics, by name, as the plan has them.
+        command: what it ran, as one would write it in a shell.
+        attempts: with the link to the directory of each.
+        is_brief: whether it is told in a few lines, as there are many.
+    """
+
+    anchor: str
+    mark: Mark
+    step: StepSummary
+    settings: Sequence[tuple[str, str, str]] = ()
+    remarks: Sequence[str] = ()
+    bounds: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
+    excerpts: Sequence[Excerpt] = ()
+    links: Sequence[Link] = ()
+    attempts: Sequence[tuple[AttemptSummary, Link | None]] = ()
+    is_brief: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """All that a page shows of the steps of a run.
+
+    Args:
+        left_out: how many cells the page has no room for.
+        is_brief: whether some are told in brief.
+        is_cut: whether excerpts are left out.
+    """
+
+    cells: Sequence[Shown]
+    others: Sequence[Shown]
+    left_out: int
+    is_brief: bool
+    is_cut: bool
+
+
+def collect(summary: RunSummary) -> Steps:
+    """Return the steps of a run, those of its plan that have not started included."""
+    plan = _plan(summary.directory)
+    cells = _in_plan_order(summary, plan)
+    worst_first = [id(cell) for cell in sorted(cells, key=lambda cell: _rank(cell, summary))]
+    kept, in_full = set(worst_first[:MOST_CELLS]), set(worst_first[:MOST_IN_FULL])
+    excerpts = Excerpts(summary.directory, withheld=summary.secrets_left)
+    others = [step for step in summary.steps.values() if step.kind is not StepKind.CELL]
+    shown_others = [_in_full(step, summary, {}, excerpts) for step in others]
+    shown = []
+    for cell in cells:
+        if id(cell) not in kept:
+            continue
+        planned = plan.get(cell.identity, {})
+        if cell.step and id(cell) in in_full:
+            shown.append(_in_full(cell, summary, planned, excerpts))
+        else:
+            shown.append(_in_brief(cell, summary, planned))
+    return Steps(shown, shown_others, len(cells) - len(shown), len(cells) > MOST_IN_FULL, excerpts.is_cut)
+
+
+def _plan(directory: Path) -> dict[str, Mapping[str, Any]]:
+    """Return the cells of the plan by their id; none where there is no plan, or one that is not ours."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return {
+            str(cell["id"]): cell for cell in filesystem.read_json(directory / PLAN_FILE)["cells"] if cell["labels"]
+        }
+    return {}
+
+
+def _in_plan_order(summary: RunSummary, plan: Mapping[str, Mapping[str, Any]]) -> list[StepSummary]:
+    begun: dict[str, list[StepSummary]] = {}
+    for step in summary.cells:
+        begun.setdefault(step.identity, []).append(step)
+    cells = [step for id_ in plan for step in begun.pop(id_, None) or [_not_started(id_, plan[id_])]]
+    return cells + [step for steps in begun.values() for step in steps]
+
+
+def _not_started(id_: str, cell: Mapping[str, Any]) -> StepSummary:
+    settings, labels = cell.get("settings", {}), cell["labels"]
+    return StepSummary("", str(cell.get("name", id_)), StepKind.CELL, key=id_, settings=settings, labels=labels)
+
+
+def _mark(step: StepSummary, summary: RunSummary) -> Mark:
+    if not step.step:
+        return WAITING
+    return mark(step.verdict, summary.state, is_quarantined=_remarks.is_quarantined_failure(step))
+
+
+def _rank(step: StepSummary, summary: RunSummary) -> tuple[bool, bool]:
+    """Return what sorts steps, the worst first, then what failed and does not count."""
+    return not _mark(step, summary).is_bad, not _remarks.is_quarantined_failure(step)
+
+
+def _bounds(cell: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = cell.get("bounds")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _in_full(step: StepSummary, summary: RunSummary, cell: Mapping[str, Any], excerpts: Excerpts) -> Shown:
+    shown, root = _mark(step, summary), summary.directory
+    return Shown(
+        _anchor(step),
+        shown,
+        step,
+        tuple(_settings(step)),
+        tuple(_told(step, cell)),
+        _bounds(cell),
+        _command(step, cell, root),
+        excerpts.of(step, is_bad=shown.is_bad or _remarks.is_quarantined_failure(step)) if _is_leaf(step) else (),
+        _links.withhold(_files(step, root), summary.secrets_left),
+        [(attempt, _links.link(root, step.step, _folder(attempt), name="")) for attempt in step.attempts],
+    )
+
+
+def _in_brief(step: StepSummary, summary: RunSummary, cell: Mapping[str, Any]) -> Shown:
+    folder = _links.link(summary.directory, step.step, name=_links.WHOLE) if step.step else None
+    return Shown(
+        _anchor(step),
+        _mark(step, summary),
+        step,
+        tuple(_settings(step)),
+        tuple(_told(step, cell)),
+        _bounds(cell),
+        links=[folder] if folder else [],
+        is_brief=True,
+    )
+
+
+def _is_leaf(step: StepSummary) -> bool:
+    return step.kind in {StepKind.CELL, StepKind.COMMAND} or bool(step.checks)
+
+
+def _anchor(step: StepSummary) -> str:
+    """Return an id that stays the same when the run goes on, and that nobody else chooses."""
+    if step.kind is StepKind.CELL and _PLAIN_ID.fullmatch(step.identity):
+        return f"c-{step.identity}"
+    return f"s-{hashlib.sha256(filesystem.encode(f'{step.step} {step.key}')).hexdigest()[:12]}"
+
+
+def _settings(step: StepSummary) -> Iterator[tuple[str, str, str]]:
+    for axis, label in step.labels.items():
+        value = step.settings.get(axis)
+        says_more = isinstance(value, dict | list)
+        written = json.dumps(value, ensure_ascii=False, default=str) if says_more else ""
+        yield str(axis), str(label), cut(written)
+
+
+def _told(step: StepSummary, cell: Mapping[str, Any]) -> Iterator[str]:
+    if cell.get("skip"):
+        yield f"skipped: {cell['skip']}"
+    for key, words in (("xfail", "expected to fail"), ("quarantine", "in quarantine")):
+        # The message of a cell that did not pass has it too.
+        if isinstance(excuse := cell.get(key), Mapping) and words not in step.message:
+            yield f"{words} until {excuse.get('expires')} ({excuse.get('owner')}): {excuse.get('reason')}"
+    if cell.get("note"):
+        yield str(cell["note"])
+    yield from _remarks.uncounted(step)
+    if step.verdict is Verdict.PASSED and len(step.attempts) > 1:
+        yield f"it passed at attempt {step.attempts[-1].attempt}"
+
+
+def _command(step: StepSummary, cell: Mapping[str, Any], root: Path) -> str:
+    """Return what a cell ran, from the plan; of another step, the command line that reproduces it."""
+    if isinstance(words := cell.get("command"), list):
+        return str(words[-1]) if words[-2:-1] == ["-c"] else shlex.join(map(str, words))
+    path = _links.inside(root, step.step, STEP_FILE)
+    if path is not None and step.kind is StepKind.COMMAND:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            return str(filesystem.read_json(path).get("detail", ""))
+    return ""
+
+
+def _folder(attempt: AttemptSummary) -> str:
+    return f"attempt-{attempt.attempt}"
+
+
+def _files(step: StepSummary, root: Path) -> list[Link]:
+    """Return the links to what a step left, of a cell what its last attempt did."""
+    if not step.attempts:
+        return _links.of_directory(root, step.step)
+    found = _links.of_directory(root, step.step, _folder(step.attempts[-1]))[:-1]
+    failure = _links.link(root, step.step, "FAILURE", name="FAILURE")
+    whole = _links.link(root, step.step, name=_links.WHOLE)
+    return [link for link in (failure, *found, whole) if link is not None]

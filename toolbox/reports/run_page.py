@@ -1,0 +1,116 @@
+"""`report.html`: a run on one page, for a person with a browser and nothing else.
+
+Derived from the summary of the run and from the files that lie beside it; any of these may be missing. The page loads
+nothing, and links only to files of its own directory, so that it can be moved or archived together with that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from toolbox.orchestration.request import FILE as REQUEST_FILE
+from toolbox.reports import _links, _remarks, _web_page
+from toolbox.reports._web_page import Mark
+from toolbox.reports.page import matrix_grid, metrics_table, provenance, step_details, time_line
+from toolbox.reports.page.step_details import Shown
+from toolbox.runs.summary import RunSummary, State
+from toolbox.system import filesystem
+
+FILE: Final = "report.html"
+_TEMPLATE: Final = Path(__file__).parent / "page/templates/report.html"
+_MOST_FAILURES: Final = 20
+_MOST_REMARKS: Final = 50
+_OPEN: Final = 3  # so many failures are open from the beginning, without a script too
+_OWN_FILES: Final = ("summary.json", "junit.xml", "plan.json", "config.yaml", "journal.jsonl", "run.json")
+
+
+def write(summary: RunSummary) -> Path:
+    """Write the report of a run into its directory, and return its path."""
+    return filesystem.write_derived(summary.directory / FILE, partial(render, summary))
+
+
+def render(summary: RunSummary, *, now: datetime | None = None) -> str:
+    """Return the report of a run.
+
+    Args:
+        now: as what time a run that is going on is shown.
+    """
+    now = now or datetime.now(UTC)
+    steps = step_details.collect(summary)
+    grid = matrix_grid.make(steps.cells)
+    verdict = _web_page.mark(summary.finished.verdict if summary.finished else None, summary.state)
+    everything = [*steps.others, *steps.cells]
+    of = {shown.step.step: shown for shown in everything if shown.step.step}
+    failures = [of[step.step] for step in summary.failures if step.step in of]
+    remarks = [(of[step.step], _remarks.text(step)) for step in _remarks.of(summary) if step.step in of]
+    return _web_page.render(
+        _TEMPLATE,
+        styles=("report.css",),
+        scripts=("report.js",),
+        icon=verdict,
+        run=summary,
+        verdict=verdict,
+        now=now,
+        seconds=_seconds(summary, now),
+        about=_about(summary),
+        counts=_counts(steps.cells),
+        failures=failures[:_MOST_FAILURES],
+        more_failures=max(0, len(failures) - _MOST_FAILURES),
+        nothing_in_common=_remarks.NOTHING_IN_COMMON if _remarks.has_nothing_in_common(summary) else "",
+        remarks=remarks[:_MOST_REMARKS],
+        more_remarks=max(0, len(remarks) - _MOST_REMARKS),
+        opened={shown.anchor for shown in failures[:_OPEN]},
+        steps=steps,
+        most_in_full=step_details.MOST_IN_FULL,
+        grid=grid,
+        metrics=metrics_table.make(steps.cells or [shown for shown in steps.others if shown.step.metrics]),
+        time_line=time_line.make(steps.others, steps.cells, now, is_running=summary.state is State.RUNNING),
+        configuration=provenance.of(summary.directory),
+        files=[link for name in _OWN_FILES if (link := _links.link(summary.directory, name, name=name))],
+        data=matrix_grid.data(steps.cells, grid),
+    )
+
+
+def _seconds(summary: RunSummary, now: datetime) -> float | None:
+    """Return how long the run took, or has taken so far."""
+    if summary.finished is not None:
+        return summary.finished.seconds
+    is_running = summary.state is State.RUNNING and summary.started is not None
+    return (now - summary.started).total_seconds() if is_running and summary.started else None
+
+
+def _counts(cells: Sequence[Shown]) -> list[tuple[Mark, int]]:
+    """Return how the cells ended, the worst first."""
+    counts = Counter(cell.mark for cell in cells)
+    return sorted(counts.items(), key=lambda item: (not item[0].is_bad, item[0].key))
+
+
+def _about(summary: RunSummary) -> dict[str, str]:
+    """Return where the run comes from, as far as its `run.json` tells."""
+    asked: Any = {}
+    with contextlib.suppress(OSError, ValueError):
+        asked = filesystem.read_json(summary.directory / REQUEST_FILE)
+    if not isinstance(asked, Mapping):
+        return {}
+    argv, versions = asked.get("argv"), asked.get("versions")
+    found = {
+        "Revision": asked.get("revision"),
+        "Host": asked.get("host"),
+        "User": asked.get("user"),
+        "Working directory": asked.get("directory"),
+        "Configuration": asked.get("config_file"),
+        "Command line": shlex.join(map(str, argv)) if isinstance(argv, list) else None,
+        "Overrides": json.dumps(asked["overrides"], ensure_ascii=False) if asked.get("overrides") else None,
+        "Versions": ", ".join(f"{name} {version}" for name, version in versions.items())
+        if isinstance(versions, Mapping)
+        else None,
+    }
+    return {name: str(value) for name, value in found.items() if value}

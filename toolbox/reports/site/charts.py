@@ -1,0 +1,137 @@
+"""What is drawn on the dashboard: small lines in the page itself, and the numbers of the charts of its script."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import numpy as np
+from markupsafe import Markup
+
+from toolbox.model.bounds import Side
+from toolbox.model.foreign_text import clean
+from toolbox.results.cost import Cost
+from toolbox.results.histories import History
+from toolbox.results.series import RunReference
+
+_POINTS: Final = 48  # of a small line
+_WIDTH: Final = 96
+_HEIGHT: Final = 20
+_MOST_POINTS: Final = 24_000  # on one page, so that it stays small
+_FEWEST_POINTS: Final = 50
+_MOST_DAYS: Final = 92
+
+
+def line(history: History) -> Markup:
+    """Return the course of a metric as a small drawing. It says nothing that the numbers beside it do not."""
+    parts = np.array_split(history.series.values, min(_POINTS, history.size))
+    levels = np.array([np.median(part) for part in parts])
+    low, high = float(levels.min()), float(levels.max())
+    span = high - low
+    is_flat = span == 0 or not math.isfinite(span)
+    heights = np.full(len(levels), _HEIGHT / 2) if is_flat else (_HEIGHT - 2) * (1 - (levels - low) / span) + 1
+    step = _WIDTH / max(1, len(levels) - 1)
+    points = " ".join(f"{place * step:.0f},{height:.1f}" for place, height in enumerate(heights))
+    return Markup(  # noqa: S704  # nothing but numbers
+        f'<svg class="line" viewBox="-2 0 {_WIDTH + 4} {_HEIGHT}" width="{_WIDTH + 4}" height="{_HEIGHT}" '
+        f'aria-hidden="true"><polyline points="{points}"/>'
+        f'<circle cx="{(len(levels) - 1) * step:.0f}" cy="{heights[-1]:.1f}" r="2"/></svg>'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The metrics of a cell as the script draws them.
+
+    Args:
+        data: for the script.
+        points: how many values of each metric are drawn: the latest.
+    """
+
+    data: dict[str, Any]
+    points: int
+
+
+class _Runs:
+    """The runs of a page, each once, however many metrics it has."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, int] = {}
+        self.names: list[tuple[str, str]] = []
+        self.times: list[int] = []
+
+    def place(self, run: RunReference) -> int:
+        """Return the place of a run, which is one object for all series."""
+        place = self._places.setdefault(id(run), len(self.names))
+        if place == len(self.names):
+            self.names.append((clean(run.run)[:200], clean(run.revision or "")[:60]))
+            self.times.append(_seconds(run.started))
+        return place
+
+
+def of_cell(histories: Sequence[History]) -> Drawn:
+    """Return the charts of the metrics of a cell."""
+    points = max(_FEWEST_POINTS, _MOST_POINTS // max(1, len(histories)))
+    runs = _Runs()
+    charts = [_chart(history, max(0, history.size - points), runs) for history in histories]
+    return Drawn({"charts": charts, "runs": runs.names, "times": runs.times}, points)
+
+
+def _chart(history: History, begin: int, runs: _Runs) -> dict[str, Any]:
+    series, bound = history.series, history.bound
+    confirmed = [shift for shift in history.shifts if shift.is_confirmed and shift.change.index > begin]
+    levels = [[0, _number(confirmed[0].change.before)]] if confirmed else []
+    levels += [[shift.change.index - begin, _number(shift.change.after)] for shift in confirmed]
+    band = None
+    if bound is not None and history.bounded_from is not None:
+        band = [max(0, history.bounded_from - begin), bound.lower, bound.upper, history.is_in_force]
+    return {
+        "kind": "metric",
+        "unit": clean(series.unit)[:40],
+        "at": [runs.place(run) for run in series.runs[begin:]],
+        "values": [_number(value) for value in series.values[begin:].tolist()],
+        "levels": levels,
+        "changes": [
+            [shift.change.index - begin, shift.is_confirmed, shift.is_worse, shift.percent]
+            for shift in history.shifts
+            if shift.change.index > begin
+        ],
+        "band": band,
+        "outside": [
+            [place - begin, side is Side.ABOVE, side.is_good(series.direction)]
+            for place, side in history.outside.items()
+            if place >= begin
+        ],
+    }
+
+
+def of_costs(days: Iterable[Cost]) -> list[dict[str, Any]]:
+    """Return the charts of what the latest days cost: one for each currency."""
+    priced: dict[str, dict[str, float]] = {}
+    for day in days:
+        if day.cost is not None:
+            costs = priced.setdefault(day.currency, {})
+            costs[day.period] = costs.get(day.period, 0.0) + day.cost
+    return [_costs(currency, costs) for currency, costs in sorted(priced.items())]
+
+
+def _costs(currency: str, costs: Mapping[str, float]) -> dict[str, Any]:
+    days = sorted(costs)[-_MOST_DAYS:]
+    return {
+        "kind": "cost",
+        "unit": clean(currency)[:40],
+        "times": [_seconds(datetime.fromisoformat(day).replace(tzinfo=UTC)) for day in days],
+        "values": [_number(costs[day]) for day in days],
+    }
+
+
+def _seconds(when: datetime) -> int:
+    return int(when.timestamp())
+
+
+def _number(value: float) -> float:
+    """Return a number with the digits that a chart can show."""
+    return float(f"{value:.6g}")

@@ -1,0 +1,145 @@
+"""How the dashboard writes numbers, times and money, and what else all of its templates know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from toolbox.model.verdicts import Verdict
+from toolbox.reports import _web_page
+from toolbox.reports._web_page import Mark
+from toolbox.reports.site import charts, site_directory
+from toolbox.results import histories, project_overview
+from toolbox.results.cost import Cost
+from toolbox.results.project_overview import Cell, Project
+from toolbox.results.records import ResultRow, RunRow
+from toolbox.runs.summary import State
+
+_MOST: Final = 20  # lines of a table of what needs attention
+_MOST_MONTHS: Final = 24
+_MOST_DAYS: Final = 62
+_LARGEST: Final = 1e7  # from which on a number is not written out
+_DIGITS: Final = 12  # of a revision
+STATE_WORDS: Final = {
+    "failing": "failing",
+    "broken": "broken",
+    "flaky": "flaky",
+    "slower": "always out of range",
+    "regression": "regression",
+    "outside": "out of bounds",
+    "quarantine": "in quarantine",
+    "release": "may leave quarantine",
+    "suspect": "suspect",
+    "changed": "level changed",
+}
+"""What the states of a cell are called, see `project_overview.STATES`."""
+_QUARANTINED: Final = Mark("quarantined", "\u22a0", "failed in quarantine")
+_HEADINGS: Final = ("%m-%d", "%Y-%m-%d", "%m-%d %H:%M", "%m-%d %H:%M:%S")
+
+
+def number(value: float) -> str:
+    """Return a number with four digits, or those before its point."""
+    if not 1 <= abs(value) < _LARGEST:
+        return f"{value:.4g}"
+    return f"{value:,.{max(0, 4 - len(str(int(abs(value)))))}f}"
+
+
+def counted(count: int, word: str) -> str:
+    """Return how many there are of something."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def percent(value: float) -> str:
+    """Return a change, which always has a sign."""
+    return f"{value:+.1f} %"
+
+
+def money(cost: Cost) -> str:
+    """Return what something cost, which is known."""
+    return f"{cost.cost or 0:,.2f} {cost.currency[:40]}"
+
+
+def day(when: datetime) -> str:
+    """Return the day of a moment, in UTC."""
+    return f"{when.astimezone(UTC):%Y-%m-%d}"
+
+
+def headings(runs: Sequence[RunRow]) -> list[str]:
+    """Return when runs started, in UTC, with as much as tells each from the others."""
+    found: list[str] = []
+    for form in _HEADINGS:
+        found = [run.started.astimezone(UTC).strftime(form) for run in runs]
+        if len(set(found)) == len(found):
+            break
+    return found
+
+
+def minute(when: datetime) -> str:
+    """Return a moment to the minute, in UTC."""
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def revision(name: str | None) -> str:
+    """Return as much of a revision as tells it from others, with the `+` of a changed tree."""
+    if not name:
+        return "unknown"
+    return name[:_DIGITS] + "+" if name.endswith("+") and len(name) > _DIGITS else name[:_DIGITS]
+
+
+def mark(verdict: str | None, state: str) -> Mark:
+    """Return how a verdict of the store is shown; without one, as it is in a run of this state."""
+    return _web_page.mark(Verdict(verdict) if verdict else None, State(state))
+
+
+def result_mark(result: ResultRow) -> Mark:
+    """Return how the end of a cell is shown: a failure in quarantine is not like others."""
+    if result.verdict in project_overview.BAD and not result.counts:
+        return _QUARANTINED
+    return mark(result.verdict, result.run.state)
+
+
+def project_mark(project: Project) -> Mark:
+    """Return how the end of the latest run of a project is shown."""
+    return mark(project.runs[0].verdict, project.runs[0].state)
+
+
+def cell_mark(cell: Cell) -> Mark | None:
+    """Return how the latest result of a cell is shown; None where it has none among the recent runs."""
+    return result_mark(cell.latest) if cell.latest is not None else None
+
+
+def project_page(project: Project) -> str:
+    """Return the name of the file about a project."""
+    return site_directory.file_name(project.name)
+
+
+def cell_page(cell: Cell) -> str:
+    """Return the name of the file about a cell."""
+    return site_directory.file_name(cell.project, cell.id)
+
+
+WORDS: Final[dict[str, Any]] = {
+    "mark_of": mark,
+    "result_mark": result_mark,
+    "project_mark": project_mark,
+    "cell_mark": cell_mark,
+    "project_page": project_page,
+    "cell_page": cell_page,
+    "words": STATE_WORDS,
+    "recent_days": project_overview.RECENT_DAYS,
+    "speed_runs": project_overview.SPEED_RUNS,
+    "before": histories.BEFORE,
+    "most": _MOST,
+    "most_months": _MOST_MONTHS,
+    "most_days": _MOST_DAYS,
+    "number": number,
+    "counted": counted,
+    "percent": percent,
+    "money": money,
+    "day": day,
+    "minute": minute,
+    "revision": revision,
+    "line": charts.line,
+}
+"""What every template knows."""

@@ -1,0 +1,126 @@
+"""A directory of pages: the names of its files, links from it to runs, and how it takes the place of an older one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from toolbox.model.errors import InfrastructureError, UsageError
+from toolbox.reports import run_page
+from toolbox.system import environ, filesystem
+
+MARKER: Final = "topgallant-site.txt"
+_MARK: Final = "A site that Topgallant wrote, and writes anew: what is put here by hand is lost.\n"
+_PLAIN: Final = re.compile("[a-z0-9][a-z0-9_-]{0,59}")
+_READABLE: Final = re.compile("[^a-z0-9_-]+")
+_DIRECTORY_MODE: Final = 0o777  # less the umask
+
+
+def file_name(*names: str) -> str:
+    """Return the name of a page for what has these names: safe anywhere, and never that of other names."""
+    return "~".join(_safe(name) for name in names) + ".html"
+
+
+def _safe(name: str) -> str:
+    """Return a plain name as it is, and any other with a digest, which no plain name can have: it holds a dot."""
+    if _PLAIN.fullmatch(name):
+        return name
+    readable = _READABLE.sub("-", name.lower()).strip("-_")[:40]
+    return f"{readable or 'x'}.{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:16]}"
+
+
+class Reports:
+    """Finds the reports of runs. Each directory is looked at once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Path | None] = {}
+
+    def address(self, directory: str, page: Path) -> str | None:
+        """Return the address of the report of a run from a page on, relative; None where there is none.
+
+        Args:
+            directory: of the run.
+            page: where the page will be.
+        """
+        if directory not in self._found:
+            self._found[directory] = _report(directory)
+        path = self._found[directory]
+        if path is None:
+            return None
+        relative = os.path.relpath(path, page.parent)
+        return quote(os.fsencode(relative if relative.startswith("..") else f"./{relative}"))
+
+
+def _report(directory: str) -> Path | None:
+    with suppress(OSError, ValueError):
+        path = Path(directory, run_page.FILE)
+        return path if path.is_absolute() and path.is_file() else None
+    return None
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file that everyone may read whom the umask lets."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(filesystem.encode(text))
+
+
+def resolved(output: Path) -> Path:
+    """Return where a site will be.
+
+    Raises:
+        UsageError: something else than a site of ours is there.
+    """
+    target = environ.expanded(output).resolve()
+    if not target.exists() or (target.is_dir() and (_is_ours(target) or not any(target.iterdir()))):
+        return target
+    raise UsageError(
+        f"{output} is there, and is no dashboard of ours: name a directory that is empty or does not exist"
+    )
+
+
+def _is_ours(directory: Path) -> bool:
+    try:
+        return (directory / MARKER).read_text(encoding="utf-8") == _MARK
+    except (OSError, ValueError):
+        return False
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """Yield an empty directory. When the block ends well it takes the place of the target; else nothing has changed.
+
+    Raises:
+        InfrastructureError: it cannot be written.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name[:40]}.", dir=target.parent) as beside:
+            new, old = Path(beside) / "new", Path(beside) / "old"
+            new.mkdir(_DIRECTORY_MODE)
+            yield new
+            write(new / MARKER, _MARK)
+            _swap(new, target, old)
+    except OSError as error:
+        raise InfrastructureError(f"the site {target}: {error}") from error
+
+
+def _swap(new: Path, target: Path, old: Path) -> None:
+    """Put a directory in the place of another, which is kept until the new one is there."""
+    if not target.exists():
+        new.rename(target)
+        return
+    target.rename(old)
+    try:
+        new.rename(target)
+    except OSError:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

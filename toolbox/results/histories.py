@@ -1,0 +1,165 @@
+"""The history of a metric of a cell: its changes, its bounds, and where its values lie relative to them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from toolbox.model.bounds import Bound, Direction, Side
+from toolbox.results import bounds_formulas as formulas
+from toolbox.results import changes
+from toolbox.results.changes import Change
+from toolbox.results.series import RunReference, Series
+
+LONGEST: Final = 2000  # values in which changes are looked for, and that are drawn
+BEFORE: Final = 10  # values that the latest is held against
+Known = Mapping[tuple[str, str], Bound]  # by the id of the cell and the metric
+Noise = Mapping[tuple[str, str], tuple[int, int]]  # how many of how many values were noisy, likewise
+Presets = Mapping[tuple[str, datetime], Sequence[str]]  # of runs, by their names and when they started
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A change of the level of a metric.
+
+    Args:
+        run: the first with the new level, and `last` the last with the old one.
+        is_worse: None where nobody has said which values are better.
+        other_presets: whether the two runs had other presets.
+    """
+
+    change: Change
+    run: RunReference
+    last: RunReference
+    is_worse: bool | None
+    other_presets: bool
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether there are enough values after it to be sure."""
+        return self.change.state is changes.State.CONFIRMED
+
+    @property
+    def percent(self) -> float | None:
+        """By how much the level went up, in percent; None where that has no meaning."""
+        return changes.percent(self.change.before, self.change.after)
+
+
+@dataclass(frozen=True)
+class History:
+    """A metric of a cell.
+
+    Args:
+        series: its latest values, at least one.
+        earlier: how many values it has besides.
+        bound: those in force, or those that its values would give; None where there are too few.
+        is_in_force: whether the bounds are in the project's file of bounds.
+        noisy: how many of how many values were out of their range in one attempt, and not in the other; None where
+            none was.
+    """
+
+    series: Series
+    earlier: int
+    shifts: Sequence[Shift]
+    bound: Bound | None
+    is_in_force: bool
+    noisy: tuple[int, int] | None
+
+    @property
+    def latest(self) -> float:
+        """The last value."""
+        return float(self.series.values[-1])
+
+    @property
+    def percent(self) -> float | None:
+        """By how much the last value is above the median of the `BEFORE` ones before it; None without a meaning."""
+        before = self.series.values[-BEFORE - 1 : -1]
+        usual = float(np.median(before)) if len(before) else 0.0
+        return 100 * (self.latest / usual - 1) if usual > 0 else None
+
+    @cached_property
+    def bounded_from(self) -> int | None:
+        """The place of the first value that the bounds are for; None without bounds."""
+        if self.bound is None or not self.bound.is_reported:
+            return None
+        since = self.bound.since
+        runs = enumerate(self.series.runs)
+        return 0 if since is None else next((place for place, run in runs if run.started >= since), None)
+
+    @cached_property
+    def outside(self) -> dict[int, Side]:
+        """On which side the values are that are out of bounds, by their places."""
+        begin = self.bounded_from
+        if begin is None or self.bound is None:
+            return {}
+        sides = ((place, self.bound.side(float(self.series.values[place]))) for place in range(begin, self.size))
+        return {place: side for place, side in sides if side is not None}
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether the last value is out of bounds."""
+        return self.size - 1 in self.outside
+
+    @property
+    def regressions(self) -> list[Shift]:
+        """The changes for the worse, those that may be excursions left out."""
+        return [shift for shift in self.shifts if shift.is_confirmed and shift.is_worse]
+
+    @property
+    def size(self) -> int:
+        """How many values there are."""
+        return len(self.series.values)
+
+
+def of(found: Iterable[Series], known: Known, noise: Noise, presets: Presets) -> list[History]:
+    """Return the histories of series.
+
+    Args:
+        known: the bounds that are in force.
+        presets: of all runs of the series.
+    """
+    keyed = [(series, (series.cell, series.metric)) for series in found]
+    return [_history(series, known.get(key), noise.get(key), presets) for series, key in keyed]
+
+
+def _history(whole: Series, bound: Bound | None, noisy: tuple[int, int] | None, presets: Presets) -> History:
+    series = _latest(whole, LONGEST)
+    shifts = [_shift(series, change, presets) for change in changes.detect(series.values)]
+    is_in_force = bound is not None and bound.is_in(series.unit)
+    if not is_in_force:
+        confirmed = [shift.change.index for shift in shifts if shift.is_confirmed]
+        since = len(series.values) - max([0, *confirmed])
+        bound = _would_be(_latest(series, min(since, formulas.WINDOW)))
+    return History(series, len(whole.values) - len(series.values), shifts, bound, is_in_force, noisy)
+
+
+def _shift(series: Series, change: Change, presets: Presets) -> Shift:
+    run, last = series.runs[change.index], series.runs[change.index - 1]
+    one, other = (set(presets.get((at.run, at.started), ())) for at in (run, last))
+    return Shift(change, run, last, _is_worse(change, series.direction), one != other)
+
+
+def _would_be(series: Series) -> Bound | None:
+    """Return the bounds that `update_bounds` would find; None where the values have none."""
+    with contextlib.suppress(ValueError):
+        return formulas.bound_of(series)
+    return None
+
+
+def _latest(series: Series, count: int) -> Series:
+    if len(series.values) <= count:
+        return series
+    return dataclasses.replace(series, values=series.values[-count:], runs=series.runs[-count:])
+
+
+def _is_worse(change: Change, direction: Direction | None) -> bool | None:
+    if direction is None:
+        return None
+    return (change.after > change.before) is (direction is Direction.LOWER)

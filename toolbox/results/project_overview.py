@@ -1,0 +1,263 @@
+"""The state of each project and its cells, from the store: what the dashboard shows."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Final, TypeVar
+
+from sqlalchemy import Connection
+
+from toolbox.model.verdicts import Verdict
+from toolbox.results import cost, flakiness, histories, observations, queries
+from toolbox.results.cost import Cost, Period
+from toolbox.results.flakiness import Flakiness
+from toolbox.results.histories import History, Known, Shift
+from toolbox.results.queries import Filter
+from toolbox.results.records import ResultRow, RunRow
+from toolbox.runs.attribution import Finding
+
+Item = TypeVar("Item")
+RECENT: Final = 30  # runs that are shown one by one
+RECENT_DAYS: Final = 30  # in which a change for the worse counts as a regression
+SPEED_RUNS: Final = 10  # latest runs of a cell that tell how slow it is
+_MOST_RESULTS: Final = 30_000  # that are read of a project, for a store of years to be shown in seconds
+STATES: Final = (
+    "failing",
+    "broken",
+    "flaky",
+    "slower",
+    "regression",
+    "outside",
+    "quarantine",
+    "release",
+    "suspect",
+    "changed",
+)
+"""What there can be to see in a cell, the most urgent first."""
+_GOOD: Final = {Verdict.PASSED, Verdict.XFAILED}
+BAD: Final = {Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a project.
+
+    Args:
+        results: the latest, the newest first.
+        recent: how it ended in the recent runs of the project, the newest first; None where it was not part of one.
+        flaky: None where nothing was seen of it lately.
+        regressions: recent changes for the worse.
+    """
+
+    project: str
+    id: str
+    name: str
+    results: Sequence[ResultRow]
+    recent: Sequence[ResultRow | None]
+    histories: Sequence[History]
+    flaky: Flakiness | None
+    regressions: Sequence[tuple[History, Shift]]
+
+    @property
+    def latest(self) -> ResultRow | None:
+        """How it ended in the latest recent run that it was part of; None where it was part of none."""
+        return next((result for result in self.recent if result is not None), None)
+
+    @property
+    def is_quarantined(self) -> bool:
+        """Whether it was in quarantine in the latest recent run."""
+        return self.latest is not None and not self.latest.counts
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it takes: the median of its latest runs."""
+        known = [result.seconds for result in self.results[:SPEED_RUNS] if result.seconds is not None]
+        return statistics.median(known) if known else None
+
+    @cached_property
+    def states(self) -> list[str]:
+        """What there is to see in it, in the order of `STATES`."""
+        flaky = self.flaky.state if self.flaky is not None else flakiness.State.HEALTHY
+        shifts = [shift for history in self.histories for shift in history.shifts]
+        found = {
+            "failing": self.latest is not None and self.latest.counts and self.latest.verdict in BAD,
+            "broken": flaky is flakiness.State.BROKEN,
+            "flaky": flaky is flakiness.State.FLAKY,
+            "slower": flaky is flakiness.State.OUT_OF_RANGE,
+            "regression": bool(self.regressions),
+            "outside": any(history.is_in_force and history.is_outside for history in self.histories),
+            "quarantine": self.is_quarantined,
+            "release": self.is_quarantined and self.flaky is not None and self.flaky.may_be_released,
+            "suspect": flaky is flakiness.State.SUSPECT or any(not shift.is_confirmed for shift in shifts),
+            "changed": any(shift.is_confirmed for shift in shifts),
+        }
+        return [state for state in STATES if found[state]]
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project.
+
+    Args:
+        runs: the recent ones, the newest first; `count` is how many there are in all.
+        cells: those with something to see first.
+        looked_at: how many runs tell about flakiness.
+        in_common: what the cells that failed in the latest run have in common.
+        days: what each day cost, the latest first; `months` likewise.
+    """
+
+    name: str
+    runs: Sequence[RunRow]
+    count: int
+    cells: Sequence[Cell]
+    looked_at: int
+    days: Sequence[Cost]
+    months: Sequence[Cost]
+    in_common: Sequence[Finding] = ()
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Which share of the cells of the recent runs passed; None without any.
+
+        Those in quarantine do not count, and those that were skipped or cancelled, or did not end, say nothing.
+        """
+        counted = [result.verdict for cell in self.cells for result in cell.recent if result and result.counts]
+        passed, failed = (sum(verdict in verdicts for verdict in counted) for verdicts in (_GOOD, BAD))
+        return passed / (passed + failed) if passed or failed else None
+
+    @property
+    def regressions(self) -> list[tuple[Cell, History, Shift]]:
+        """See `regressions`."""
+        return regressions(self.cells)
+
+    @property
+    def flaky(self) -> list[Cell]:
+        """See `flaky`."""
+        return flaky(self.cells)
+
+    @property
+    def slowest(self) -> list[tuple[Cell, float]]:
+        """See `slowest`."""
+        return slowest(self.cells)
+
+
+def regressions(cells: Iterable[Cell]) -> list[tuple[Cell, History, Shift]]:
+    """Return the recent changes for the worse, the latest first."""
+    found = [(cell, *regression) for cell in cells for regression in cell.regressions]
+    return sorted(found, key=lambda regression: regression[2].run.started, reverse=True)
+
+
+def flaky(cells: Iterable[Cell]) -> list[Cell]:
+    """Return the cells that are not healthy, as `flakiness` orders them."""
+    order = list(flakiness.State)
+    found = [(cell, cell.flaky) for cell in cells if cell.flaky is not None]
+    bad = [(cell, flaky) for cell, flaky in found if flaky.state is not flakiness.State.HEALTHY]
+    return [cell for cell, _ in sorted(bad, key=lambda pair: (order.index(pair[1].state), -pair[1].lower))]
+
+
+def slowest(cells: Iterable[Cell]) -> list[tuple[Cell, float]]:
+    """Return the cells whose time is known, the slowest first."""
+    timed = [(cell, cell.seconds) for cell in cells]
+    known = [(cell, seconds) for cell, seconds in timed if seconds is not None]
+    return sorted(known, key=lambda pair: pair[1], reverse=True)
+
+
+def collect(connection: Connection, wanted: Filter, bounds: Mapping[str, Known], *, now: datetime) -> list[Project]:
+    """Return the projects, by their names.
+
+    Args:
+        wanted: which runs to look at.
+        bounds: those in force, by project.
+    """
+    runs = _grouped(queries.runs(connection, wanted), lambda row: row.project)
+    return [
+        _project(connection, dataclasses.replace(wanted, project=name), runs[name], bounds.get(name, {}), now)
+        for name in sorted(runs)
+    ]
+
+
+def _project(connection: Connection, wanted: Filter, rows: Sequence[RunRow], known: Known, now: datetime) -> Project:
+    name = str(wanted.project)
+    read = _readable(rows)
+    results = queries.results(connection, wanted, among=read, with_metrics=False)
+    presets = {(row.run, row.started): row.presets for row in rows}
+    found = histories.of(queries.series(connection, wanted), known, queries.noise(connection, wanted), presets)
+    return Project(
+        name,
+        rows[:RECENT],
+        len(rows),
+        sorted(_cells(name, rows[:RECENT], results, found, now), key=_urgency),
+        len(read),
+        cost.summed(rows, Period.DAY),
+        cost.summed(rows, Period.MONTH),
+        _in_common(results, rows[0]),
+    )
+
+
+def _in_common(results: Sequence[ResultRow], run: RunRow) -> list[Finding]:
+    """Return what the cells that failed in a run have in common, without those that fail at random."""
+    of_run = [result for result in results if result.run.id == run.id]
+    failed = {result.cell for result in of_run if result.verdict != Verdict.PASSED}
+    flaky = observations.known_flaky(result for result in results if result.cell in failed)
+    return observations.in_common(of_run, flaky=flaky)
+
+
+def _readable(rows: Sequence[RunRow]) -> list[RunRow]:
+    """Return the latest runs whose results are read: the recent ones, and more while they are not too many."""
+    count, total = 0, 0
+    for row in rows:
+        total += sum(row.cells.values())
+        if count >= RECENT and total > _MOST_RESULTS:
+            break
+        count += 1
+    return list(rows[:count])
+
+
+def _cells(
+    project: str, runs: Sequence[RunRow], results: Sequence[ResultRow], histories: Sequence[History], now: datetime
+) -> list[Cell]:
+    names = {history.series.cell: history.series.name for history in histories}
+    names |= {result.cell: result.name for result in results}
+    of_cells = _grouped(results, lambda result: result.cell)
+    measured = _grouped(histories, lambda history: history.series.cell)
+    assessed = {found.cell: found for found in flakiness.assess(observations.of(results))}
+    begin = now - timedelta(days=RECENT_DAYS)
+    return [
+        Cell(
+            project,
+            identity,
+            name,
+            of_cells.get(identity, []),
+            _by_run(of_cells.get(identity, []), runs),
+            measured.get(identity, []),
+            assessed.get(identity),
+            _since(measured.get(identity, []), begin),
+        )
+        for identity, name in names.items()
+    ]
+
+
+def _grouped(items: Iterable[Item], key: Callable[[Item], str]) -> dict[str, list[Item]]:
+    groups: dict[str, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def _by_run(results: Sequence[ResultRow], runs: Sequence[RunRow]) -> list[ResultRow | None]:
+    found = {result.run.id: result for result in results}
+    return [found.get(run.id) for run in runs]
+
+
+def _since(histories: Sequence[History], begin: datetime) -> list[tuple[History, Shift]]:
+    return [(history, shift) for history in histories for shift in history.regressions if shift.run.started >= begin]
+
+
+def _urgency(cell: Cell) -> tuple[int, str, str]:
+    first = "quarantine" if cell.is_quarantined else next(iter(cell.states), None)
+    return (STATES.index(first) if first else len(STATES), cell.name, cell.id)
