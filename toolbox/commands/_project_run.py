@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from toolbox.model.foreign_text import printable_json
 from toolbox.reports import written
-from toolbox.reports.terminal import live_view
+from toolbox.reports.terminal import live_view, run_table
 from toolbox.runs.recorder import Listener
 from toolbox.runs.summary import RunSummary
 from toolbox.system import redaction
@@ -29,7 +29,7 @@ def shown(execute: Execute, *, as_json: bool) -> int:
         summary, exit_code = execute([view.show], redaction.current())
     written.write_all(summary)
     view.line("")
-    view.table(summary)
+    run_table.show(summary, view)
     if as_json:
         # A reader that has gone away does not change how the run ended.
         with contextlib.suppress(BrokenPipeError):

@@ -17,7 +17,7 @@ from toolbox.model.errors import UsageError
 from toolbox.model.quantities import Count, Seconds
 from toolbox.orchestration import project_run, projects, request
 from toolbox.orchestration.request import RunRequest
-from toolbox.reports.terminal import live_view, plan_table
+from toolbox.reports.terminal import live_view, plan_table, run_table
 from toolbox.reports.terminal.cell_logs import CellLogs
 from toolbox.runs import journal, summary
 from toolbox.runs.summary import State
@@ -169,7 +169,7 @@ class Project:
         if format == "json":
             return json.dumps(found.as_json(), indent=2, ensure_ascii=False)
         with live_view.view(sys.stdout) as view:
-            view.table(found)
+            run_table.show(found, view)
             if found.state is State.DEAD and (alive := processes.marked(found.directory)):
                 view.line(f"processes of it are alive: {' '.join(map(str, alive))} (kill ends them)", style="bold")
         return None

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 
 from toolbox.model.events import CheckJudged, MetricMeasured, RunFinished, StepKind
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.reports.forge import github
+from toolbox.reports.forge import github, run_markdown
 from toolbox.runs.attribution import Finding
 from toolbox.runs.summary import AttemptSummary, RunSummary, State, StepSummary
 
@@ -256,7 +256,7 @@ def is_whole(markdown: str) -> bool:
     return all(markdown.count(f"<{tag}>") + markdown.count(f"<{tag} ") == markdown.count(f"</{tag}>") for tag in tags)
 
 
-@pytest.mark.parametrize("limit", [github.FEWEST_BYTES, 20_000, 65_536, 1 << 20])
+@pytest.mark.parametrize("limit", [run_markdown.FEWEST_BYTES, 20_000, 65_536, 1 << 20])
 @pytest.mark.parametrize(
     "verdicts", [[Verdict.PASSED] * 3000, [Verdict.FAILED] * 3000, [Verdict.PASSED, Verdict.FAILED] * 40]
 )
@@ -264,7 +264,7 @@ def is_whole(markdown: str) -> bool:
 def test_the_limit_is_kept_and_nothing_is_cut_in_the_middle(limit: int, verdicts: list[Verdict], text: str) -> None:
     run = many(verdicts, text * 200)
     run.directory = Path("/") / text
-    markdown = github.render(run, limit=limit)
+    markdown = run_markdown.render(run, limit=limit)
     assert len(markdown.encode()) <= limit
     assert is_whole(markdown)
     assert markdown.startswith("<h2>")
@@ -295,14 +295,14 @@ def test_what_fits_is_all_there() -> None:
 
 
 def test_the_verdict_always_has_room() -> None:
-    markdown = github.render(hostile('"' * 10_000), limit=github.FEWEST_BYTES)
+    markdown = run_markdown.render(hostile('"' * 10_000), limit=run_markdown.FEWEST_BYTES)
     assert markdown.startswith("<h2>failed (check): ")
     assert is_whole(markdown)
 
 
 def test_a_limit_without_room_for_the_verdict_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 8192 bytes"):
-        github.render(summary(), limit=100)
+        run_markdown.render(summary(), limit=100)
 
 
 def test_what_was_cancelled_because_of_a_failure_is_counted() -> None:

@@ -1,0 +1,106 @@
+"""The table of a run."""
+
+import io
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolbox.model.events import CheckJudged, RunFinished, StepKind
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.reports.terminal import live_view, run_table
+from toolbox.runs.summary import RunSummary, State, StepSummary
+
+
+def shown(summary: RunSummary) -> str:
+    """Return the table as a file gets it."""
+    stream = io.StringIO()
+    with live_view.view(stream) as view:
+        run_table.show(summary, view)
+    return stream.getvalue()
+
+
+def summary(*steps: StepSummary, end: RunFinished | None = None, state: State = State.FINISHED) -> RunSummary:
+    return RunSummary(
+        "r-1", "training", Path("/runs/r-1"), state, (), datetime.now(UTC), end, {step.step: step for step in steps}
+    )
+
+
+def step(name: str, verdict: Verdict | None = Verdict.PASSED, message: str = "", **fields: Any) -> StepSummary:
+    cause = "product" if verdict and not verdict.is_pass else None
+    return StepSummary(name, name.rpartition("__")[2], StepKind.GROUP, verdict, cause, message, 1.25, **fields)
+
+
+def test_the_table_names_what_failed_why_and_where_to_look() -> None:
+    checks = [CheckJudged("001__test/000__cell", str(number), passed=number > 0, message="") for number in range(3)]
+    text = shown(
+        summary(
+            step("000__prepare"),
+            step("001__test", Verdict.FAILED, "around"),
+            step("001__test/000__cell", Verdict.FAILED, "too slow\nby far", checks=checks),
+            step("001__test/001__probe", Verdict.FAILED, "as expected", counts=False),
+            end=RunFinished(Verdict.FAILED, Cause.CHECK, 1, "in the summary", 9.5),
+        )
+    )
+    rows = [re.split(r"  +", line.strip()) for line in text.splitlines()[:5]]
+    assert rows == [
+        ["step", "verdict", "cause", "checks", "time"],
+        ["000__prepare", "passed", "1.2 s"],
+        ["001__test", "failed", "product", "1.2 s"],
+        ["000__cell", "failed", "product", "2 of 3", "1.2 s"],
+        ["001__probe", "failed (does not count)", "product", "1.2 s"],
+    ]
+    assert text.splitlines()[5:] == [
+        "",
+        "failed: 001__test/000__cell (product)",
+        "  too slow",
+        "  by far",
+        "  look at /runs/r-1/001__test/000__cell",
+        "",
+        "failed (check)  training in 9.5 s",
+        "the run is in /runs/r-1",
+    ]
+
+
+def test_a_run_that_passed_ends_in_its_verdict_and_its_place() -> None:
+    text = shown(summary(step("000__test"), end=RunFinished(Verdict.PASSED, None, 0, "", 9.5)))
+    assert text.splitlines()[-2:] == ["passed  training in 9.5 s", "the run is in /runs/r-1"]
+
+
+def test_an_end_that_no_step_explains_is_told() -> None:
+    end = RunFinished(Verdict.CANCELLED, Cause.INTERRUPTED, 143, "interrupted by SIGTERM\nand then: \x1b[2Jx", 9.5)
+    text = shown(summary(step("000__test", Verdict.CANCELLED, "interrupted"), end=end))
+    assert "  interrupted by SIGTERM\n  and then: x\n" in text
+    nothing = RunFinished(Verdict.SKIPPED, None, 4, "nothing ran", 0.1)
+    assert "skipped  training in 0.1 s\n  nothing ran\n" in shown(summary(end=nothing))
+
+
+@pytest.mark.parametrize(
+    ("state", "said"), [(State.RUNNING, "is going on"), (State.DEAD, "is dead: its process has gone")]
+)
+def test_a_run_without_an_end_is_going_on_or_dead(state: State, said: str) -> None:
+    text = shown(summary(step("000__test", None), state=state))
+    assert f"the run r-1 {said}" in text
+    assert re.search(rf"000__test +{'going on' if state is State.RUNNING else 'not ended'}", text)
+
+
+def test_steps_that_were_cancelled_because_of_a_failure_are_counted_not_listed() -> None:
+    cells = [step("0__t/0__a", Verdict.FAILED, "too slow"), *(step(f"0__t/{n}__b", Verdict.CANCELLED) for n in (1, 2))]
+    text = shown(summary(step("0__t", Verdict.FAILED), *cells))
+    assert "failed: 0__t/0__a (product)" in text
+    assert "\n2 others were cancelled\n" in text
+    assert "cancelled: " not in text
+
+
+def test_steps_that_were_cancelled_alone_are_listed_not_counted() -> None:
+    text = shown(summary(step("0__t", Verdict.CANCELLED), step("0__t/0__a", Verdict.CANCELLED)))
+    assert "cancelled: 0__t/0__a" in text
+    assert "others were cancelled" not in text
+
+
+def test_a_step_that_was_cancelled_and_does_not_count_does_not_break_the_table() -> None:
+    end = RunFinished(Verdict.PASSED, None, 0, "", 9.5)
+    text = shown(summary(step("0__t"), step("0__t/0__a", Verdict.CANCELLED, counts=False), end=end))
+    assert "passed  training in 9.5 s" in text

@@ -1,0 +1,265 @@
+"""A run as Markdown, of a limited length, which any forge shows.
+
+What others wrote stands in `<code>` and `<pre>` only: there a forge makes no mentions, references, links or emoji.
+All of it is blocks of HTML without an empty line, where Markdown means nothing. What has no room is left out in whole
+blocks and rows, the least important first: the rows of cells that passed, then failures from the last one on.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+from urllib.parse import quote
+
+from toolbox.model.events import MetricMeasured, StepKind
+from toolbox.model.evidence import Metric
+from toolbox.model.foreign_text import clean
+from toolbox.model.text import LONGEST_LINE
+from toolbox.model.verdicts import Verdict
+from toolbox.reports import _remarks
+from toolbox.reports._excerpts import Excerpts
+from toolbox.runs.summary import RunSummary, State, StepSummary
+
+FEWEST_BYTES: Final = 1 << 13  # room for what is never left out
+_MOST_LINES: Final = 20  # of a message
+_MOST_REMARKS: Final = 30
+_MOST_METRICS: Final = 6
+_MOST_ROWS: Final = 30  # of a table that is not folded
+_LONGEST_NAME: Final = 80
+_LONGEST_FINDING: Final = 500
+_URL = re.compile(r"https?://[^\s<>\"'`\\\x00-\x20\x7f]+")
+
+
+def render(summary: RunSummary, *, limit: int, artifacts_url: str = "") -> str:
+    """Return a run as Markdown.
+
+    Args:
+        limit: of the bytes of UTF-8, and so of the characters too.
+        artifacts_url: where the run directory can be read, for links to it. Without it the paths are named.
+
+    Raises:
+        ValueError: the limit leaves no room for the verdict, or the address is not one of HTTP.
+    """
+    if limit < FEWEST_BYTES:
+        raise ValueError(f"limit: at least {FEWEST_BYTES} bytes were expected, not {limit}")
+    if artifacts_url and not _URL.fullmatch(artifacts_url):
+        raise ValueError(
+            f"artifacts_url: an address such as https://example.org/run was expected, not {artifacts_url!r}"
+        )
+    page = _Page(limit, artifacts_url.rstrip("/"))
+    page.add(_head(summary))
+    page.add(_pre(summary.damage_warning.splitlines()))
+    page.add(_attribution(summary))
+    rows = list(page.rows(summary))
+    # The table takes what the failures leave, and a quarter of the room at least.
+    kept = min(page.room // 4, sum(map(_size, rows)))
+    page.add_failures(summary, kept)
+    page.add_remarks(summary, kept)
+    page.add_cells(rows, summary)
+    return page.text()
+
+
+class _Page:
+    """Blocks, as long as there is room.
+
+    Args:
+        room: how many bytes are left.
+    """
+
+    def __init__(self, room: int, url: str) -> None:
+        self.room = room
+        self._url = url
+        self._blocks: list[str] = []
+
+    def text(self) -> str:
+        """Return the page."""
+        return "\n".join(self._blocks)
+
+    def add(self, block: str, kept: int = 0) -> bool:
+        """Add a block, with an empty line after it, unless it has no room or is empty.
+
+        Args:
+            kept: how many bytes have to be left.
+        """
+        fits = bool(block) and _size(block) + 1 <= self.room - kept
+        if fits:
+            self._blocks.append(f"{block}\n")
+            self.room -= _size(block) + 2
+        return fits
+
+    def add_failures(self, summary: RunSummary, kept: int) -> None:
+        """Add what failed: the first ones with what shows it, then, as long as there is room, in a line each."""
+        excerpts = Excerpts(summary.directory, characters=self.room, withheld=summary.secrets_left)
+        failures = summary.failures
+        for index, step in enumerate(failures):
+            left = f"<p>and {len(failures) - index} more that did not pass</p>"
+            reserve = kept + (_size(left) + 2 if index + 1 < len(failures) else 0)
+            if not (self.add(self._failure(step, excerpts), reserve) or self.add(self._brief(step), reserve)):
+                self.add(left, kept)
+                break
+        if summary.cancelled and failures and failures[0].verdict is not Verdict.CANCELLED:
+            self.add(f"<p>{summary.cancelled} others were cancelled</p>", kept)
+
+    def add_remarks(self, summary: RunSummary, kept: int) -> None:
+        """Add what is to be said of steps for which the run did not fail, as long as there is room."""
+        remarks = _remarks.of(summary)
+        for index, step in enumerate(remarks):
+            left = f"<p>and {len(remarks) - index} more remarks</p>"
+            reserve = kept + (_size(left) + 2 if index + 1 < len(remarks) else 0)
+            title = f"<p>{_standing(step, step.cause)}: {self._place(step, step.name)}</p>"
+            lines = _pre(_remarks.text(step).splitlines(), longest=_LONGEST_FINDING)
+            block = "\n".join(["<h3>Remarks</h3>"] * (index == 0) + [title] + [lines] * bool(lines))
+            if index == _MOST_REMARKS or not self.add(block, reserve):
+                self.add(left, kept)
+                break
+
+    def rows(self, summary: RunSummary) -> Iterator[str]:
+        """Yield a row for each cell, those first that did not pass; without a matrix, for each command."""
+        names = _metrics(summary)[:_MOST_METRICS]
+        for step in sorted(_cases(summary), key=lambda step: step.verdict is not None and step.verdict.is_pass):
+            uncounted = "" if step.counts else f", {_why_uncounted(step)}"
+            verdict = _words(step.verdict, None, summary.state) + uncounted
+            attempt = step.attempts[-1] if step.attempts else None
+            metrics = {metric.metric: metric for metric in step.metrics}
+            columns = [
+                self._place(step, step.name),
+                verdict,
+                html.escape(step.cause or ""),
+                _code(attempt.target) if attempt else "",
+                str(len(step.attempts) or ""),
+                _seconds(step.seconds),
+                *(_metric(metrics.get(name)) for name in names),
+            ]
+            yield f"<tr>{''.join(f'<td>{column}</td>' for column in columns)}</tr>"
+
+    def add_cells(self, rows: Sequence[str], summary: RunSummary) -> None:
+        """Add the table of the cells, with as many rows as have room."""
+        metrics = _metrics(summary)
+        names = ["verdict", "cause", "target", "attempts", "time", *map(_code, metrics[:_MOST_METRICS])]
+        what = "cell" if summary.cells else "command"
+        head = f"<tr>{''.join(f'<th>{name}</th>' for name in (what, *names))}</tr>"
+        begin, end = ["<table>", head], ["</table>"]
+        if len(rows) > _MOST_ROWS:
+            begin, end = [f"<details><summary>{len(rows)} {what}s</summary>", *begin], [*end, "</details>"]
+        left = f'<tr><td colspan="{1 + len(names)}">and {len(rows)} more</td></tr>'
+        room = self.room - sum(_size(line) + 1 for line in (*begin, *end, left)) - 1
+        shown = 0
+        while shown < len(rows) and (room := room - _size(rows[shown]) - 1) >= 0:
+            shown += 1
+        more = [left.replace(f"and {len(rows)} more", f"and {len(rows) - shown} more")] if shown < len(rows) else []
+        if rows:
+            self.add("\n".join([*begin, *rows[:shown], *more, *end]))
+        if (others := len(metrics) - _MOST_METRICS) > 0:
+            self.add(f"<p>and {others} more metrics</p>")
+
+    def _failure(self, step: StepSummary, excerpts: Excerpts) -> str:
+        """Return what failed, folded, with its message and what of its logs shows it."""
+        parts = [f"<details><summary>{_title(step)}</summary>", _pre(step.message.splitlines())]
+        for excerpt in excerpts.of(step, is_bad=True):
+            lines = [f"{line.number or '':>6}{'>' if line.is_evidence else ' '} {line.text}" for line in excerpt.lines]
+            parts += [f"<p>{_code(excerpt.what)}</p>", _pre(lines, most=len(lines))]
+        return "\n".join([*filter(None, parts), f"<p>look at {self._place(step, step.step)}</p>", "</details>"])
+
+    def _brief(self, step: StepSummary) -> str:
+        return f"<p>{_title(step)} {self._place(step, 'look at it') if self._url else ''}</p>"
+
+    def _place(self, step: StepSummary, text: str) -> str:
+        """Return a text as a link to the directory of a step, where the address of the run is known."""
+        if not self._url:
+            return _code(text)
+        address = f"{self._url}/{quote(step.step, errors='replace')}"
+        return f'<a href="{html.escape(address)}">{_code(text)}</a>'
+
+
+def _head(summary: RunSummary) -> str:
+    end = summary.finished
+    verdict = _words(end.verdict if end else None, end.cause if end else None, summary.state)
+    lines = [f"<h2>{verdict}: {_code(summary.project, _LONGEST_NAME)}</h2>"]
+    counts = Counter(_standing(step, None, summary.state) for step in _cases(summary))
+    missing = (summary.planned_cells or 0) - len(summary.cells)
+    counted = ", ".join(
+        [*(f"{n} {words}" for words, n in counts.items()), *([f"{missing} not started"] * (missing > 0))]
+    )
+    what = "cells" if summary.cells or missing > 0 else "commands"
+    presets = f" with {_code(', '.join(summary.presets))}" if summary.presets else ""
+    took = f" in {end.seconds:.1f} s" if end else ""
+    lines.append(f"<p>{what}: {counted or 'none'}<br>run {_code(summary.run, _LONGEST_NAME)}{presets}{took}</p>")
+    if end is not None and end.message and (not summary.failures or end.verdict is Verdict.CANCELLED):
+        lines.append(_pre(end.message.splitlines()))
+    lines = [line for line in lines if line]
+    return "\n".join(lines)
+
+
+def _attribution(summary: RunSummary) -> str:
+    if _remarks.has_nothing_in_common(summary):
+        return f"<p>{_remarks.NOTHING_IN_COMMON}</p>"
+    if not summary.attribution:
+        return ""
+    found = "".join(f"<li>{_code(str(finding), _LONGEST_FINDING)}</li>" for finding in summary.attribution)
+    return f"<p>What failed has in common:</p>\n<ul>{found}</ul>"
+
+
+def _cases(summary: RunSummary) -> list[StepSummary]:
+    return summary.cells or [step for step in summary.steps.values() if step.kind is StepKind.COMMAND]
+
+
+def _metrics(summary: RunSummary) -> list[str]:
+    return list(dict.fromkeys(metric.metric for step in _cases(summary) for metric in step.metrics))
+
+
+def _title(step: StepSummary) -> str:
+    message = next((line for line in step.message.splitlines() if line.strip()), "")
+    title = f"{_words(step.verdict, step.cause, State.DEAD)}: {_code(step.name)}"
+    return f"{title} {_code(message)}" if message else title
+
+
+def _words(verdict: Verdict | None, cause: str | None, state: State) -> str:
+    """Return how something ended or stands, in words of ours."""
+    if verdict is None:
+        return "going on" if state is State.RUNNING else "not ended"
+    return html.escape(f"{verdict} ({cause})" if cause else verdict)
+
+
+def _standing(step: StepSummary, cause: str | None, state: State = State.DEAD) -> str:
+    """Return how a step ended or stands. What did not pass and does not count is told apart."""
+    is_set_apart = not step.counts and step.verdict is not None and not step.verdict.is_pass
+    apart = f" {_why_uncounted(step)}" if is_set_apart else ""
+    return f"{_words(step.verdict, None, state)}{apart}" + (f" ({html.escape(cause)})" if cause else "")
+
+
+def _why_uncounted(step: StepSummary) -> str:
+    return "in quarantine" if step.kind is StepKind.CELL else "not counted"
+
+
+def _metric(metric: MetricMeasured | None) -> str:
+    if metric is None:
+        return ""
+    return _code(str(Metric(metric.metric, metric.value, metric.unit, metric.fault)), _LONGEST_NAME)
+
+
+def _seconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.1f} s"
+
+
+def _code(text: str, longest: int = LONGEST_LINE) -> str:
+    """Return a text of others in one line, cut where it is long."""
+    line = " ".join(clean(text).split())
+    return f"<code>{html.escape(_short(line, longest))}</code>"
+
+
+def _short(line: str, longest: int) -> str:
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
+def _pre(lines: Sequence[str], most: int = _MOST_LINES, longest: int = LONGEST_LINE) -> str:
+    """Return lines of others. Their ends are written as numbers, so that none of them ends the block."""
+    shown = _remarks.without_middle(lines, most)
+    text = "&#10;".join(html.escape(_short(clean(line).replace("\n", " "), longest)) for line in shown)
+    return f"<pre>{text}</pre>" if text else ""
+
+
+def _size(text: str) -> int:
+    return len(text.encode())
