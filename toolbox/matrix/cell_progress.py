@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,6 @@ from toolbox.matrix.judgement import deviations, verdict, without
 from toolbox.matrix.plan import Cell
 from toolbox.model.events import (
     AttemptEnded,
-    AttemptReleased,
     AttemptSubmitted,
     AttemptWaiting,
     CheckJudged,
@@ -26,7 +26,7 @@ from toolbox.model.evidence import Deviation, Judgement, Metric
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Handle
 from toolbox.runs import steps
-from toolbox.runs.past import PastAttempt, PastStep
+from toolbox.runs.past import PastStep
 from toolbox.runs.steps import Outcome, Step
 from toolbox.system import filesystem
 
@@ -99,30 +99,44 @@ class CellResult:
     counts: bool = True
 
 
-def own_judgements(cell: Cell, attempt: PastAttempt) -> tuple[tuple[str, Judgement], ...]:
-    """Return the journal's judgements of an attempt, of the checks that compare with no other cell.
+class CellState(StrEnum):
+    """Where a cell stands in this session of the run.
 
-    The files of the attempt are not judged again: a power cut may have taken them.
+    NEW: nothing is decided yet.
+    WAITING: it waits for room on a target.
+    PAUSED: it waits some time before its next attempt.
+    BLOCKED: it waits until the attempt that a person has given up is removed from its target.
+    STARTING: its attempt is being submitted, or is looked for where an earlier session submitted it.
+    RUNNING: its workload is on the target.
+    JUDGING: its workload has ended; what it left is brought back and judged.
+    COMPARING: its attempt passed so far, and waits for the cell that it is compared with.
+    ENDED: its verdict is written down.
     """
-    own = {check.name for check in cell.expectations.checks if check.to is None}
-    return tuple((event.check, event.judgement) for event in attempt.judged if event.check in own)
+
+    NEW = "new"
+    WAITING = "waiting"
+    PAUSED = "paused"
+    BLOCKED = "blocked"
+    STARTING = "starting"
+    RUNNING = "running"
+    JUDGING = "judging"
+    COMPARING = "comparing"
+    ENDED = "ended"
 
 
-def concluded_before(cell: Cell, before: PastStep) -> Conclusion:
-    """Return the conclusion of the latest attempt of a cell, which ended before the run was resumed."""
-    attempt = before.attempts[-1]
-    ended = attempt.ended
-    assert ended is not None, "it has ended"
-    judgements = own_judgements(cell, attempt)
-    outcome = None if judgements else Outcome(ended.verdict, ended.cause, ended.message)
-    return Conclusion(
-        outcome,
-        before.metrics,
-        judgements,
-        seconds=ended.seconds,
-        host=ended.host,
-        accelerators=ended.accelerators,
-    )
+_NEXT: Final[Mapping[CellState, frozenset[CellState]]] = {
+    CellState.NEW: frozenset(
+        {CellState.WAITING, CellState.BLOCKED, CellState.STARTING, CellState.JUDGING, CellState.ENDED}
+    ),
+    CellState.WAITING: frozenset({CellState.STARTING, CellState.ENDED}),
+    CellState.PAUSED: frozenset({CellState.WAITING, CellState.ENDED}),
+    CellState.BLOCKED: frozenset({CellState.WAITING, CellState.ENDED}),
+    CellState.STARTING: frozenset({CellState.RUNNING, CellState.PAUSED, CellState.ENDED}),
+    CellState.RUNNING: frozenset({CellState.JUDGING}),
+    CellState.JUDGING: frozenset({CellState.COMPARING, CellState.PAUSED, CellState.ENDED}),
+    CellState.COMPARING: frozenset({CellState.PAUSED, CellState.ENDED}),
+    CellState.ENDED: frozenset(),
+}
 
 
 @dataclass(slots=True)
@@ -134,7 +148,7 @@ class CellRun:
         target: where that is.
         handle: of its workload, once it was submitted.
         is_adopted: whether that attempt was submitted before the run was resumed.
-        is_over: whether its workload has ended, and is being judged.
+        state: changed by `become`.
         history: how its attempts ended, in this run and before.
         waiting: why the latest attempt has not started yet; empty once it has.
     """
@@ -147,9 +161,14 @@ class CellRun:
     target: str = ""
     handle: Handle | None = None
     is_adopted: bool = False
-    is_over: bool = False
+    state: CellState = CellState.NEW
     history: list[Ended] = field(default_factory=list)
     waiting: str = ""
+
+    def become(self, state: CellState) -> None:
+        """Change the state of the cell."""
+        assert state in _NEXT[self.state], f"{self.cell.name} cannot become {state}: it is {self.state}"
+        self.state = state
 
     @property
     def name(self) -> str:
@@ -182,8 +201,9 @@ class CellRun:
 
     def submit(self, target: str) -> None:
         """Write down that the next attempt is about to be started."""
+        self.become(CellState.STARTING)
         self.attempt, self.target, self.handle = self.attempt + 1, target, None
-        self.is_adopted, self.is_over, self.waiting = False, False, ""
+        self.is_adopted, self.waiting = False, ""
         filesystem.make_directory(self.directory)
         # What ends while no orchestrator lives is found by these names, also after a power cut.
         for folder in (self.step.directory, self.parent.directory):
@@ -224,10 +244,6 @@ class CellRun:
         record(ended, sync=sync)
         self.history.append(Ended(self.attempt, outcome, deviations(conclusion.judgements)))
 
-    def released(self) -> None:
-        """Write down that nothing of the attempt is left on its target."""
-        self.step.recorder.record(AttemptReleased(self.step.identity, self.attempt), sync=False)
-
     def weighed(self, conclusion: Conclusion) -> Outcome:
         """Return what the cell comes to by the latest attempt and those before it.
 
@@ -267,6 +283,7 @@ class CellRun:
 
     def finish(self, outcome: Outcome, conclusion: Conclusion) -> Outcome:
         """Write down how the cell ended, and return it: what was expected of it is taken into account."""
+        self.become(CellState.ENDED)
         # A workload that was adopted has begun before this step of the resumed run.
         self.step.started = min(self.step.started, time.monotonic() - conclusion.seconds)
         outcome = self._as_expected(self._with_history(outcome, conclusion.remarks))

@@ -8,7 +8,7 @@ import yaml
 
 from tests.fakes.backend import Machines
 from tests.unit.matrix.conftest import TODAY, Planned
-from toolbox.matrix.cell_progress import CellRun, Conclusion, Ended
+from toolbox.matrix.cell_progress import CellRun, CellState, Conclusion, Ended
 from toolbox.model.bounds import Side
 from toolbox.model.events import (
     AttemptEnded,
@@ -56,18 +56,26 @@ def bench(tmp_path: Path, planned: Planned) -> Bench:
     return Bench(tmp_path, planned)
 
 
+def submit(run: CellRun, target: str = "one") -> None:
+    """Submit the next attempt of a cell, after a pause where it has had one."""
+    if run.state is CellState.STARTING:
+        run.become(CellState.PAUSED)
+        run.become(CellState.WAITING)
+    run.submit(target)
+
+
 def attempted(run: CellRun, *outcomes: Outcome) -> CellRun:
     """Have a cell make attempts that end so."""
     for outcome in outcomes:
-        run.submit("one")
+        submit(run)
         run.end(outcome, NOTHING, sync=False)
     return run
 
 
 def test_an_attempt_has_the_name_that_whoever_asks_would_give_it(bench: Bench, tmp_path: Path) -> None:
     run = bench.cell()
-    run.submit("one")
-    run.submit("two")
+    submit(run)
+    submit(run, "two")
     assert run.name == f"r-1-{run.cell.id}-2"
     assert (run.target, run.directory) == ("two", tmp_path / "000__x=a/attempt-2")
     assert run.directory.is_dir()
@@ -88,7 +96,7 @@ def test_a_cell_keeps_its_settings_as_they_were_when_it_began(bench: Bench) -> N
 
 def test_what_was_measured_and_judged_is_told_before_the_end(bench: Bench) -> None:
     run = bench.cell()
-    run.submit("one")
+    submit(run)
     judgements = (("metric", Judgement(False, "too slow", "m.json", 3)),)
     run.end(FAILED, Conclusion(None, {"t": Metric("t", 1.5, "s")}, judgements, 2.5), sync=False)
     step = run.step.identity
@@ -126,7 +134,7 @@ def test_a_cause_that_nobody_counts_has_no_other_attempt(bench: Bench) -> None:
 
 def test_an_adopted_attempt_that_was_cancelled_is_made_up_for_at_once(bench: Bench) -> None:
     run = bench.cell()
-    run.submit("one")
+    submit(run)
     run.is_adopted = True
     run.end(CANCELLED, NOTHING, sync=False)
     assert run.pause() == 0
@@ -195,7 +203,7 @@ def test_the_numbers_of_earlier_attempts_are_not_given_again(bench: Bench) -> No
     run = remembered(bench, SUBMITTED[0], ENDED, SUBMITTED[1])
     assert (run.attempt, run.target) == (2, "one")
     assert run.history == [Ended(1, Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "no route"))]
-    run.submit("one")
+    submit(run)
     assert run.name.endswith("-3")
 
 
@@ -222,7 +230,7 @@ Judged = tuple[tuple[str, Judgement], ...]
 def measured(run: CellRun, *attempts: Judged) -> Outcome:
     """Have a cell make attempts that are judged so, and return what it comes to by the last of them."""
     for judgements in attempts:
-        run.submit("one")
+        submit(run)
         conclusion = Conclusion(None, judgements=judgements)
         outcome = run.weighed(conclusion)
         run.end(conclusion.so_far(), conclusion, sync=False)
@@ -297,3 +305,23 @@ def test_a_cell_in_quarantine_keeps_its_verdict_and_does_not_count(bench: Bench)
     assert outcome.verdict is Verdict.FAILED
     assert "in quarantine until 2026-06-15 (me), so it does not count: #9" in outcome.message
     assert (bench.parent.outcome(), run.step.counts) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("path", "refused"),
+    [
+        ([], CellState.RUNNING),
+        ([CellState.WAITING], CellState.JUDGING),
+        ([CellState.STARTING, CellState.RUNNING], CellState.ENDED),
+        ([CellState.STARTING, CellState.RUNNING, CellState.JUDGING], CellState.STARTING),
+        ([CellState.ENDED], CellState.WAITING),
+    ],
+)
+def test_a_cell_takes_no_step_that_its_state_does_not_allow(
+    bench: Bench, path: list[CellState], refused: CellState
+) -> None:
+    run = bench.cell()
+    for state in path:
+        run.become(state)
+    with pytest.raises(AssertionError, match=f"x=a cannot become {refused}: it is {run.state}"):
+        run.become(refused)
