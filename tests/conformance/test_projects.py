@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from toolbox.config import document, presets
 from toolbox.config.command_args import SET_AT_RUNTIME, Template
 from toolbox.config.configuration import Configuration, Request
 from toolbox.interface import registry, signature
@@ -15,18 +16,19 @@ from toolbox.system import places
 PROJECTS = {name: projects.find(name) for name in places.projects()}
 
 
-def load(name: str, *presets: str) -> Configuration:
+def load(name: str, *applied: str) -> Configuration:
     """Return the configuration of a project."""
     files = PROJECTS[name]
-    return Configuration.load(Request(files.config, presets, contracts=files.contracts))
+    return Configuration.load(Request(files.config, applied, contracts=files.contracts))
 
 
-WITH_PRESET = [(name, preset) for name in PROJECTS for preset in load(name).preset_names]
+PRESETS = {name: presets.known(document.load(files.config)) for name, files in PROJECTS.items()}
+WITH_PRESET = [(name, preset) for name in PROJECTS for preset in PRESETS[name]]
 WITH_KEY = [
-    (name, key, presets)
+    (name, key, applied)
     for name, files in PROJECTS.items()
     for key in Template(files.command_args).keys
-    for presets in ([], *([preset] for preset in load(name).preset_names))
+    for applied in ([], *([preset] for preset in PRESETS[name]))
 ]
 # What stands in the place of an argument that the orchestration gives.
 FILLERS: tuple[object, ...] = ("text", 1, 1.5, True, ["text"], {"key": "text"}, None)
@@ -65,9 +67,9 @@ def test_a_contract_is_of_a_block_that_is_there(name: str) -> None:
     assert own <= blocks, "a contract of a block that there is not is never asked for"
 
 
-@pytest.mark.parametrize(("name", "key", "presets"), WITH_KEY)
-def test_the_arguments_of_a_command_fit_its_signature(name: str, key: str, presets: list[str]) -> None:
-    configuration = load(name, *presets)
+@pytest.mark.parametrize(("name", "key", "applied"), WITH_KEY)
+def test_the_arguments_of_a_command_fit_its_signature(name: str, key: str, applied: list[str]) -> None:
+    configuration = load(name, *applied)
     arguments = Template(PROJECTS[name].command_args).arguments(key, configuration)
     match = re.fullmatch(r"(?:[^/\s]+/)?(\w+) (\w+)(?:/\S+)?", key)
     assert match, f"{key} is no [prefix/]group command[/suffix]"

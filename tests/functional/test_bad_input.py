@@ -387,3 +387,11 @@ def test_a_target_on_a_cluster_that_is_misspelt_starts_nothing(grid: Grid) -> No
     outcome = refuse(grid.workspace, "project", "run", "grid")
     assert "no cluster `sutt` in the block `clusters`: did you mean sut?" in outcome.stderr
     assert (grid.phases, (grid.root / "made").exists()) == ([], False)
+
+
+def test_a_bad_block_is_named_with_its_line_by_a_command_that_reads_only_this_block(small: Workspace) -> None:
+    config = (small.directory / "config/small.yaml").read_text()
+    small.write({"config/small.yaml": f"{config}\nresults:\n  currency: ''\n"})
+    outcome = refuse(small, "results", "list", "--project=small")
+    line = f"config/small.yaml:{len(config.splitlines()) + 3}"
+    assert f"{line}: `results.currency` is '': string should have at least 1 character" in outcome.stderr

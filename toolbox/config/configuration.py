@@ -10,15 +10,18 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from toolbox.config import contract, document, outside, paths, presets, references
 from toolbox.config.contract import Model
 from toolbox.config.document import Change, Document
 from toolbox.config.paths import Path
 from toolbox.config.references import Resolver
-from toolbox.model.errors import ConfigurationError
+from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.system import environ
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 MISSING: Final = object()
 
@@ -97,6 +100,7 @@ class Configuration:
         self._root = root
         self._resolver = Resolver(source)
         self._contracts = tuple(contracts)
+        self._blocks: dict[tuple[Path, type[BaseModel]], Any] = {}
 
     @classmethod
     def load(cls, request: Request) -> Self:
@@ -132,11 +136,6 @@ class Configuration:
         """Every change that a preset, an override or `set_config` made, in its order."""
         return tuple(self._document.changes)
 
-    @property
-    def preset_names(self) -> list[str]:
-        """The presets that the file holds."""
-        return presets.known(self._document)
-
     def get(self, path: str, default: object = MISSING) -> Any:
         """Return the value at a path, references followed; a secret is a `Secret`.
 
@@ -154,12 +153,18 @@ class Configuration:
             return default
 
     def block(self, path: str, model: type[Model]) -> Model:
-        """Return a block of the configuration as its model.
+        """Return a block of the configuration as its model, validated once. A missing block, or null, has no fields.
 
         Raises:
             ConfigurationError: all that is wrong with it, each fault with its file and line.
         """
-        return contract.validated(self._document, paths.parse(path), model)
+        return self._validated(paths.parse(path), model)
+
+    def _validated(self, path: Path, model: type[Model], *, or_null: bool = False) -> Model:
+        if (path, model) not in self._blocks:
+            self._blocks[path, model] = contract.validated(self._document, path, model, or_null=or_null)
+        block: Model = self._blocks[path, model]
+        return block
 
     def written(self, path: str) -> Any:
         """Return the value at a path as the file or a layer writes it, references not followed."""
@@ -194,12 +199,24 @@ class Configuration:
         self._resolver.resolve(self._document.root, at=())
 
     def check_contracts(self) -> None:
-        """Check every contract, and the references in the blocks that have one.
+        """Check every contract, and the references in the blocks that have one. A missing block is not checked.
+
+        A block of the library may be null, for a preset to fill in; a project says in its contract what may be null.
 
         Raises:
             ConfigurationError: what is wrong, all faults at once.
         """
-        contract.check(self._document, [contract.LIBRARY, *self._contracts])
+        faults: list[str] = []
+        for folder in (contract.LIBRARY, *self._contracts):
+            or_null = not contract.in_library(folder)
+            for path, model in contract.find([folder]).items():
+                if contract.is_given(self._document, path, or_null=or_null):
+                    try:
+                        self._validated(path, model, or_null=or_null)
+                    except ConfigurationError as error:
+                        faults += error.faults
+        if faults:
+            raise ConfigurationFaults(faults)
 
     def check_secrets(self) -> None:
         """Check that every secret can be read.

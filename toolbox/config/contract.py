@@ -1,4 +1,4 @@
-"""Holds a configuration against the contracts of its blocks, all faults at once.
+"""Finds the contracts of the blocks of a configuration, and validates a block by its model.
 
 A contract is a pydantic model named `Contract` in a module whose name is the path of the block (see
 `toolbox/config/contracts/`). It is found by its place: nothing is registered.
@@ -6,7 +6,9 @@ A contract is a pydantic model named `Contract` in a module whose name is the pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+import importlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -39,62 +41,54 @@ def find(folders: Iterable[FilePath]) -> dict[Path, type[BaseModel]]:
     return contracts
 
 
-def check(document: Document, folders: Iterable[FilePath]) -> None:
-    """Hold a document against its contracts. A block that is missing is not checked.
-
-    A block of the library may be null, for a preset to fill in; a project says in its contract what may be null.
-
-    Raises:
-        ConfigurationError: it names every fault, with the file, the line and what was expected.
-    """
-    faults: list[str] = []
-    for folder in folders:
-        for path, model in find([folder]).items():
-            if _is_there(document, path, or_null=not folder.is_relative_to(_PACKAGE)):
-                faults += _faults(document, path, model)
-    if faults:
-        raise ConfigurationFaults(faults)
+def in_library(folder: FilePath) -> bool:
+    """Tell whether a folder of contracts belongs to the library, whose blocks may be null for a preset to fill in."""
+    return folder.is_relative_to(_PACKAGE)
 
 
-def validated(document: Document, path: Path, model: type[Model]) -> Model:
-    """Return a block of a document, references followed, as its model.
-
-    Raises:
-        ConfigurationError: it names every fault, with the file, the line and what was expected.
-    """
-    from pydantic import ValidationError
-
-    block = Resolver(document).find(path)
-    try:
-        return model.model_validate(block)
-    except ValidationError as error:
-        raise ConfigurationFaults(_fault(document, path, model, block, detail) for detail in error.errors()) from None
-
-
-def _load(file: FilePath) -> type[BaseModel]:
-    try:
-        module = modules.load(f"_contract_{file.parent.parent.name}_{file.stem}", file)
-        contract: type[BaseModel] = module.Contract
-        _ = contract.model_validate  # only a pydantic model has it
-    except (Exception, SystemExit) as error:
-        # Whatever the file raises, or that it has no Contract, is a fault of that file.
-        raise ConfigurationError(f"the contract {file} is broken: {type(error).__name__}: {error}") from error
-    return contract
-
-
-def _is_there(document: Document, path: Path, *, or_null: bool) -> bool:
+def is_given(document: Document, path: Path, *, or_null: bool = False) -> bool:
+    """Tell whether a document has a block, or has at least null in its place."""
     try:
         return document.find(path) is not None or or_null
     except paths.PathError:
         return False
 
 
-def _faults(document: Document, path: Path, model: type[BaseModel]) -> Sequence[str]:
+def validated(document: Document, path: Path, model: type[Model], *, or_null: bool = False) -> Model:
+    """Return a block of a document, references followed, as its model. A missing block is read as an empty mapping.
+
+    Args:
+        or_null: whether the model decides about null; otherwise null is read as an empty mapping too.
+
+    Raises:
+        ConfigurationError: it names every fault, with the file, the line and what was expected.
+    """
+    from pydantic import ValidationError
+
     try:
-        validated(document, path, model)
-    except ConfigurationError as error:
-        return error.faults
-    return ()
+        block = Resolver(document).find(path)
+    except paths.PathError:
+        block = {}
+    block = {} if block is None and not or_null else block
+    try:
+        return model.model_validate(block)
+    except ValidationError as error:
+        raise ConfigurationFaults(_fault(document, path, model, block, detail) for detail in error.errors()) from None
+
+
+@functools.cache
+def _load(file: FilePath) -> type[BaseModel]:
+    try:
+        if in_library(file):  # the module that the code of the library imports
+            module = importlib.import_module(".".join(file.relative_to(_PACKAGE.parent).with_suffix("").parts))
+        else:
+            module = modules.load(f"_contract_{file.parent.parent.name}_{file.stem}", file)
+        contract: type[BaseModel] = module.Contract
+        _ = contract.model_validate  # only a pydantic model has it
+    except (Exception, SystemExit) as error:
+        # Whatever the file raises, or that it has no Contract, is a fault of that file.
+        raise ConfigurationError(f"the contract {file} is broken: {type(error).__name__}: {error}") from error
+    return contract
 
 
 def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, detail: ErrorDetails) -> str:

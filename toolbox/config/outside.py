@@ -13,11 +13,11 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, Final
 
-from toolbox.config import paths, presets, references
+from toolbox.config import contract, paths, presets, references
 from toolbox.config.document import Document
 from toolbox.config.paths import Path
 from toolbox.config.references import Resolver
-from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.model.errors import UsageError
 from toolbox.system import filesystem
 
 BLOCK: Final = "ci"
@@ -43,18 +43,6 @@ _DEEPEST: Final = 8
 _LARGEST: Final = 2**63 - 1  # what stores hold; Python does not write one of thousands of digits as text
 _MOST_FAULTS: Final = 3
 _PLAIN: Final = (str, int, float, bool, type(None), dt.date)
-
-
-def parse_pattern(text: str) -> Path:
-    """Return the path that a pattern writes. Its keys may hold `*` and `?`, or be `**` for any number of keys.
-
-    Raises:
-        PathError: the text is not a path.
-    """
-    path = paths.parse(text)
-    if not path:
-        raise paths.PathError("`$` is the whole document, name fields of it")
-    return path
 
 
 def check_value(value: object) -> None:
@@ -121,17 +109,9 @@ def _values(value: object, depth: int) -> Iterator[tuple[object, int]]:
 
 
 def _patterns(document: Document) -> list[Path]:
-    try:
-        found = Resolver(document).find((BLOCK, FIELD))
-    except paths.PathError:
-        return []
-    where = document.where((BLOCK, FIELD))
-    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
-        raise ConfigurationError(f"{where}: `{BLOCK}.{FIELD}` is {found!r}: a list of path patterns was expected")
-    try:
-        return [parse_pattern(text) for text in found]
-    except paths.PathError as error:
-        raise ConfigurationError(f"{where}: `{BLOCK}.{FIELD}`: {error}") from None
+    from toolbox.config.contracts.ci import Contract  # pydantic is slow to import
+
+    return [paths.parse(text) for text in contract.validated(document, (BLOCK,), Contract).overridable]
 
 
 def _keys(document: Document, path: Path) -> tuple[str, ...]:

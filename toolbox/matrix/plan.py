@@ -52,7 +52,6 @@ BLOCK: Final = "matrix"
 FILE: Final = summary.PLAN_FILE
 CONTRACTS: Final = Path(__file__).parent / "contracts"
 _BASH: Final = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c")
-_JOBS: Final = "jobs"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol
 
-from pydantic import ValidationError
-
 from toolbox.config import plugins
 from toolbox.config.configuration import Configuration
 from toolbox.matrix.specification import TargetsBlock
@@ -16,8 +14,6 @@ from toolbox.model.errors import ConfigurationError
 from toolbox.model.workloads import Backend, CollectLimits, TargetContext, Workload
 
 BLOCK: Final = "targets"
-_JOBS: Final = "jobs"
-_COMMON: Final = ("labels", "capacity", "accelerator", "cost_per_hour", "collect_bytes", "collect_files")
 
 
 class Description(Protocol):
@@ -98,16 +94,11 @@ def read(configuration: Configuration) -> dict[str, Target]:
     Raises:
         ConfigurationError: one is not described well.
     """
-    block: Any = configuration.get(BLOCK, default=None) or {}
-    try:
-        described = TargetsBlock.model_validate(block).root
-    except ValidationError as error:
-        raise ConfigurationError(f"{configuration.source}: `{BLOCK}`: {error}") from None
     found = {}
-    for name, target in described.items():
-        spec = {key: value for key, value in block[name].items() if key not in _COMMON}
+    for name, target in configuration.block(BLOCK, TargetsBlock).root.items():
         try:
-            description = plugins.parse("backends", "Target", "backend", {"backend": target.backend, **spec})
+            spec = {"backend": target.backend, **(target.model_extra or {})}
+            description = plugins.parse("backends", "Target", "backend", spec)
             description.address(name)
         except ValueError as error:
             path = f'{BLOCK}["{name}"]'

@@ -220,5 +220,5 @@ def _say(step: Step, name: str, text: str) -> None:
 
 
 def _wanted(configuration: Configuration) -> dict[str, contract.Cluster]:
-    block = contract.Contract.model_validate(configuration.get(BLOCK, default=None) or {})
-    return {name: cluster for name, cluster in block.root.items() if cluster is not None and cluster.kind is not None}
+    block = configuration.block(BLOCK, contract.Contract).root
+    return {name: cluster for name, cluster in block.items() if cluster is not None and cluster.kind is not None}

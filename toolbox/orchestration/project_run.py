@@ -22,6 +22,7 @@ from typing import Any, Final
 import yaml
 
 from toolbox.config import paths
+from toolbox.config.contracts.results import Contract as Results
 from toolbox.config.document import Change
 from toolbox.matrix import abandoned, targets
 from toolbox.model import patterns
@@ -311,7 +312,7 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _VERSIONS}},
         "host": socket.gethostname(),
         "user": _user(),
-        "currency": storing.settings(configuration).currency,
+        "currency": configuration.block(storing.BLOCK, Results).currency,
         "argv": redactor.texts(sys.argv),
         "changes": [_change_json(change, redactor) for change in configuration.changes],
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from toolbox.config.configuration import Configuration
-from toolbox.config.contracts.results import Contract
+from toolbox.config.contracts.results import Contract as Results
 from toolbox.model.errors import describe
 from toolbox.model.secrets import Secret
 from toolbox.system import environ, extras, modules
@@ -18,18 +18,13 @@ BLOCK: Final = "results"
 log = logging.getLogger(__name__)
 
 
-def settings(configuration: Configuration) -> Contract:
-    """Return what a project says about the store."""
-    return Contract.model_validate(configuration.get(BLOCK, default=None) or {})
-
-
 def verify(configuration: Configuration) -> None:
     """See that a run can be recorded here, before it begins.
 
     Raises:
         ConfigurationError: the library of its database is not installed.
     """
-    wanted = settings(configuration)
+    wanted = configuration.block(BLOCK, Results)
     named = wanted.database.reveal() if isinstance(wanted.database, Secret) else wanted.database
     scheme, is_url, _ = (str(named) if named is not None else environ.get(environ.RESULTS_DATABASE) or "").partition(
         "://"
@@ -42,7 +37,7 @@ def location(configuration: Configuration) -> str:
     """Return where the store of a project is."""
     from toolbox.results import store
 
-    named = settings(configuration).database
+    named = configuration.block(BLOCK, Results).database
     if named is None:
         return store.default_location()
     text = named.reveal() if isinstance(named, Secret) else str(named)
@@ -54,7 +49,7 @@ def location(configuration: Configuration) -> str:
 
 def flaky_cells(configuration: Configuration, project: str) -> set[str]:
     """Return the ids of the cells that earlier runs show to be flaky; an empty set where the store cannot tell."""
-    if not settings(configuration).record:
+    if not configuration.block(BLOCK, Results).record:
         return set()
     try:
         from toolbox.results import queries
@@ -69,7 +64,7 @@ def flaky_cells(configuration: Configuration, project: str) -> set[str]:
 
 def record(configuration: Configuration, directory: Path) -> None:
     """Record a run that has ended, if its project wants that."""
-    if not settings(configuration).record:
+    if not configuration.block(BLOCK, Results).record:
         return
     try:
         # They are slow to import, and most commands have no use for them.

@@ -258,9 +258,9 @@ def test_a_default_does_not_hide_a_wrong_reference(load: Load) -> None:
         load("a: '@nothing'\n").get("a", 7)
 
 
-def test_the_source_and_the_presets_of_a_configuration_are_told(load: Load) -> None:
+def test_the_source_and_the_changes_of_a_configuration_are_told(load: Load) -> None:
     configuration = load(LAYERED)
-    assert (configuration.source, configuration.preset_names) == ("config.yaml", ["first", "second"])
+    assert configuration.source == "config.yaml"
     assert [change.layer for change in configuration.changes] == ["preset first"]
 
 

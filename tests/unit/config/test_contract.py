@@ -2,11 +2,13 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from tests.unit.config.conftest import Load
 from toolbox.config import contract
+from toolbox.config.contracts import results
 from toolbox.model.errors import ConfigurationError
 
 TRAINING = '''
@@ -158,6 +160,31 @@ def test_a_secret_is_not_shown_in_a_fault(load: Load, contracts: list[Path]) -> 
     text = GOOD.replace("steps: 3", 'steps: "*$@secrets.f"') + "secrets: {dir: {env_key: NOT_SET}, f: token}\n"
     _, fault = faults(load, contracts, text)
     assert fault.startswith("config.yaml:3: `tests.training.settings.steps` is ***: ")
+
+
+def test_a_block_is_validated_once(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    validate = Mock(wraps=results.Contract.model_validate)
+    monkeypatch.setattr(results.Contract, "model_validate", validate)
+    configuration = load("results: {record: false}\n")
+    configuration.check()
+    assert configuration.block("results", results.Contract) == results.Contract(record=False)
+    validate.assert_called_once_with({"record": False})
+
+
+@pytest.mark.parametrize("text", ["a: 1\n", "results: null\n", "results: {}\n"])
+def test_a_block_that_is_missing_or_null_has_no_fields(load: Load, text: str) -> None:
+    assert load(text).block("results", results.Contract) == results.Contract()
+
+
+def test_a_block_is_found_behind_a_reference(load: Load) -> None:
+    configuration = load("a: '@b'\nb: {results: {currency: EUR}}\n")
+    assert configuration.block("a.results", results.Contract).currency == "EUR"
+
+
+def test_a_block_is_validated_again_after_a_change(load: Load) -> None:
+    configuration = load("results: {record: true}\n")
+    changed = configuration.replaced("results.record", False, layer="a test")
+    assert [each.block("results", results.Contract).record for each in (configuration, changed)] == [True, False]
 
 
 def test_the_contracts_of_the_library_are_found_by_their_place() -> None:

@@ -56,8 +56,8 @@ def test_references_in_a_target_are_followed(load: Load) -> None:
         ("{far: {host: x}}", r"c\w+\.yaml:2: the target `far`: backend `local`: host: Extra inputs"),
         ("{far: {backend: ssh, hots: x}}", "the target `far`: backend `ssh`: hots: Extra inputs"),
         ("{far: {capacity: {jobs: 0}}}", "0 `jobs`"),
-        ("[far]", "`targets`: "),
-        ("{far: null}", "`targets`: "),
+        ("[far]", r"c\w+\.yaml:2: `targets` is \['far'\]: "),
+        ("{far: null}", r"c\w+\.yaml:2: `targets.far` is None: "),
     ],
 )
 def test_a_target_that_is_not_described_well_is_named_with_its_line(load: Load, block: str, said: str) -> None:

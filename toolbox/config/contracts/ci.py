@@ -6,15 +6,17 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from toolbox.config import outside, paths
+from toolbox.config import paths
 
 
 def _is_pattern(text: str) -> str:
+    """Check a path whose keys may hold `*` and `?`, or be `**` for any number of keys."""
     try:
-        outside.parse_pattern(text)
+        if paths.parse(text):
+            return text
     except paths.PathError as error:
         raise ValueError(error.detail) from None
-    return text
+    raise ValueError("`$` is the whole document, name fields of it")
 
 
 class Contract(BaseModel):
