@@ -7,6 +7,7 @@ import inspect
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ import pytest
 import yaml
 from jinja2 import meta
 
-from toolbox.interface import helptext, registry, signature
+from toolbox.interface import helptext, options, registry, signature
 from toolbox.interface.registry import Command
+from toolbox.interface.signature import Help
 from toolbox.system import places
 
 GROUPS = {name: registry.group(name) for name in registry.group_files()}
@@ -134,10 +136,43 @@ def test_every_parameter_has_a_type_and_a_meaning(command: Command) -> None:
         assert parameter.text, f"{parameter.name} is not documented"
 
 
+def documented(command: Command) -> dict[str, str]:
+    """Return the texts that the docstring of a command itself gives to parameters."""
+    return signature.parse_docstring(inspect.getdoc(command.call) or "")[2]
+
+
 @each_command
 def test_nothing_is_documented_that_is_no_parameter(command: Command) -> None:
-    documented = signature.parse_docstring(re.sub(r"\n +", "\n ", command.call.__doc__ or ""))[2]
-    assert documented.keys() - command.signature.names == set()
+    assert documented(command).keys() - command.signature.names == set()
+
+
+def test_a_help_that_commands_share_is_written_once() -> None:
+    texts = Counter(item for command in COMMANDS.values() for item in documented(command).items())
+    assert [name for (name, _), count in texts.items() if count > 1] == [], "declare it with its type, by a `Help`"
+
+
+def shared_helps(command: Command) -> dict[str, str]:
+    """Return the help that the type of a parameter brings, by the parameters of a command that have such a type."""
+    annotations = annotated(command).items()
+    marks = [(name, mark) for name, kind in annotations for mark in getattr(kind, "__metadata__", ())]
+    return {name: mark.text for name, mark in marks if isinstance(mark, Help)}
+
+
+def annotated(command: Command) -> dict[str, Any]:
+    """Return the types of the parameters of a command, as its signature writes them."""
+    return inspect.get_annotations(inspect.unwrap(command.call), eval_str=True)
+
+
+@each_command
+def test_a_docstring_does_not_repeat_a_shared_help(command: Command) -> None:
+    own = documented(command)
+    assert [name for name, text in shared_helps(command).items() if own.get(name) == text] == []
+
+
+@each_command
+def test_how_a_cluster_is_reached_is_declared_once(command: Command) -> None:
+    shared = {"kubeconfig": options.Kubeconfig, "context": options.Context}
+    assert {name: kind for name, kind in annotated(command).items() if kind != shared.get(name, kind)} == {}
 
 
 @each_command
@@ -277,4 +312,5 @@ def test_the_reader_of_variables_finds_them() -> None:
     assert texts([{"when": "a_b > 0", "name": "x {{ y }}"}]) == ["{{ a_b > 0 }}", "x {{ y }}"]
     assert COMMANDS
     assert WITH_ROLE
+    assert shared_helps(COMMANDS["cluster wait_ready"]).keys() == {"timeout", "kubeconfig", "context"}
     assert variables(ROLES["host_capture_state"]) > {"host_capture_state_packages", "artifact_extra_logs_dir"}

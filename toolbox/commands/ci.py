@@ -11,6 +11,7 @@ from typing import Any, Literal
 from toolbox.ci import slash
 from toolbox.ci.slash import Asked
 from toolbox.commands import _project_run
+from toolbox.interface.options import ArtifactDir, Format, SummaryFormat
 from toolbox.model.errors import UsageError
 from toolbox.orchestration import project_run, projects, request
 from toolbox.orchestration.request import RunRequest
@@ -22,13 +23,12 @@ OVERRIDES_FILE = "variable_overrides.yaml"
 class Ci:
     """Understand and run what a comment on a pull request asks for."""
 
-    def parse(self, text: str, *, format: Literal["yaml", "json"] = "yaml") -> str:  # noqa: A002
+    def parse(self, text: str, *, format: Format[Literal["yaml", "json"]] = "yaml") -> str:  # noqa: A002
         """
         Print what a comment asks for, and run nothing. What is unknown is refused.
 
         Args:
             text: the comment: /test PROJECT [PRESET ...], /var PATH: VALUE, /skip PHASE ..., /only PHASE ..., /help.
-            format: how to print it.
         """
         asked = slash.parse(text)
         if asked.project is not None:
@@ -46,16 +46,14 @@ class Ci:
         self,
         text: str,
         *,
-        artifact_dir: Path | None = None,
-        format: Literal["text", "json"] = "text",  # noqa: A002
+        artifact_dir: ArtifactDir = None,
+        format: SummaryFormat = "text",  # noqa: A002
     ) -> int | str:
         """
         Run what a comment asks for. Its overrides are kept in the run directory, for --overrides to read again.
 
         Args:
             text: the comment; `ci parse` prints what it is understood to ask for.
-            artifact_dir: where runs go; $ARTIFACT_DIR, or artifacts/, when left out.
-            format: with json, the summary goes to stdout and all else to stderr.
         """
         asked = slash.parse(text)
         if asked.help:

@@ -1,13 +1,29 @@
 """Look at, prepare, share and clean up Kubernetes clusters."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from toolbox.ansible.roles import role
 from toolbox.commands import _leases
+from toolbox.interface.options import (
+    Argv,
+    Context,
+    Env,
+    EnvFromSecrets,
+    Format,
+    ImagePullPolicy,
+    Kubeconfig,
+    Namespace,
+    NodeSelector,
+    Resources,
+    Timeout,
+)
+from toolbox.interface.signature import Help
 from toolbox.kubernetes.api.objects import is_name
-from toolbox.model.quantities import Seconds, SecondsOrZero, WholeSeconds
+from toolbox.model.quantities import SecondsOrZero, WholeSeconds
 from toolbox.model.secrets import Secret
+
+LeaseName = Annotated[str, Help("the name of the lease: all who share the cluster use the same name.")]
 
 
 class Cluster:
@@ -19,9 +35,9 @@ class Cluster:
         nodes: int = 1,
         selector: str | None = None,
         system: bool = True,
-        timeout: Seconds = 600,
-        kubeconfig: Path | None = None,
-        context: str | None = None,
+        timeout: Timeout = 600,
+        kubeconfig: Kubeconfig = None,
+        context: Context = None,
     ) -> None:
         """
         Wait until a cluster is ready: its API server, its nodes, the DaemonSets of the system.
@@ -30,9 +46,6 @@ class Cluster:
             nodes: at least so many nodes have to be ready, and all that there are.
             selector: labels of the nodes that are looked at, as in gke-nodepool=a100; all nodes when left out.
             system: also wait for the DaemonSets of the namespace kube-system.
-            timeout: how long it may take, in seconds.
-            kubeconfig: the file that says how to reach the cluster; KUBECONFIG or ~/.kube/config when left out.
-            context: the context of it; its current one when left out.
         """
 
     @role
@@ -40,8 +53,8 @@ class Cluster:
         self,
         namespaces: list[str] | None = None,
         logs: bool = False,
-        kubeconfig: Path | None = None,
-        context: str | None = None,
+        kubeconfig: Kubeconfig = None,
+        context: Context = None,
     ) -> None:
         """
         Write down what a cluster is and what is in it. Of Secrets there are names, types and keys, and no value.
@@ -49,8 +62,6 @@ class Cluster:
         Args:
             namespaces: whose objects are written; those of all that we may look at when left out.
             logs: also write what the containers in them have printed.
-            kubeconfig: the file that says how to reach the cluster; KUBECONFIG or ~/.kube/config when left out.
-            context: the context of it; its current one when left out.
         """
 
     @role
@@ -67,8 +78,8 @@ class Cluster:
         may_run_cells: bool = True,
         cells_need: list[Literal["hosts", "slices", "leases"]] | None = None,
         network_policy: Literal["none", "isolated"] = "none",
-        kubeconfig: Path | None = None,
-        context: str | None = None,
+        kubeconfig: Kubeconfig = None,
+        context: Context = None,
     ) -> None:
         """
         Have a namespace, made if there is none, with what tests need there. What is there already stays as it is.
@@ -89,8 +100,6 @@ class Cluster:
             cells_need: what the account may do besides: run cells of several hosts, or of several TPU slices, or take
                 leases in the namespace.
             network_policy: `isolated`: only pods of the namespace reach its pods.
-            kubeconfig: the file that says how to reach the cluster; KUBECONFIG or ~/.kube/config when left out.
-            context: the context of it; its current one when left out.
         """
         contents = [each for each in (docker_config, docker_config_file) if each is not None]
         if len(contents) != (1 if image_pull_secret else 0):
@@ -105,10 +114,10 @@ class Cluster:
         namespace: str,
         run: str | None = None,
         delete_namespace: bool = False,
-        timeout: Seconds = 300,
+        timeout: Timeout = 300,
         force: bool = False,
-        kubeconfig: Path | None = None,
-        context: str | None = None,
+        kubeconfig: Kubeconfig = None,
+        context: Context = None,
     ) -> None:
         """
         Delete what is ours in a namespace, or all of it, and wait until it is gone.
@@ -117,24 +126,21 @@ class Cluster:
             namespace: its name. Those of the system are refused, and others that were not made by us without `force`.
             run: delete only what this run has left. A run that holds a lease of the cluster is refused without `force`.
             delete_namespace: delete the namespace itself, and all that is in it, whoever has put it there.
-            timeout: how long it may take, in seconds.
             force: also in a namespace that was not made by us, and also Jobs of runs that may be alive.
-            kubeconfig: the file that says how to reach the cluster; KUBECONFIG or ~/.kube/config when left out.
-            context: the context of it; its current one when left out.
         """
 
     @role
     def preload_image(
         self,
         images: list[str],
-        namespace: str | None = None,
-        node_selector: dict[str, str] | None = None,
+        namespace: Namespace = None,
+        node_selector: NodeSelector = None,
         tolerations: list[dict[str, str]] | None = None,
-        image_pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent",
+        image_pull_policy: ImagePullPolicy = "IfNotPresent",
         image_pull_secret: str | None = None,
-        timeout: Seconds = 1800,
-        kubeconfig: Path | None = None,
-        context: str | None = None,
+        timeout: Timeout = 1800,
+        kubeconfig: Kubeconfig = None,
+        context: Context = None,
     ) -> None:
         """
         Have images pulled to the nodes before they are needed.
@@ -146,9 +152,6 @@ class Cluster:
             tolerations: taints that do not keep it away; those of accelerators when left out.
             image_pull_policy: `Always` asks the registry also where an image is there.
             image_pull_secret: the name of the Secret for pulling them.
-            timeout: how long it may take, in seconds.
-            kubeconfig: the file that says how to reach the cluster; KUBECONFIG or ~/.kube/config when left out.
-            context: the context of it; its current one when left out.
         """
 
     @role
@@ -162,10 +165,10 @@ class Cluster:
         location: str | None = None,
         project: str | None = None,
         namespace: str = "openshift-machine-api",
-        timeout: Seconds = 1800,
+        timeout: Timeout = 1800,
         force: bool = False,
-        kubeconfig: Path | None = None,
-        context: str | None = None,
+        kubeconfig: Kubeconfig = None,
+        context: Context = None,
     ) -> None:
         """
         Set the number of nodes of a kind: of a node pool of GKE (by gcloud), of a MachineSet of OpenShift.
@@ -184,8 +187,6 @@ class Cluster:
             namespace: where the MachineSet is.
             timeout: how long it may take until so many are ready, in seconds.
             force: let nodes go where others run pods.
-            kubeconfig: the file that says how to reach the cluster; KUBECONFIG or ~/.kube/config when left out.
-            context: the context of it; its current one when left out.
         """
         if kind == "gke" and cluster is None:
             raise ValueError(f"--cluster is missing: the name in GKE of the cluster whose node pool is {name}")
@@ -197,12 +198,12 @@ class Cluster:
     def apply(
         self,
         manifests: Path,
-        namespace: str | None = None,
+        namespace: Namespace = None,
         wait: bool = True,
-        timeout: Seconds = 300,
+        timeout: Timeout = 300,
         force_conflicts: bool = False,
-        kubeconfig: Path | None = None,
-        context: str | None = None,
+        kubeconfig: Kubeconfig = None,
+        context: Context = None,
     ) -> None:
         """
         Have objects be in a cluster as manifests say (server-side apply, as `topgallant`).
@@ -213,8 +214,6 @@ class Cluster:
             wait: wait until what can be ready is: Deployments, DaemonSets, StatefulSets, Jobs, Pods.
             timeout: how long that may take, in seconds.
             force_conflicts: take fields over that somebody else has set.
-            kubeconfig: the file that says how to reach the cluster; KUBECONFIG or ~/.kube/config when left out.
-            context: the context of it; its current one when left out.
         """
 
     @role
@@ -223,19 +222,19 @@ class Cluster:
         name: str,
         image: str,
         port: int,
-        argv: list[str] | None = None,
-        namespace: str | None = None,
+        argv: Argv = None,
+        namespace: Namespace = None,
         replicas: int = 1,
-        resources: dict[str, dict[str, str]] | None = None,
-        env: dict[str, str] | None = None,
-        env_from_secrets: list[str] | None = None,
+        resources: Resources = None,
+        env: Env = None,
+        env_from_secrets: EnvFromSecrets = None,
         readiness: str = "tcp",
-        node_selector: dict[str, str] | None = None,
-        image_pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent",
+        node_selector: NodeSelector = None,
+        image_pull_policy: ImagePullPolicy = "IfNotPresent",
         patch: dict[str, Any] | None = None,
-        timeout: Seconds = 600,
-        kubeconfig: Path | None = None,
-        context: str | None = None,
+        timeout: Timeout = 600,
+        kubeconfig: Kubeconfig = None,
+        context: Context = None,
     ) -> None:
         """
         Have a server run, as a Deployment with a Service, and wait until it is ready.
@@ -244,40 +243,27 @@ class Cluster:
             name: of the Deployment and of the Service.
             image: what it runs, and
             port: where it listens.
-            argv: the command line; that of the image when left out.
-            namespace: where it runs; that of the context when left out.
             replicas: how many of it.
-            resources: `requests` and `limits`, each {cpu: 4, nvidia.com/gpu: 1}.
-            env: variables. They can be read in the cluster: no place for a secret.
-            env_from_secrets: names of Secrets whose keys become variables.
             readiness: a path that answers when it is ready, as in /health; or `tcp`: when it takes connections; or
                 `none`: when it runs.
-            node_selector: labels of the nodes on which it may run.
-            image_pull_policy: when the image is pulled.
             patch: what is merged over the Deployment; a list replaces the one that is there.
             timeout: how long it may take until all are ready, in seconds.
-            kubeconfig: the file that says how to reach the cluster; KUBECONFIG or ~/.kube/config when left out.
-            context: the context of it; its current one when left out.
         """
 
     @role
     def undeploy_server(
         self,
         name: str,
-        namespace: str | None = None,
-        timeout: Seconds = 300,
-        kubeconfig: Path | None = None,
-        context: str | None = None,
+        namespace: Namespace = None,
+        timeout: Timeout = 300,
+        kubeconfig: Kubeconfig = None,
+        context: Context = None,
     ) -> None:
         """
         Remove a server that `cluster deploy_server` has deployed, keep its logs, and wait until it is gone.
 
         Args:
             name: of the Deployment and of the Service; nothing is done where there are none.
-            namespace: where it is; that of the context when left out.
-            timeout: how long it may take, in seconds.
-            kubeconfig: the file that says how to reach the cluster; KUBECONFIG or ~/.kube/config when left out.
-            context: the context of it; its current one when left out.
         """
 
     def take_lease(
@@ -287,10 +273,10 @@ class Cluster:
         ttl: WholeSeconds = 14400,
         wait: SecondsOrZero = 0,
         force: bool = False,
-        name: str = "topgallant",
-        namespace: str | None = None,
-        kubeconfig: Path | None = None,
-        context: str | None = None,
+        name: LeaseName = "topgallant",
+        namespace: Namespace = None,
+        kubeconfig: Kubeconfig = None,
+        context: Context = None,
     ) -> str:
         """
         Take a shared cluster for yourself, as `user@host`: runs wait until the lease is released, or has ended.
@@ -302,10 +288,6 @@ class Cluster:
             ttl: how long it lasts, in seconds.
             wait: how long to wait while somebody else has it, in seconds.
             force: take it away from whoever has it, which ends a run; the lease records that.
-            name: of the lease: all who share the cluster say the same.
-            namespace: where it is, likewise; that of the context when left out.
-            kubeconfig: the file that says how to reach the cluster; KUBECONFIG or ~/.kube/config when left out.
-            context: the context of it; its current one when left out.
         """
         with _leases.opened(name, namespace, kubeconfig, context) as lock:
             return _leases.take(lock, purpose, ttl=ttl, wait=wait, force=force)
@@ -314,20 +296,16 @@ class Cluster:
         self,
         *,
         force: bool = False,
-        name: str = "topgallant",
-        namespace: str | None = None,
-        kubeconfig: Path | None = None,
-        context: str | None = None,
+        name: LeaseName = "topgallant",
+        namespace: Namespace = None,
+        kubeconfig: Kubeconfig = None,
+        context: Context = None,
     ) -> str:
         """
         Give a shared cluster back that `cluster take_lease` has taken.
 
         Args:
             force: also where it is somebody else's, which ends a run; the lease records that.
-            name: of the lease: all who share the cluster say the same.
-            namespace: where it is, likewise; that of the context when left out.
-            kubeconfig: the file that says how to reach the cluster; KUBECONFIG or ~/.kube/config when left out.
-            context: the context of it; its current one when left out.
         """
         with _leases.opened(name, namespace, kubeconfig, context) as lock:
             return _leases.release(lock, force=force)
@@ -335,21 +313,12 @@ class Cluster:
     def show_lease(
         self,
         *,
-        name: str = "topgallant",
-        namespace: str | None = None,
-        kubeconfig: Path | None = None,
-        context: str | None = None,
-        format: Literal["text", "json"] = "text",  # noqa: A002  # the words of the command line
+        name: LeaseName = "topgallant",
+        namespace: Namespace = None,
+        kubeconfig: Kubeconfig = None,
+        context: Context = None,
+        format: Format[Literal["text", "json"]] = "text",  # noqa: A002  # the words of the command line
     ) -> str:
-        """
-        Say who has a shared cluster, for what, and until when.
-
-        Args:
-            name: of the lease: all who share the cluster say the same.
-            namespace: where it is, likewise; that of the context when left out.
-            kubeconfig: the file that says how to reach the cluster; KUBECONFIG or ~/.kube/config when left out.
-            context: the context of it; its current one when left out.
-            format: how to print it.
-        """
+        """Say who has a shared cluster, for what, and until when."""
         with _leases.opened(name, namespace, kubeconfig, context) as lock:
             return _leases.show(lock, as_json=format == "json")

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from toolbox.config import overrides as overrides_text
 from toolbox.config import paths
 from toolbox.config.configuration import Configuration, Request
 from toolbox.config.document import Location
 from toolbox.config.references import is_of_a_cell, is_whole_reference
+from toolbox.interface.options import ConfigFile, Format, Overrides, Presets
+from toolbox.interface.signature import Help
 from toolbox.model.errors import UsageError
 from toolbox.model.secrets import MASK, Secret
 from toolbox.orchestration import projects
 from toolbox.system import environ, filesystem, redaction
 
-Format = Literal["yaml", "json"]
+Style = Literal["yaml", "json"]
+Project = Annotated[str | None, Help("the name of the project; may be left out with --config_file.")]
 
 
 class Config:
@@ -25,26 +28,21 @@ class Config:
 
     def show(
         self,
-        project: str | None = None,
+        project: Project = None,
         path: str = paths.ROOT,
         *,
-        config_file: Path | None = None,
-        presets: list[str] | None = None,
-        overrides: str | None = None,
+        config_file: ConfigFile = None,
+        presets: Presets = None,
+        overrides: Overrides = None,
         raw: bool = False,
-        format: Format = "yaml",  # noqa: A002  # the flag of the command line
+        format: Format[Style] = "yaml",  # noqa: A002  # the flag of the command line
     ) -> str:
         """
         Print the configuration, or a part of it, as the presets and overrides leave it.
 
         Args:
-            project: the project; left out with --config_file.
             path: the part to print, as a.b, a[0], a["key.with.dots"]; $ is everything.
-            config_file: a configuration file, in place of the project's.
-            presets: presets to apply, in their order.
-            overrides: a mapping from paths to values, or files that hold one.
             raw: print references as they are written, and do not ask for contracts.
-            format: how to print it.
         """
         configuration = _load(project, config_file, presets, overrides)
         if raw:
@@ -54,26 +52,21 @@ class Config:
 
     def get(
         self,
-        project: str | None = None,
+        project: Project = None,
         path: str = paths.ROOT,
         *,
-        config_file: Path | None = None,
-        presets: list[str] | None = None,
-        overrides: str | None = None,
+        config_file: ConfigFile = None,
+        presets: Presets = None,
+        overrides: Overrides = None,
         raw: bool = False,
-        format: Format = "yaml",  # noqa: A002  # the flag of the command line
+        format: Format[Style] = "yaml",  # noqa: A002  # the flag of the command line
     ) -> str:
         """
         Print one value. Only what it refers to is resolved, and contracts are not asked for.
 
         Args:
-            project: the project; left out with --config_file.
             path: the value to print, as a.b, a[0], a["key.with.dots"].
-            config_file: a configuration file, in place of the project's.
-            presets: presets to apply, in their order.
-            overrides: a mapping from paths to values, or files that hold one.
             raw: print references as they are written.
-            format: how to print it.
         """
         configuration = _load(project, config_file, presets, overrides)
         value = configuration.written(path) if raw else configuration.get(path)
@@ -81,43 +74,31 @@ class Config:
 
     def explain(
         self,
-        project: str | None = None,
+        project: Project = None,
         path: str = paths.ROOT,
         *,
-        config_file: Path | None = None,
-        presets: list[str] | None = None,
-        overrides: str | None = None,
+        config_file: ConfigFile = None,
+        presets: Presets = None,
+        overrides: Overrides = None,
     ) -> str:
         """
         Say where a value comes from: the file, the preset or the override, with the line, and what it replaced.
 
         Args:
-            project: the project; left out with --config_file.
             path: the value to explain, as a.b, a[0], a["key.with.dots"].
-            config_file: a configuration file, in place of the project's.
-            presets: presets to apply, in their order.
-            overrides: a mapping from paths to values, or files that hold one.
         """
         configuration = _load(project, config_file, presets, overrides)
         return "\n".join(_explained(configuration, path))
 
     def validate(
         self,
-        project: str | None = None,
+        project: Project = None,
         *,
-        config_file: Path | None = None,
-        presets: list[str] | None = None,
-        overrides: str | None = None,
+        config_file: ConfigFile = None,
+        presets: Presets = None,
+        overrides: Overrides = None,
     ) -> str:
-        """
-        Check a configuration against every contract, with every reference and secret, and say all that is wrong.
-
-        Args:
-            project: the project; left out with --config_file.
-            config_file: a configuration file, in place of the project's.
-            presets: presets to apply, in their order.
-            overrides: a mapping from paths to values, or files that hold one.
-        """
+        """Check a configuration against every contract, with every reference and secret, and say all that is wrong."""
         configuration = _load(project, config_file, presets, overrides)
         configuration.check()
         configuration.check_secrets()
@@ -125,23 +106,14 @@ class Config:
 
     def diff(
         self,
-        project: str | None = None,
+        project: Project = None,
         *,
-        config_file: Path | None = None,
-        presets: list[str] | None = None,
-        overrides: str | None = None,
-        format: Literal["text", "json"] = "text",  # noqa: A002  # the flag of the command line
+        config_file: ConfigFile = None,
+        presets: Presets = None,
+        overrides: Overrides = None,
+        format: Format[Literal["text", "json"]] = "text",  # noqa: A002  # the flag of the command line
     ) -> str:
-        """
-        Print what presets and overrides change in the file: each field, before and after, and who changed it.
-
-        Args:
-            project: the project; left out with --config_file.
-            config_file: a configuration file, in place of the project's.
-            presets: presets to apply, in their order.
-            overrides: a mapping from paths to values, or files that hold one.
-            format: how to print it.
-        """
+        """Print what presets and overrides change in the file: each field, before and after, and who changed it."""
         changed = _load(project, config_file, presets, overrides)
         before = dict(_leaves(_load(project, config_file, None, None).written(paths.ROOT), ()))
         after = dict(_leaves(changed.written(paths.ROOT), ()))
@@ -192,7 +164,7 @@ def _load(
     return configuration
 
 
-def _printed(value: Any, style: Format) -> str:
+def _printed(value: Any, style: Style) -> str:
     if style == "json":
         return json.dumps(_with_text_keys(value), indent=2, default=_as_text, ensure_ascii=False)
     return filesystem.dump_yaml(value).removesuffix("...\n").rstrip("\n")

@@ -8,6 +8,7 @@ from typing import Any
 from toolbox.commands import _invoke
 from toolbox.config.configuration import Configuration, Request
 from toolbox.interface import registry, signature
+from toolbox.interface.options import Presets
 from toolbox.model.errors import UsageError
 from toolbox.orchestration import from_config as orchestration
 from toolbox.orchestration import projects, session
@@ -22,7 +23,7 @@ def from_config(
     config_file: Path | None = None,
     command_args_file: Path | None = None,
     project: str | None = None,
-    presets: list[str] | None = None,
+    presets: Presets = None,
     prefix: str | None = None,
     suffix: str | None = None,
     extra: dict[str, Any] | None = None,
@@ -37,7 +38,6 @@ def from_config(
         config_file: the configuration; the project's, or $TOPGALLANT_FROM_CONFIG_FILE, when left out.
         command_args_file: the template; the project's, or $TOPGALLANT_FROM_COMMAND_ARGS_FILE, when left out.
         project: the project whose configuration and template to use.
-        presets: presets to apply, in their order.
         prefix: the key in the template is `prefix/group command`.
         suffix: the key in the template is `group command/suffix`.
         extra: arguments that win over those of the template, as {name: value}.

@@ -7,10 +7,13 @@ import re
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from toolbox.commands import _project_run
 from toolbox.config import overrides as overrides_text
+from toolbox.interface import options
+from toolbox.interface.options import ArtifactDir, Cells, Overrides, Presets, SummaryFormat
+from toolbox.interface.signature import Help
 from toolbox.matrix.plan import Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import UsageError
@@ -23,7 +26,11 @@ from toolbox.runs import journal, summary
 from toolbox.runs.summary import State
 from toolbox.system import places, processes
 
-Format = Literal["text", "json"]
+Format = options.Format[Literal["text", "json"]]
+Name = Annotated[str, Help("the name of the project.")]
+Shard = Annotated[
+    str | None, Help("one part of the cells, as in 1/3; the parts are disjoint, and together they are all cells.")
+]
 # In the class, `list` is the command.
 Names = list[str]
 _MOST_RUNS: Final = 5
@@ -33,12 +40,7 @@ class Project:
     """List projects, plan and run them, go on with a run, and see how one stands and what it prints."""
 
     def list(self, *, format: Format = "text") -> str:  # noqa: A002  # the words of the command line
-        """
-        List the projects and what they are for.
-
-        Args:
-            format: how to print it.
-        """
+        """List the projects and what they are for."""
         found = [projects.find(name) for name in places.projects()]
         if format == "json":
             return json.dumps([{"name": item.name, "summary": item.summary} for item in found], indent=2)
@@ -47,25 +49,15 @@ class Project:
 
     def plan(
         self,
-        name: str,
+        name: Name,
         *,
-        presets: Names | None = None,
-        overrides: str | None = None,
-        cells: str | None = None,
-        shard: str | None = None,
+        presets: Presets = None,
+        overrides: Overrides = None,
+        cells: Cells = None,
+        shard: Shard = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
-        """
-        Show the cells of a project's matrix, and run nothing.
-
-        Args:
-            name: the project.
-            presets: presets to apply, in their order.
-            overrides: a mapping from paths to values, or files that hold one; they win over presets.
-            cells: a pattern for the names or ids of cells, such as 'model=small,*'.
-            shard: one part of the cells, 1/3; the parts are disjoint, and together they are all.
-            format: how to print it.
-        """
+        """Show the cells of a project's matrix, and run nothing."""
         files, values = overrides_text.parse(overrides)
         selection = Selection(cells, _shard(shard))
         loaded = request.load(RunRequest(name, presets or (), files, values, selection=selection))
@@ -79,36 +71,30 @@ class Project:
 
     def run(
         self,
-        name: str,
+        name: Name,
         *,
-        presets: Names | None = None,
-        overrides: str | None = None,
+        presets: Presets = None,
+        overrides: Overrides = None,
         phases: Names | None = None,
-        cells: str | None = None,
-        shard: str | None = None,
+        cells: Cells = None,
+        shard: Shard = None,
         jobs: Count | None = None,
         fail_fast: bool = False,
         max_failures: Count | None = None,
         deadline: Seconds | None = None,
-        artifact_dir: Path | None = None,
-        format: Format = "text",  # noqa: A002  # the flag of the command line
+        artifact_dir: ArtifactDir = None,
+        format: SummaryFormat = "text",  # noqa: A002  # the flag of the command line
     ) -> int:
         """
         Run a project: pre_cleanup, prepare, test, post_cleanup. The exit code is that of its verdict.
 
         Args:
-            name: the project.
-            presets: presets to apply, in their order.
-            overrides: a mapping from paths to values, or files that hold one; they win over presets.
             phases: the phases to run; all of them when left out.
             cells: a pattern for the names or ids of the cells to run, such as 'model=small,*'.
-            shard: one part of the cells, 1/3; the parts are disjoint, and together they are all.
             jobs: how many cells at once; as the matrix says, or one for each target, when left out.
             fail_fast: at the first cell that does not pass, cancel the others.
             max_failures: after so many cells that did not pass, start no more.
             deadline: seconds after which the run is ended; exit code 124.
-            artifact_dir: where runs go; $ARTIFACT_DIR, or artifacts/, when left out.
-            format: with json, the summary goes to stdout and all else to stderr.
         """
         files, values = overrides_text.parse(overrides)
         wanted = RunRequest(
@@ -132,7 +118,7 @@ class Project:
         abandon: bool | str = False,
         jobs: Count | None = None,
         damaged: Literal["refuse", "ignore"] = "refuse",
-        format: Format = "text",  # noqa: A002
+        format: SummaryFormat = "text",  # noqa: A002
     ) -> int:
         """
         Go on with a run after any end, SIGKILL included. Nothing that finished is done again.
@@ -143,7 +129,6 @@ class Project:
             abandon: give up the open attempts, those of all cells or of those that match a pattern, and try again.
             jobs: how many cells at once, if not as many as before.
             damaged: with `ignore`, resume although lines of the journal cannot be read; their work may be done again.
-            format: with json, the summary goes to stdout and all else to stderr.
         """
         given_up = None if abandon in {False, "False"} else "*" if abandon in {True, "True"} else str(abandon)
         is_ignored = damaged == "ignore"
@@ -163,7 +148,6 @@ class Project:
 
         Args:
             run_dir: the directory or the name of the run, or the beginning of the name; the newest run when left out.
-            format: how to print it.
         """
         found = summary.derive(_run_directory(run_dir))
         if format == "json":

@@ -7,9 +7,12 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from toolbox.commands import _bounds_update, _results
+from toolbox.interface import options
+from toolbox.interface.options import Cells
+from toolbox.interface.signature import Help
 from toolbox.model.bounds import Method
 from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import printable
@@ -17,7 +20,7 @@ from toolbox.model.quantities import Count
 from toolbox.model.verdicts import ExitCode, Verdict
 from toolbox.orchestration import projects
 from toolbox.reports.terminal import result_rows
-from toolbox.reports.terminal.rows import Format
+from toolbox.reports.terminal.rows import Format as RowFormat
 from toolbox.results import (
     bounds_file,
     bounds_formulas,
@@ -40,9 +43,21 @@ from toolbox.system import places
 
 log = logging.getLogger(__name__)
 
-# In the class, `list` is the command.
-Names = list[str]
-Settings = dict[str, Any]
+Format = options.Format[RowFormat]
+Database = Annotated[
+    str | None,
+    Help("the store of results, a file or a URL; that of the project, or of this user, when left out."),
+]
+Metric = Annotated[str | None, Help("a pattern for the names of metrics; all metrics when left out.")]
+Project = Annotated[str | None, Help("only the runs of this project.")]
+Revision = Annotated[str | None, Help("only the runs of this revision: all of it, its beginning, or a pattern.")]
+Settings = Annotated[dict[str, Any] | None, Help("only the cells with these values of axes, as in '{model: small}'.")]
+Since = Annotated[
+    str | None,
+    Help("only the runs since 2026-11-01, '2026-11-01 02:00 Europe/Berlin' or '10 days ago'; all runs when left out."),
+]
+Until = Annotated[str | None, Help("only the runs until then, in the same words; a day counts to its end.")]
+WithPresets = Annotated[list[str] | None, Help("only the runs with all of these presets.")]
 _SITE: Final = Path("dashboard")
 
 
@@ -52,33 +67,23 @@ class Results:
     def list(
         self,
         *,
-        project: str | None = None,
-        cells: str | None = None,
-        settings: Settings | None = None,
-        metric: str | None = None,
-        revision: str | None = None,
-        presets: Names | None = None,
-        since: str | None = None,
-        until: str | None = None,
+        project: Project = None,
+        cells: Cells = None,
+        settings: Settings = None,
+        metric: Metric = None,
+        revision: Revision = None,
+        presets: WithPresets = None,
+        since: Since = None,
+        until: Until = None,
         limit: Count = 20,
-        database: str | None = None,
+        database: Database = None,
         format: Format = "text",  # noqa: A002  # the words of the command line
     ) -> str | None:
         """
         List runs, the newest first; with a metric, cells or settings, the values that they measured.
 
         Args:
-            project: those of one project.
-            cells: a pattern for the names or ids of cells, such as 'model=small,*'.
-            settings: values of axes, such as '{model: small}'.
-            metric: a pattern for the names of metrics.
-            revision: a revision, its beginning, or a pattern.
-            presets: runs with all of these presets.
-            since: from then on: 2026-11-01, '2026-11-01 02:00 Europe/Berlin', '10 days ago'.
-            until: up to then; a day counts whole.
             limit: how many runs at most.
-            database: the store: a file or a URL; the project's, or that of this user, when left out.
-            format: how to print it.
         """
         wanted = _results.wanted(
             project=project,
@@ -105,11 +110,11 @@ class Results:
         self,
         run: str = "latest",
         *,
-        project: str | None = None,
-        cells: str | None = None,
-        settings: Settings | None = None,
-        metric: str | None = None,
-        database: str | None = None,
+        project: Project = None,
+        cells: Cells = None,
+        settings: Settings = None,
+        metric: Metric = None,
+        database: Database = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
@@ -117,12 +122,6 @@ class Results:
 
         Args:
             run: its name, or how that begins; `latest` is the newest.
-            project: of the run.
-            cells: a pattern for the names or ids of cells, such as 'model=small,*'.
-            settings: values of axes, such as '{model: small}'.
-            metric: a pattern for the names of metrics.
-            database: the store: a file or a URL; the project's, or that of this user, when left out.
-            format: how to print it.
         """
         wanted = _results.wanted(project=project, cells=cells, settings=settings, metric=metric)
         with _results.opened(database, project) as (store, connection):
@@ -142,14 +141,14 @@ class Results:
         before: str,
         after: str,
         *,
-        project: str | None = None,
-        cells: str | None = None,
-        settings: Settings | None = None,
-        metric: str | None = None,
-        revision: str | None = None,
-        presets: Names | None = None,
+        project: Project = None,
+        cells: Cells = None,
+        settings: Settings = None,
+        metric: Metric = None,
+        revision: Revision = None,
+        presets: WithPresets = None,
         all: bool = False,  # noqa: A002
-        database: str | None = None,
+        database: Database = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
@@ -161,15 +160,8 @@ class Results:
         Args:
             before: a run, `latest` or `previous`, a revision, or a period: 2026-11-01..2026-11-07, '20 days ago..now'.
             after: what to compare with --before: a run, a revision or a period too.
-            project: of the runs.
-            cells: a pattern for the names or ids of cells, such as 'model=small,*'.
-            settings: values of axes, such as '{model: small}'.
-            metric: a pattern for the names of metrics.
             revision: in periods, a revision, its beginning, or a pattern.
-            presets: of runs with all of these presets.
             all: also print the metrics that are the same or unsure; JSON and CSV always have them.
-            database: the store: a file or a URL; the project's, or that of this user, when left out.
-            format: how to print it.
         """
         wanted = _results.wanted(
             project=project, cells=cells, settings=settings, metric=metric, revision=revision, presets=presets
@@ -192,19 +184,19 @@ class Results:
         self,
         project: str,
         *,
-        since: str | None = None,
-        until: str | None = None,
+        since: Since = None,
+        until: Until = None,
         confidence: float = bounds_formulas.CONFIDENCE,
         method: Method = Method.PREDICTION,
-        cells: str | None = None,
-        metric: str | None = None,
-        revision: str | None = None,
-        presets: Names | None = None,
+        cells: Cells = None,
+        metric: Metric = None,
+        revision: Revision = None,
+        presets: WithPresets = None,
         accept: str | None = None,
         reason: str | None = None,
         allow_wider: bool = False,
         dry_run: bool = False,
-        database: str | None = None,
+        database: Database = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
@@ -215,20 +207,12 @@ class Results:
 
         Args:
             project: the project.
-            since: from runs since then: 2026-11-01, '2026-11-01 02:00 Europe/Berlin', '10 days ago'.
-            until: up to then; a day counts whole.
             confidence: how sure that a run which is as before is within: 0.999 is one false alarm in 1,000.
             method: the formula: docs/bounds.md has them.
-            cells: a pattern for the names or ids of cells, such as 'model=small,*'.
-            metric: a pattern for the names of metrics.
-            revision: from runs of a revision, its beginning, or a pattern.
-            presets: from runs with all of these presets.
             accept: adopt the changed level of these cells and metrics, two patterns: 'model=small,*:step_time'.
             reason: why the changed level is accepted; the file keeps the reason, the user and the time.
             allow_wider: also write bounds that are more than half as wide again as those in the file.
             dry_run: say what would change, and write nothing.
-            database: the store: a file or a URL; the project's, or that of this user, when left out.
-            format: how to print it.
         """
         if method is Method.MANUAL or not 0.5 < confidence < 1:  # noqa: PLR2004  # less than half is no confidence
             raise UsageError(
@@ -251,33 +235,25 @@ class Results:
     def changes(
         self,
         *,
-        project: str | None = None,
-        cells: str | None = None,
-        settings: Settings | None = None,
-        metric: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
+        project: Project = None,
+        cells: Cells = None,
+        settings: Settings = None,
+        metric: Metric = None,
+        since: Since = None,
+        until: Until = None,
         csv: Path | None = None,
         column: str = "value",
-        presets: Names | None = None,
-        database: str | None = None,
+        presets: WithPresets = None,
+        database: Database = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
         Tell where the level of a metric shifted, by how much, and between which revisions.
 
         Args:
-            project: of one project.
-            cells: a pattern for the names or ids of cells, such as 'model=small,*'.
-            settings: values of axes, such as '{model: small}'.
-            metric: a pattern for the names of metrics.
             since: shifts since then: 2026-11-01, '10 days ago'; levels are taken from all runs.
-            until: up to then; a day counts whole.
             csv: look at numbers of a CSV file, or of each in a directory, instead of at the store.
             column: of the CSV.
-            presets: of runs with all of these presets.
-            database: the store: a file or a URL; the project's, or that of this user, when left out.
-            format: how to print it.
         """
         if csv is not None:
             if any(flag is not None for flag in (project, cells, settings, metric, since, until, presets, database)):
@@ -301,13 +277,13 @@ class Results:
     def flaky(
         self,
         *,
-        project: str | None = None,
-        cells: str | None = None,
-        settings: Settings | None = None,
-        since: str | None = None,
-        until: str | None = None,
-        presets: Names | None = None,
-        database: str | None = None,
+        project: Project = None,
+        cells: Cells = None,
+        settings: Settings = None,
+        since: Since = None,
+        until: Until = None,
+        presets: WithPresets = None,
+        database: Database = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
@@ -315,13 +291,6 @@ class Results:
         their quarantine.
 
         Args:
-            project: of one project.
-            cells: a pattern for the names or ids of cells, such as 'model=small,*'.
-            settings: values of axes, such as '{model: small}'.
-            since: by runs since then: 2026-11-01, '10 days ago'.
-            until: up to then; a day counts whole.
-            presets: of runs with all of these presets.
-            database: the store: a file or a URL; the project's, or that of this user, when left out.
             format: how to print it; text leaves healthy cells out.
         """
         wanted = _results.wanted(
@@ -356,25 +325,19 @@ class Results:
     def cost(
         self,
         *,
-        project: str | None = None,
+        project: Project = None,
         by: Period = Period.DAY,
-        since: str | None = None,
-        until: str | None = None,
-        presets: Names | None = None,
-        database: str | None = None,
+        since: Since = None,
+        until: Until = None,
+        presets: WithPresets = None,
+        database: Database = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
         Sum up what runs cost, from the time of their attempts and the `cost_per_hour` of their targets.
 
         Args:
-            project: of one project.
             by: what to sum over, in UTC.
-            since: by runs since then: 2026-11-01, '10 days ago'.
-            until: up to then; a day counts whole.
-            presets: of runs with all of these presets.
-            database: the store: a file or a URL; the project's, or that of this user, when left out.
-            format: how to print it.
         """
         wanted = _results.wanted(project=project, since=since, until=until, presets=presets)
         with _results.opened(database, project) as (store, connection):
@@ -407,20 +370,16 @@ class Results:
         self,
         output: Path = _SITE,
         *,
-        project: str | None = None,
-        presets: Names | None = None,
-        since: str | None = None,
-        database: str | None = None,
+        project: Project = None,
+        presets: WithPresets = None,
+        since: Since = None,
+        database: Database = None,
     ) -> str:
         """
         Write a static site of all projects: health, history, bounds, changes, flaky cells, cost.
 
         Args:
             output: the directory of the site; one that was written before is replaced.
-            project: of one project.
-            presets: of runs with all of these presets.
-            since: from runs since then: 2026-11-01, '90 days ago'; all when left out.
-            database: the store: a file or a URL; the project's, or that of this user, when left out.
         """
         from toolbox.reports.site import dashboard
 
@@ -432,7 +391,7 @@ class Results:
             )
         return str(index)
 
-    def import_(self, *run_dirs: Path, database: str | None = None) -> int:
+    def import_(self, *run_dirs: Path, database: Database = None) -> int:
         """
         Record runs in the store, from their journals. One that is there already is recorded anew, and counts once.
 

@@ -1,7 +1,8 @@
 """The parameters of a toolbox command, from its signature and its docstring, and the conversion of arguments.
 
-The signature is the only source of names, types and defaults; the docstring is the help. Arguments that come from
-a command line are text: `--tag=1.10` for a `str` is "1.10", for a `float` it is 1.1.
+The signature is the only source of names, types and defaults; the docstring is the help. The type of an option that
+several commands share brings its help (`Help`). Arguments that come from a command line are text: `--tag=1.10` for a
+`str` is "1.10", for a `float` it is 1.1.
 """
 
 from __future__ import annotations
@@ -32,6 +33,16 @@ _LONGEST_NAME: Final = 255
 _LONGEST_PATH: Final = 4096
 _NULLS: Final = {"null", "None", "~"}
 _ARGUMENT = re.compile(r"(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """The help of an option that several commands share: `Namespace = Annotated[str | None, Help("...")]`.
+
+    Where a command documents the parameter in its own docstring, the docstring wins.
+    """
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +94,34 @@ def of(function: Callable[..., Any], *, name: str, extra: Sequence[Parameter] = 
     doc = inspect.getdoc(function) or ""
     summary, description, texts = parse_docstring(doc)
     parameters = [
-        Parameter(
-            parameter.name,
-            list[parameter.annotation] if _is_variadic(parameter) else parameter.annotation,  # type: ignore[name-defined]
-            parameter.default,
-            texts.get(parameter.name, ""),
-            parameter.kind is not inspect.Parameter.KEYWORD_ONLY,
-            _is_variadic(parameter),
-        )
+        _parameter(parameter, texts)
         for parameter in inspect.signature(inspect.unwrap(function), eval_str=True).parameters.values()
         if parameter.name != "self"
     ]
     return Signature(name, (*parameters, *extra), summary, description)
 
 
-def _is_variadic(parameter: inspect.Parameter) -> bool:
-    return parameter.kind is inspect.Parameter.VAR_POSITIONAL
+def _parameter(parameter: inspect.Parameter, texts: Mapping[str, str]) -> Parameter:
+    annotation, shared = _without_help(parameter.annotation)
+    is_variadic = parameter.kind is inspect.Parameter.VAR_POSITIONAL
+    return Parameter(
+        parameter.name,
+        list[annotation] if is_variadic else annotation,  # type: ignore[valid-type]
+        parameter.default,
+        texts.get(parameter.name, shared),
+        parameter.kind is not inspect.Parameter.KEYWORD_ONLY,
+        is_variadic,
+    )
+
+
+def _without_help(annotation: Any) -> tuple[Any, str]:
+    """Return the type of an annotation without its `Help`, and the text of the help."""
+    if get_origin(annotation) is not Annotated:
+        return annotation, ""
+    kind, *marks = get_args(annotation)
+    text = next((mark.text for mark in marks if isinstance(mark, Help)), "")
+    others = [mark for mark in marks if not isinstance(mark, Help)]
+    return Annotated[(kind, *others)] if others else kind, text
 
 
 def parse_docstring(doc: str) -> tuple[str, str, dict[str, str]]:

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 
 from toolbox.interface import signature
-from toolbox.interface.signature import NOTHING, Parameter
+from toolbox.interface.signature import NOTHING, Help, Parameter
 from toolbox.model.addresses import Address
 from toolbox.model.errors import UsageError
 from toolbox.model.quantities import Count, Seconds, SecondsOrZero
@@ -305,6 +305,40 @@ def test_a_signature_has_the_names_the_types_the_defaults_and_the_texts() -> Non
 def test_a_signature_has_the_first_paragraph_and_the_rest_of_the_docstring() -> None:
     assert described().summary == "Deploy a thing, and wait."
     assert described().description == "It takes minutes.\n\nTwice as long at night."
+
+
+Label = Annotated[str | None, Help("the label of the thing.")]
+Attempts = Annotated[Count, Help("how often to try.")]
+
+
+def test_an_option_that_commands_share_brings_its_help() -> None:
+    def relabel(name: str, label: Label = None, attempts: Attempts = 1, *labels: Label) -> None:
+        """
+        Relabel a thing.
+
+        Args:
+            name: the name of the thing.
+            labels: more labels.
+        """
+
+    assert [(found.name, found.annotation, found.text) for found in described(relabel).parameters] == [
+        ("name", str, "the name of the thing."),
+        ("label", str | None, "the label of the thing."),
+        ("attempts", Count, "how often to try."),
+        ("labels", list[str | None], "more labels."),
+    ]
+
+
+def test_the_docstring_of_a_command_wins_over_the_help_of_a_shared_option() -> None:
+    def remove(label: Label = None) -> None:
+        """
+        Remove a label.
+
+        Args:
+            label: the label to remove.
+        """
+
+    assert [found.text for found in described(remove).parameters] == ["the label to remove."]
 
 
 @pytest.mark.parametrize(

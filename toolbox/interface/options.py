@@ -1,0 +1,63 @@
+"""The options that commands of several groups share: the type of each, with its help.
+
+A command uses one as the type of a parameter, `namespace: Namespace = None`, and does not repeat the help. An entry of
+the command's own docstring replaces the help where the command has to say more.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from toolbox.interface.signature import Help
+from toolbox.model.quantities import Seconds
+
+Choice = TypeVar("Choice")
+
+Format = Annotated[Choice, Help("the format of the output.")]
+SummaryFormat = Annotated[
+    Literal["text", "json"], Help("with json, the summary of the run goes to stdout and everything else to stderr.")
+]
+Timeout = Annotated[Seconds, Help("how long the command may take, in seconds.")]
+
+# Projects and their configurations
+ConfigFile = Annotated[Path | None, Help("a configuration file to read instead of that of the project.")]
+Presets = Annotated[list[str] | None, Help("the presets to apply, in this order.")]
+Overrides = Annotated[
+    str | None,
+    Help("changes to apply after the presets: a mapping from paths to values, or the names of files that hold one."),
+]
+Cells = Annotated[
+    str | None, Help("a pattern for the names or ids of cells, such as 'model=small,*'; all cells when left out.")
+]
+ArtifactDir = Annotated[
+    Path | None, Help("the directory that gets the directories of runs; $ARTIFACT_DIR, or artifacts/, when left out.")
+]
+
+# How to reach a cluster: the fields of `toolbox.model.clusters.Access`
+Kubeconfig = Annotated[
+    Path | None, Help("the kubeconfig file of the cluster; $KUBECONFIG, or ~/.kube/config, when left out.")
+]
+Context = Annotated[str | None, Help("the context of the kubeconfig file; its current context when left out.")]
+Namespace = Annotated[str | None, Help("the namespace to work in; that of the context when left out.")]
+
+# What runs in a pod, and where
+Argv = Annotated[list[str] | None, Help("the command line of the container; that of the image when left out.")]
+Env = Annotated[
+    dict[str, str] | None,
+    Help("environment variables of the container. They can be read in the cluster: a secret does not belong here."),
+]
+EnvFromSecrets = Annotated[
+    list[str] | None, Help("the names of Secrets whose keys become environment variables of the container.")
+]
+Resources = Annotated[
+    dict[str, dict[str, str]] | None,
+    Help("the `requests` and `limits` of the container, each as in {cpu: 4, nvidia.com/gpu: 1}."),
+]
+NodeSelector = Annotated[
+    dict[str, str] | None, Help("the labels that a node must have to run the pods; any node when left out.")
+]
+ImagePullPolicy = Annotated[
+    Literal["IfNotPresent", "Always", "Never"],
+    Help("when a node pulls the image: the `imagePullPolicy` of Kubernetes."),
+]
