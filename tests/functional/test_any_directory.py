@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from toolbox.system import places
 from toolbox.testing import Workspace
 
 RELATIVE = {
@@ -134,6 +135,49 @@ def test_a_change_of_the_directory_loses_neither_roles_nor_the_store(workspace: 
     outcome = workspace.run("project", "resume", str(workspace.run_directory()), "--failed", cwd=elsewhere)
     assert outcome.exit_code == 0, str(outcome)
     assert (workspace.directory / "results.db").exists()
+
+
+def test_a_change_of_the_directory_loses_neither_commands_nor_checks_nor_files(workspace: Workspace) -> None:
+    orchestration = f"""
+        import os
+        import sys
+
+        from toolbox.orchestration import config, matrix, run
+
+
+        def prepare():
+            os.chdir("/")
+            config.project.set_config("name", "Ada")
+
+
+        def test():
+            run.run_toolbox_from_config("greeter", "greet")
+            run.run([sys.executable, "{places.builtin_root()}/run_toolbox.py", "greeter", "greet", "--name=Bob"])
+            matrix.run()
+    """
+    check = """
+        from pydantic import BaseModel
+
+        from toolbox.model.evidence import Judgement
+
+
+        class Check(BaseModel):
+            def judge(self, evidence):
+                return Judgement(True, "it was judged")
+    """
+    config = """
+        name: nobody
+        matrix:
+          workload: {command: [cat, ../src/data.txt], files: {data.txt: shared/data.txt}}
+          checks: [{check: judged}]
+    """
+    greeter = {name: text for name, text in RELATIVE.items() if name.startswith(("commands", "roles", "shared"))}
+    files = {"projects/moving/orchestration.py": orchestration, "checks/judged.py": check, "config/moving.yaml": config}
+    workspace.write({**greeter, **files, "command_args/moving.yaml.j2": "greeter greet:\n  name: {{ name }}\n"})
+    outcome = workspace.run("project", "run", "moving")
+    assert outcome.exit_code == 0, str(outcome)
+    greeted = list(workspace.run_directory().glob("001__test/*__greeter__greet/_ansible.log"))
+    assert ["hello Ada" in file.read_text() for file in sorted(greeted)] == [True, False]
 
 
 def test_a_child_process_of_a_run_finds_its_workspace(small: Workspace) -> None:

@@ -97,7 +97,8 @@ class Configuration:
 
     def __init__(self, source: Document, *, contracts: Sequence[FilePath] = (), root: FilePath | None = None) -> None:
         self._document = source
-        self._root = root
+        # Where relative paths of the configuration begin: the directory that holds `config/`.
+        self.root: Final = root or FilePath.cwd()
         self._resolver = Resolver(source)
         self._contracts = tuple(contracts)
         self._blocks: dict[tuple[Path, type[BaseModel]], Any] = {}
@@ -125,11 +126,6 @@ class Configuration:
     def source(self) -> str:
         """The name of the file."""
         return self._document.source
-
-    @property
-    def root(self) -> FilePath:
-        """Where relative paths of the configuration begin: the directory that holds `config/`."""
-        return self._root or FilePath(self.source).absolute().parent.parent
 
     @property
     def changes(self) -> Sequence[Change]:
@@ -174,7 +170,7 @@ class Configuration:
         """Return a configuration with another value in one existing field."""
         changed = self._document.copy()
         changed.set(paths.parse(path), copy.deepcopy(value), layer=layer, location=None)
-        return Configuration(changed, contracts=self._contracts, root=self._root)
+        return Configuration(changed, contracts=self._contracts, root=self.root)
 
     def overlaid(self, values: Mapping[str, object], cell: Mapping[str, object]) -> Configuration:
         """Return what a cell of the matrix sees: other values in some fields, and its settings as `cell`.
@@ -183,7 +179,7 @@ class Configuration:
             ConfigurationError: there is no such field.
         """
         changed = self._document.overlaid({paths.parse(path): value for path, value in values.items()}, {"cell": cell})
-        return Configuration(changed, contracts=self._contracts, root=self._root)
+        return Configuration(changed, contracts=self._contracts, root=self.root)
 
     def view(self) -> View:
         """Return the whole configuration as a mapping for templates."""

@@ -76,7 +76,7 @@ def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redact
     reservation = Reservation(loaded.configuration, request.project)
     _verify(loaded, phases)
     directory = _create(request)
-    with places.pinned(places.workspace()), signals.shielded(), Journal(directory, redactor) as journal:
+    with signals.shielded(), Journal(directory, redactor) as journal:
         recorder = Recorder(directory, redactor, listeners, journal)
         _write_request(loaded, directory, redactor)
         return _run(loaded, phases, recorder, reservation)

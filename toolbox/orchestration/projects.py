@@ -28,13 +28,26 @@ class ProjectFiles:
     """The files of a project.
 
     Args:
-        folder: `projects/NAME`.
+        root: the workspace, or Topgallant's own root, that holds the project.
     """
 
     name: str
-    folder: Path
-    config: Path
-    command_args: Path
+    root: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its orchestration."""
+        return self.root / "projects" / self.name
+
+    @property
+    def config(self) -> Path:
+        """The file of its configuration."""
+        return self.root / "config" / f"{self.name}.yaml"
+
+    @property
+    def command_args(self) -> Path:
+        """The template of its command arguments."""
+        return self.root / "command_args" / f"{self.name}.yaml.j2"
 
     @property
     def contracts(self) -> tuple[Path, ...]:
@@ -44,7 +57,7 @@ class ProjectFiles:
     @property
     def bounds(self) -> Path:
         """Where the bounds of its metrics are, that earlier runs give."""
-        return self.config.parent / "bounds" / f"{self.name}.yaml"
+        return self.root / "config" / "bounds" / f"{self.name}.yaml"
 
     @property
     def summary(self) -> str:
@@ -66,9 +79,7 @@ def find(name: str) -> ProjectFiles:
             raise UsageError(f"{folder} is no project: it has no orchestration.py")
         hint = did_you_mean(name, known, what="known projects")
         raise UsageError(f"unknown project `{name}`: {hint}\n  looked in {_searched()}")
-    folder = known[name]
-    root = folder.parent.parent
-    return ProjectFiles(name, folder, root / "config" / f"{name}.yaml", root / "command_args" / f"{name}.yaml.j2")
+    return ProjectFiles(name, known[name].parent.parent)
 
 
 def _searched() -> str:
@@ -84,7 +95,7 @@ def phases(files: ProjectFiles) -> dict[str, Callable[[], object]]:
     Raises:
         ConfigurationError: it cannot be imported.
     """
-    root = str(files.folder.parent.parent)
+    root = str(files.root)
     if root not in sys.path:
         sys.path.insert(0, root)
     try:

@@ -127,7 +127,7 @@ def load(request: RunRequest, *, today: dt.date | None = None, resumed: Path | N
             configuration,
             targets.read(configuration),
             request.selection,
-            root=found.folder.parent.parent,
+            root=configuration.root,
             today=today or dt.datetime.now(tz=dt.UTC).date(),
             bounds=plan.frozen_bounds(resumed) if resumed is not None else bounds_file.read(found.bounds),
         )
