@@ -21,6 +21,7 @@ from toolbox.agent.supervisor import STREAMS
 from toolbox.hosts import bootstrap, messages
 from toolbox.hosts.agent_connection import Connection, ConnectionLost
 from toolbox.hosts.messages import Message
+from toolbox.model import backoff
 from toolbox.model.errors import Cancelled, StepError, Undecided, describe, outcome_of
 from toolbox.model.text import shown
 from toolbox.model.verdicts import Cause, Verdict
@@ -218,8 +219,9 @@ class Host:
         # Who has waited in vain has waited for all: the others ask once, and do not wait as long each.
         patience = 0 if self._is_down else patience
         deadline = time.monotonic() + patience
-        pause = _FIRST_PAUSE
+        tries = 0
         while True:
+            pause = backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)
             try:
                 connection = Connection(self._launch(), self._take, self._lose)
                 self._home = str(connection.greet().get("home"))
@@ -237,7 +239,7 @@ class Host:
                     self.close()
                 return connection
             cancellation.current().sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            tries += 1
 
     def _lose(self, connection: Connection) -> None:
         with self._lock:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 from toolbox.matrix.judgement import deviations, verdict, without
 from toolbox.matrix.plan import Cell
+from toolbox.model.backoff import pause
 from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
@@ -32,7 +32,6 @@ from toolbox.system import filesystem
 
 SETTINGS_FILE: Final = "settings.yaml"
 _RETRIED: Final = (Cause.INFRASTRUCTURE, Cause.CAPACITY, Cause.TIMEOUT, Cause.PRODUCT, Cause.CHECK)
-_JITTER: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,8 +277,7 @@ class CellRun:
         backoff = self.cell.retries.backoff
         if cause not in _RETRIED or causes[cause] > getattr(self.cell.retries, cause):
             return None
-        seconds = min(backoff.first * backoff.factor ** (len(self.history) - 1), backoff.most)
-        return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  # that not all come back at once
+        return pause(len(self.history) - 1, first=backoff.first, most=backoff.most, factor=backoff.factor)
 
     def finish(self, outcome: Outcome, conclusion: Conclusion) -> Outcome:
         """Write down how the cell ended, and return it: what was expected of it is taken into account."""

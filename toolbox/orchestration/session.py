@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +23,7 @@ from toolbox.runs import steps
 from toolbox.runs.recorder import Listener, Recorder
 from toolbox.runs.steps import Step
 from toolbox.system import environ, filesystem, places, redaction
+from toolbox.system.ambient import Ambient
 from toolbox.system.redaction import Redactor
 
 
@@ -79,13 +79,7 @@ def resolved_text(configuration: Configuration, redactor: Redactor) -> str:
     return filesystem.dump_yaml(redactor.texts(resolved, keep_keys=True))
 
 
-_current: ContextVar[Session] = ContextVar("session")
-
-
-class _Process:
-    """The session of threads that the orchestration has started by itself."""
-
-    session: Session | None = None
+_current: Ambient[Session] = Ambient("session")
 
 
 def current() -> Session:
@@ -94,7 +88,7 @@ def current() -> Session:
     Raises:
         UsageError: no project is at work here.
     """
-    session = _current.get(None) or _Process.session
+    session = _current.get()
     if session is None:
         raise UsageError(f"no project is at work here: start it with `{environ.program()} project run NAME`")
     return session
@@ -102,20 +96,14 @@ def current() -> Session:
 
 def is_open() -> bool:
     """Tell whether a project is at work here."""
-    return (_current.get(None) or _Process.session) is not None
+    return _current.get() is not None
 
 
 @contextmanager
 def opened(session: Session, top: Step) -> Iterator[Session]:
     """Make a session the current one, with its steps below `top`."""
-    before, _Process.session = _Process.session, session
-    token = _current.set(session)
-    try:
-        with steps.entered_by_process(top):
-            yield session
-    finally:
-        _current.reset(token)
-        _Process.session = before
+    with _current.entered_by_process(session), steps.entered_by_process(top):
+        yield session
 
 
 def step() -> Step:

@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +23,7 @@ from toolbox.runs import directories
 from toolbox.runs.past import PastStep
 from toolbox.runs.recorder import Recorder
 from toolbox.system import cancellation, filesystem
+from toolbox.system.ambient import Ambient
 
 STEP_FILE: Final = "step.json"
 FAILURE_FILE: Final = "FAILURE"
@@ -151,39 +151,8 @@ class Place:
     before: PastStep | None = None
 
 
-_current: ContextVar[Step] = ContextVar("step")
-
-
-class _Process:
-    """The step that threads begin with which the orchestration has started by itself."""
-
-    step: Step | None = None
-
-
-def current() -> Step | None:
-    """Return the step of this thread; of the process where the thread has none; None outside of any."""
-    return _current.get(None) or _Process.step
-
-
-@contextmanager
-def entered_by_process(step: Step) -> Iterator[Step]:
-    """Make a step the current one of this thread, and of threads that have none."""
-    before, _Process.step = _Process.step, step
-    try:
-        with entered(step):
-            yield step
-    finally:
-        _Process.step = before
-
-
-@contextmanager
-def entered(step: Step) -> Iterator[Step]:
-    """Make a step the current one of this thread."""
-    token = _current.set(step)
-    try:
-        yield step
-    finally:
-        _current.reset(token)
+_current: Ambient[Step] = Ambient("step")
+current, entered, entered_by_process = _current.get, _current.entered, _current.entered_by_process
 
 
 @contextmanager

@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 from toolbox.model.errors import Cancelled
+from toolbox.system.ambient import Ambient
 
 log = logging.getLogger(__name__)
 
@@ -88,46 +88,26 @@ class CancelScope:
             self._endings.pop(number, None)
 
 
-_current: ContextVar[CancelScope] = ContextVar("cancel_scope")
-
-
-class _Process:
-    """The scope of threads that the orchestration has started by itself."""
-
-    scope: CancelScope | None = None
+_current: Ambient[CancelScope] = Ambient("cancel_scope")
+entered = _current.entered
 
 
 def current() -> CancelScope:
-    """Return the scope of this thread; of the process where the thread has none; or one that nobody cancels."""
-    return _current.get(None) or _Process.scope or CancelScope()
+    """Return the scope around; one that nobody cancels where there is none."""
+    return _current.get() or CancelScope()
 
 
 @contextmanager
 def opened_by_process() -> Iterator[CancelScope]:
     """Open a scope inside the current one, also for threads that have none."""
-    before = _Process.scope
-    with opened() as scope:
-        _Process.scope = scope
-        try:
-            yield scope
-        finally:
-            _Process.scope = before
-
-
-@contextmanager
-def entered(scope: CancelScope) -> Iterator[CancelScope]:
-    """Make a scope the current one of this thread."""
-    token = _current.set(scope)
-    try:
+    with opened() as scope, _current.entered_by_process(scope):
         yield scope
-    finally:
-        _current.reset(token)
 
 
 @contextmanager
 def opened() -> Iterator[CancelScope]:
     """Open a scope inside the current one."""
-    scope = CancelScope(_current.get(None) or _Process.scope)
+    scope = CancelScope(_current.get())
     try:
         with entered(scope):
             yield scope

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from toolbox.kubernetes.api.access import Credentials
+from toolbox.model import backoff
 from toolbox.model.clusters import Access
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause, Verdict
@@ -177,8 +177,8 @@ class Cluster:
             Cancelled: the scope of this thread was.
         """
         deadline = time.monotonic() + patience
-        pause = _FIRST_PAUSE
         may_be_done = False
+        tries = 0
         while True:
             # A request that takes longer than we are patient is as good as none.
             left = max(1.0, deadline - time.monotonic())
@@ -189,14 +189,14 @@ class Cluster:
             except Exception as error:  # noqa: BLE001  # of the client and of all that it is built on
                 fault = fault_of(error)
             may_be_done = may_be_done or fault.may_be_done
-            wait = max(fault.pause or 0.0, pause * random.uniform(0.8, 1.2))  # noqa: S311  # not all at once
+            wait = max(fault.pause or 0.0, backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
             if not fault.passes or time.monotonic() + wait >= deadline:
                 refusal = self.refusal(fault, patience)
                 refusal.may_be_done = may_be_done
                 raise refusal
             log.debug("%s: %s: asked again in %.1f s", self.label, fault.text, wait)
             cancellation.current().sleep(wait)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            tries += 1
             if fault.status == _UNAUTHORIZED:
                 self.credentials.reload()
 

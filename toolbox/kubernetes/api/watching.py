@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from toolbox.kubernetes.api.connection import Away, Cluster, Json, Refused, shut
 from toolbox.kubernetes.api.objects import Query
+from toolbox.model import backoff
 from toolbox.model.errors import Cancelled, StepError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Watch:
             self._thread.join(timeout=_LONGEST_PAUSE)
 
     def _run(self) -> None:
-        pause = _FIRST_PAUSE
+        tries = 0
         while not self._is_closed.is_set():
             before = self._heard
             try:
@@ -97,9 +98,9 @@ class Watch:
                 log.exception("the watch on %s has failed, and is begun again", self._cluster.label)
                 self._version = ""
                 self._lose(error)
-            pause = _FIRST_PAUSE if self._heard > before else min(2 * pause, _LONGEST_PAUSE)
+            tries = 0 if self._heard > before else tries + 1
             if not self._is_closed.is_set():
-                self._is_closed.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311  # not all at once
+                self._is_closed.wait(backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
 
     def _lose(self, error: BaseException) -> None:
         if not self._is_closed.is_set():
@@ -143,7 +144,7 @@ class Watch:
         from urllib3.exceptions import HTTPError, ReadTimeoutError
 
         # Not all watches of a run end, and begin again, in the same second.
-        seconds = random.randint(_LONGEST_SECONDS // 2, _LONGEST_SECONDS)  # noqa: S311
+        seconds = random.randint(_LONGEST_SECONDS // 2, _LONGEST_SECONDS)  # noqa: S311  # nobody may guess less by it
         asked = self._query.chosen(
             watch=True, resourceVersion=self._version, allowWatchBookmarks=True, timeoutSeconds=seconds
         )

@@ -19,6 +19,7 @@ from toolbox.agent.log_files import END_BYTES
 from toolbox.kubernetes.api.connection import Away, Cluster, Refused, fault_of, shut
 from toolbox.kubernetes.api.objects import POD, Objects
 from toolbox.kubernetes.pods.views import WORKLOAD
+from toolbox.model import backoff
 from toolbox.model.errors import StepError
 from toolbox.model.workloads import LOG_BYTES
 from toolbox.system import filesystem
@@ -98,7 +99,7 @@ class PodLogs:
 
     def follow(self) -> None:
         """Copy what is said until the workload has ended, and all of it is here or cannot be had."""
-        pause, tries, deadline = _FIRST_PAUSE, 0, math.inf
+        silent, tries, deadline = 0, 0, math.inf  # tries without anything new; `tries` are those after the end
         while not self._is_closed.is_set():
             has_ended = self._ended.is_set()
             if has_ended:
@@ -113,8 +114,9 @@ class PodLogs:
             is_all = self._said is None or (tries >= _TRIES and not is_new)
             if was_given is None or (has_ended and was_given and is_all):
                 return
-            pause, tries = (_FIRST_PAUSE, 0) if is_new else (min(2 * pause, _LONGEST_PAUSE), tries + has_ended)
+            silent, tries = (0, 0) if is_new else (silent + 1, tries + has_ended)
             if not self.is_whole():
+                pause = backoff.pause(silent, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)
                 self._ended.wait(pause) if not has_ended else self._is_closed.wait(pause)
 
     def _try_to_read(self, *, follow: bool) -> bool | None:

@@ -1,0 +1,42 @@
+"""A value of the context around, or of the process."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from toolbox.system.ambient import Ambient
+
+
+def test_a_value_holds_inside_the_block_that_enters_it() -> None:
+    ambient: Ambient[str] = Ambient("test")
+    assert ambient.get() is None
+    with ambient.entered("a"):
+        with ambient.entered("b"):
+            assert ambient.get() == "b"
+        assert ambient.get() == "a"
+    assert ambient.get() is None
+
+
+def test_a_thread_without_a_context_finds_only_the_value_of_the_process() -> None:
+    ambient: Ambient[str] = Ambient("test")
+    found: list[str | None] = []
+
+    def look() -> None:
+        thread = threading.Thread(target=lambda: found.append(ambient.get()))
+        thread.start()
+        thread.join()
+
+    with ambient.entered_by_process("process"):
+        with ambient.entered("context"):
+            look()
+        look()
+    with ambient.entered("context"):
+        look()
+    assert found == ["process", "process", None]
+
+
+def test_who_enters_by_the_process_leaves_to_what_was_there_before() -> None:
+    ambient: Ambient[str] = Ambient("test")
+    with ThreadPoolExecutor(1) as pool, ambient.entered_by_process("outer"):
+        with ambient.entered_by_process("inner"):
+            assert (ambient.get(), pool.submit(ambient.get).result()) == ("inner", "inner")
+        assert (ambient.get(), pool.submit(ambient.get).result()) == ("outer", "outer")
