@@ -103,10 +103,11 @@ def run(play: Play, handler: EventHandler) -> int:
     return completed.returncode
 
 
-def uses_our_modules(tasks: Path) -> bool:
-    """Tell whether a file of tasks uses a module of `modules/`, which need the client of Kubernetes."""
+def cluster_modules(tasks: Path) -> list[str]:
+    """Return the modules of `modules/` that the files of a folder of tasks use."""
     names = "|".join(path.stem for path in _MODULES.glob("[!_]*.py"))
-    return re.search(rf"^\s*(?:-\s+)?(?:{names}):", tasks.read_text(encoding="utf-8"), re.MULTILINE) is not None
+    use = re.compile(rf"^\s*(?:-\s+)?({names}):", re.MULTILINE)
+    return sorted({name for file in tasks.glob("*.yml") for name in use.findall(file.read_text(encoding="utf-8"))})
 
 
 def _variables(play: Play) -> dict[str, str]:

@@ -30,6 +30,7 @@ from toolbox.ansible.unsafe_yaml import untrusted
 from toolbox.interface import signature
 from toolbox.interface.registry import HOSTS
 from toolbox.model.addresses import Address
+from toolbox.model.clusters import Access
 from toolbox.model.errors import StepError, UsageError
 from toolbox.model.events import StepKind
 from toolbox.model.nearest import did_you_mean
@@ -40,6 +41,7 @@ from toolbox.runs.steps import Step
 from toolbox.system import cancellation, environ, extras, filesystem, places, scratch
 
 Arguments = ParamSpec("Arguments")
+_ACCESS: Final = tuple(field.name for field in dataclasses.fields(Access))
 _CAUSES_OF_WORKLOADS: Final = {Cause.PRODUCT, Cause.TIMEOUT}  # what was run failed, and not what runs it
 
 
@@ -146,7 +148,7 @@ def run(call: RoleCall) -> RoleOutcome:
         UsageError: there is no such role, a host is named twice, or the body refused. Nothing was started.
         StepError: the role failed; the message names the task.
     """
-    _check_role(call)
+    modules = _cluster_modules(call)
     label, is_remote = f"{call.group} {call.command}", bool(call.hosts)
     call = dataclasses.replace(call, values=located(label, call.values, is_remote=is_remote))
     hosts = inventory.of(call.hosts)
@@ -175,7 +177,7 @@ def run(call: RoleCall) -> RoleOutcome:
     )
     with opened as step, scratch.directory() as private:
         _write_request(call, step)
-        play = _write_play(call, variables, step=step, private=private)
+        play = _write_play(call, variables, modules, step=step, private=private)
         roles = [root / "roles" for root in places.roots()]
         try:
             _run_play(call, step, Play(play, hosts, roles, step.directory, private))
@@ -191,14 +193,21 @@ def _variables(call: RoleCall) -> dict[str, Any]:
     return {f"{call.role}_{name}": value for name, value in {**call.values, **returned}.items()}
 
 
-def _check_role(call: RoleCall) -> None:
+def _cluster_modules(call: RoleCall) -> list[str]:
+    """Return the modules for clusters that the role uses.
+
+    Raises:
+        UsageError: there is no such role, or the client of Kubernetes, which these modules need, is not installed.
+    """
     tasks = places.find("roles", call.role, "tasks")
     if tasks is None or not (tasks / "main.yml").exists():
         known = [path.name for path in places.entries("roles", "*") if (path / "tasks" / "main.yml").is_file()]
         hint = did_you_mean(call.role, known, what="roles")
         raise UsageError(f"{call.group} {call.command}: there is no role roles/{call.role}/tasks/main.yml: {hint}")
-    if any(playbook.uses_our_modules(file) for file in tasks.glob("*.yml")):
+    modules = playbook.cluster_modules(tasks)
+    if modules:
         extras.require("kubernetes", f"{call.group} {call.command}")
+    return modules
 
 
 def _write_request(call: RoleCall, step: Step) -> None:
@@ -210,8 +219,13 @@ def _write_request(call: RoleCall, step: Step) -> None:
     filesystem.write_yaml(directory / "_python.args.yaml", redactor.texts(arguments))
 
 
-def _write_play(call: RoleCall, variables: Mapping[str, Any], *, step: Step, private: Path) -> Path:
-    """Write the play, and return the file to run. Secrets are in a private file beside it."""
+def _write_play(
+    call: RoleCall, variables: Mapping[str, Any], modules: Sequence[str], *, step: Step, private: Path
+) -> Path:
+    """Write the play, and return the file to run. Secrets are in a private file beside it.
+
+    The play tells the modules for clusters how to reach the cluster, so that the tasks of the role need not.
+    """
     redactor, directory = step.recorder.redactor, step.directory
     secret = {name: plain(value, reveal=True) for name, value in variables.items() if secrets_in(value)}
     secret_files = []
@@ -223,14 +237,18 @@ def _write_play(call: RoleCall, variables: Mapping[str, Any], *, step: Step, pri
         "artifact_dir": str(directory.parent),
         "artifact_extra_logs_dir": str(directory),
     }
-    request = (call.role, f"{call.group} {call.command}", known, secret_files)
+    access = {name: value for name in _ACCESS if isinstance(value := known.get(f"{call.role}_{name}"), str)}
+    defaults = dict.fromkeys(modules, access) if access else {}
+    request = (call.role, f"{call.group} {call.command}", known, secret_files, defaults)
     text, redacted = _play_text(*request), _play_text(*redactor.texts(request))
     kept = filesystem.write_text(directory / "_ansible.play.yaml", redacted)
     # A secret can be a word that stands elsewhere too (`admin`): what runs is whole.
     return kept if redacted == text else filesystem.write_text(private / "play.yaml", text)
 
 
-def _play_text(role_name: str, label: str, variables: Mapping[str, Any], secret_files: Sequence[str]) -> str:
+def _play_text(
+    role_name: str, label: str, variables: Mapping[str, Any], secret_files: Sequence[str], defaults: Mapping[str, Any]
+) -> str:
     play: dict[str, Any] = {
         "name": untrusted(label),
         "hosts": inventory.TARGETS,
@@ -238,6 +256,8 @@ def _play_text(role_name: str, label: str, variables: Mapping[str, Any], secret_
         "vars": _data(variables),
         "roles": [role_name],
     }
+    if defaults:
+        play["module_defaults"] = _data(defaults)
     if secret_files:
         play["vars_files"] = untrusted(secret_files)
     return unsafe_yaml.dump([play])

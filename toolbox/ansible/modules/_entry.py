@@ -6,7 +6,8 @@ A module runs with the interpreter of `ansible-playbook`, which is ours: so it m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import fields
+from typing import Any, Final
 
 from toolbox.kubernetes.api.connection import Cluster
 from toolbox.kubernetes.api.objects import Objects
@@ -14,13 +15,8 @@ from toolbox.model.clusters import Access
 from toolbox.model.errors import ToolboxError
 from toolbox.model.verdicts import CAUSE_KEY
 
-# Who calls a module, and where.
-_ACCESS: Mapping[str, Any] = {
-    "kubeconfig": {"type": "path"},
-    "context": {"type": "str"},
-    "namespace": {"type": "str"},
-}
-
+# Where a module works. The play of a toolbox command sets these options for all its tasks: see `toolbox.ansible.roles`.
+_ACCESS: Final[Mapping[str, Any]] = {field.name: {"type": "str"} for field in fields(Access)}
 
 Work = Callable[[Objects, Mapping[str, Any]], Mapping[str, Any]]
 
@@ -30,13 +26,13 @@ def run(ansible_module: Callable[..., Any], options: Mapping[str, Any], work: Wo
 
     Args:
         ansible_module: Ansible's own class. Each module imports it by itself: that is how Ansible knows a module.
-        options: what it takes besides `kubeconfig`, `context` and `namespace`, as Ansible describes it.
+        options: what it takes besides the fields of `Access`, as Ansible describes it.
         work: does it, and returns its result. The errors that we foresee are the message of the failed task.
     """
     module = ansible_module(argument_spec={**_ACCESS, **options})
     given = module.params
     try:
-        cluster = Cluster(Access(given["kubeconfig"] or None, given["context"] or None, given["namespace"] or None))
+        cluster = Cluster(Access(**{name: given[name] or None for name in _ACCESS}))
         result = work(Objects(cluster), given)
     except ToolboxError as error:
         module.fail_json(**{"msg": str(error), CAUSE_KEY: error.cause.value})
