@@ -20,10 +20,10 @@ from typing import Any, Final, Protocol
 
 import psutil
 
+from toolbox.extensions.protocols import Backend
 from toolbox.model.workloads import (
     AttemptState,
     AttemptStatus,
-    Backend,
     Handle,
     TargetContext,
     Timeouts,

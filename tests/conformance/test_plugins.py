@@ -1,4 +1,4 @@
-"""Held for every check, source of metrics and contract, found as the library finds it: those of a workspace too."""
+"""Held for every check, metric source, report and contract, found as the library finds it: those of a workspace too."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from toolbox.config import contract, plugins
+from toolbox.config import contract
+from toolbox.extensions import discovery, loading
+from toolbox.extensions.protocols import CHECKS, METRICS, REPORTS, Kind
+from toolbox.model.events import RunFinished, StepKind
 from toolbox.model.evidence import Evidence, Judgement, Metric, Reference
+from toolbox.model.verdicts import Verdict
 from toolbox.orchestration import projects
-from toolbox.system import extensions, modules, places
+from toolbox.runs.summary import RunSummary, State, StepSummary
+from toolbox.system import modules, places
 
-KEYS = {"checks": ("Check", "check"), "metrics": ("Source", "source")}
 
-
-def load(package: str, name: str) -> type[Any]:
+def load(kind: Kind[Any], name: str) -> Any:
     """Return the model of a plugin."""
-    return plugins.load(package, *KEYS[package], name)
+    return loading.load(kind, name)
 
 
 def example(model: type[BaseModel]) -> dict[str, Any]:
@@ -38,11 +41,8 @@ def example(model: type[BaseModel]) -> dict[str, Any]:
 
 
 FILES = ("file", "glob")  # the fields that say where a plugin looks
-CHECKS, METRICS = sorted(extensions.available("checks")), sorted(extensions.available("metrics"))
-PLUGINS = [
-    *(("checks", name, "judge") for name in CHECKS),
-    *(("metrics", name, "read") for name in METRICS),
-]
+FOUND = {kind.folder: sorted(discovery.available(kind.folder)) for kind in (CHECKS, METRICS, REPORTS)}
+PLUGINS = [(kind, name, method) for kind in (CHECKS, METRICS) for name in FOUND[kind.folder] for method in kind.members]
 CONTRACTS = [
     *sorted(contract.LIBRARY.glob("[!_]*.py")),
     *sorted(
@@ -69,51 +69,50 @@ EVIDENCE = {
 }
 REFERENCES = [None, Reference("cell"), Reference("cell", {}), Reference("cell", is_missing=True)]
 
-each_plugin = pytest.mark.parametrize(("package", "name", "method"), PLUGINS, ids=[p[1] for p in PLUGINS])
+each_plugin = pytest.mark.parametrize(("kind", "name", "method"), PLUGINS, ids=[p[1] for p in PLUGINS])
 each_contract = pytest.mark.parametrize("file", CONTRACTS, ids=lambda file: f"{file.parents[1].name}-{file.stem}")
 
 
 def test_there_are_plugins_to_hold() -> None:
-    assert CHECKS
-    assert METRICS
+    assert all(FOUND.values())
     assert CONTRACTS
 
 
 @each_plugin
-def test_a_plugin_says_what_it_is_for(package: str, name: str, method: str) -> None:
-    kind = load(package, name)
-    assert (inspect.getmodule(kind) or kind).__doc__
-    assert kind.__doc__
-    assert getattr(kind, method).__doc__
+def test_a_plugin_says_what_it_is_for(kind: Kind[Any], name: str, method: str) -> None:
+    model = load(kind, name)
+    assert (inspect.getmodule(model) or model).__doc__
+    assert model.__doc__
+    assert getattr(model, method).__doc__
 
 
 @each_plugin
-def test_a_plugin_is_a_model_that_knows_its_fields(package: str, name: str, method: str) -> None:
-    kind = load(package, name)
-    assert issubclass(kind, BaseModel)
-    assert callable(getattr(kind, method))
-    kind.model_validate(example(kind))
+def test_a_plugin_is_a_model_that_knows_its_fields(kind: Kind[Any], name: str, method: str) -> None:
+    model = load(kind, name)
+    assert issubclass(model, BaseModel)
+    assert callable(getattr(model, method))
+    model.model_validate(example(model))
     with pytest.raises(ValidationError, match="no_such_field"):
-        kind.model_validate({**example(kind), "no_such_field": 1})
+        model.model_validate({**example(model), "no_such_field": 1})
 
 
 @each_plugin
 @pytest.mark.parametrize("wrong", [None, 5, [], {"a": 1}])
-def test_a_plugin_refuses_fields_of_another_type(package: str, name: str, method: str, wrong: object) -> None:
-    kind = load(package, name)
-    assert callable(getattr(kind, method))
-    texts = [key for key, field in kind.model_fields.items() if field.annotation is str]
+def test_a_plugin_refuses_fields_of_another_type(kind: Kind[Any], name: str, method: str, wrong: object) -> None:
+    model = load(kind, name)
+    assert callable(getattr(model, method))
+    texts = [key for key, field in model.model_fields.items() if field.annotation is str]
     for key in texts:
         with pytest.raises(ValidationError):
-            kind.model_validate({**example(kind), key: wrong})
+            model.model_validate({**example(model), key: wrong})
 
 
 @pytest.mark.parametrize("content", EVIDENCE.values(), ids=EVIDENCE)
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", FOUND["checks"])
 def test_a_check_judges_whatever_it_finds(tmp_path: Path, name: str, content: dict[str, bytes]) -> None:
     write(tmp_path, content)
-    kind = load("checks", name)
-    check = kind.model_validate(example(kind))
+    model = load(CHECKS, name)
+    check = model.model_validate(example(model))
     for reference in REFERENCES:
         judgement = check.judge(Evidence(tmp_path, {"some/text": Metric("some/text", None, fault="gone")}, reference))
         assert isinstance(judgement, Judgement)
@@ -125,15 +124,34 @@ def test_a_check_judges_whatever_it_finds(tmp_path: Path, name: str, content: di
 
 
 @pytest.mark.parametrize("content", EVIDENCE.values(), ids=EVIDENCE)
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", FOUND["metrics"])
 def test_a_source_says_why_it_has_no_number(tmp_path: Path, name: str, content: dict[str, bytes]) -> None:
     write(tmp_path, content)
-    kind = load("metrics", name)
-    source = kind.model_validate(example(kind))
-    if name in extensions.ours("metrics") or not reads_number(source, tmp_path):
+    model = load(METRICS, name)
+    source = model.model_validate(example(model))
+    if name in discovery.ours("metrics") or not reads_number(source, tmp_path):
         with pytest.raises(ValueError, match="some/text") as caught:
             source.read(tmp_path)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", FOUND["reports"])
+@pytest.mark.parametrize("verdict", [Verdict.PASSED, Verdict.FAILED, Verdict.CANCELLED, None])
+def test_a_report_is_written_into_the_directory_of_its_run(tmp_path: Path, name: str, verdict: Verdict | None) -> None:
+    write = loading.function(REPORTS, discovery.available("reports")[name])
+    assert (inspect.getmodule(write) or write).__doc__
+    assert write.__doc__
+    cell = StepSummary("000__test/000__cell", "a=<b> \x1b[31m\ud800", StepKind.CELL, verdict, message="a\n]]>\x00")
+    end = RunFinished(verdict, None, 0, "", 1.0) if verdict is not None else None
+    run, others = tmp_path / "run", [tmp_path / "beside", tmp_path / "run" / "journal.jsonl"]
+    run.mkdir()
+    for other in others:
+        other.write_text("not a line of a journal")
+    path = write(RunSummary("r-1", "project", run, State.FINISHED, finished=end, steps={cell.step: cell}))
+    assert path is None or run in Path(str(path)).parents
+    assert path is None or Path(str(path)).stat().st_size > 0
+    assert sorted(tmp_path.iterdir()) == [others[0], run]
+    assert {other.read_text() for other in others} == {"not a line of a journal"}
 
 
 def reads_number(source: Any, directory: Path) -> bool:
@@ -155,13 +173,13 @@ def write(directory: Path, content: dict[str, bytes]) -> None:
 @each_plugin
 @pytest.mark.parametrize("in_its_place", [Path.mkdir, lambda path: path.symlink_to(path.name)], ids=["folder", "loop"])
 def test_what_is_no_file_is_no_evidence(
-    tmp_path: Path, in_its_place: Callable[[Path], None], package: str, name: str, method: str
+    tmp_path: Path, in_its_place: Callable[[Path], None], kind: Kind[Any], name: str, method: str
 ) -> None:
     (tmp_path / "some").mkdir()
     in_its_place(tmp_path / "some" / "text")
-    kind = load(package, name)
-    plugin = kind.model_validate(example(kind))
-    if package == "checks":
+    model = load(kind, name)
+    plugin = model.model_validate(example(model))
+    if kind is CHECKS:
         assert not getattr(plugin, method)(Evidence(tmp_path)).passed
     else:
         with pytest.raises(ValueError, match="some/text"):
@@ -170,12 +188,14 @@ def test_what_is_no_file_is_no_evidence(
 
 @each_plugin
 @pytest.mark.parametrize("outside", ["../text", "/etc/passwd", "some/../../text", "..", ".", "", "a\0b"])
-def test_a_plugin_looks_at_nothing_outside_of_the_evidence(package: str, name: str, method: str, outside: str) -> None:
-    kind = load(package, name)
-    assert callable(getattr(kind, method))
-    for field in set(FILES) & set(kind.model_fields):
+def test_a_plugin_looks_at_nothing_outside_of_the_evidence(
+    kind: Kind[Any], name: str, method: str, outside: str
+) -> None:
+    model = load(kind, name)
+    assert callable(getattr(model, method))
+    for field in set(FILES) & set(model.model_fields):
         with pytest.raises(ValidationError, match=field):
-            kind.model_validate({**example(kind), field: outside})
+            model.model_validate({**example(model), field: outside})
 
 
 @each_contract

@@ -215,7 +215,7 @@ class _Description:
 
 @dataclass(frozen=True, slots=True)
 class FakeBackend:
-    """Executes nothing; see `toolbox.model.workloads.Backend`, whose methods these are."""
+    """Executes nothing; see `toolbox.extensions.protocols.Backend`, whose methods these are."""
 
     machines: Machines
     context: TargetContext

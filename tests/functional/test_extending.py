@@ -84,7 +84,7 @@ def test_an_installed_package_offers_extensions_and_the_workspace_goes_before_it
 
 
 def test_the_conformance_suite_covers_a_workspace(documented: Workspace) -> None:
-    only = ["-k", "steady or percentile or disk or (few_threads and program)", "-v", "-p", "no:cacheprovider"]
+    only = ["-k", "steady or percentile or totals or disk or (few_threads and program)", "-v", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *only, *CONFORMANCE],
         env={**environ.everything(), "TOPGALLANT_WORKSPACE": str(documented.directory)},
@@ -94,7 +94,7 @@ def test_the_conformance_suite_covers_a_workspace(documented: Workspace) -> None
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    for name in ("[steady]", "[percentile]", "[disk measure]", "[disk_measure]", "[few_threads]"):
+    for name in ("[steady]", "[percentile]", "-totals]", "[disk measure]", "[disk_measure]", "[few_threads]"):
         assert name in done.stdout, f"{name} is not covered"
 
 

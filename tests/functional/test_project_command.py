@@ -259,10 +259,14 @@ def test_a_place_for_runs_that_is_a_file_is_refused(small: Workspace) -> None:
 
 
 def test_a_run_passes_whose_reports_cannot_be_written(small: Workspace) -> None:
-    reports = ("summary.json", "junit.xml", "report.html")
+    reports = {
+        "summary.json": "summary.json",
+        "junit.xml": "the report `junit`",
+        "report.html": "the report `run_page`",
+    }
     obstacles = " ".join(f"$ARTIFACT_DIR/../{name}" for name in reports)  # no file can take the place of a directory
     outcome = small.run("project", "run", "small", f'--overrides={{"commands.cleanup": ["mkdir {obstacles}"]}}')
     assert outcome.exit_code == 0, str(outcome)
     assert "passed  small in" in outcome.stdout
-    for name in reports:
+    for name in reports.values():
         assert f"warning: {name} of this run could not be written: IsADirectoryError" in outcome.stderr

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from toolbox.extensions.protocols import Backend
 from toolbox.hosts import staging
 from toolbox.kubernetes.api import permissions
 from toolbox.kubernetes.api.connection import Away, Cluster, Refused
@@ -45,7 +46,6 @@ from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import (
     AttemptStatus,
-    Backend,
     EndedBy,
     Handle,
     TargetContext,

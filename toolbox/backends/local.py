@@ -12,10 +12,11 @@ from typing import ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict
 
+from toolbox.extensions.protocols import Backend
 from toolbox.hosts import bootstrap, staging
 from toolbox.hosts.attempt_host import Host
 from toolbox.model.clusters import Access
-from toolbox.model.workloads import AttemptStatus, Backend, Handle, TargetContext, Workload
+from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
 from toolbox.system import environ, processes
 from toolbox.system.processes import Channel
 
@@ -39,10 +40,10 @@ class Target(BaseModel):
         return None
 
     def accept(self, workload: Workload) -> None:
-        """See `toolbox.matrix.targets.Description`. It runs whatever it is given."""
+        """See `toolbox.extensions.protocols.Target`. It runs whatever it is given."""
 
     def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
-        """See `toolbox.matrix.targets.Description`. A machine is reached when it is needed, or another one is taken."""
+        """See `toolbox.extensions.protocols.Target`. A machine is connected to when it is needed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from typing import Annotated, BinaryIO, ClassVar, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from toolbox.extensions.protocols import Backend
 from toolbox.hosts import archives, bootstrap, staging
 from toolbox.hosts.attempt_host import Host
 from toolbox.model import addresses
@@ -28,7 +29,7 @@ from toolbox.model.clusters import Access
 from toolbox.model.errors import LimitExceeded, StepError
 from toolbox.model.text import cut
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import AttemptStatus, Backend, Handle, TargetContext, Workload
+from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
 from toolbox.system import cancellation, filesystem, processes, scratch
 from toolbox.system.processes import Channel
 
@@ -76,7 +77,7 @@ class Target(BaseModel):
         return _Ssh(context, self)
 
     def address(self, name: str) -> str | None:
-        """See `toolbox.matrix.targets.Description`."""
+        """See `toolbox.extensions.protocols.Target`."""
         return str(Address(self.reached(name), self.user, self.port))
 
     def reached(self, name: str) -> str:
@@ -88,10 +89,10 @@ class Target(BaseModel):
         return self.host or addresses.host(name)
 
     def accept(self, workload: Workload) -> None:
-        """See `toolbox.matrix.targets.Description`. It runs whatever it is given."""
+        """See `toolbox.extensions.protocols.Target`. It runs whatever it is given."""
 
     def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
-        """See `toolbox.matrix.targets.Description`. A machine is reached when it is needed, or another one is taken."""
+        """See `toolbox.extensions.protocols.Target`. A machine is connected to when it is needed."""
 
 
 @dataclass(slots=True)

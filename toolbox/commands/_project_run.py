@@ -7,8 +7,8 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 
+from toolbox import reports
 from toolbox.model.foreign_text import printable_json
-from toolbox.reports import written
 from toolbox.reports.terminal import live_view, run_table
 from toolbox.runs.recorder import Listener
 from toolbox.runs.summary import RunSummary
@@ -27,7 +27,7 @@ def shown(execute: Execute, *, as_json: bool) -> int:
     stream = sys.stderr if as_json else sys.stdout
     with live_view.view(stream) as view:
         summary, exit_code = execute([view.show], redaction.current())
-    written.write_all(summary)
+    reports.write_all(summary)
     view.line("")
     run_table.show(summary, view)
     if as_json:

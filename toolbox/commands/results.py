@@ -353,7 +353,8 @@ class Results:
             kind: files writes report.html, junit.xml and the reports of the workspace into it, html and junit one
                 of them; github prints Markdown for $GITHUB_STEP_SUMMARY, comment for a comment on a pull request.
         """
-        from toolbox.reports import junit, run_page, written
+        from toolbox import reports
+        from toolbox.reports import junit, run_page
         from toolbox.reports.forge import github
 
         found = summary.write(run_dir)
@@ -363,7 +364,7 @@ class Results:
             case "comment":
                 return github.comment(found)
             case "files":
-                return "\n".join(written.write_all(found))
+                return "\n".join(reports.write_all(found))
         return str(run_page.write(found) if kind == "html" else junit.write(found))
 
     def dashboard(

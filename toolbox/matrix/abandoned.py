@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from toolbox.extensions.protocols import Backend
 from toolbox.matrix.plan import Plan
 from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, StepError, ToolboxError, describe
 from toolbox.model.events import AttemptReleased
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import AttemptState, Backend, Handle, TargetContext, Workload
+from toolbox.model.workloads import AttemptState, Handle, TargetContext, Workload
 from toolbox.runs.past import PastAttempt, PastStep
 from toolbox.runs.recorder import Recorder
 from toolbox.system import cancellation

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
+from toolbox.extensions.protocols import Backend
 from toolbox.matrix import abandoned, judgement
 from toolbox.matrix.abandoned import Left
 from toolbox.matrix.cell_progress import CellRun, Conclusion
@@ -24,7 +25,7 @@ from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, LimitExceeded, StepError, ToolboxError, Undecided, describe, outcome_of
 from toolbox.model.events import Note
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import AttemptState, AttemptStatus, Backend, Handle, TargetContext, WorkloadOutcome
+from toolbox.model.workloads import AttemptState, AttemptStatus, Handle, TargetContext, WorkloadOutcome
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Outcome
 from toolbox.system import cancellation

@@ -7,9 +7,10 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
-from toolbox.config import plugins
+from toolbox.extensions import loading, protocols
+from toolbox.extensions.protocols import Check, HistoryCheck, MetricSource, RelationCheck
 from toolbox.model.bounds import Bound, Direction
 from toolbox.model.errors import describe
 from toolbox.model.evidence import Deviation, Evidence, Judgement, Metric, Reference
@@ -21,20 +22,6 @@ log = logging.getLogger(__name__)
 
 _EXIT_STATUS = "exit_status"
 _COMMON = ("unit", "direction")  # what any metric has
-
-
-class Check(Protocol):
-    """A plugin of `toolbox.checks`. One that compares with another cell has a field `to`, which says with which."""
-
-    def judge(self, evidence: Evidence) -> Judgement:
-        """Return what it says of an attempt."""
-
-
-class Source(Protocol):
-    """A plugin of `toolbox.metrics`."""
-
-    def read(self, directory: Path) -> float | tuple[float, ...]:
-        """Return the metric, or each of its samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +40,14 @@ class NamedCheck:
             ValueError: it is not described well.
         """
         check = parse_check(spec)
-        return cls(str(spec["check"]), check, getattr(check, "to", None))
+        return cls(str(spec["check"]), check, check.to if isinstance(check, RelationCheck) else None)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSource:
     """Where a metric is read from, and what it is."""
 
-    source: Source
+    source: MetricSource
     unit: str = ""
     direction: Direction | None = None
 
@@ -100,31 +87,31 @@ class Expectations:
     @property
     def by_history(self) -> list[str]:
         """The metrics that are held against what earlier runs say."""
-        asked = [check.check for check in self.checks if getattr(check.check, "bounds", None) is not None]
-        return [getattr(check, "metric") for check in asked]  # noqa: B009  # checks know what they look at, we don't
+        checks = [named.check for named in self.checks]
+        return [check.metric for check in checks if isinstance(check, HistoryCheck) and check.bounds is not None]
 
     def measure(self, directory: Path) -> dict[str, Metric]:
         """Read the metrics of an attempt."""
         return {name: _read(name, source, directory) for name, source in self.sources.items()}
 
 
-def parse_check(spec: Mapping[str, Any]) -> Any:
+def parse_check(spec: Mapping[str, Any]) -> Check:
     """Return the check that a mapping of the configuration describes: `{check: files, glob: '*.pb', count: 1}`.
 
     Raises:
         ValueError: there is no such check, or one of its fields is wrong.
     """
-    return plugins.parse("checks", "Check", "check", spec)
+    return loading.parse(protocols.CHECKS, spec)
 
 
-def parse_metric(spec: Mapping[str, Any]) -> Any:
+def parse_metric(spec: Mapping[str, Any]) -> MetricSource:
     """Return the source of a metric: `{source: json_file, file: metrics.json, path: a.b, unit: s}`.
 
     Raises:
         ValueError: there is no such source, or one of its fields is wrong.
     """
     known = {key: value for key, value in spec.items() if key not in _COMMON} if isinstance(spec, Mapping) else spec
-    return plugins.parse("metrics", "Source", "source", known)
+    return loading.parse(protocols.METRICS, known)
 
 
 def judge(

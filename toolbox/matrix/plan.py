@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 from toolbox.config import paths
 from toolbox.config.configuration import Configuration
 from toolbox.config.paths import PathError
+from toolbox.extensions.protocols import MetricCheck
 from toolbox.matrix import axes
 from toolbox.matrix.axes import Combination
 from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
@@ -417,7 +418,7 @@ class _Planner:
     def _check(self, spec: Mapping[str, Any]) -> None:
         """Check that a check is described well, and that what it names is there."""
         check = NamedCheck.parse(spec)
-        metric = getattr(check.check, "metric", None)
+        metric = check.check.metric if isinstance(check.check, MetricCheck) else None
         if metric is not None and metric not in self.block.metrics:
             hint = did_you_mean(metric, self.block.metrics, what="metrics")
             raise ValueError(f"check `{check.name}`: no metric `{metric}`: {hint}")

@@ -4,54 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final
 
-from toolbox.config import plugins
 from toolbox.config.configuration import Configuration
+from toolbox.extensions import loading, protocols
 from toolbox.matrix.specification import TargetsBlock
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError
-from toolbox.model.workloads import Backend, CollectLimits, TargetContext, Workload
+from toolbox.model.workloads import CollectLimits, Workload
 
 BLOCK: Final = "targets"
-
-
-class Description(Protocol):
-    """A plugin of `toolbox.backends`: the fields of a target of this backend.
-
-    Args:
-        keeps_attempts: whether what an attempt leaves stays on the target until it is released.
-        is_machine: whether it is one machine, which toolbox commands can look at and prepare.
-    """
-
-    keeps_attempts: ClassVar[bool]
-    is_machine: ClassVar[bool]
-
-    def open(self, context: TargetContext) -> Backend:
-        """Return what executes there."""
-
-    def address(self, name: str) -> str | None:
-        """Return where Ansible finds the target, as `[USER@]HOST[:PORT]`; None for this machine.
-
-        Raises:
-            ValueError: the host is named by the name of the target, which is not a host.
-        """
-
-    def accept(self, workload: Workload) -> None:
-        """Raise ValueError where a workload cannot be run there, whatever is done."""
-
-    def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
-        """See that workloads can be run there, as far as that can be known before anything is begun.
-
-        Args:
-            name: of the target.
-            clusters: how to reach the clusters of the run, by their names; None where that is not known yet.
-            workloads: what may be run there.
-
-        Raises:
-            ConfigurationError: something has to be changed first.
-            InfrastructureError: it cannot be asked.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +29,7 @@ class Target:
 
     name: str
     backend: str
-    description: Description
+    description: protocols.Target
     labels: tuple[str, ...] = ()
     capacity: Mapping[str, int] = field(default_factory=dict)
     accelerator: str | None = None
@@ -98,7 +60,7 @@ def read(configuration: Configuration) -> dict[str, Target]:
     for name, target in configuration.block(BLOCK, TargetsBlock).root.items():
         try:
             spec = {"backend": target.backend, **(target.model_extra or {})}
-            description = plugins.parse("backends", "Target", "backend", spec)
+            description = loading.parse(protocols.BACKENDS, spec)
             description.address(name)
         except ValueError as error:
             path = f'{BLOCK}["{name}"]'
@@ -113,7 +75,7 @@ def read(configuration: Configuration) -> dict[str, Target]:
             target.cost_per_hour,
             CollectLimits(target.collect_bytes, target.collect_files),
         )
-    local = plugins.parse("backends", "Target", "backend", {"backend": "local"})
+    local = loading.parse(protocols.BACKENDS, {"backend": "local"})
     return {"local": Target("local", "local", local), **found}
 
 

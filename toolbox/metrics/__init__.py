@@ -1,8 +1,7 @@
 """Sources of metrics: one module a source, found by its name (`source: json_file`).
 
-A source is a pydantic model named `Source` with a method `read(directory)` that returns a number, or a tuple of
-all numbers where it is asked for `each`; it raises a ValueError that says which file holds none, and why. Sources
-know nothing of one another: what those of documents have in common stands here.
+A source is a pydantic model named `Source` that implements `toolbox.extensions.protocols.MetricSource`. Sources know
+nothing of one another: what the sources for documents have in common stands here.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What a cell executes and how that ended, as frozen data, and the protocol of who executes it."""
+"""What a cell executes and how that ended, as frozen data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 from toolbox.model.clusters import Access
 from toolbox.model.secrets import Secret
@@ -230,46 +230,3 @@ class TargetContext:
     notify: Callable[[str], None]
     clusters: Mapping[str, Access] = field(default_factory=dict)
     limits: CollectLimits = field(default_factory=CollectLimits)
-
-
-class Backend(Protocol):
-    """Executes workloads on one target.
-
-    The workload outlives the process that submitted it, carries its own deadline, and writes its own exit code. What a
-    method raises is a `toolbox.model.errors.StepError` with the cause; nothing here judges a workload.
-    """
-
-    def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
-        """Start a workload. The same name twice is one workload: what there is already is adopted.
-
-        Blocks until it has started, or until a target with a queue of its own has taken it, no longer than
-        `timeouts.wait`. From then on its logs in the directory are kept up to date, and `notify` is told of its end.
-
-        Raises:
-            Undecided: the request may have been sent, and no answer says that the workload was not started. Any other
-                `StepError` says that this submission has started nothing: another attempt may follow.
-        """
-
-    def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
-        """Return how attempts stand, without asking the target."""
-
-    def collect(self, handle: Handle, workload: Workload) -> None:
-        """Bring back what an ended attempt left: afterwards all of it is in its directory."""
-
-    def cancel(self, handle: Handle) -> None:
-        """Have a workload end, with all that it started. `notify` is told when that has happened."""
-
-    def release(self, handle: Handle) -> None:
-        """Remove what an ended attempt left on the target."""
-
-    def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
-        """Adopt the attempt of this name, as `submit` does; None where the target answers that it has no such attempt.
-
-        Blocks until the target answers, no longer than `timeouts.wait`.
-        """
-
-    def leave(self) -> None:
-        """Remove what else the run has on the target: all its attempts were released, and there will be no more."""
-
-    def close(self) -> None:
-        """Let go of the target. What runs there goes on."""

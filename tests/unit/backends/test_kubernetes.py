@@ -14,6 +14,7 @@ import pytest
 from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, Asked, failure, listing
 from tests.unit.kubernetes.pods.following import wait_until
 from toolbox.backends.kubernetes import NEEDS, NEEDS_OF_HOSTS, NEEDS_OF_SLICES, Target
+from toolbox.extensions.protocols import Backend
 from toolbox.kubernetes.api.connection import Refused
 from toolbox.kubernetes.pods import manifests
 from toolbox.kubernetes.pods.views import ATTEMPT_LABEL, INDEX, SLICE
@@ -22,7 +23,6 @@ from toolbox.model.errors import ConfigurationError, StepError, Undecided
 from toolbox.model.verdicts import Verdict
 from toolbox.model.workloads import (
     AttemptState,
-    Backend,
     EndedBy,
     Handle,
     TargetContext,

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from toolbox.backends import ssh
 from toolbox.backends.ssh import Target
+from toolbox.extensions.protocols import Backend
 from toolbox.model.errors import StepError
-from toolbox.model.workloads import Backend, TargetContext, Workload
+from toolbox.model.workloads import TargetContext, Workload
 
 
 @pytest.mark.parametrize(

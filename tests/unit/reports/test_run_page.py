@@ -556,7 +556,7 @@ def test_a_report_that_cannot_be_written_does_not_change_how_the_run_ended(
     (summary.directory / "report.html" / "in the way").mkdir(parents=True)
     with caplog.at_level(logging.WARNING):
         assert _project_run.shown(lambda _listeners, _redactor: (summary, 1), as_json=False) == 1
-    assert "report.html of this run could not be written: IsADirectoryError" in caplog.text
+    assert "the report `run_page` of this run could not be written: IsADirectoryError" in caplog.text
 
 
 def test_the_end_of_a_run_names_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,11 +27,13 @@ class Extension:
     Args:
         origin: its file, or its entry point and package, for messages.
         load: imports it; returns its module, or the object that an entry point names.
+        is_builtin: whether Topgallant ships it.
     """
 
     name: str
     origin: str
     load: Callable[[], object]
+    is_builtin: bool = False
 
     def attribute(self, name: str) -> object:
         """Import the extension and return an attribute of its module, or the object that its entry point names.
@@ -59,7 +61,9 @@ def available(kind: str) -> dict[str, Extension]:
 def ours(kind: str) -> dict[str, Extension]:
     """Return the extensions of a kind that Topgallant ships."""
     names = (path.stem for path in sorted((_PACKAGE / kind).glob("[!_]*.py")))
-    return {name: Extension(name, f"toolbox/{kind}/{name}.py", _importer(kind, name)) for name in names}
+    return {
+        name: Extension(name, f"toolbox/{kind}/{name}.py", _importer(kind, name), is_builtin=True) for name in names
+    }
 
 
 def of_others(kind: str) -> dict[str, Extension]:
@@ -68,7 +72,7 @@ def of_others(kind: str) -> dict[str, Extension]:
     if (root := places.workspace()) is not None:
         for path in sorted((root / kind).glob("[!_]*.py")):
             found[path.stem] = Extension(path.stem, str(path), functools.partial(_load, kind, path))
-    return found
+    return dict(sorted(found.items()))
 
 
 def _importer(kind: str, name: str) -> Callable[[], object]:

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from toolbox.checks import exit_status
-from toolbox.config import plugins
+from toolbox.extensions import loading, protocols
 
 
 def parse(spec: Any) -> Any:
-    return plugins.parse("checks", "Check", "check", spec)
+    return loading.parse(protocols.CHECKS, spec)
 
 
 def test_the_name_is_that_of_a_module_and_the_rest_are_its_fields() -> None:

@@ -1,0 +1,36 @@
+"""What the protocols of extensions require."""
+
+import pytest
+
+from toolbox.checks import exit_status, metric, relation
+from toolbox.extensions import loading, protocols
+from toolbox.extensions.protocols import HistoryCheck, MetricCheck, RelationCheck
+from toolbox.testing import Workspace
+
+
+def test_the_members_of_a_kind_are_those_of_its_protocol() -> None:
+    assert protocols.CHECKS.members == ["judge"]
+    assert protocols.METRICS.members == ["read"]
+    assert sorted(protocols.BACKENDS.members) == [
+        "accept", "address", "is_machine", "keeps_attempts", "open", "verify",
+    ]  # fmt: skip
+
+
+def test_a_check_implements_the_protocols_of_its_fields() -> None:
+    by_bounds, compared = (
+        metric.Check(metric="time", bounds="auto"),
+        relation.Check(metric="time", to={"a": 1}, lower=1),
+    )
+    assert isinstance(by_bounds, HistoryCheck)
+    assert not isinstance(by_bounds, RelationCheck)
+    assert isinstance(compared, MetricCheck)
+    assert isinstance(compared, RelationCheck)
+    assert not isinstance(compared, HistoryCheck)
+    assert not isinstance(exit_status.Check(), MetricCheck)
+
+
+def test_an_extension_that_lacks_a_member_is_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace.write({"checks/mute.py": "from pydantic import BaseModel\n\n\nclass Check(BaseModel):\n    pass\n"})
+    monkeypatch.setenv("TOPGALLANT_WORKSPACE", str(workspace.directory))
+    with pytest.raises(ValueError, match=r"checks/mute\.py: `Check` has no `judge`$"):
+        loading.load(protocols.CHECKS, "mute")
