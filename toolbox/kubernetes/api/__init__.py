@@ -1,5 +1,5 @@
-"""Clusters: the one way in which anything of ours speaks to a Kubernetes API server.
+"""The Kubernetes API: every request to an API server goes through this package.
 
-`connection.py` asks, again where the server is away; `watching.py` is told what happens; the rest is built on these.
-Nothing here knows of cells.
+`connection.py` sends requests and retries while the server is unavailable. `watching.py` reports changes of objects.
+The other modules build on these two. No module here knows about cells.
 """

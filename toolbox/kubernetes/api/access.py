@@ -1,7 +1,7 @@
-"""Where a cluster is, and who we are there: the user's own kubeconfig, or the service account of the pod we run in.
+"""Loads the address of a cluster and the credentials for it, from a kubeconfig or the service account of this pod.
 
-The official client reads it, with its exec plugins and token files. It is read again when the server refuses what it
-said: a token may have been renewed in the file.
+The official client reads them, including exec plugins and token files. They are read again when the server rejects the
+credentials, because a token may have been renewed in the file.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from kubernetes.client import Configuration
 
 _IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_POOL: Final = 256  # connections that are kept: a follower of a log has one each
+_POOL: Final = 256  # connections to keep open: each followed log occupies one
 _RELOAD_SECONDS: Final = 1.0
 _DEFAULT: Final = "default"
 
 
 @dataclass(slots=True)
 class Credentials:
-    """What the client was told of a cluster, and how to read that again.
+    """The client's configuration for a cluster, which can be reloaded.
 
     Args:
-        configuration: of the official client, changed in place when it is read again.
-        namespace: where things go that name none.
+        configuration: the configuration of the official client; a reload changes it in place.
+        namespace: the namespace for requests that don't name one.
     """
 
     access: Access
@@ -46,16 +46,16 @@ class Credentials:
 
     @classmethod
     def load(cls, access: Access) -> Self:
-        """Read them.
+        """Read the credentials.
 
         Raises:
-            ConfigurationError: there is no such file or context, it cannot be read, or the client is not installed.
+            ConfigurationError: the file or context is missing or unreadable, or the client is not installed.
         """
         extras.require("kubernetes", "a cluster")
         with modules.for_good():
             from kubernetes.client import Configuration
         configuration = Configuration()
-        configuration.retries = False  # ours know which request may be repeated
+        configuration.retries = False  # `Cluster.ask` retries: it knows which requests may be repeated
         configuration.connection_pool_maxsize = _POOL
         found = cls(access, configuration, access.namespace or _DEFAULT)
         found._read()
@@ -63,9 +63,9 @@ class Credentials:
         return found
 
     def reload(self) -> None:
-        """Read them again, unless that has just been done by another thread.
+        """Read the credentials again, unless another thread has just done so.
 
-        Where they cannot be read, as while somebody writes the file, what was known holds.
+        If they cannot be read, for example while the file is being written, the previous ones stay in use.
         """
         with self._lock:
             if time.monotonic() - self._loaded > _RELOAD_SECONDS:
@@ -84,11 +84,11 @@ class Credentials:
                 config.load_kube_config(files, context, client_configuration=self.configuration, persist_config=False)
         except ConfigurationError:
             raise
-        except Exception as error:  # the client raises whatever its parsers do
+        except Exception as error:  # the client passes on any exception of its parsers
             raise ConfigurationError(
                 f"{files or _IN_CLUSTER}: it does not say how to reach a cluster: {error}"
             ) from error
-        # With every request it would be told again what it knows; what has expired is read again when it is refused.
+        # The hook would reload the credentials at every request; `reload` does so after the server has rejected them.
         self.configuration.refresh_api_key_hook = None
         self._loaded = time.monotonic()
 
@@ -102,7 +102,7 @@ class Credentials:
 
 
 def _files(access: Access) -> str | None:
-    """Return the kubeconfig, or several with a colon between them; None where this is a pod of the cluster."""
+    """Return the paths of the kubeconfig files, separated by colons; None to use the service account of this pod."""
     named = access.kubeconfig or environ.get("KUBECONFIG")
     if named is not None:
         return ":".join(str(environ.expanded(part)) for part in named.split(":") if part)
@@ -117,7 +117,7 @@ def _files(access: Access) -> str | None:
 
 
 def _context(files: str, wanted: str | None) -> dict[str, Any]:
-    """Return a context of a kubeconfig. Of several files the first that says something holds, as for kubectl."""
+    """Return a context from the kubeconfig files. The first file that sets a value wins, as for kubectl."""
     found = [yaml.safe_load(file.read_text()) or {} for file in map(Path, files.split(":")) if file.exists()]
     if not found:
         raise ConfigurationError(

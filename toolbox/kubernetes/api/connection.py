@@ -1,7 +1,7 @@
-"""One cluster, by the official client. Every request goes through `Cluster.ask`: it bears with a server that is away.
+"""A connection to one cluster, by the official client. `Cluster.ask` sends a request and retries if the server is away.
 
-What comes back is the JSON of the answer. The client's own models would cost ten times as much to make, and would drop
-what they do not know.
+It returns the JSON of the response. The client's own models would take ten times as long to build, and would drop
+fields that they don't know.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
-PATIENCE: Final = 60.0  # seconds, where nobody says how long a server may be away
-_TIMEOUT: Final = (5.0, 30.0)  # seconds, to connect and between two pieces of an answer
+PATIENCE: Final = 60.0  # default number of seconds for which a server may be unavailable
+_TIMEOUT: Final = (5.0, 30.0)  # seconds: to connect, and between two chunks of a response
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
-_LONGEST_ASKED: Final = 60.0  # of what a server asks us to wait
+_LONGEST_ASKED: Final = 60.0  # upper limit in seconds for the server's `Retry-After`
 _JSON: Final = "application/json"
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _CONFLICT, _GONE, _INVALID, _BUSY = 401, 403, 404, 409, 410, 422, 429
 _TROUBLE: Final = 500
-# By these words alone are they told from what we may not do at all.
+# Only these words distinguish such a response (403) from missing permissions.
 _USED_UP: Final = "exceeded quota"
 _TERMINATING: Final = "because it is being terminated"
-# What servers before 1.22 call a trouble of theirs (500), and is one of ours.
+# Servers before 1.22 report these mistakes in a request as an internal error (500).
 _MALFORMED: Final = ("failed to create typed patch object", "quantities must match the regular expression")
 
 
 class Refused(StepError):
-    """The server has understood a request, and will not do it.
+    """The server rejected a request.
 
     Args:
-        status: of HTTP.
-        reason: as Kubernetes names it: `NotFound`, `AlreadyExists`, `Forbidden`.
+        status: the HTTP status code.
+        reason: the reason that Kubernetes gives: `NotFound`, `AlreadyExists`, `Forbidden`.
 
     Attributes:
-        may_be_done: whether an earlier try of the same request may have been carried out.
+        may_be_done: whether the server may have carried out an earlier attempt of the same request.
     """
 
     may_be_done = False
@@ -63,30 +63,30 @@ class Refused(StepError):
 
     @property
     def is_absent(self) -> bool:
-        """Whether there is no such thing."""
+        """Whether the object does not exist."""
         return self.status == _NOT_FOUND
 
     @property
     def is_there(self) -> bool:
-        """Whether it could not be created because there is one of this name."""
+        """Whether the object could not be created because its name is taken."""
         return self.status == _CONFLICT and self.reason == "AlreadyExists"
 
     @property
     def is_too_old(self) -> bool:
-        """Whether what was asked for is no longer kept: list again."""
+        """Whether the server no longer keeps the requested version, so that the objects have to be listed again."""
         return self.status == _GONE
 
     @property
     def is_of_a_stranger(self) -> bool:
-        """Whether the server does not know us: a token may yet be renewed."""
+        """Whether the server rejected the credentials. A renewed token may help."""
         return self.status == _UNAUTHORIZED
 
 
 class Away(StepError):
-    """The server did not answer, or is in trouble, for as long as it was waited for.
+    """The server did not answer, or reported internal errors, until the timeout.
 
     Attributes:
-        may_be_done: whether a try of the request may have been carried out: its answer was lost.
+        may_be_done: whether the server may have carried out the request although its response was lost.
     """
 
     may_be_done = False
@@ -97,11 +97,11 @@ class Away(StepError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a request was not answered, and whether it may be asked again.
+    """Why a request failed, and whether it may be repeated.
 
     Args:
-        pause: what the server asks us to wait, in seconds.
-        is_unsent: whether there was no connection by which the request could have been sent.
+        pause: the number of seconds that the server asks the client to wait.
+        is_unsent: whether the request was never sent, because there was no connection.
     """
 
     text: str
@@ -112,25 +112,25 @@ class Fault:
 
     @property
     def passes(self) -> bool:
-        """Whether it may be over when it is asked again."""
+        """Whether the same request may succeed later."""
         if any(sign in self.text for sign in _MALFORMED):
             return False
         return self.status == 0 or self.status in (_BUSY, _UNAUTHORIZED) or self.status >= _TROUBLE
 
     @property
     def may_be_done(self) -> bool:
-        """Whether the server may have carried out the request. An answer below 500 says that it has not."""
+        """Whether the server may have carried out the request. It has not if the status is below 500."""
         return self.status >= _TROUBLE or (self.status == 0 and not self.is_unsent)
 
 
 class Cluster:
-    """One cluster.
+    """A connection to one cluster.
 
     Args:
-        label: what messages call it.
+        label: the name of the cluster in messages.
 
     Raises:
-        ConfigurationError: nobody says how to reach it.
+        ConfigurationError: no kubeconfig or service account tells how to reach the cluster.
     """
 
     def __init__(self, access: Access, *, label: str = "") -> None:
@@ -141,11 +141,11 @@ class Cluster:
 
     @property
     def namespace(self) -> str:
-        """The namespace in which we work."""
+        """The namespace for requests that don't name one."""
         return self.credentials.namespace
 
     def new_client(self) -> client.ApiClient:
-        """Return a client of its own: one that executes in a pod serves nothing else meanwhile."""
+        """Return a new client. A client that executes a command in a pod can do nothing else meanwhile."""
         from kubernetes import client
 
         return client.ApiClient(self.credentials.configuration)
@@ -160,33 +160,36 @@ class Cluster:
         content: str = _JSON,
         patience: float = PATIENCE,
     ) -> Json:
-        """Ask something, again while the server is away, in trouble or too busy, and return the answer.
+        """Send a request and return the response. Repeat the request while the server is unavailable or overloaded.
 
-        An answer that is no JSON is a `text`.
+        A response that is not JSON is returned as `{"text": ...}`.
 
-        A request that is repeated may have been carried out before: to create is answered by `Refused.is_there` then.
+        The server may have carried out a request before it is repeated. A repeated request to create an object then
+        fails with `Refused.is_there`.
 
         Args:
-            method: of HTTP, and `path`: of the API.
-            body: what is sent, and `content`: of what type it is.
-            patience: how long the server may be away, in seconds.
+            method: the HTTP method.
+            path: the path in the API.
+            body: the body of the request.
+            content: the content type of the body.
+            patience: the number of seconds for which the server may be unavailable.
 
         Raises:
-            Refused: it will not be done.
-            Away: there was no answer for so long.
-            Cancelled: the scope of this thread was.
+            Refused: the server rejected the request.
+            Away: the server did not answer in time.
+            Cancelled: the scope of this thread was cancelled.
         """
         deadline = time.monotonic() + patience
         may_be_done = False
         tries = 0
         while True:
-            # A request that takes longer than we are patient is as good as none.
+            # A response after the deadline would be useless.
             left = max(1.0, deadline - time.monotonic())
             try:
                 return _json(
                     self._call(method, path, query, body, content, tuple(min(each, left) for each in _TIMEOUT))
                 )
-            except Exception as error:  # noqa: BLE001  # of the client and of all that it is built on
+            except Exception as error:  # noqa: BLE001  # the client passes on the exceptions of several libraries
                 fault = fault_of(error)
             may_be_done = may_be_done or fault.may_be_done
             wait = max(fault.pause or 0.0, backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
@@ -201,15 +204,15 @@ class Cluster:
                 self.credentials.reload()
 
     def stream(self, path: str, query: Mapping[str, Any], timeout: tuple[float, float]) -> BaseHTTPResponse:
-        """Return an answer that goes on: a watch, or a log that is followed.
+        """Return a streaming response: a watch, or a followed log.
 
-        Its `stream()` ends when the server ends it; who ends it from another thread calls `shut`.
+        The server ends the response. Call `shut` to end it from another thread.
 
         Args:
-            timeout: in seconds, to connect and between two pieces.
+            timeout: the timeouts in seconds: to connect, and between two chunks.
 
         Raises:
-            Refused: it will not be done.
+            Refused: the server rejected the request.
             Away: the server did not answer.
         """
         try:
@@ -218,14 +221,14 @@ class Cluster:
             raise self.refused(error) from error
 
     def refused(self, error: Exception) -> Refused | Away:
-        """Return what an error of the client comes to for a request that is not repeated here."""
+        """Return the error to raise after the client failed with `error`, for a request that is not repeated."""
         fault = fault_of(error)
         if fault.status == _UNAUTHORIZED:
             self.credentials.reload()
         return self.refusal(fault, 0.0)
 
     def close(self) -> None:
-        """Close the connections that nobody uses; those that are in use are closed after that."""
+        """Close the idle connections. Connections in use are closed when they become idle."""
         manager = self._client.rest_client.pool_manager
         for key in list(manager.pools.keys()):
             if (pool := manager.pools.get(key)) is not None:
@@ -233,7 +236,7 @@ class Cluster:
         manager.clear()
 
     def refusal(self, fault: Fault, patience: float) -> Refused | Away:
-        """Return the error that a fault is, after so many seconds of patience."""
+        """Return the error to raise for a fault, after `patience` seconds of attempts."""
         if fault.status == _UNAUTHORIZED:
             text = f"{self.label}: the credentials are refused (401): the token has expired, or is none of this cluster"
             return Refused(text, status=fault.status, reason=fault.reason)
@@ -253,7 +256,7 @@ class Cluster:
         content: str,
         timeout: tuple[float, ...],
     ) -> BaseHTTPResponse:
-        """Ask once: what the methods of the official client do, for less, and for kinds that it does not know."""
+        """Send a request once: faster than the official client's own methods, and for kinds unknown to them too."""
         from kubernetes.client import ApiException
 
         request = self._client.param_serialize(
@@ -272,7 +275,7 @@ class Cluster:
 
 
 def shut(response: BaseHTTPResponse) -> None:
-    """End an answer that goes on: who reads it in another thread gets the end of it."""
+    """End a streaming response. A thread that reads the response reaches its end."""
     try:
         response.shutdown()
     except (OSError, ValueError, AttributeError, RuntimeError) as error:
@@ -283,8 +286,8 @@ def _cause(fault: Fault) -> Cause:
     if fault.status == _FORBIDDEN and _USED_UP in fault.text:
         return Cause.CAPACITY
     if fault.status == _FORBIDDEN and _TERMINATING in fault.text:
-        return Cause.INFRASTRUCTURE  # somebody deletes the namespace
-    # What is wrong with the request itself, or with our rights, is no better next time.
+        return Cause.INFRASTRUCTURE  # the namespace is being deleted
+    # A malformed request or a missing permission fails again next time.
     is_ours = fault.status in (400, _FORBIDDEN, _INVALID) or any(sign in fault.text for sign in _MALFORMED)
     return Cause.CONFIGURATION if is_ours else Cause.INFRASTRUCTURE
 
@@ -302,10 +305,10 @@ def _json(response: BaseHTTPResponse) -> Json:
 
 
 def fault_of(error: Exception) -> Fault:
-    """Return what an error of the client says.
+    """Return the fault that an error of the client reports.
 
     Raises:
-        Exception: it is a mistake of ours, and nothing that a server or a network does.
+        Exception: `error` itself, if it comes from neither the server nor the network but is a bug.
     """
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
@@ -321,7 +324,7 @@ def fault_of(error: Exception) -> Fault:
 
 
 def _is_unsent(error: Exception) -> bool:
-    """Tell whether a request failed before there was a connection: refused, no such host, no answer to the connect."""
+    """Return whether a request failed before it was connected: refused, unknown host, or timed out."""
     from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
     return isinstance(error, NewConnectionError | ConnectTimeoutError)
@@ -336,13 +339,13 @@ def _parsed(body: str | bytes | None) -> Mapping[str, Any]:
 
 
 def _retry_after(headers: Mapping[str, str] | None) -> float | None:
-    """Return the seconds of a header `Retry-After`; its other form, a date, is not what Kubernetes sends."""
+    """Return the seconds of a `Retry-After` header. Kubernetes never sends its other form, a date."""
     text = (headers or {}).get("Retry-After", "")
     return min(float(text), _LONGEST_ASKED) if text.isdigit() else None
 
 
 def _readable(error: Exception) -> str:
-    """Return what a failed connection says, without the objects that its layers name."""
+    """Return the message of a failed connection, without the object addresses that its layers add."""
     from urllib3.exceptions import ProtocolError
 
     if isinstance(error, ProtocolError) and isinstance(error.args[-1], Exception):

@@ -1,7 +1,7 @@
-"""Executes a command in a container, by the API server and the kubelet: `kubectl exec`, with its input and output.
+"""Executes a command in a container, as `kubectl exec` does, with standard input and output.
 
-A message of the websocket is one of the protocol `v4.channel.k8s.io`: a byte that names a channel, and what is said on
-it. The official client's own websockets wait for ever, and take no timeout.
+The websocket uses the protocol `v4.channel.k8s.io`: each message is one byte for the channel, then the content. The
+official client's own websockets have no timeout and may wait for ever.
 """
 
 from __future__ import annotations
@@ -23,15 +23,12 @@ if TYPE_CHECKING:
 
 _PROTOCOL: Final = "v4.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR = range(4)
-_MOST_BYTES: Final = 1 << 23  # of unread output: the agent sends the next piece only when it is asked
-_SECONDS: Final = 30.0  # to connect, between two pieces of that answer, and to be rid of what is sent
+_MOST_BYTES: Final = 1 << 23  # limit of unread output: the agent sends the next piece only on request
+_SECONDS: Final = 30.0  # timeout to connect, and to send a message
 
 
 class Execution:
-    """A command that runs in a container.
-
-    What it prints comes as it was printed, in bytes.
-    """
+    """A command that runs in a container. Its output is returned as raw bytes."""
 
     def __init__(self, cluster: Cluster, connection: WebSocket) -> None:
         self._cluster = cluster
@@ -39,15 +36,15 @@ class Execution:
         self._heard: defaultdict[int, bytearray] = defaultdict(bytearray)
 
     def send(self, content: bytes) -> None:
-        """Write to its standard input."""
+        """Write to the standard input of the command."""
         self._connection.settimeout(_SECONDS)
         self._connection.send_bytes(bytes([_STDIN]) + content)
 
     def read(self, count: int, patience: float) -> bytes:
-        """Return so many bytes of its output, or what there is where it has ended.
+        """Return `count` bytes of the command's output, or fewer if the command has ended.
 
         Raises:
-            Away: nothing has come for so many seconds, or the connection was broken off.
+            Away: no output arrived for `patience` seconds, or the connection was lost.
         """
         output = self._heard[_STDOUT]
         deadline = time.monotonic() + patience
@@ -62,7 +59,7 @@ class Execution:
         return found
 
     def end(self, patience: float) -> str:
-        """Wait for its end, and return what is to be said of that: nothing where it went well."""
+        """Wait until the command ends, and return its error message; empty if the command succeeded."""
         complaints = "\n".join(self.complaints(patience)).strip()
         status = _status(bytes(self._heard.pop(_ERROR, b"")))
         if status.get("status") == "Success":
@@ -71,14 +68,14 @@ class Execution:
         return complaints or str(status.get("message") or fate)
 
     def complaints(self, patience: float) -> list[str]:
-        """Wait for its end, and return what it has printed on its standard error, a text a line."""
+        """Wait until the command ends, and return the lines of its standard error."""
         deadline = time.monotonic() + patience
         while self._connection.connected and self._listen(deadline):
             continue
         return self._heard.pop(_STDERR, b"").decode(errors="replace").splitlines()
 
     def _listen(self, deadline: float) -> bool:
-        """Take in a message, and tell whether one has come in time."""
+        """Receive a message, and return whether one arrived before the deadline."""
         from websocket import ABNF, WebSocketTimeoutException
 
         if (left := deadline - time.monotonic()) <= 0:
@@ -98,10 +95,10 @@ class Execution:
     @classmethod
     @contextmanager
     def of(cls, cluster: Cluster, pod: str, container: str, command: Sequence[str]) -> Iterator[Self]:
-        """Start a command, and let go of it in the end.
+        """Start a command, and close the connection to it in the end.
 
         Raises:
-            Refused: there is no such container, or it does not run.
+            Refused: the container does not exist or does not run.
             Away: the server or the node does not answer.
         """
         from websocket import WebSocketException
@@ -111,7 +108,7 @@ class Execution:
         query += [(channel, "true") for channel in ("stdin", "stdout", "stderr")]
         try:
             connection = _connect(cluster, path, query)
-        except Exception as error:  # of the client and of all that it is built on
+        except Exception as error:  # the client passes on the exceptions of several libraries
             raise cluster.refused(_answered(error)) from error
         try:
             yield cls(cluster, connection)
@@ -119,11 +116,11 @@ class Execution:
             raise Away(f"{cluster.label}: the connection to a pod was broken off: {error}") from error
         finally:
             connection.close()
-            connection.shutdown()  # type: ignore[no-untyped-call]  # `close` leaves that to who has closed first
+            connection.shutdown()  # type: ignore[no-untyped-call]  # not by `close` if the server closed first
 
 
 def _connect(cluster: Cluster, path: str, query: list[tuple[str, str]]) -> WebSocket:
-    """Return a websocket that is reached and secured as the official client does it."""
+    """Return a connected websocket, with the official client's settings for proxies and TLS."""
     from kubernetes.stream.ws_client import get_websocket_url, websocket_proxycare
     from websocket import WebSocket
 
@@ -140,7 +137,7 @@ def _connect(cluster: Cluster, path: str, query: list[tuple[str, str]]) -> WebSo
 
 
 def _security(configuration: Configuration) -> dict[str, Any]:
-    """Return what the official client knows of TLS, as a websocket takes it."""
+    """Return the official client's TLS settings as options of a websocket."""
     import certifi
 
     found: dict[str, Any] = {
@@ -159,7 +156,7 @@ def _security(configuration: Configuration) -> dict[str, Any]:
 
 
 def _answered(error: Exception) -> Exception:
-    """Return an error as the client tells those of other requests."""
+    """Return a failed handshake as the `ApiException` that the client raises for other requests."""
     from kubernetes.client import ApiException
     from websocket import WebSocketBadStatusException
 

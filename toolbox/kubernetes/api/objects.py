@@ -1,6 +1,6 @@
-"""Objects of any kind, built in or defined by somebody: which kinds there are is asked of the API server (discovery).
+"""Reads and writes objects of any kind, built-in or custom. The API server lists the kinds that it has (discovery).
 
-Like everything else they are asked for through `Cluster.ask`. Nothing of what the server says is kept on disk.
+Every request goes through `Cluster.ask`. Responses are never stored on disk.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from toolbox.kubernetes.api.connection import PATIENCE, Cluster, Json, Refused
 from toolbox.model.errors import ConfigurationError, StepError
 
 MANAGER: Final = "topgallant"
-"""Who we are where the server notes who set a field (server-side apply)."""
+"""The field manager that the server records for the fields that Topgallant sets (server-side apply)."""
 
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _PAGE: Final = 500
-_BRIEFLY: Final = 2.0  # seconds of patience, where many are asked
+_BRIEFLY: Final = 2.0  # timeout in seconds per API group, of which there are many
 _CONTENT: Final = {
-    # What is applied is YAML, and JSON is that too.
+    # The API takes an applied manifest as YAML, of which JSON is a subset.
     "apply": "application/apply-patch+yaml",
     "merge": "application/merge-patch+json",
     "edit": "application/json-patch+json",
@@ -30,7 +30,7 @@ _CONTENT: Final = {
 
 
 def is_name(text: str) -> bool:
-    """Tell whether an object can have this name (RFC 1123)."""
+    """Return whether `text` is a valid name of an object (RFC 1123)."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -39,9 +39,10 @@ class Kind:
     """A kind of objects.
 
     Args:
-        api_version: `v1`, `apps/v1`.
-        name: `Pod`, and its `plural`, `pods`.
-        verbs: what may be asked of it: `list`, `delete`, ...
+        api_version: the group and version: `v1`, `apps/v1`.
+        name: the name of the kind: `Pod`.
+        plural: the name in paths: `pods`.
+        verbs: the verbs that the kind supports: `list`, `delete`, ...
     """
 
     api_version: str
@@ -52,11 +53,11 @@ class Kind:
 
     @property
     def group(self) -> str:
-        """The group of its API; empty for the core."""
+        """The API group of the kind; empty for the core group."""
         return self.api_version.rpartition("/")[0]
 
     def path(self, namespace: str | None, *names: str) -> str:
-        """Return the path of its objects in a namespace, of all namespaces (None), or of one of them."""
+        """Return the path of the kind's objects in a namespace (None: in all), or of the one object that is named."""
         root = "apis" if self.group else "api"
         where = ("namespaces", namespace) if self.is_namespaced and namespace else ()
         return f"/{root}/{self.api_version}/" + "/".join(quote(part, safe="") for part in (*where, self.plural, *names))
@@ -75,11 +76,12 @@ JOB_SET: Final = Kind("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which objects are listed, or watched.
+    """A selection of objects to list or watch.
 
     Args:
-        namespace: None for those of all namespaces, or of none.
-        labels: a label selector, and `fields` a field selector.
+        namespace: None selects all namespaces, and is right for kinds without namespaces.
+        labels: a label selector.
+        fields: a field selector.
     """
 
     kind: Kind
@@ -89,16 +91,16 @@ class Query:
 
     @property
     def path(self) -> str:
-        """Where they are in the API."""
+        """The path of the objects in the API."""
         return self.kind.path(self.namespace)
 
     def chosen(self, **asked: Any) -> dict[str, Any]:
-        """Return what is asked, with the selectors."""
+        """Return the parameters of a request: those given, and the selectors."""
         selectors = {"labelSelector": self.labels, "fieldSelector": self.fields}
         return {**{name: text for name, text in selectors.items() if text}, **asked}
 
     def page(self, token: str) -> dict[str, Any]:
-        """Return how a page of the list is asked for: the first one, or the one that an answer has named."""
+        """Return the parameters to request one page of the list: the first page, or the page of a continue token."""
         return self.chosen(limit=_PAGE, **({"continue": token} if token else {}))
 
 
@@ -110,7 +112,7 @@ class Objects:
 
     @functools.cached_property
     def kinds(self) -> tuple[Kind, ...]:
-        """All kinds, each in the version that the server prefers. A group whose server is away is left out."""
+        """All kinds, each in the version that the server prefers. Groups whose server is unavailable are left out."""
         groups = self.cluster.ask("GET", "/apis").get("groups") or ()
         versions = ["v1", *(str(group["preferredVersion"]["groupVersion"]) for group in groups)]
         found: list[Kind] = []
@@ -120,15 +122,15 @@ class Objects:
             except StepError:
                 if version == "v1":
                     raise
-                continue  # the server of an extension is away, or the extension has just been removed
+                continue  # the server of an API extension is unavailable, or the extension has just been removed
         return tuple(found)
 
     def kind(self, api_version: str, name: str) -> Kind:
         """Return a kind.
 
         Raises:
-            ConfigurationError: the cluster has none of this name.
-            StepError: it cannot be asked.
+            ConfigurationError: the cluster has no kind of this name.
+            StepError: the cluster does not answer.
         """
         try:
             kinds = self._kinds_of(api_version)
@@ -144,7 +146,7 @@ class Objects:
         )
 
     def has(self, api_version: str, name: str) -> bool:
-        """Whether there is such a kind."""
+        """Return whether the cluster has a kind."""
         try:
             self.kind(api_version, name)
         except ConfigurationError:
@@ -152,7 +154,7 @@ class Objects:
         return True
 
     def read(self, kind: Kind, namespace: str | None, name: str, *, patience: float = PATIENCE) -> Json | None:
-        """Return an object; None where there is none."""
+        """Return an object; None if it does not exist."""
         try:
             return self.get(kind.path(namespace, name), patience)
         except Refused as error:
@@ -161,15 +163,15 @@ class Objects:
             raise
 
     def get(self, path: str, patience: float = PATIENCE) -> Json:
-        """Return what is at a path. Where that is no JSON, it is a `text`."""
+        """Return the response for a path. A response that is not JSON is returned as `{"text": ...}`."""
         return self.cluster.ask("GET", path, patience=patience)
 
     def listed(self, query: Query, *, patience: float = PATIENCE) -> Iterator[Json]:
-        """Yield the objects that a query chooses."""
+        """Yield the objects that a query selects."""
         page = ""
         while True:
             answer = self.cluster.ask("GET", query.path, query=query.page(page), patience=patience)
-            # In a list no object says of what kind it is.
+            # The objects in a list don't include their kind.
             named = {"apiVersion": query.kind.api_version, "kind": query.kind.name}
             yield from ({**named, **found} for found in answer.get("items") or ())
             page = str(answer["metadata"].get("continue") or "")
@@ -177,17 +179,17 @@ class Objects:
                 return
 
     def lacks_namespace(self, name: str) -> bool:
-        """Tell whether the server says that there is no such namespace. It does not tell every account."""
+        """Return whether a namespace is known to be missing: False if this account may not read namespaces."""
         try:
             return self.read(NAMESPACE, None, name) is None
         except Refused:
             return False
 
     def is_there(self, kind: Kind, namespace: str | None, name: str, *, patience: float = PATIENCE) -> bool:
-        """Tell whether the server has an object.
+        """Return whether an object exists, by a list request.
 
-        Where something of a pod is asked for, the absence that is told may be that of a node that has just been
-        started, and has not heard of the pod yet.
+        A "not found" for a part of a pod, such as its log, does not prove that the pod is missing: a kubelet that has
+        just started may not know the pod yet.
         """
         return any(self.listed(Query(kind, namespace, fields=f"metadata.name={name}"), patience=patience))
 
@@ -198,10 +200,10 @@ class Objects:
         return self.cluster.ask("POST", path, body=body, query=query, patience=patience)
 
     def apply(self, kind: Kind, namespace: str | None, body: Json, *, force: bool = False) -> Json:
-        """Have an object be what a manifest says: the Kubernetes documentation, "Server-Side Apply".
+        """Create or update an object from a manifest (the Kubernetes documentation, "Server-Side Apply").
 
         Args:
-            force: whether fields that somebody else has set become ours.
+            force: whether to take over fields that belong to another field manager.
         """
         path, query = kind.path(namespace, str(body["metadata"]["name"])), {"fieldManager": MANAGER, "force": force}
         return self.cluster.ask("PATCH", path, body=body, query=query, content=_CONTENT["apply"])
@@ -219,11 +221,11 @@ class Objects:
     def delete(
         self, kind: Kind, namespace: str | None, name: str, *, uid: str | None = None, policy: str = "Background"
     ) -> bool:
-        """Have an object deleted, with what it owns, and return whether it was there.
+        """Delete an object and its dependents, and return whether it existed.
 
         Args:
-            uid: of the object that is meant, if that is known: not of one that has been made in its place.
-            policy: `Foreground`: the object itself is gone after what it owns.
+            uid: delete only the object with this UID, and not a new one of the same name.
+            policy: the propagation policy; with `Foreground` the object remains until its dependents are deleted.
         """
         body: Json = {"propagationPolicy": policy}
         if uid is not None:
@@ -242,5 +244,5 @@ class Objects:
         return [
             Kind(api_version, found["kind"], found["name"], bool(found["namespaced"]), frozenset(found["verbs"]))
             for found in answer.get("resources") or ()
-            if "/" not in found["name"]  # a part of another one: pods/log
+            if "/" not in found["name"]  # leave out subresources: pods/log
         ]

@@ -1,4 +1,4 @@
-"""Asks whether we may do what will be needed, before any of it is begun."""
+"""Checks that the account has the permissions that a run needs, before the run starts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from toolbox.kubernetes.api.objects import CONFIG_MAP
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Something that has to be allowed in a namespace.
+    """A permission that is required in a namespace.
 
     Args:
         verb: `get`, `create`, ...
-        resource: its plural; `pods/log` where it is a part of one.
-        group: of the API; empty for its core.
+        resource: the plural of a kind, `pods`, or a subresource, `pods/log`.
+        group: the API group; empty for the core group.
     """
 
     verb: str
@@ -24,25 +24,25 @@ class Need:
     group: str = ""
 
     def __str__(self) -> str:
-        """Return what a person reads."""
+        """Return the permission as messages show it: `create jobs.batch`."""
         return f"{self.verb} {self.resource}{'.' if self.group else ''}{self.group}"
 
 
 def missing(cluster: Cluster, needs: Iterable[Need], *, patience: float) -> list[Need]:
-    """Return what is not allowed (the Kubernetes API, SelfSubjectAccessReview).
+    """Return the permissions that the account lacks (the Kubernetes API, SelfSubjectAccessReview).
 
     Raises:
-        StepError: the cluster cannot be asked.
+        StepError: the cluster does not answer.
     """
     return [need for need in needs if not _is_allowed(cluster, need, patience)]
 
 
 def try_namespace(cluster: Cluster, *, patience: float) -> None:
-    """See that something can be created in the namespace, without creating anything.
+    """Check by a dry run that objects can be created in the namespace.
 
     Raises:
-        Refused: it cannot: there is no such namespace, or it is being deleted.
-        Away: the cluster cannot be asked.
+        Refused: the namespace does not exist, or is being deleted.
+        Away: the cluster does not answer.
     """
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "topgallant-"}}
     path = CONFIG_MAP.path(cluster.namespace)

@@ -1,4 +1,4 @@
-"""Whether an object is as it is meant to be, and what is wrong with its pods if it is not. Nothing is asked here."""
+"""Decides whether an object is ready, and what is wrong with its pods if it is not. Sends no requests."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, Final
 
 from toolbox.kubernetes.api.connection import Json
 
-# No other try of the kubelet ends in another way.
+# The kubelet can never pull the image in these states, however often it tries.
 _HOPELESS: Final = ("InvalidImageName", "ErrImageNeverPull")
 PULLING: Final = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", *_HOPELESS)
 _NO_SUCH_IMAGE: Final = ("not found", "manifest unknown", "unauthorized", "denied", "invalid reference")
 _STARTING: Final = ("ContainerCreating", "PodInitializing")
 _REVISION: Final = "deployment.kubernetes.io/revision"
 _GENERATION: Final = "deprecated.daemonset.template.generation"
-_RESTARTS: Final = 3  # after which a server that crashes is given up
-# A container that waits for one of these has its image.
+_RESTARTS: Final = 3  # number of restarts after which a crashing container counts as hopeless
+# In these waiting states the image of the container has already been pulled.
 _BEYOND_PULLING: Final = (
     "CrashLoopBackOff",
     "CreateContainerConfigError",
@@ -26,13 +26,13 @@ _BEYOND_PULLING: Final = (
 
 
 def lack(found: Json) -> str | None:
-    """Return what an object lacks to be ready; None where it is, or where nothing of its kind has to be waited for."""
+    """Return why an object is not ready; None if it is ready, or if objects of its kind are always ready."""
     judge = _LACKS.get(str(found.get("kind")))
     return judge(found) if judge is not None else None
 
 
 def failure(found: Json) -> str | None:
-    """Return why an object will never be ready; None where it may."""
+    """Return why an object will never be ready; None if it may become ready."""
     if found.get("kind") == "Job" and (failed := condition(found, "Failed")) is not None:
         return _said(failed)
     if found.get("kind") == "Pod" and (found.get("status") or {}).get("phase") == "Failed":
@@ -41,13 +41,13 @@ def failure(found: Json) -> str | None:
 
 
 def condition(found: Json, kind: str, status: str = "True") -> Mapping[str, Any] | None:
-    """Return a condition of an object that has this status; None where it has none of the kind."""
+    """Return the condition of this kind if it has this status; None if not."""
     conditions = (found.get("status") or {}).get("conditions") or ()
     return next((each for each in conditions if each["type"] == kind and each["status"] == status), None)
 
 
 def pod_selector(found: Json) -> str | None:
-    """Return the label selector of the pods of an object; None where it has no pods."""
+    """Return the label selector for the pods of an object; None if the object has no pods of its own."""
     labels = ((found.get("spec") or {}).get("selector") or {}).get("matchLabels")
     if found.get("kind") in ("Service", None) or not labels:
         return None
@@ -55,10 +55,12 @@ def pod_selector(found: Json) -> str | None:
 
 
 def newest(found: Json, pods: Iterable[Json], replica_sets: Iterable[Json]) -> list[Json]:
-    """Return the pods that are made as an object now says, and not as it said before.
+    """Return the pods of the current revision of an object.
 
     Args:
-        found: the object; of a Deployment its ReplicaSets are needed too.
+        found: a Deployment, StatefulSet, DaemonSet or another object.
+        pods: the pods of the object.
+        replica_sets: the ReplicaSets of a Deployment.
     """
     meta, status = found["metadata"], found.get("status") or {}
     label, wanted = "", None
@@ -79,12 +81,12 @@ def newest(found: Json, pods: Iterable[Json], replica_sets: Iterable[Json]) -> l
 
 
 def troubles(pods: Iterable[Json]) -> list[str]:
-    """Return what is wrong with pods, each with its name and its node."""
+    """Return the problems of pods, one message each, with the names of the pod and its node."""
     return [f"{_where(pod)}: {text}" for pod in pods for text in _troubles(pod)]
 
 
 def hopeless(pods: Iterable[Json]) -> list[str]:
-    """Return what is wrong with pods and will be, however long one waits."""
+    """Return the problems of pods that waiting will not solve, one message each."""
     return [
         f"{_where(pod)}: {_waiting_text(pod, status)}"
         for pod in pods
@@ -94,7 +96,7 @@ def hopeless(pods: Iterable[Json]) -> list[str]:
 
 
 def exit_codes(pod: Json) -> list[int]:
-    """Return the exit codes of the containers of a pod that ended by themselves and failed."""
+    """Return the nonzero exit codes of a pod's containers; none if the system ended the pod."""
     ends = [(each.get("state") or {}).get("terminated") or {} for each in _containers(pod)]
     status = pod.get("status") or {}
     if status.get("reason"):  # the system ended the pod: Evicted, NodeLost
@@ -103,14 +105,14 @@ def exit_codes(pod: Json) -> list[int]:
 
 
 def never_comes(reason: str, message: str) -> bool:
-    """Tell whether an image will never come, by why a container waits and what is said of that."""
+    """Return whether an image can never be pulled, by the reason and message of the waiting container."""
     return reason in _HOPELESS or (reason in PULLING and any(sign in message for sign in _NO_SUCH_IMAGE))
 
 
 def pulls(pod: Json) -> dict[str, str | None]:
-    """Return what has become of the images of a pod, by container.
+    """Return the state of the image of each container of a pod, by the name of the container.
 
-    The text is why an image did not come; empty where it may yet come, None where it is there.
+    The state is None if the image is present, empty if the pull has not failed yet, or else the error of the pull.
     """
     found: dict[str, str | None] = {str(each["name"]): "" for each in pod["spec"]["containers"]}
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
@@ -186,13 +188,13 @@ def _said(told: Mapping[str, Any]) -> str:
 
 
 def _workload_lack(found: Json) -> str | None:
-    """Return what a Deployment or a StatefulSet lacks."""
+    """Return why a Deployment or a StatefulSet is not ready; None if it is ready."""
     wanted, status = int(found["spec"].get("replicas", 1)), found.get("status") or {}
     if int(status.get("observedGeneration", 0)) < int(found["metadata"]["generation"]):
         return "the cluster has not taken it up yet"
     everyone, updated = int(status.get("replicas", 0)), int(status.get("updatedReplicas", 0))
     older = everyone - updated
-    ready = max(0, int(status.get("readyReplicas", 0)) - older)  # what was there before was ready, as a rule
+    ready = max(0, int(status.get("readyReplicas", 0)) - older)  # assume that the older replicas are ready
     if updated >= wanted and ready >= wanted and not older:
         return None
     refused = condition(found, "ReplicaFailure")

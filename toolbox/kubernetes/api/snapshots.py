@@ -1,9 +1,9 @@
-"""What there is in a cluster, as names and digests: enough to tell whether a run has left it as it was found.
+"""Records the objects of a cluster as names and digests, to find out whether a run left the cluster as it was.
 
-Only kinds that can be listed, created and deleted are looked at (the discovery of the Kubernetes API): the others are
-measurements and answers. What has an owner is seen through that one, with which it goes. What changes by itself
-(status, versions, heartbeats, generated tokens) is no part of a digest. Digests are keyed: nobody learns a secret from
-one by trying what it could be.
+A snapshot contains only kinds that can be listed, created and deleted: other kinds are measurements or responses.
+Objects that have an owner are left out, because they are deleted with their owner. Digests leave out fields that
+change by themselves: status, versions, heartbeats, generated tokens. Digests are keyed, so that a secret cannot be
+guessed from its digest.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from typing import Any, Final
 from toolbox.kubernetes.api.connection import Cluster, Json, Refused
 from toolbox.kubernetes.api.objects import Kind, Objects, Query
 
-_OLD_GROUP: Final = "extensions"  # the same objects as those of networking.k8s.io
+_OLD_GROUP: Final = "extensions"  # repeats the objects of networking.k8s.io
 _SHOWN: Final = 10
 _UNSEEN: Final = {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
 _NEEDED: Final = {"list", "create", "delete"}
 _NOISE: Final = {"Event", "Lease", "Endpoints", "EndpointSlice", "CertificateSigningRequest"}
-# Kubernetes puts them into every namespace by itself.
+# Kubernetes creates these objects in every namespace.
 _EVERYWHERE: Final = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
 _TOKEN: Final = "kubernetes.io/service-account-token"  # noqa: S105  # the type of a Secret
-_OF_NODES: Final = "node.kubernetes.io/"  # taints that tell how a node is
+_OF_NODES: Final = "node.kubernetes.io/"  # prefix of the taints that show the condition of a node
 _DIGEST_LENGTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What there was at one time.
+    """The objects of a cluster at one time.
 
     Args:
-        digests: by `kind/name`, or `kind/namespace/name`; of the kind, its group is a part: `Job.batch`.
-        going: those of them that are being deleted.
-        unseen: kinds that we may not list, or only in our own namespace, with what was not seen.
+        digests: the digests by `kind/name` or `kind/namespace/name`; the kind includes its group: `Job.batch`.
+        going: the names of the objects that are being deleted.
+        unseen: the kinds that the account may not list, and those that it may list in its own namespace only.
     """
 
     digests: Mapping[str, str]
@@ -46,23 +46,23 @@ class Snapshot:
     unseen: tuple[str, ...] = ()
 
     def as_json(self) -> Json:
-        """Return what is kept of it."""
+        """Return the snapshot as JSON."""
         return {"unseen": list(self.unseen), "objects": dict(sorted(self.digests.items()))}
 
     @classmethod
     def of_json(cls, kept: Mapping[str, Any]) -> Snapshot:
-        """Return what was kept."""
+        """Return a snapshot from the result of `as_json`."""
         return cls(kept["objects"], unseen=tuple(kept["unseen"]))
 
     @classmethod
     def take(cls, cluster: Cluster, key: bytes) -> Snapshot:
-        """Look at a cluster.
+        """Take a snapshot of a cluster.
 
         Args:
-            key: of the digests: only those with the same key can be compared.
+            key: the key of the digests. Only snapshots with the same key can be compared.
 
         Raises:
-            StepError: it cannot be looked at.
+            StepError: the cluster cannot be read.
         """
         objects = Objects(cluster)
         digests: dict[str, str] = {}
@@ -94,25 +94,25 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is not as it was."""
+    """The differences between two snapshots, as names of objects."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
     changed: tuple[str, ...]
 
     def __bool__(self) -> bool:
-        """Tell whether there is any."""
+        """Return whether there are any differences."""
         return bool(self.added or self.removed or self.changed)
 
     def __str__(self) -> str:
-        """Return the first of them, a line each, and how many more there are."""
+        """Return the first differences, one per line, and the number of the others."""
         lines = [f"{what}: {name}" for what in ("added", "removed", "changed") for name in getattr(self, what)]
         more = len(lines) - _SHOWN
         return "\n".join([*lines[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
 
     @classmethod
     def between(cls, before: Snapshot, after: Snapshot) -> Difference:
-        """Compare two snapshots. What only one of them could see is no difference."""
+        """Compare two snapshots, except for kinds that either snapshot could not see."""
         unseen = {*before.unseen, *after.unseen}
         was = {name: digest for name, digest in before.digests.items() if name.partition("/")[0] not in unseen}
         now = {name: digest for name, digest in after.digests.items() if name.partition("/")[0] not in unseen}
@@ -124,7 +124,7 @@ class Difference:
 
 
 def _counts(kind: Kind) -> bool:
-    """Tell whether objects of a kind are looked at."""
+    """Return whether snapshots include objects of a kind."""
     return _NEEDED.issubset(kind.verbs) and kind.name not in _NOISE and kind.group != _OLD_GROUP
 
 
@@ -144,7 +144,7 @@ def _is_noise(kind: Kind, found: Json) -> bool:
 
 
 def _digest(kind: str, found: Json, key: bytes) -> str:
-    """Return the digest of what somebody wants of an object, without what becomes of it."""
+    """Return the digest of the desired state of an object, without its status."""
     content = {name: value for name, value in found.items() if name not in ("apiVersion", "kind", "metadata", "status")}
     labels = found["metadata"].get("labels") or {}
     if kind == "Node":

@@ -1,4 +1,4 @@
-"""Waits until objects are as they should be: told by watches, and judged anew whenever something has changed."""
+"""Waits until objects meet a condition. Watches report changes, and the condition is tested after each change."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from toolbox.kubernetes.api.connection import PATIENCE, Json
 from toolbox.kubernetes.api.objects import Objects, Query
 from toolbox.kubernetes.api.watching import Watch
 
-_LOOK_SECONDS: Final = 1.0  # what is judged may also depend on the time
+_LOOK_SECONDS: Final = 1.0  # test the condition at least this often, because it may depend on the time
 
 T = TypeVar("T")
 
 
 class Sight:
-    """The objects of a query as they are now: what a watch tells."""
+    """The current objects of a query, kept up to date by a watch."""
 
     def __init__(self, news: threading.Condition) -> None:
         self._news = news
         self._objects: dict[str, Json] = {}
         self.silence = ""
-        """What is said of a server that has not been heard of late; empty while it is."""
+        """A message that the watch has lost the server; empty while the watch works."""
 
     @property
     def objects(self) -> list[Json]:
-        """All of them, by name."""
+        """All objects of the query, sorted by name."""
         with self._news:
             return sorted(self._objects.values(), key=lambda found: str(found["metadata"]["name"]))
 
     def listed(self, objects: Iterator[Json]) -> None:
-        """Take all that there is now."""
+        """Replace all objects after a list request."""
         fresh = {str(found["metadata"]["uid"]): found for found in objects}
         with self._news:
             self._objects, self.silence = fresh, ""
             self._news.notify_all()
 
     def changed(self, kind: str, found: Json) -> None:
-        """Take a change."""
+        """Add, replace or remove an object that has changed."""
         uid = str(found["metadata"]["uid"])
         with self._news:
             self.silence = ""
@@ -51,12 +51,12 @@ class Sight:
             self._news.notify_all()
 
     def away(self, seconds: float, reason: str) -> None:
-        """Take note of a server that is not heard."""
+        """Record that the watch has lost the server."""
         self.silence = f"nothing has been heard of the cluster for {seconds:.0f} s: {reason}"
 
 
 class View:
-    """What is looked at together."""
+    """The objects of several queries that are watched together."""
 
     def __init__(self, count: int) -> None:
         self._news = threading.Condition(threading.RLock())
@@ -64,14 +64,15 @@ class View:
 
     @property
     def silence(self) -> str:
-        """What is said of a server that has not been heard of late; empty while it is."""
+        """A message that a watch has lost the server; empty while all watches work."""
         return next((sight.silence for sight in self.sights if sight.silence), "")
 
     def until(self, judge: Callable[[], T | None], seconds: float) -> T | None:
-        """Return the first judgement that is not None; None where there is none in time.
+        """Return the first result of `judge` that is not None; None after a timeout.
 
         Args:
-            judge: is asked at once, after each change, and now and then.
+            judge: called at once, after each change, and every second.
+            seconds: the timeout.
         """
         deadline = time.monotonic() + seconds
         with self._news:
@@ -85,13 +86,14 @@ class View:
 
 @contextmanager
 def looking(objects: Objects, *queries: Query | None, patience: float = PATIENCE) -> Iterator[View]:
-    """Watch the objects of some queries. The view has a sight of each; for None it sees nothing.
+    """Watch the objects of several queries.
 
     Args:
-        patience: how long the server may be away in the beginning, in seconds.
+        queries: the view has one `Sight` per query, in this order; the sight of a query that is None stays empty.
+        patience: the number of seconds for which the server may be unavailable at the start.
 
     Raises:
-        StepError: they cannot be listed.
+        StepError: the objects cannot be listed.
     """
     view = View(len(queries))
     with ExitStack() as stack:

@@ -1,7 +1,7 @@
-"""Told what happens to objects of one kind: list, watch, and list again where the server has forgotten where we were.
+"""Watches objects of one kind: lists them, watches them, and lists them again if the server has dropped the version.
 
-One thread and one connection, however many objects there are (the Kubernetes API concepts, "Efficient detection of
-changes"). Nothing is kept here: who is told keeps what it needs.
+A watch uses one thread and one connection for any number of objects (the Kubernetes API concepts, "Efficient detection
+of changes"). It stores no objects: its handler keeps the objects that it needs.
 """
 
 from __future__ import annotations
@@ -23,33 +23,34 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Seconds, to connect and of silence: there is a bookmark each minute.
+# Seconds to connect, and to wait for an event: the server sends a bookmark every minute.
 _TIMEOUT: Final = (5.0, 90.0)
-_LONGEST_SECONDS: Final = 300  # of one watch, which the server ends by itself
+_LONGEST_SECONDS: Final = 300  # after at most this time the server ends a watch request
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _LIST_TRIES: Final = 3
-_LIST_SECONDS: Final = 10.0  # for a server that has many to list, and has just been started
+_LIST_SECONDS: Final = 10.0  # enough for a server that has just started and lists many objects
 
 
 class Told(Protocol):
-    """Who is told, in the thread of the watch."""
+    """The handler of a watch. The thread of the watch calls its methods."""
 
     def listed(self, objects: Iterator[Json]) -> None:
-        """Take all that there is now: what is not among it is gone."""
+        """Handle the complete list of objects: objects that are not in the list are deleted."""
 
     def changed(self, kind: str, found: Json) -> None:
-        """Take an object that was `ADDED`, `MODIFIED` or `DELETED`."""
+        """Handle an object that was `ADDED`, `MODIFIED` or `DELETED`."""
 
     def away(self, seconds: float, reason: str) -> None:
-        """Learn that nothing has been heard for so long."""
+        """Handle a server that has sent nothing for `seconds`."""
 
 
 class Watch:
-    """One watch, from its start to `close`.
+    """A watch, which lasts from `start` to `close`.
 
     Args:
-        query: which objects.
+        query: the objects to watch.
+        told: the handler of the changes.
     """
 
     def __init__(self, cluster: Cluster, query: Query, told: Told) -> None:
@@ -63,16 +64,16 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name=f"watch-{cluster.label}", daemon=True)
 
     def start(self, patience: float) -> None:
-        """List what there is, and watch from there on.
+        """List the objects, and watch for changes from then on.
 
         Raises:
-            StepError: it cannot be listed.
+            StepError: the objects cannot be listed.
         """
         self._list(patience)
         self._thread.start()
 
     def close(self) -> None:
-        """End it."""
+        """End the watch."""
         self._is_closed.set()
         if (response := self._response) is not None:
             shut(response)
@@ -94,7 +95,7 @@ class Watch:
                     self._lose(error)
             except (StepError, Cancelled, OSError) as error:
                 self._lose(error)
-            except Exception as error:  # whoever waits for these objects would wait for ever
+            except Exception as error:  # without a restart, the handler would wait for ever
                 log.exception("the watch on %s has failed, and is begun again", self._cluster.label)
                 self._version = ""
                 self._lose(error)
@@ -107,10 +108,10 @@ class Watch:
             self._told.away(time.monotonic() - self._heard, str(error))
 
     def _list(self, patience: float) -> None:
-        """Tell what there is, from its start again where the server forgets it between two pages.
+        """Pass the list of objects to the handler. Start again if the list expires between two pages.
 
         Raises:
-            StepError: it cannot be listed.
+            StepError: the objects cannot be listed.
         """
         for _ in range(_LIST_TRIES):
             try:
@@ -125,7 +126,7 @@ class Watch:
     def _list_once(self, patience: float) -> None:
         pages = self._pages(patience)
         self._told.listed(pages)
-        for _ in pages:  # who was told may have had enough
+        for _ in pages:  # the handler may not have read all objects
             pass
         self._heard = time.monotonic()
 
@@ -143,8 +144,8 @@ class Watch:
         import orjson
         from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-        # Not all watches of a run end, and begin again, in the same second.
-        seconds = random.randint(_LONGEST_SECONDS // 2, _LONGEST_SECONDS)  # noqa: S311  # nobody may guess less by it
+        # A random time, so that the watches of a run don't all restart in the same second.
+        seconds = random.randint(_LONGEST_SECONDS // 2, _LONGEST_SECONDS)  # noqa: S311  # needs no secure random number
         asked = self._query.chosen(
             watch=True, resourceVersion=self._version, allowWatchBookmarks=True, timeoutSeconds=seconds
         )
@@ -155,9 +156,9 @@ class Watch:
             self._heard = time.monotonic()
             for line in lines(response):
                 self._take(orjson.loads(line))
-            self._heard = time.monotonic()  # it was there until now, however little it had to say
+            self._heard = time.monotonic()  # the server was available until now, even if it sent no events
         except ReadTimeoutError:
-            return  # whether the server is there is found out by another connection
+            return  # the next request finds out whether the server is available
         except (OSError, ValueError, HTTPError) as error:
             self._heard = time.monotonic()
             raise Away(f"{self._cluster.label}: the watch was broken off: {error}") from error
@@ -176,7 +177,7 @@ class Watch:
 
 
 def lines(response: BaseHTTPResponse) -> Iterator[bytes]:
-    """Yield the lines of an answer as they come, the last one also without its end."""
+    """Yield the lines of a response as they arrive. The last line may lack its line end."""
     held = b""
     for piece in response.stream(1 << 16, decode_content=False):
         *whole, held = (held + piece).split(b"\n")
@@ -186,6 +187,6 @@ def lines(response: BaseHTTPResponse) -> Iterator[bytes]:
 
 
 def _discard(response: BaseHTTPResponse) -> None:
-    """Close an answer of which not all was read: its connection can serve nobody else."""
+    """Close a response that was not read to its end, and its connection, which cannot be used again."""
     response.close()
     response.release_conn()
