@@ -1,5 +1,5 @@
-"""What runs on a target, beside the workloads: the server that the orchestrator talks to, and the supervisors.
+"""The program that runs on a target beside the workloads: one server, and one supervisor per workload.
 
-These modules are sent to the target as text (`toolbox.hosts.bootstrap`). They need Python 3.8 and Linux there, and
-nothing else: they import only the standard library and one another.
+The orchestrator talks to the server, and sends these modules to the target as text (`toolbox.hosts.bootstrap`). They
+need only Linux and Python 3.8 there: they import only the standard library and one another.
 """

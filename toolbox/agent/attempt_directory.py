@@ -1,4 +1,4 @@
-"""An attempt as its directory shows it: how it stands, what it has left, and how it is ended."""
+"""Reads the state of an attempt from its directory, lists the files that it left, and ends it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ LISTED = (OUTCOME, EXIT_CODE, SAMPLES, GPU_SAMPLES)
 
 
 def state(directory: str) -> Dict[str, Any]:
-    """Return how an attempt stands: `running`, `ended` with its outcome, `lost`, or `absent` where none was started."""
+    """Return the state of an attempt: `running`, `ended` (with an outcome), `lost`, or `absent` (never started)."""
     try:
         lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR)
     except OSError:
         return state_of_unlocked(directory)
     try:
-        # Shared: others may have a look at the same time.
+        # A shared lock: several processes may read the state at the same time.
         return state_of_unlocked(directory) if locks(lock, fcntl.LOCK_SH) else {"state": "running"}
     finally:
         os.close(lock)
 
 
 def state_of_unlocked(directory: str) -> Dict[str, Any]:
-    """Return how an attempt stands whose lock nobody holds, or we do."""
+    """Return the state of an attempt whose lock is free, or is held by the caller."""
     if safe_files.is_regular(os.path.join(directory, EXIT_CODE)):
         outcome = _record(directory, OUTCOME)
         return {"state": "ended", "outcome": outcome} if outcome else {"state": "lost"}
@@ -43,7 +43,7 @@ def state_of_unlocked(directory: str) -> Dict[str, Any]:
 
 
 def locks(descriptor: int, how: int) -> bool:
-    """Take a lock, as `flock` takes it, and tell whether that was possible at once."""
+    """Try to take a lock without waiting, as `flock` does, and return whether the lock was taken."""
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except OSError:
@@ -52,17 +52,17 @@ def locks(descriptor: int, how: int) -> bool:
 
 
 def pid_of(directory: str) -> int:
-    """Return the number of the supervisor's process; 0 before the supervisor starts and after it has ended."""
+    """Return the process id of the supervisor, or 0 if the supervisor does not run."""
     pid = _record(directory, STARTED).get("pid")
     return pid if isinstance(pid, int) and _holds_lock(pid, directory) else 0
 
 
 def cancel(directory: str) -> Dict[str, Any]:
-    """End a workload, and return how it stood; where there is nobody to be asked to do it, by force."""
+    """End a workload, and return the state that it had. Kill it if there is no supervisor that could end it."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     found, pid = state(directory), pid_of(directory)
     while found["state"] == "running" and not pid and time.monotonic() < deadline:
-        time.sleep(LOOK_SECONDS)  # it is about to be started
+        time.sleep(LOOK_SECONDS)  # the supervisor is about to start
         found, pid = state(directory), pid_of(directory)
     if found["state"] == "running" and pid:
         tree.send(pid, signal.SIGTERM)
@@ -72,25 +72,25 @@ def cancel(directory: str) -> Dict[str, Any]:
 
 
 def listing(directory: str, patterns: Sequence[str]) -> List[str]:
-    """Return the files that an attempt left, those that match a pattern, by their paths in its directory."""
+    """Return the files of an attempt that match a pattern, by their paths relative to its directory."""
     top = pathlib.Path(directory)
     results = top / "files"
     found = {path for pattern in patterns for path in results.glob(pattern)}
     inside = {path for folder in found if folder.is_dir() and not folder.is_symlink() for path in folder.rglob("*")}
     kept = [path for path in found | inside if path.is_symlink() or not path.is_dir()]
-    # Of what lies beside them only what is ours: the other side has more files of an attempt than these.
+    # From the directory itself, list only known files: on this machine the orchestrator keeps its own files there.
     beside = [top / name for name in LISTED if safe_files.is_regular(str(top / name))]
     return sorted(str(path.relative_to(top)) for path in [*kept, *beside])
 
 
 def log_sizes(directory: str) -> Dict[str, int]:
-    """Return the sizes of the logs of an attempt, of those that there are."""
+    """Return the sizes of the existing logs of an attempt, by stream."""
     files = {stream: os.path.join(directory, f"{stream}.log") for stream in STREAMS}
     return {stream: os.lstat(file).st_size for stream, file in files.items() if safe_files.is_regular(file)}
 
 
 def kill(directory: str) -> bool:
-    """Kill the processes that a killed supervisor left, and tell whether processes of the attempt may remain.
+    """Kill the processes that a killed supervisor left, and return whether processes of the attempt may remain.
 
     The attempt's cgroup contains all of its processes. Without a cgroup, only processes that carry the mark of the
     attempt are found: a process that has cleared its environment may run on.
@@ -98,7 +98,7 @@ def kill(directory: str) -> bool:
     groups = cgroups.find(directory)
     are_gone = [cgroups.kill(group) for group in groups]
     deadline = time.monotonic() + _KILL_SECONDS
-    # What was forked after a look is found by the next one.
+    # The next pass finds the processes that were forked during this one.
     while (left := tree.marked(MARK, directory)) and time.monotonic() < deadline:
         for pid in left:
             tree.send(pid, signal.SIGKILL)
@@ -108,7 +108,7 @@ def kill(directory: str) -> bool:
 
 
 def _record(directory: str, name: str) -> Dict[str, Any]:
-    """Return what a file of the supervisor holds; nothing where the workload has written something else."""
+    """Return the content of a JSON file of the supervisor; empty if the workload has overwritten the file."""
     try:
         found = json.loads(safe_files.read(os.path.join(directory, name), _LONGEST_RECORD))
     except (OSError, ValueError, RecursionError):
@@ -117,9 +117,9 @@ def _record(directory: str, name: str) -> Dict[str, Any]:
 
 
 def _holds_lock(pid: int, directory: str) -> bool:
-    """Tell whether a process has the lock of an attempt open, as its supervisor has, and the workload has not.
+    """Return whether a process has the lock of an attempt open. Its supervisor has; the workload has not.
 
-    The workload can write the number of any process into `started`.
+    The check is needed because the workload can write any process id into `started`.
     """
     folder = f"/proc/{pid}/fd"
     try:

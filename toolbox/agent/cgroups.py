@@ -1,8 +1,9 @@
-"""A cgroup for each attempt, where the system allows it: all that the workload starts is in it, and can be found.
+"""Puts each attempt into a cgroup of its own, where the system allows it, so that all of its processes are found.
 
-Leaving the session, losing the parent or clearing the environment does not leave a cgroup: only a process that may
-write to another group can leave. So the processes of a killed supervisor are found as well. Version 2 is preferred
-(https://docs.kernel.org/admin-guide/cgroup-v2.html). Of version 1, hierarchies are used whose groups need no settings.
+A process stays in its cgroup when it starts a session, loses its parent or clears its environment: it can leave only
+if it may write to another cgroup. So the processes of a killed supervisor are found as well. Version 2 is preferred
+(https://docs.kernel.org/admin-guide/cgroup-v2.html). Of version 1, only hierarchies whose groups need no settings are
+used.
 """
 
 from __future__ import annotations
@@ -17,35 +18,35 @@ from toolbox.agent import tree
 
 _PROCESSES = "cgroup.procs"
 _KILL = "cgroup.kill"  # since Linux 5.14
-_HIERARCHIES = ("", "freezer", "pids", "name=systemd")  # the one without a name is version 2
+_HIERARCHIES = ("", "freezer", "pids", "name=systemd")  # the empty name stands for version 2
 _KILL_SECONDS = 2.0
 _LOOK_SECONDS = 0.01
 
 
 class _Mount(NamedTuple):
-    """Where a hierarchy is mounted, and which of its groups is at the top there."""
+    """The directory at which a hierarchy is mounted, and the group that appears at the top of the mount."""
 
     directory: str
     root: str
 
 
 def create(directory: str) -> str:
-    """Create the group of an attempt below that of this process, and return its path; an empty text if that fails."""
+    """Create a group for an attempt below the group of this process, and return its path; empty if that fails."""
     mounts, own = _mounts(), _own_groups()
     for hierarchy in _HIERARCHIES:
         if hierarchy in mounts and hierarchy in own:
             parent = _directory_of(mounts[hierarchy], own[hierarchy])
             group = os.path.join(parent, _name(directory))
-            # Version 2 asks for the right to write there too before a process is moved.
+            # Before a process is moved, version 2 also requires write access to `cgroup.procs` of the parent.
             if parent and os.access(os.path.join(parent, _PROCESSES), os.W_OK) and _is_made(group):
                 return group
     return ""
 
 
 def enter(group: str) -> None:
-    """Move this process into a group. Where that fails the group is removed: it would contain nothing."""
+    """Move this process into a group. If that fails, remove the group, which would stay empty."""
     try:
-        # Not by a stream: a new process copies each page of memory that it touches.
+        # Plain system calls instead of a Python stream: the new process copies each memory page that it writes to.
         descriptor = os.open(os.path.join(group, _PROCESSES), os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.write(descriptor, b"0")
@@ -56,7 +57,7 @@ def enter(group: str) -> None:
 
 
 def find(directory: str) -> List[str]:
-    """Return the groups of an attempt, wherever a supervisor has made them."""
+    """Return the groups of an attempt in all hierarchies, whichever supervisor created them."""
     name = _name(directory)
     mounts = _mounts()
     tops = {mounts[hierarchy].directory for hierarchy in _HIERARCHIES if hierarchy in mounts}
@@ -66,12 +67,12 @@ def find(directory: str) -> List[str]:
 def members(group: str) -> List[int]:
     """Return the processes in a group and in the groups below it."""
     files = [os.path.join(folder, _PROCESSES) for folder, _, _ in os.walk(group)]
-    # 0 stands for a process of another namespace, which cannot be signalled from here.
+    # 0 stands for a process of another PID namespace, which cannot be signalled from here.
     return [int(line) for file in files for line in _lines(file) if line != "0"]
 
 
 def kill(group: str) -> bool:
-    """Kill all processes in a group, remove it, and tell whether nothing is left of it."""
+    """Kill all processes in a group, remove the group, and return whether no process is left in it."""
     deadline = time.monotonic() + _KILL_SECONDS
     while os.path.isdir(group) and time.monotonic() < deadline:
         send_kill(group)
@@ -82,7 +83,7 @@ def kill(group: str) -> bool:
 
 
 def send_kill(group: str) -> None:
-    """Kill the processes in a group, at once where the kernel can do that: no process can fork meanwhile."""
+    """Kill the processes in a group. If the kernel can kill a whole group, none can fork meanwhile."""
     try:
         with open(os.path.join(group, _KILL), "r+", encoding="ascii") as stream:
             stream.write("1")
@@ -97,7 +98,7 @@ def remove(group: str) -> None:
         for folder, _, _ in os.walk(group, topdown=False):
             os.rmdir(folder)
     except OSError:
-        pass  # there is a process
+        pass  # a process is still in it
 
 
 def _name(directory: str) -> str:
@@ -115,13 +116,13 @@ def _is_made(group: str) -> bool:
 
 
 def _directory_of(mount: _Mount, group: str) -> str:
-    """Return where a group is in the file system; an empty text where it is outside of what is mounted."""
+    """Return the directory of a group in the file system; empty if the group is outside of what is mounted."""
     inside = os.path.relpath(group, mount.root)
     return "" if inside.startswith("..") else os.path.normpath(os.path.join(mount.directory, inside))
 
 
 def _own_groups() -> Dict[str, str]:
-    """Return the groups of this process by their hierarchies."""
+    """Return the group of this process in each hierarchy."""
     found = {}
     for line in _lines("/proc/self/cgroup"):
         _, _, rest = line.partition(":")
@@ -131,7 +132,7 @@ def _own_groups() -> Dict[str, str]:
 
 
 def _mounts() -> Dict[str, _Mount]:
-    """Return where the hierarchies are mounted; see proc_pid_mountinfo(5)."""
+    """Return the mount of each hierarchy; see proc_pid_mountinfo(5)."""
     found: Dict[str, _Mount] = {}
     for line in _lines("/proc/self/mountinfo"):
         before, _, after = line.partition(" - ")

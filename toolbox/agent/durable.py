@@ -1,15 +1,15 @@
-"""Syncs the files that a workload left, so that after a power cut no attempt has an end without its evidence."""
+"""Syncs the files that a workload left: after a power cut, an attempt that has an outcome has its files as well."""
 
 from __future__ import annotations
 
 import os
 import stat
 
-_MOST_FILES = 1000  # to sync more of them one by one takes longer than to sync the whole system once
+_MOST_FILES = 1000  # beyond this number, one sync of the whole system is faster than a sync per file
 
 
 def sync_tree(top: str) -> None:
-    """Wait until the disk has the files below a directory, and their names."""
+    """Wait until the files below a directory, and their names, are on the disk."""
     count = 0
     for folder, _, names in os.walk(top):
         for path in (folder, *(os.path.join(folder, name) for name in names)):
@@ -21,7 +21,7 @@ def sync_tree(top: str) -> None:
 
 
 def sync(path: str) -> None:
-    """Wait until the disk has a regular file or the names in a directory; do nothing for anything else."""
+    """Wait until a regular file, or the names in a directory, are on the disk. Skip any other kind of file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -31,6 +31,6 @@ def sync(path: str) -> None:
         if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
             os.fsync(descriptor)
     except OSError:
-        pass  # a file system that has no such call; a disk that is full says so when the end is written
+        pass  # the file system cannot sync, or the disk is full, which shows when the outcome is written
     finally:
         os.close(descriptor)

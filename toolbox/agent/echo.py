@@ -1,6 +1,6 @@
-"""Says again on one stream what the logs of a workload hold: in a container that is how they get out while it runs.
+"""Copies the logs of a workload to one stream, the output of its container, while the workload runs.
 
-It reads what was written, so that nothing is held in memory, and a reader that is away keeps nobody waiting.
+The copy is read from the log files: no output is kept in memory, and a slow reader does not block the workload.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from toolbox.agent import frames, safe_files
 _PIECE_BYTES = 1 << 16
 _MOST_PIECES = 16
 _LOOK_SECONDS = 0.005
-_QUICK_SECONDS = 0.1  # in which a reader that is not behind has read what there is
-_BEYOND_BYTES = 96 << 10  # that may be between our pipe and the log: a buffer of the shim's, and its pipe to containerd
-_LEAST_BYTES = 4 << 10  # less says nothing about how fast a reader is
-_GRANTED_SECONDS = 1.0  # of what a runtime grants, the half
-_LONGEST_SECONDS = 10.0  # for the pipe, and for what is beyond it
+_QUICK_SECONDS = 0.1  # the time in which a reader that keeps up empties the pipe
+_BEYOND_BYTES = 96 << 10  # bytes between our pipe and the container's log: the shim's buffer and its pipe to containerd
+_LEAST_BYTES = 4 << 10  # fewer bytes do not show how fast a reader is
+_GRANTED_SECONDS = 1.0  # half of the time that a container runtime grants
+_LONGEST_SECONDS = 10.0  # the most to wait for the pipe, and again for the buffers beyond it
 
 
 class Echo:
-    """The logs in a directory, on a descriptor that never blocks.
+    """Copies the logs in a directory to a descriptor without ever blocking.
 
     Args:
-        streams: the names of the logs, without their ending.
+        streams: the names of the logs, without `.log`.
     """
 
     def __init__(self, directory: str, streams: Sequence[str], descriptor: int) -> None:
@@ -42,11 +42,11 @@ class Echo:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is something that could not be written yet."""
+        """Whether there is output that could not be written yet."""
         return bool(self._pending)
 
     def pump(self) -> None:
-        """Say what is new, as much as is taken now, and no more than the supervisor has time for."""
+        """Write new output, as much as the descriptor takes now, up to 1 MiB: the supervisor has other work."""
         for _ in range(_MOST_PIECES):
             if self._is_broken:
                 return
@@ -59,16 +59,16 @@ class Echo:
             except BlockingIOError:
                 return
             except OSError:
-                self._is_broken = True  # nobody will ever read it
+                self._is_broken = True  # the pipe has no reader any more
                 self._pending = b""
-        self._pending = self._pending or self._next()  # so that it is known to be behind
+        self._pending = self._pending or self._next()  # for `is_behind`, which must know of output that is left
 
     def settle(self) -> None:
-        """Wait until what was said is likely to be in the log of the container, whose reader we cannot see.
+        """Wait until the output has probably reached the container's log. Its reader is invisible from here.
 
-        A container runtime that is behind drops what it has not read some time after the end of the container: two
-        seconds with containerd (`Init.delete` in the shim of runc). How long the rest takes that has left our pipe is
-        judged by how fast that became empty.
+        Some time after the container ends, its runtime drops the output that it has not read: after two seconds with
+        containerd (`Init.delete` in the shim of runc). The speed at which our pipe empties tells how long the output
+        needs that is in the buffers beyond the pipe.
         """
         began, said, taken = time.monotonic(), _unread(self.descriptor), 0.0
         while _unread(self.descriptor) and not _is_deserted(self.descriptor) and taken < _LONGEST_SECONDS:
@@ -84,7 +84,7 @@ class Echo:
             try:
                 content = safe_files.read(os.path.join(self._directory, f"{stream}.log"), _PIECE_BYTES, offset)
             except OSError:
-                continue  # not begun, or the workload has deleted it
+                continue  # the log does not exist yet, or the workload has deleted it
             if content:
                 said += frames.encode(stream, offset, content)
                 self.offsets[stream] = offset + len(content)
@@ -92,14 +92,14 @@ class Echo:
 
 
 def _is_deserted(descriptor: int) -> bool:
-    """Tell whether nobody can read a pipe any more."""
+    """Return whether no process can read from a pipe any more."""
     poll = select.poll()
     poll.register(descriptor, 0)
     return bool(poll.poll(0))
 
 
 def _unread(descriptor: int) -> int:
-    """Return how many bytes of a pipe nobody has read; none of what is no pipe."""
+    """Return how many unread bytes a pipe holds; 0 if the descriptor is not a pipe."""
     try:
         (count,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))
     except OSError:

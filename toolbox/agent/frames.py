@@ -1,12 +1,12 @@
-r"""Two streams in one that is text: how the log of a container carries both, each line with its place.
+r"""Encodes two streams as lines of one text stream, the log of a container. Each line has its offset in its stream.
 
     out 0 step 1 loss 4.2
     err 0 \x1b[31mslow\x1b[0m
     out 18 password: \
 
-First the stream, then where in it the line begins, in bytes. A backslash is doubled, what cannot be shown is `\xNN`,
-and a backslash at the end says that no end of line was printed there. Who reads it twice, or from the middle on, knows
-by the places what is new and what is missing.
+A line has the name of its stream, its offset in bytes, and its text. A backslash is doubled, a byte that cannot be
+printed is written as `\xNN`, and a backslash at the end says that the program printed no end of line there. The offsets
+show a reader which lines are new and which are missing, also if it reads lines twice or starts in the middle.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _LETTERS = {"stdout": "out", "stderr": "err"}
 _STREAMS = {letters: stream for stream, letters in _LETTERS.items()}
 _LINE = re.compile(rb"(out|err) (\d{1,1000}) (.*)", re.DOTALL)
 _ESCAPE = re.compile(rb"\\(?:(\\)|x([0-9a-f]{2}))")
-_LONGEST = 4000  # with every byte of it escaped it is one line of a container's log still, of 16 KiB at most
+_LONGEST = 4000  # even with every byte escaped, it fits into one line of a container's log, of 16 KiB at most
 
 
 class Piece(NamedTuple):
-    """Something that was printed: on which stream, where in it, and what."""
+    """A piece of output: its stream, its offset in the stream, and its content."""
 
     stream: str
     offset: int
@@ -30,7 +30,7 @@ class Piece(NamedTuple):
 
 
 def encode(stream: str, offset: int, content: bytes) -> bytes:
-    """Return the lines for what was printed."""
+    """Return the lines that encode a piece of output."""
     found = []
     for line in _lines(content):
         for piece in _pieces(line):
@@ -42,7 +42,7 @@ def encode(stream: str, offset: int, content: bytes) -> bytes:
 
 
 def decode(line: bytes) -> Optional[Piece]:
-    """Return what a line says, without its end; None where it is none of ours."""
+    """Return the piece that a line encodes; None if the line is not a frame. The line comes without its end."""
     match = _LINE.fullmatch(line)
     if match is None:
         return None
@@ -55,7 +55,7 @@ def decode(line: bytes) -> Optional[Piece]:
 
 
 def _lines(content: bytes) -> Iterator[bytes]:
-    r"""Yield the lines that `\n` ends, and nothing else does."""
+    r"""Yield the lines of a content. Only `\n` ends a line."""
     *whole, last = content.split(b"\n")
     yield from (line + b"\n" for line in whole)
     if last:
@@ -63,7 +63,7 @@ def _lines(content: bytes) -> Iterator[bytes]:
 
 
 def _pieces(line: bytes) -> Iterator[bytes]:
-    """Yield what is short enough, cut between the letters of UTF-8 where it is that."""
+    """Yield the parts of a line that are short enough. UTF-8 text is cut between characters."""
     start = 0
     while start < len(line):
         end = min(start + _LONGEST, len(line))

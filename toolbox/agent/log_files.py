@@ -1,4 +1,4 @@
-"""A log of a workload: what it prints, without secrets, up to a limit."""
+"""A log of a workload: its output without secrets, up to a size limit."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from toolbox.agent import safe_files
 from toolbox.agent.masking import Masker
 
 _TAIL_BYTES = 1 << 16
-END_BYTES = _TAIL_BYTES + 256  # how much a log may be longer than its limit: the note, and the end of the output
+END_BYTES = _TAIL_BYTES + 256  # by how much a log may exceed its limit: the note, and the end of the output
 
 
 class Log:
-    """Takes the output of a workload, and never fails: a full disk costs lines, not the workload.
+    """Writes the output of a workload to a file, and never fails: a full disk costs lines, not the workload.
 
     Args:
-        limit: how many bytes to keep from the start on. Of what follows the last 64 KiB are kept, with a note between.
-        secrets: texts that must not reach the file.
+        limit: how many bytes to keep from the start of the output. Of the rest, the last 64 KiB are kept, after a note.
+        secrets: the texts that must not reach the file.
     """
 
     def __init__(self, file: str, limit: int, secrets: Sequence[bytes]) -> None:
         self._descriptor = safe_files.open_regular(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._limit = limit
-        # The longest first: one may hold another.
+        # The longest first: a secret may contain another one.
         self._masker = Masker(sorted(secrets, key=len, reverse=True))
         self._tail = b""
         self.bytes = 0
@@ -31,12 +31,12 @@ class Log:
         self.fault = ""
 
     def take(self, content: bytes) -> None:
-        """Take what was printed."""
+        """Write a piece of output."""
         self.bytes += len(content)
         self._keep(self._masker.take(content))
 
     def close(self) -> None:
-        """Write what was held back, and what there is of the end."""
+        """Write the output that the masker held back, and the kept end of the output."""
         self._keep(self._masker.end())
         if self.dropped:
             left_out = self.dropped - len(self._tail)

@@ -1,11 +1,11 @@
-"""What machine this is, as far as that can be told without starting a program: for the records of an attempt."""
+"""Describes this machine for the records of an attempt, without starting a program."""
 
 from __future__ import annotations
 
 import glob
 import os
 
-_NVIDIA = "/proc/driver/nvidia/gpus"  # of the driver: a directory a GPU
+_NVIDIA = "/proc/driver/nvidia/gpus"  # the driver has one directory per GPU here
 
 
 def host() -> str:
@@ -14,7 +14,7 @@ def host() -> str:
 
 
 def boot() -> str:
-    """Return the id of the machine's present boot; an empty text where the system does not tell it."""
+    """Return the id of the machine's present boot; empty if the system does not provide one."""
     try:
         # As UTF-8: each supervisor would load the codec for ASCII.
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as stream:
@@ -24,7 +24,7 @@ def boot() -> str:
 
 
 def accelerators(folder: str = _NVIDIA) -> str:
-    """Return the GPUs of the machine, `8x NVIDIA H200`; empty where none can be seen."""
+    """Return the GPUs of the machine, such as `8x NVIDIA H200`; empty if none are visible."""
     models = [model for file in sorted(glob.glob(os.path.join(folder, "*", "information"))) for model in _models(file)]
     return ", ".join(f"{models.count(model)}x {model}" for model in sorted(set(models)))
 

@@ -1,7 +1,7 @@
-"""Masks secret values, in each form in which programs print them, in texts and in streams of bytes.
+"""Masks secret values in texts and in streams of bytes, in every form in which programs print them.
 
-The orchestrator uses it for all that a run writes, the agent for the logs of a workload. A form is a text that holds
-the value in one encoding. To search each form by itself is faster than one regular expression of all of them.
+The orchestrator masks all files of a run with it, the agent masks the logs of a workload. A form is the value in one
+encoding. Searching for each form in turn is faster than one regular expression for all of them.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ import re
 from typing import Iterable, Iterator, List, Sequence, Set
 
 MASK = b"***"
-# A value of one or two characters is in every text; to mask it would hide the text and keep no secret.
+# A value of one or two characters occurs in every text: masking it would hide the text and protect nothing.
 _SHORTEST = 3
 _SHORTEST_LINE = 6
-# Fewer characters of base64 may be a part of something else.
+# A shorter piece of base64 may occur by chance.
 _SHORTEST_BASE64 = 6
 _SHORTEST_PADDED = 8
 # A program that wraps base64 does so after 76 characters (RFC 2045), which encode 57 bytes.
 _LINE_BYTES = 57
-# The characters that a program may leave unquoted in a URL besides letters, digits and `-._~`: none or `/` (Python),
-# encodeURIComponent and encodeURI (JavaScript), and what forms leave.
+# The characters besides letters, digits and `-._~` that a program may leave unquoted in a URL: none or `/` (Python),
+# those of encodeURIComponent and of encodeURI (JavaScript), and `*` (HTML forms).
 _URL_SAFE = ("", "/", "!'()*", ";,/?:@&=+$!'()*#", "*")
 _DOUBLE_QUOTES = ('"', "&quot;", "&#34;")
 _SINGLE_QUOTES = ("'", "&#x27;", "&#39;", "&apos;")
 
 
 def forms(value: str) -> Set[str]:
-    """Return the texts that reveal a secret value, without those that are too short."""
+    """Return the texts that reveal a secret value. Texts that are too short to mask are left out."""
     found = {form for part in _parts(value) for form in _written(part)}
     found.update(_base64(value.strip().encode("utf-8", "surrogateescape")))
     return {form for form in found if len(form) >= _SHORTEST}
 
 
 def patterns(values: Iterable[str]) -> List[bytes]:
-    """Return the forms of secret values as bytes, the longest first: a form may be a part of another one."""
+    """Return the forms of secret values as bytes, the longest first: a form may be a part of another form."""
     found = {form.encode("utf-8", "surrogateescape") for value in values for form in forms(value)}
     return sorted(found, key=len, reverse=True)
 
 
 class Masker:
-    """Masks secrets in a stream, which comes in pieces. Holds back no more than the length of the longest form.
+    """Masks secrets in a stream that comes in pieces. Holds back at most the length of the longest form.
 
     Args:
         patterns: the forms to mask, the longest first.
@@ -53,19 +53,19 @@ class Masker:
         self._held = b""
 
     def take(self, content: bytes) -> bytes:
-        """Take a piece, and return what can be passed on."""
+        """Take a piece of the stream, and return the masked bytes that can be passed on."""
         if not self._patterns:
             return content
         content, self._held = self._held + content, b""
         for pattern in self._patterns:
             content = content.replace(pattern, MASK)
-            # Before a shorter form, which may be the beginning of this one, is replaced.
+            # Hold the beginning of a form back before a shorter form replaces it: the shorter one may be its beginning.
             if overlap := _overlap(content, pattern):
                 content, self._held = content[:-overlap], content[-overlap:] + self._held
         return content
 
     def end(self) -> bytes:
-        """Return the rest of the stream, which was held back."""
+        """Return the masked rest of the stream, which was held back."""
         content, self._held = self._held, b""
         for pattern in self._patterns:
             content = content.replace(pattern, MASK)
@@ -73,7 +73,7 @@ class Masker:
 
 
 def _overlap(content: bytes, pattern: bytes) -> int:
-    """Return how long the end of the content is that is a beginning of the pattern."""
+    """Return the length of the longest end of the content with which the pattern begins."""
     start = max(0, len(content) - len(pattern) + 1)
     while (start := content.find(pattern[:1], start)) >= 0:
         if pattern.startswith(content[start:]):
@@ -85,26 +85,26 @@ def _overlap(content: bytes, pattern: bytes) -> int:
 def _parts(value: str) -> Set[str]:
     """Return a value and its lines.
 
-    A pseudo-terminal ends lines with CR LF, Ansible shows the lines of an output one by one, and a program may print
-    one line of a key at a time. A program that decodes a key that is JSON makes line breaks of its escapes. A short
-    line (a brace) is in every text.
+    A pseudo-terminal ends lines with CR LF. Ansible shows the lines of an output one by one. A program may print one
+    line of a key at a time, or turn the escapes of a JSON key into line breaks. A short line (such as a brace) is left
+    out, because it occurs in every text.
     """
     lines = (line.strip() for text in (value, value.replace("\\n", "\n")) for line in text.splitlines())
     return {value, value.strip(), *(line for line in lines if len(line) >= _SHORTEST_LINE)}
 
 
 def _written(part: str) -> Iterator[str]:
-    """Yield a text as it is, as JSON, Python, YAML and a shell quote it, and as URLs, HTML and XML escape it."""
+    """Yield a text in its quoted forms (JSON, Python, YAML, shell) and its escaped forms (URL, HTML, XML)."""
     once = [part, *_escaped(part)]
     yield from once
-    # Twice: Ansible shows as JSON what a program has printed as JSON.
+    # Twice: Ansible quotes as JSON the output of programs that print JSON.
     yield from (twice for form in once for twice in _escaped(form))
     for text in once[:2]:
-        yield text.replace("/", "\\/")  # PHP's JSON
-        yield re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", text)  # Go's JSON
+        yield text.replace("/", "\\/")  # JSON as PHP writes it
+        yield re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", text)  # JSON as Go writes it
         yield from _marked_up(text)
-    yield part.replace("'", "'\"'\"'")  # a shell's quotes
-    yield part.replace("'", "''")  # YAML's
+    yield part.replace("'", "'\"'\"'")  # shell quotes
+    yield part.replace("'", "''")  # YAML quotes
     yield from _url_quoted(part)
 
 
@@ -131,10 +131,10 @@ def _url_quoted(text: str) -> Iterator[str]:
 
 
 def _base64(value: bytes) -> Iterator[str]:
-    """Yield the parts of the base64 of a value that do not depend on the bytes before and after the value.
+    """Yield the parts of a value's base64 that do not depend on the bytes before and after the value.
 
-    The value may begin at each of three places in a group of four characters. The characters at its ends that also
-    depend on its neighbours are left out.
+    The value may begin at each of three positions in a group of four characters. The characters at its ends are left
+    out, because they also depend on the bytes beside the value.
     """
     whole = binascii.b2a_base64(value, newline=False).decode()
     texts = [whole] if len(whole) >= _SHORTEST_PADDED else []

@@ -1,15 +1,17 @@
-"""The agent in a pod, as the program of its containers. Nobody connects to it: it is asked by its arguments.
+"""The agent as the program of a pod's containers. It serves no connection: its arguments tell it what to do.
 
-    supervise DIRECTORY ORDER -- COMMAND...   the container `workload`: run the workload, say its logs, tell its outcome
-    keep DIRECTORY SECONDS PATTERNS           the container `files`: hold what it left until the pod is deleted
-    send DIRECTORY PATTERNS LOGS              executed in `files`: write what it left as an archive, a piece at a time
-    cancel DIRECTORY                          executed in `workload`: have the workload end
+    supervise DIRECTORY ORDER -- COMMAND...   in the container `workload`: run the workload, print its logs
+    keep DIRECTORY SECONDS PATTERNS           in the container `files`: keep its files until the pod is deleted
+    send DIRECTORY PATTERNS LOGS              executed in `files`: write its files as an archive, in pieces
+    cancel DIRECTORY                          executed in `workload`: end the workload
 
-ORDER and PATTERNS are JSON. The outcome is the termination message of the container `workload`, which the pod's status
-carries: no request is needed to learn it. Its exit status is that of the workload, or 1 where that says nothing.
+ORDER and PATTERNS are JSON. The outcome is the termination message of the container `workload`, which is a part of the
+pod's status: reading it needs no further request. The container exits with the status of the workload, or with 1 if
+that
+status is 0 although the workload was ended.
 
-While `send` runs, each line on its input asks for a piece of the archive: eight digits that say how many bytes follow;
-none are the end of it.
+While `send` runs, each line on its input requests one piece of the archive. A piece begins with its length in eight
+digits; the length 0 marks the end.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ from toolbox.agent.supervisor import EXIT_CODE, LOCK, MARK, OUTCOME, STARTED, ST
 
 SOURCES = "/topgallant/sources/sources.tar.gz"
 TERMINATION_LOG = "/dev/termination-log"
-LOGS_KEPT_BYTES = 1 << 20  # of a log that is longer a kubelet may have dropped the beginning
+LOGS_KEPT_BYTES = 1 << 20  # a kubelet may have dropped the beginning of a longer log
 CANCELLING = "cancelling\n"
 _PIECE_BYTES = 1 << 20
 _LOOK_SECONDS = 0.2
-_TOLD = {OUTCOME, EXIT_CODE}  # by the termination message
+_TOLD = {OUTCOME, EXIT_CODE}  # the termination message carries these
 _ENDED_BY_ITSELF = ("exit", "signal")
 _FAILED = 1
 
@@ -42,15 +44,15 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
     """Run a workload, and return the exit status of the container.
 
     Args:
-        order: see `Supervisor`; `secrets` are the names of the variables that hold one, and `collect` the patterns of
-            the files that are asked for.
+        order: see `Supervisor`; here `secrets` are the names of the variables that hold secrets, and `collect` the
+            patterns of the files to collect.
     """
     os.makedirs(os.path.join(directory, "files"), mode=0o700, exist_ok=True)
     lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
     if os.path.exists(SOURCES):
         with tarfile.open(SOURCES) as archive:
-            archive.extractall(os.path.join(directory, "src"))  # noqa: S202  # it is ours
+            archive.extractall(os.path.join(directory, "src"))  # noqa: S202  # the archive is our own
     secrets = [os.environ[name] for name in order["secrets"] if os.environ.get(name)]
     faults: List[str] = []
     echo = Echo(directory, STREAMS, sys.stdout.fileno())
@@ -68,12 +70,12 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
 
 
 def keep(directory: str, seconds: float, patterns: List[str]) -> int:
-    """Wait for the end of the workload, and hold what it left, if it left anything, for so long at most."""
+    """Wait for the end of the workload, then keep the container up to `seconds` if there are files to fetch."""
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     while not safe_files.is_regular(os.path.join(directory, STARTED)):
         time.sleep(_LOOK_SECONDS)
     lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR)
-    fcntl.flock(lock, fcntl.LOCK_SH)  # until the supervisor is gone, however it ended
+    fcntl.flock(lock, fcntl.LOCK_SH)  # returns when the supervisor has ended, for any reason
     os.close(lock)
     is_needed = _left(directory, patterns)
     logs = attempt_directory.log_sizes(directory).values()
@@ -87,7 +89,7 @@ def keep(directory: str, seconds: float, patterns: List[str]) -> int:
 
 
 def send(directory: str, patterns: List[str], logs: List[str]) -> int:
-    """Write what a workload left, and those of its logs that are asked for, to standard output."""
+    """Write the files that a workload left, and the given logs of it, to standard output as an archive."""
     with tarfile.open(fileobj=_Pieces(), mode="w|", bufsize=_PIECE_BYTES, format=tarfile.GNU_FORMAT) as archive:  # type: ignore[call-overload]  # it has all of a file that is used
         for name in [*_left(directory, patterns), *(f"{stream}.log" for stream in logs)]:
             _add(archive, os.path.join(directory, name), name)
@@ -96,7 +98,7 @@ def send(directory: str, patterns: List[str], logs: List[str]) -> int:
 
 
 def cancel(directory: str) -> int:
-    """Have a workload end. Its container may end before we do: that it will be asked is said first."""
+    """End a workload. The message is printed before the signal: the container may end before this process."""
     deadline = time.monotonic() + attempt_directory.PATIENCE_SECONDS
     while _is_absent(directory) and time.monotonic() < deadline:
         time.sleep(attempt_directory.LOOK_SECONDS)  # the container has just started
@@ -110,17 +112,17 @@ def cancel(directory: str) -> int:
 
 
 def _is_absent(directory: str) -> bool:
-    """Tell whether no workload was started. One that runs may have deleted its directory."""
+    """Return whether no workload was started. A workload that runs may have deleted its directory."""
     return attempt_directory.state(directory)["state"] == "absent" and not tree.marked(MARK, directory)
 
 
 def _left(directory: str, patterns: List[str]) -> List[str]:
-    """Return the files that are not told in another way."""
+    """Return the files to send: those that match, without those that the termination message carries."""
     return [name for name in attempt_directory.listing(directory, patterns) if name not in _TOLD]
 
 
 class _Pieces:
-    """A file that writes when it is asked to."""
+    """A file for `tarfile` that writes each piece when the other side requests it."""
 
     def write(self, content: bytes) -> int:
         """Write a piece of the archive."""
@@ -130,14 +132,14 @@ class _Pieces:
 
 
 class _Padded:
-    """A file that has as many bytes as was announced, whatever becomes of it: what follows it has its place."""
+    """Reads a file, and pads it to the size in its header if the file has shrunk: the archive stays valid."""
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         self._stream = stream
         self._name = name
 
     def read(self, count: int = 0, /) -> bytes:
-        """Return so many bytes."""
+        """Return exactly this number of bytes."""
         content = b""
         try:
             while len(content) < count:
@@ -155,7 +157,7 @@ class _Padded:
 
 def _give(content: bytes) -> None:
     if not sys.stdin.buffer.readline():
-        raise SystemExit(_FAILED)  # nobody listens any more
+        raise SystemExit(_FAILED)  # the other side has gone
     sys.stdout.buffer.write(b"%08d" % len(content) + content)
     sys.stdout.buffer.flush()
 
@@ -170,7 +172,7 @@ def _add(archive: tarfile.TarFile, path: str, name: str) -> None:
 def _add_readable(archive: tarfile.TarFile, path: str, name: str) -> None:
     info = archive.gettarinfo(path, name)
     if safe_files.is_regular(path):
-        # A second name of a file is sent as a file of its own.
+        # A hard link is sent as a file of its own.
         info.type, info.linkname = tarfile.REGTYPE, ""
         with os.fdopen(safe_files.open_regular(path), "rb") as stream:
             info.size = os.fstat(stream.fileno()).st_size
@@ -183,11 +185,11 @@ _VERBS: Mapping[str, Callable[..., int]] = {"keep": keep, "send": send, "cancel"
 
 
 def main() -> None:
-    """Do what the arguments ask for."""
+    """Carry out the command in the arguments."""
     verb, directory, *rest = sys.argv[1:]
     if verb == "supervise":
         status = supervise(directory, json.loads(rest[0]), rest[2:])
     else:
         status = _VERBS[verb](directory, *map(json.loads, rest))
-    # What could not be said in time is not waited for again.
+    # Exit without flushing the standard streams again: their reader may be stuck.
     os._exit(status)

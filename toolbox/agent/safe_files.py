@@ -1,7 +1,7 @@
-"""Reads and writes files in a directory where the workload can write too.
+"""Reads and writes files in a directory to which the workload can write as well.
 
-The workload may have put a symbolic link, a pipe, a device or a directory in the place of any file. These functions
-follow no link, open only regular files, and never wait for one to open.
+The workload may have replaced any file with a symbolic link, a pipe, a device or a directory. These functions follow no
+link, open only regular files, and never block when they open one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _PRIVATE = 0o600
 
 
 def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
-    """Return a descriptor of a regular file; with O_CREAT in `flags`, of a new private one where there is none.
+    """Open a regular file, and return its descriptor. With O_CREAT in `flags`, create a missing file, private.
 
     Raises:
-        OSError: there is something else, or nothing.
+        OSError: the file is missing, or is not a regular file.
     """
     descriptor = os.open(path, flags | _SAFELY, _PRIVATE)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -29,7 +29,7 @@ def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
 
 
 def is_regular(path: str) -> bool:
-    """Tell whether there is a regular file, which is not reached by a link."""
+    """Return whether a path is a regular file, and not a link to one."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:
@@ -37,7 +37,7 @@ def is_regular(path: str) -> bool:
 
 
 def read(path: str, most: int, offset: int = 0) -> bytes:
-    """Return at most `most` bytes of a regular file, from an offset on.
+    """Return at most `most` bytes of a regular file, beginning at an offset.
 
     Raises:
         OSError: it cannot be read.
@@ -50,7 +50,7 @@ def read(path: str, most: int, offset: int = 0) -> bytes:
 
 
 def replace(path: str, content: bytes) -> None:
-    """Write a new file, and give it its name when it is whole.
+    """Write a new file under a temporary name, and rename it when it is complete.
 
     Raises:
         OSError: it cannot be written.
@@ -66,10 +66,10 @@ def replace(path: str, content: bytes) -> None:
 
 
 def write(path: str, content: bytes) -> None:
-    """Write over what a regular file holds, in the space that it has on the disk, and wait until the disk has it.
+    """Overwrite a regular file within its present space on the disk, and wait until the content is on the disk.
 
     Raises:
-        OSError: there is something else, or it cannot be written.
+        OSError: the file is not a regular file, or cannot be written.
     """
     descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT)
     try:
@@ -81,7 +81,7 @@ def write(path: str, content: bytes) -> None:
 
 
 def overwrite(path: str, content: bytes) -> None:
-    """Write as `write` does, after removing a link, a directory or another thing that is not a private regular file.
+    """Write as `write` does, but first remove a path that is not a regular file, or that has several hard links.
 
     Raises:
         OSError: it cannot be written.
@@ -92,7 +92,7 @@ def overwrite(path: str, content: bytes) -> None:
 
 
 def rename(path: str, name: str) -> None:
-    """Give a file a name, and replace the file, link or directory that has the name now."""
+    """Rename a file, and replace any file, link or directory that has the new name."""
     if os.path.isdir(name) and not os.path.islink(name):
         remove(name)
     os.replace(path, name)
@@ -109,7 +109,7 @@ def remove(path: str) -> None:
 
 
 def make_directory(path: str) -> None:
-    """Create a directory if it is missing, also where the workload has put a link or a file in its place."""
+    """Create a directory if it is missing. Replace a link or a file that the workload has put in its place."""
     if os.path.islink(path) or not os.path.isdir(path):
         remove(path)
         os.makedirs(path, mode=0o700, exist_ok=True)

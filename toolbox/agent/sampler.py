@@ -1,4 +1,4 @@
-"""Records what a workload uses over time: `samples.csv` for processor and memory, `gpu_samples.csv` for GPUs."""
+"""Records the resource use of a workload over time: `samples.csv` for CPU and memory, `gpu_samples.csv` for GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAMPLES = "samples.csv"
 GPU_SAMPLES = "gpu_samples.csv"
 _COLUMNS = "seconds,cpu_percent,memory_bytes,processes\n"
 _GPU_COLUMNS = "seconds,gpu,utilization_percent,memory_mib\n"
-# As `nvidia-smi --help-query-gpu` documents it.
+# See `nvidia-smi --help-query-gpu`.
 _GPU_QUERY = ("--query-gpu=index,utilization.gpu,memory.used", "--format=csv,noheader,nounits")
 _GPU_FIELDS = 3
 
@@ -23,11 +23,11 @@ _GPU_FIELDS = 3
 class Sampler:
     """Samples the descendants of this process.
 
-    Processor time is that of all of them: 200 percent are two processors. Memory is the sum of what is resident.
+    CPU use is the sum over all descendants: 200 percent are two busy processors. Memory is the sum of resident memory.
 
     Args:
-        directory: where the files go.
-        seconds: between two samples.
+        directory: where to write the files.
+        seconds: the interval between two samples.
     """
 
     def __init__(self, directory: str, seconds: float) -> None:
@@ -46,13 +46,13 @@ class Sampler:
 
     @property
     def due(self) -> float:
-        """When the next sample is due, by the monotonic clock."""
+        """The monotonic time of the next sample."""
         return self._last + self._seconds
 
     def sample(self) -> None:
         """Take a sample."""
         now = time.monotonic()
-        # Who has no memory any more has come to its end, though the system still lists it.
+        # Skip processes that have exited: the system may still list them, without memory.
         members = {
             pid: found
             for pid, found in tree.descendants(os.getpid()).items()
@@ -69,7 +69,7 @@ class Sampler:
             self._append(GPU_SAMPLES, f"{now - self._began:.3f},{line}\n")
 
     def close(self) -> None:
-        """Close the files, end what reads the GPUs, and wait for it."""
+        """Close the files, kill the GPU reader, and wait for its end."""
         while self._files:
             os.close(self._files.popitem()[1])
         if self.gpu_reader:
@@ -82,7 +82,7 @@ class Sampler:
             os.close(self._gpu_output)
 
     def _start_gpu_reader(self, program: str) -> None:
-        """Start one nvidia-smi that prints all the time: to start it takes longer than a sample may."""
+        """Start one nvidia-smi that prints continuously: starting it for each sample would take too long."""
         self._gpu_output, write = os.pipe()
         os.set_blocking(self._gpu_output, False)
         self.gpu_reader = os.fork()
@@ -105,15 +105,15 @@ class Sampler:
         *whole, self._gpu_text = self._gpu_text.split(b"\n")
         for line in whole:
             parts = [part.strip() for part in line.decode("ascii", "replace").split(",")]
-            if len(parts) == _GPU_FIELDS and parts[0].isdigit():  # otherwise it is a complaint
+            if len(parts) == _GPU_FIELDS and parts[0].isdigit():  # other lines are error messages
                 yield ",".join(parts)
 
     def _append(self, name: str, text: str) -> None:
-        """Append to a file that stays open: the workload may put something else in its place."""
+        """Append to a file and keep it open: the workload may replace the path."""
         try:
             if name not in self._files:
                 path = os.path.join(self._directory, name)
                 self._files[name] = safe_files.open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.write(self._files[name], text.encode("ascii"))
         except OSError:
-            pass  # a sample less, on a full disk
+            pass  # on a full disk a sample is lost

@@ -1,7 +1,7 @@
-"""The agent's server: takes requests as JSON lines on standard input, and answers, and tells of events, on its output.
+"""The server of the agent: reads requests as JSON lines from standard input, and writes answers and events to stdout.
 
-One server serves one connection, and ends with it. What it has started goes on: the next server, of whichever
-orchestrator, finds the attempts by their directories.
+A server serves one connection, and ends with it. The workloads that it started run on: the next server, also that of
+another orchestrator, finds the attempts by their directories.
 
     {"id": 1, "op": "submit", "directory": D, "order": {...}, "sources": FOLDER | null, "offsets": OFFSETS}
                                                                   -> {"id": 1, "state": ...}
@@ -13,14 +13,15 @@ orchestrator, finds the attempts by their directories.
     {"event": "ended", "directory": D, "outcome": {...} | null, "may_remain": false}
     {"event": "log", "directory": D, "stream": "stdout", "offset": 17, "data": BASE64}
 
-The outcome is null where the supervisor was killed: how the workload ended is not known, and `may_remain` tells whether
-processes of it may run on.
+The outcome is null if the supervisor was killed: then it is unknown how the workload ended, and `may_remain` says
+whether processes of it may still run.
 
-A state is `running`, `ended`, `lost` (its supervisor was killed) or `absent`. OFFSETS say how much of each log the
-other side has: `{"stdout": 0, "stderr": 0}`; null asks for none. What cannot be done is answered by `"error": TEXT`.
+A state is `running`, `ended`, `lost` (the supervisor was killed) or `absent`. OFFSETS say how many bytes of each log
+the other side already has, as in `{"stdout": 0, "stderr": 0}`; with null the server sends no logs. The answer to a
+request that fails is `"error": TEXT`.
 
-A submission is idempotent: an attempt has one directory, and whoever holds the lock in it runs it. What is sent along
-becomes `src/` there only if this submission is the one that starts it.
+A submission is idempotent: an attempt has one directory, and the process that holds the lock in the directory runs the
+attempt. The sent files become `src/` only if this submission starts the workload.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ Offsets = Optional[Dict[str, int]]
 
 
 class Watch:
-    """An attempt whose end, and whose output where that is asked for, the other side wants to know.
+    """An attempt whose end the other side wants to know, and whose output if it sent offsets.
 
     Args:
-        child: its supervisor, if that is a child of this process; 0 if it is not.
+        child: the process id of the supervisor if it is a child of this process; otherwise 0.
     """
 
     def __init__(self, directory: str, offsets: Offsets, child: int) -> None:
@@ -64,13 +65,13 @@ class Watch:
             try:
                 self.descriptor = os.pidfd_open(self.pid)
             except OSError:
-                return  # it has ended
-            # The number of who is no child may be that of another process meanwhile.
+                return  # the supervisor has ended
+            # Only the process id of a child is certain: another process may have reused any other.
             if not child and attempt_directory.state(directory)["state"] != "running":
                 self.close()
 
     def close(self) -> None:
-        """Let go of the process."""
+        """Stop watching the process."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -86,8 +87,8 @@ class Server:
         self._buffer = b""
 
     def serve(self) -> None:
-        """Serve until the other side is gone."""
-        # What a login shell has said may have no end of line.
+        """Serve until the other side disconnects."""
+        # The output of a login shell may lack an end of line.
         os.write(_OUTPUT, b"\n")
         self._send({"event": "hello", "home": os.path.expanduser("~"), "pid": os.getpid(), "python": sys.version})
         while True:
@@ -130,7 +131,7 @@ class Server:
         lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT)
         try:
             while not attempt_directory.locks(lock, fcntl.LOCK_EX):
-                # Its supervisor runs, or somebody has a look at it, or is about to start it.
+                # A supervisor runs, or another process reads the state or is about to start a supervisor.
                 if attempt_directory.pid_of(directory) or time.monotonic() > deadline:
                     return {"state": "running"}, 0
                 time.sleep(attempt_directory.LOOK_SECONDS)
@@ -145,7 +146,7 @@ class Server:
         return {"error": fault} if fault else {"state": "running"}, child
 
     def _fork(self, directory: str, order: Dict[str, Any], lock: int) -> Tuple[int, str]:
-        """Start a supervisor, which keeps the lock, and return it, and why it has failed, or nothing."""
+        """Start a supervisor, which keeps the lock. Return its process id and a fault, empty on success."""
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
@@ -190,7 +191,7 @@ class Server:
         return {"error": f"{directory} cannot be removed whole"} if os.path.lexists(directory) else {}
 
     def _do_list(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """List what an attempt left, the sizes of its logs apart."""
+        """List the files that an attempt left, and separately the sizes of its logs."""
         directory = request["directory"]
         return {
             "files": attempt_directory.listing(directory, request["patterns"])[: request["most"]],
@@ -209,13 +210,13 @@ class Server:
             try:
                 os.waitpid(watch.pid, os.WNOHANG)
             except ChildProcessError:
-                pass  # a supervisor that an earlier server has started
+                pass  # an earlier server has started this supervisor
         may_remain = state["state"] != "ended" and attempt_directory.kill(watch.directory)
         event = {"event": "ended", "directory": watch.directory, "outcome": state.get("outcome")}
         self._send({**event, "may_remain": may_remain})
 
     def _send_logs(self, watch: Watch) -> bool:
-        """Send what is new, a piece of each stream, and tell whether there was any."""
+        """Send one piece of new output per stream, and return whether there was any."""
         assert watch.offsets is not None
         sent = False
         for stream in STREAMS:
@@ -247,21 +248,21 @@ class Server:
 
 
 def _clear(directory: str) -> None:
-    """Remove the files of an execution whose record a power cut destroyed: the next execution would mix with them."""
+    """Remove the files of an execution whose record a power cut destroyed: a new execution must not mix with them."""
     for name in ("files", SAMPLES, GPU_SAMPLES, *(f"{stream}.log" for stream in STREAMS)):
         safe_files.remove(os.path.join(directory, name))
     safe_files.make_directory(os.path.join(directory, "files"))
 
 
 def _take_sources(sources: Optional[str], target: str) -> None:
-    """Move what was sent to its place, over what an earlier submission has put there that came to nothing."""
+    """Move the sent files to `src/`, and replace those of an earlier submission that failed."""
     if sources and os.path.isdir(sources):
         shutil.rmtree(target, ignore_errors=True)
         os.replace(sources, target)
 
 
 def _remove(directory: str) -> None:
-    """Remove a directory with all that is in it, whatever modes the workload has given to that."""
+    """Remove a directory and its content, whatever file modes the workload has set."""
     if os.path.islink(directory):
         os.unlink(directory)
     folders = [directory]
@@ -271,11 +272,11 @@ def _remove(directory: str) -> None:
 
 
 def _opened(folder: str) -> List[str]:
-    """Have a folder be writable for us, and return the folders in it."""
+    """Make a folder writable for its owner, and return the folders in it."""
     try:
         os.chmod(folder, 0o700)
         return [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
-    except OSError:  # it is somebody else's, or not there
+    except OSError:  # another user owns the folder, or it is gone
         return []
 
 
@@ -286,7 +287,7 @@ def _described(error: Exception) -> str:
 
 
 def _keep_only(*descriptors: int) -> None:
-    """Have a supervisor share nothing with the connection of its server."""
+    """Close all descriptors that a supervisor would share with the connection of its server."""
     null = os.open(os.devnull, os.O_RDWR)
     for standard in _STANDARD:
         os.dup2(null, standard)
@@ -305,5 +306,5 @@ def _report(descriptor: int, fault: str) -> None:
 
 def main() -> None:
     """Serve on standard input and output."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody listens: there is nothing left to do
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # without a reader there is nothing left to do
     Server().serve()

@@ -1,16 +1,15 @@
-"""Runs one workload, detached from whoever asked for it, and writes down how it ended.
+"""Runs one workload, detached from the process that requested it, and writes a record of how it ended.
 
-The supervisor is a fork of the agent's server, in a session of its own: nothing that happens to the server, to its
-connection or to the orchestrator reaches it. It enforces the time limits by itself, so that nobody has to be alive to
-stop the workload, and it ends the whole tree of processes, whatever the workload has started.
+The supervisor is a fork of the agent's server in a session of its own, so it survives the end of the server, of the
+connection and of the orchestrator. It enforces the time limits itself, and it ends the workload's whole process tree.
 
-In the directory of the attempt:
+Files in the directory of the attempt:
 
-    lock          held while the supervisor lives: `flock`, which the system lets go whatever ends it
-    started       JSON: the number of the supervisor's process; written before the workload starts
+    lock          locked with `flock` while the supervisor lives; the system releases the lock however it ends
+    started       JSON with the supervisor's process id; written before the workload starts
     stdout.log  stderr.log  samples.csv
-    outcome.json  how it ended; then exit_code, whose presence says that the attempt has ended: both are written whole
-    files/        the working directory of the workload;  src/ beside it is what was sent
+    outcome.json  how the workload ended; then exit_code, whose presence says that the attempt has ended
+    files/        the working directory of the workload;  src/ beside it holds the files that were sent
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ OUTCOME = "outcome.json"
 EXIT_CODE = "exit_code"
 STREAMS = ("stdout", "stderr")
 MARK = "TOPGALLANT_STEP"
-# Written before the workload starts, over which the end is written: a full disk cannot keep it from being known.
+# This space is written before the workload starts, and overwritten with the outcome: a full disk cannot prevent that.
 _RESERVED_BYTES = 4096
-_MESSAGE_CHARACTERS = 500  # with all that JSON escapes, what is reserved holds it
+_MESSAGE_CHARACTERS = 500  # even with every character escaped as JSON, the outcome fits into the reserved space
 _CHUNK_BYTES = 1 << 16
 _LOOK_SECONDS = 0.05
 _DRAIN_SECONDS = 2.0
@@ -46,13 +45,13 @@ _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM
 
 
 class Supervisor:
-    """One workload and its end.
+    """Runs one workload to its end.
 
     Args:
-        directory: of the attempt; it is there, with `files/` in it.
+        directory: the directory of the attempt. It exists, with `files/` in it.
         order: what to run: `command`, `env`, `cwd`, `secrets`, `run_seconds`, `silence_seconds`,
-            `grace_seconds`, `log_bytes`, `sample_seconds` (None where there is no limit, or no sampling).
-        echo: what says the logs again; None where they are read from the directory.
+            `grace_seconds`, `log_bytes`, `sample_seconds`. None means no limit, or no sampling.
+        echo: copies the logs to a stream; None if they are read from the directory.
     """
 
     def __init__(self, directory: str, order: Mapping[str, Any], echo: Echo | None = None) -> None:
@@ -71,7 +70,7 @@ class Supervisor:
         self._began = self._heard = time.monotonic()
         self._is_cancelled = False
         self._logs: Dict[str, Log] = {}
-        self._open: Dict[int, str] = {}  # the streams that the workload has not closed, by descriptor
+        self._open: Dict[int, str] = {}  # the streams that the workload has not closed, by their descriptors
         self._sampler: Sampler | None = None
         self._poll = select.poll()
 
@@ -79,7 +78,7 @@ class Supervisor:
         """Run the workload to its end.
 
         Args:
-            report: told once that it has started (with an empty text), or why it cannot be.
+            report: called once: with an empty text when the workload has started, otherwise with the reason.
         """
         try:
             self._prepare()
@@ -98,7 +97,7 @@ class Supervisor:
         self._finish(began)
 
     def _prepare(self) -> None:
-        # Children inherit an ignored signal, not a handled one: the workload gets them all back as they are by default.
+        # A handler, unlike an ignored signal, is not inherited: the workload gets the default handling of every signal.
         self._wakeup, write = os.pipe()
         for end in (self._wakeup, write):
             os.set_blocking(end, False)
@@ -118,7 +117,7 @@ class Supervisor:
         self._is_cancelled = True
 
     def _start(self) -> str:
-        """Start the workload, and return why that was not possible, or nothing."""
+        """Start the workload, and return the reason if that fails; empty on success."""
         secrets = masking.patterns(self._order["secrets"])
         writers = []
         for stream in STREAMS:
@@ -225,10 +224,10 @@ class Supervisor:
             if number == 0:
                 break
             if self._sampler is not None and number == self._sampler.gpu_reader:
-                self._sampler.gpu_reader = 0  # its number may be that of another process from now on
+                self._sampler.gpu_reader = 0  # another process may have this process id from now on
             if number == self._main:
                 self._status = status
-                # Who asked us to end it may have ended it as well.
+                # The sender of a cancellation may also have killed the workload itself.
                 by_signal = "cancelled" if self._is_cancelled else "signal"
                 self._ended_by = self._ended_by or (by_signal if os.WIFSIGNALED(status) else "exit")
         if self._status is not None and self._drain_until is None:
@@ -237,7 +236,7 @@ class Supervisor:
                 self._leftovers = len(left)
                 self._terminate()
             elif not left:
-                self._close_sampler()  # the last child
+                self._close_sampler()  # the sampler's reader is the last child
 
     def _everybody_is_gone(self) -> None:
         self._status = self._status if self._status is not None else 127 << 8
@@ -259,7 +258,7 @@ class Supervisor:
             self._sampler.sample()
 
     def _end(self, ended_by: str, message: str) -> None:
-        """End the workload before its time. The first reason counts."""
+        """End the workload early. Only the first reason is recorded."""
         if not self._ended_by:
             self._ended_by, self._message = ended_by, message
             self._terminate()
@@ -271,13 +270,13 @@ class Supervisor:
             self._send(signal.SIGTERM)
 
     def _send(self, number: int) -> None:
-        """Send a signal to the whole tree. Who has been started by a signalled process meanwhile is found next time."""
+        """Send a signal to the whole tree. The next call reaches processes that are started meanwhile."""
         for pid in self._members():
             tree.send(pid, number)
             if number == signal.SIGTERM:
-                tree.send(pid, signal.SIGCONT)  # who is stopped could not take it
+                tree.send(pid, signal.SIGCONT)  # a stopped process handles the signal only after SIGCONT
         if number == signal.SIGKILL and self._cgroup:
-            cgroups.send_kill(self._cgroup)  # also those that have been forked meanwhile
+            cgroups.send_kill(self._cgroup)  # also reaches processes that were forked meanwhile
 
     def _members(self) -> list[int]:
         ours = self._sampler.gpu_reader if self._sampler is not None else 0
@@ -295,7 +294,7 @@ class Supervisor:
             return True
         if self._drain_until is None:
             return False
-        # Who holds the other end open now is no descendant: that is not waited for.
+        # A process that still holds the other end open is not a descendant: don't wait for it.
         return now >= self._drain_until or not self._open
 
     def _finish(self, began: float) -> None:
@@ -306,10 +305,10 @@ class Supervisor:
             log.close()
         if self._echo is not None:
             _drain(self._echo)
-        # Of who cannot be killed no more is known than that it was tried.
+        # A workload that cannot be killed has no status: record SIGKILL, which was sent.
         status = self._status if self._status is not None else int(signal.SIGKILL)
         by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        # As a shell says it: 128 and the number of the signal.
+        # As a shell reports it: 128 plus the number of the signal.
         code = 128 + by_signal if by_signal else os.WEXITSTATUS(status)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         outcome = {
@@ -327,7 +326,7 @@ class Supervisor:
             "host": machine.host(),
             "accelerators": machine.accelerators(),
         }
-        # An end that outlives a power cut has to have its evidence with it: else that would be judged without it.
+        # The files go to the disk before the outcome: after a power cut, an outcome without them would be judged.
         for name in (SAMPLES, GPU_SAMPLES, *(f"{stream}.log" for stream in STREAMS if logs[stream].bytes)):
             durable.sync(self._path(name))
         durable.sync_tree(self._path("files"))
@@ -338,7 +337,7 @@ class Supervisor:
             cgroups.remove(self._cgroup)
 
     def _write_reserved(self, name: str, text: str) -> None:
-        """Write over what was reserved, and give it its name: whole, or not at all."""
+        """Overwrite the reserved file and rename it, so that it is complete or absent."""
         safe_files.make_directory(self._directory)
         safe_files.overwrite(self._path(f".{name}"), text.encode())
         safe_files.rename(self._path(f".{name}"), self._path(name))
@@ -348,7 +347,7 @@ class Supervisor:
 
 
 def _drain(echo: Echo) -> None:
-    """Have the rest said, for as long as somebody takes it."""
+    """Write the rest of the output, for as long as a reader takes it."""
     deadline = time.monotonic() + _ECHO_SECONDS
     echo.pump()
     while echo.is_behind and time.monotonic() < deadline:

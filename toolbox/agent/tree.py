@@ -1,4 +1,4 @@
-"""A tree of processes on Linux: who is in it, and how its members are kept from getting away."""
+"""Finds the processes of a tree on Linux, and keeps them from leaving it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Process(NamedTuple):
-    """A process: its parent, its processor time so far in clock ticks, and the memory it has in bytes."""
+    """A process: its parent, its CPU time so far in clock ticks, and its memory in bytes."""
 
     parent: int
     ticks: int
@@ -23,17 +23,17 @@ class Process(NamedTuple):
 
 
 def adopt_orphans() -> None:
-    """Become the parent of each descendant whose own parent dies: none can leave the tree."""
+    """Become the parent of each descendant whose own parent ends, so that none leaves the tree."""
     _libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with_parent() -> None:
-    """Have the system kill this process when its parent dies."""
+    """Let the system kill this process when its parent ends."""
     _libc.prctl(_SET_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
 
 
 def descendants(root: int) -> dict[int, Process]:
-    """Return the processes below one, by their number; without those that wait to be waited for."""
+    """Return the descendants of a process by their process ids. Zombies are left out."""
     everything = _table()
     children: dict[int, list[int]] = {}
     for number, process in everything.items():
@@ -48,7 +48,7 @@ def descendants(root: int) -> dict[int, Process]:
 
 
 def send(number: int, signal_number: int) -> None:
-    """Send a signal to a process that may be gone."""
+    """Send a signal to a process. Ignore that it has ended, or may not be signalled."""
     try:
         os.kill(number, signal_number)
     except (ProcessLookupError, PermissionError):
@@ -56,7 +56,7 @@ def send(number: int, signal_number: int) -> None:
 
 
 def marked(variable: str, value: str) -> list[int]:
-    """Return the processes that carry an environment variable of this value, this one left out."""
+    """Return the other processes that have this value of an environment variable."""
     wanted = os.fsencode(f"{variable}={value}")
     found = []
     for name in os.listdir("/proc"):
@@ -76,11 +76,11 @@ def _table() -> dict[int, Process]:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as stream:
-                    # The name of the program, in parentheses, may hold anything, parentheses included.
+                    # The program's name, in parentheses, may contain any character, also a parenthesis.
                     fields = stream.read().rpartition(b")")[2].split()
             except OSError:
                 continue
-            # One whose first thread has ended is a zombie by its state, and goes on by its other threads.
+            # A process whose first thread has ended has the state of a zombie, while its other threads run on.
             if fields[0] not in (b"Z", b"X") or int(fields[17]) > 1:
                 ticks = int(fields[11]) + int(fields[12])
                 found[int(name)] = Process(int(fields[1]), ticks, int(fields[21]) * _PAGE_BYTES)
