@@ -1,4 +1,4 @@
-"""A lease that is held: its heart beats until it is released, or lost."""
+"""Holds a lease: renews it by heartbeats until it is released or lost."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ from toolbox.system.cancellation import CancelScope
 
 log = logging.getLogger(__name__)
 
-_BEATS: Final = 3  # of them in the time after which a lease expires
-_PATIENT_SHARE: Final = 5 / 6  # of that time, after which what was not renewed is given up
+_BEATS: Final = 3  # number of heartbeats per lifetime of a lease
+_PATIENT_SHARE: Final = 5 / 6  # share of the lifetime after which a lease that was not renewed is given up
 _RELEASE_SECONDS: Final = 10.0
 _SHORTEST_PAUSE: Final = 0.2
 
 
 class Lease:
-    """A lease that we hold.
+    """A lease that this process holds.
 
-    It is lost when somebody else holds it, and also some time before others may take it because it could not be
-    renewed: what we do has to have ended by then. (client-go has a `RenewDeadline` below its `LeaseDuration`.)
+    The lease is lost when another holder takes it. It also counts as lost if it could not be renewed, some time before
+    others may take it: the work under the lease has to end before then. (client-go has a `RenewDeadline` below its
+    `LeaseDuration`.)
 
     Args:
-        record: as it was written, in the version `version`.
-        began: when that was begun, by the monotonic clock. Others count from when they have seen it, which is later.
+        record: the record as it was written.
+        version: the version of the written record.
+        began: the monotonic time just before the record was written. Others count the lifetime from when they see the
+            record, which is later.
     """
 
     def __init__(self, lock: Lock, record: Record, version: str, began: float) -> None:
@@ -40,7 +43,7 @@ class Lease:
         self._version = version
         self._fault = "there was no answer"
         self._on_loss: Callable[[], object] = lambda: None
-        self._scope = CancelScope()  # of the heartbeats alone: the end of a phase is none of theirs
+        self._scope = CancelScope()  # a scope of its own: the heartbeats go on when a phase is cancelled
         self._is_over = threading.Event()
         self._guard = threading.Lock()
         self._began = began
@@ -48,17 +51,17 @@ class Lease:
         self._thread = threading.Thread(target=self._beat, name=f"lease-{lock.label}", daemon=True)
 
     def start(self, on_loss: Callable[[], object]) -> None:
-        """Have its heart beat.
+        """Start the heartbeats.
 
         Args:
-            on_loss: called once when it is lost, in a thread of its own; `loss` says why.
+            on_loss: called once, in another thread, when the lease is lost; `loss` gives the reason.
         """
         self._on_loss = on_loss
         self._was_renewed(self._began)
         self._thread.start()
 
     def release(self) -> None:
-        """Let others have it. What is no longer ours is left alone, and a server that is away is not waited for."""
+        """Release the lease, unless another holder has taken it. Give up soon if the server does not answer."""
         self._is_over.set()
         self._limit.cancel()
         self._scope.cancel("the lease is released")
@@ -91,7 +94,7 @@ class Lease:
                 pause = interval
 
     def _was_renewed(self, began: float) -> None:
-        """Give up so long after a heartbeat was sent, whatever the next one waits for by then."""
+        """Restart the timer that gives the lease up, even while the next heartbeat still waits for an answer."""
         self._limit.cancel()
         self._limit = threading.Timer(max(0.0, began + self._patience - time.monotonic()), self._give_up)
         self._limit.daemon = True
@@ -111,7 +114,7 @@ class Lease:
         self._on_loss()
 
     def _renew(self, patience: float) -> str:
-        """Write a heartbeat, and return why that can no longer be done; nothing where it was."""
+        """Write a heartbeat, and return why the lease is lost; empty if it is not lost."""
         while not self._is_over.is_set():
             record = dataclasses.replace(self.record, renewed=now())
             version = self.lock.write(record, self._version, patience)
@@ -123,15 +126,15 @@ class Lease:
                 return f"now it is {seen.record}"
             if seen.record is None and seen.version:
                 return "it was released by force, and nobody has it now"
-            self._version = seen.version  # our own heartbeat whose answer did not arrive, or somebody has deleted it
+            self._version = seen.version  # a heartbeat was written without an answer, or the record was deleted
         return ""
 
 
 def release(lock: Lock, holder: str) -> bool:
-    """Let others have a lease, if it is the holder's, and return whether it was.
+    """Release a lease if `holder` holds it, and return whether it did.
 
     Raises:
-        StepError: it cannot be read or written.
+        StepError: the lease cannot be read or written.
     """
     while True:
         seen = lock.read(_RELEASE_SECONDS)

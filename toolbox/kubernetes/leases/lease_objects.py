@@ -1,6 +1,6 @@
-"""The lease of a cluster: an object of the kind Lease in it (the Kubernetes API, coordination.k8s.io/v1).
+"""Stores the lease of a cluster in an object of the kind Lease (the Kubernetes API, coordination.k8s.io/v1).
 
-What the kind has no field for is in annotations. Where it names no holder, nobody holds it.
+Annotations hold the values for which the kind has no field. A Lease object without a holder is free.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _OWNER, _PURPOSE, _RUN, _FORCED, _HEARTBEAT = (
     f"{_PREFIX}{word}" for word in ("owner", "purpose", "run", "forced", "heartbeat")
 )
 _NONE: Final = "none"
-_USUAL_SECONDS: Final = 60  # where somebody else's tool has written none
-_BLIND_SECONDS: Final = 5.0  # between two looks, where we may not watch
-_LONGEST_SECONDS: Final = 300.0  # likewise, where a watch tells
+_USUAL_SECONDS: Final = 60  # lifetime of a lease for which another tool wrote no duration
+_BLIND_SECONDS: Final = 5.0  # interval of reads if the account may not watch
+_LONGEST_SECONDS: Final = 300.0  # interval of reads in addition to a watch
 _PATIENCE: Final = 5.0
 _CONFLICT: Final = 409
 _LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 
 
 class LeaseObject:
-    """A lease of a cluster; see `toolbox.kubernetes.leases.leases.Lock`.
+    """The lease of a cluster, a `toolbox.kubernetes.leases.leases.Lock`.
 
     Args:
-        namespace: the one in which we work when left out.
+        namespace: the namespace of the object; the default is the namespace of `cluster`.
     """
 
     def __init__(self, cluster: Cluster, name: str = NAME, namespace: str | None = None) -> None:
@@ -46,7 +46,7 @@ class LeaseObject:
         self.key = "/".join([str(cluster.credentials.configuration.host), self._namespace, name])
 
     def __str__(self) -> str:
-        """Return where it is."""
+        """Return the name and the namespace of the object."""
         return f"{self._name} in the namespace {self._namespace}"
 
     def read(self, patience: float) -> Seen:
@@ -57,7 +57,7 @@ class LeaseObject:
         return Seen(record_of(found), found["metadata"]["resourceVersion"])
 
     def write(self, record: Record | None, version: str, patience: float) -> str | None:
-        """See `Lock`. What others have noted on the object stays."""
+        """See `Lock`. Labels and annotations of other tools are kept."""
         spec, annotations = _fields(record)
         metadata: Json = {"name": self._name, "annotations": annotations}
         body: Json = {"apiVersion": LEASE.api_version, "kind": LEASE.name, "metadata": metadata, "spec": spec}
@@ -81,7 +81,7 @@ class LeaseObject:
 
     @contextmanager
     def watched(self, news: threading.Event) -> Iterator[float]:
-        """See `Lock`. Where we may not watch, we look now and then."""
+        """See `Lock`. If the account may not watch, the lease is read every few seconds."""
         query = Query(LEASE, self._namespace, fields=f"metadata.name={self._name}")
         watch = Watch(self._objects.cluster, query, _Told(news))
         try:
@@ -96,23 +96,23 @@ class LeaseObject:
 
 
 class _Told:
-    """Whoever waits for news; see `toolbox.kubernetes.api.watching.Told`."""
+    """Sets an event when the object changes; see `toolbox.kubernetes.api.watching.Told`."""
 
     def __init__(self, news: threading.Event) -> None:
         self._news = news
 
     def listed(self, objects: Iterator[Json]) -> None:
-        """Take what there is now."""
+        """Set the event after a list request."""
         for _ in objects:
             pass
         self._news.set()
 
     def changed(self, kind: str, found: Json) -> None:  # noqa: ARG002
-        """Take a change."""
+        """Set the event after a change."""
         self._news.set()
 
     def away(self, seconds: float, reason: str) -> None:
-        """Learn that nothing is heard: it is begun again by itself."""
+        """Do nothing: the watch restarts by itself."""
 
 
 def record_of(found: Mapping[str, Any]) -> Record | None:
@@ -134,10 +134,10 @@ def record_of(found: Mapping[str, Any]) -> Record | None:
 
 
 def _fields(record: Record | None) -> tuple[Json, Json]:
-    """Return the fields and the annotations of the object; a merge takes away what is null."""
+    """Return the fields and the annotations of the object. A merge removes those that are null."""
     if record is None:
         return {"holderIdentity": None, "acquireTime": None, "renewTime": None}, dict.fromkeys(
-            (_OWNER, _PURPOSE, _RUN, _HEARTBEAT)  # who took it by force last is kept
+            (_OWNER, _PURPOSE, _RUN, _HEARTBEAT)  # keep `_FORCED`: who last took the lease by force
         )
     claim = record.claim
     spec = {
@@ -156,7 +156,7 @@ def _fields(record: Record | None) -> tuple[Json, Json]:
 
 
 def _text(moment: datetime) -> str:
-    """Return a MicroTime, which has six digits, also where they are zeros."""
+    """Return a time as a Kubernetes MicroTime, always with six decimal places."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

@@ -1,7 +1,7 @@
-"""Leases: who may use what many share, what for, and how long it lasts when nothing more is heard of them.
+"""Leases of shared clusters and machines: who holds one, for what, and how long it lasts without a heartbeat.
 
-`taking.py` takes one, `heartbeats.py` keeps it. Where it is written is the affair of a `Lock`: `lease_objects.py` is
-that of a cluster, `lock_files.py` that of a machine.
+`taking.py` takes a lease, and `heartbeats.py` renews it. A `Lock` stores it: `lease_objects.py` for a cluster,
+`lock_files.py` for a machine.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ _HOUR: Final = 3600
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who wants a lease.
+    """A request for a lease.
 
     Args:
-        holder: who that is, and nobody else: the name of a run, or `user@host` of a person.
-        owner: whom to ask, `user@host`.
-        run: empty where it is a person.
-        ttl: how many seconds it lasts after the last heartbeat.
-        beats: whether there are heartbeats. A person's lease has none: it ends at its time.
+        holder: the unique name of the holder: the name of a run, or `user@host` for a person.
+        owner: the person to ask about the lease, `user@host`.
+        purpose: what the lease is for, in the holder's words.
+        run: the name of the run; empty if the holder is a person.
+        ttl: the number of seconds that the lease lasts after its last heartbeat.
+        beats: whether the holder sends heartbeats. A person's lease has none, and ends after `ttl` seconds.
     """
 
     holder: str
@@ -41,11 +42,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A lease as it is written.
+    """The stored state of a lease.
 
     Args:
-        acquired: when it was taken, and `renewed`: its last heartbeat, both by the clock of its holder.
-        forced: who took it from whom, where it was taken by force.
+        claim: who holds the lease, and for what.
+        acquired: when the lease was taken, by the clock of its holder.
+        renewed: when the last heartbeat was sent, by the clock of its holder.
+        forced: who took the lease by force, and from whom; empty if it was not taken by force.
     """
 
     claim: Claim
@@ -55,11 +58,11 @@ class Record:
 
     @property
     def end(self) -> datetime:
-        """When it ends if there is no other heartbeat, by the clock of its holder."""
+        """When the lease ends without another heartbeat, by the clock of its holder."""
         return self.renewed + timedelta(seconds=self.claim.ttl)
 
     def __str__(self) -> str:
-        """Return who holds it, for what, and since when."""
+        """Return who holds the lease, for what, and since when."""
         run = f" (run {self.claim.run})" if self.claim.run else ""
         age = shown_seconds((now() - self.acquired).total_seconds())
         force = ", by force" if self.forced else ""
@@ -67,7 +70,7 @@ class Record:
 
     @property
     def expiry(self) -> str:
-        """When it ends, as a person reads it."""
+        """A sentence for messages on when the lease ends."""
         if self.claim.beats:
             return f"it expires {shown_seconds(self.claim.ttl)} after its last heartbeat"
         return f"it ends at {clock(self.end)}, in {shown_seconds((self.end - now()).total_seconds())}"
@@ -75,11 +78,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was found where a lease is written.
+    """The result of reading a `Lock`.
 
     Args:
-        record: None where nobody holds it.
-        version: of what is written there, empty where nothing is; `Lock.write` writes only over what was seen.
+        record: the state of the lease; None if the lease is free.
+        version: the version that was read, empty if nothing is stored. `Lock.write` replaces only this version.
     """
 
     record: Record | None
@@ -87,56 +90,58 @@ class Seen:
 
 
 class Lock(Protocol):
-    """Where a lease is written.
+    """A store of one lease.
 
     Args:
-        label: what messages call the thing that is shared.
-        key: the same for all who mean the same place.
+        label: the name in messages of the shared cluster or machine.
+        key: identifies the store: two locks with the same key are the same lease.
     """
 
     label: str
     key: str
 
     def read(self, patience: float) -> Seen:
-        """Return what is written there.
+        """Return the stored state.
 
         Raises:
-            StepError: it cannot be read, for so many seconds.
+            StepError: the state could not be read within `patience` seconds.
         """
 
     def write(self, record: Record | None, version: str, patience: float) -> str | None:
-        """Write who holds it, or that nobody does, and return the new version; None where others have written since.
+        """Store the holder, or None to free the lease, and return the new version.
+
+        Return None, and store nothing, if the stored version is no longer `version`.
 
         Raises:
-            StepError: it cannot be written, for so many seconds.
+            StepError: the state could not be written within `patience` seconds.
         """
 
     def watched(self, news: threading.Event) -> AbstractContextManager[float]:
-        """Set an event when something is written, and yield after how many seconds to look all the same."""
+        """Set the event `news` after each change, and yield the number of seconds after which to read anyway."""
 
 
 def me() -> str:
-    """Return who we are, as people say it: `user@host`."""
+    """Return the user and the host of this process: `user@host`."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container with a user id that nobody named
+    except (KeyError, OSError):  # in a container, the user id may have no name
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()}"
 
 
 def now() -> datetime:
-    """Return the time."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 def clock(moment: datetime) -> str:
-    """Return a time of the day, with its date where that is not today."""
+    """Return a local time, with the date unless it is today."""
     local = moment.astimezone()
     return f"{local:%H:%M}" if local.date() == now().astimezone().date() else f"{local:%Y-%m-%d %H:%M}"
 
 
 def shown_seconds(seconds: float) -> str:
-    """Return how long something takes: `45 s`, `14 min`, `3.5 h`."""
+    """Return a duration as text: `45 s`, `14 min`, `3.5 h`."""
     if seconds < 2 * _MINUTE:
         return f"{max(0, round(seconds))} s"
     return f"{round(seconds / _MINUTE)} min" if seconds < 2 * _HOUR else f"{seconds / _HOUR:.3g} h"

@@ -1,7 +1,7 @@
-"""The lease of a machine: a file on it, which all who share the machine can write.
+"""Stores the lease of a machine in a file on it, which all users who share the machine can write.
 
-It is read and written under `flock`, which the system takes from whoever dies. Who holds the lease is in its content,
-with the process that does so: where that is gone from this machine the lease is free at once, else it expires.
+The file is read and written under `flock`, which the system releases when a process ends. The file names the holder
+and its process. The lease is free as soon as this process has ended; if it ran on another machine, the lease expires.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from toolbox.model.verdicts import Cause, Verdict
 from toolbox.system import filesystem
 
 _NOBODY: Final = "{}\n"
-_LOOK_SECONDS: Final = 0.5  # a file of this machine costs nothing to read
+_LOOK_SECONDS: Final = 0.5  # a local file is cheap to read
 _SHARED_FILE: Final = 0o066
 _LONGEST: Final = 1 << 16
-_STARTED: Final = 19  # the field `starttime` of /proc/PID/stat, counted from the one behind the name, its state
-_ENDED: Final = "ZX"  # the states of what nobody has waited for yet
+_STARTED: Final = 19  # index of `starttime` in /proc/PID/stat, counted from the field `state`
+_ENDED: Final = "ZX"  # states of a process that has ended, and for which its parent has not waited yet
 
 
 class LockFile:
-    """A lease of a machine; see `toolbox.kubernetes.leases.leases.Lock`."""
+    """The lease of a machine, a `toolbox.kubernetes.leases.leases.Lock`."""
 
     def __init__(self, path: Path, label: str = "") -> None:
         self.label = label or str(path)
@@ -40,11 +40,11 @@ class LockFile:
         self._path = path
 
     def __str__(self) -> str:
-        """Return where it is."""
+        """Return the path of the file."""
         return str(self._path)
 
     def read(self, patience: float) -> Seen:  # noqa: ARG002  # a file answers at once
-        """See `Lock`. What is no record (it was torn by a full disk) is nobody's."""
+        """See `Lock`. The lease is free if the file is damaged, for example because the disk was full."""
         with self._locked() as descriptor:
             text = _content(descriptor)
         return Seen(_record(text), text)
@@ -113,7 +113,7 @@ def _check(record: Record) -> None:
     """Check a record that another user may have forged.
 
     Raises:
-        TypeError: a field is of another type, or a time has no zone.
+        TypeError: a field has the wrong type, or a time has no zone.
         OverflowError: a time is out of range.
     """
     claim = record.claim
@@ -124,7 +124,7 @@ def _check(record: Record) -> None:
 
 
 def _process(pid: int) -> dict[str, Any]:
-    """Return what tells a process from all others: of one boot of one machine, with its start, since ids are reused."""
+    """Return the identity of a process: its id, its start (because ids are reused), and the boot of the machine."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -137,7 +137,7 @@ def _process(pid: int) -> dict[str, Any]:
 
 
 def _is_gone(process: dict[str, Any]) -> bool:
-    """Tell whether a process has ended. Of another machine nobody can say."""
+    """Return whether a process has ended; False for a process of another machine."""
     here = _process(os.getpid())
     if not here or process.get("machine") != here["machine"]:
         return False
@@ -145,7 +145,7 @@ def _is_gone(process: dict[str, Any]) -> bool:
         os.kill(process["pid"], 0)
     except ProcessLookupError:
         return True
-    except PermissionError:  # it is there, and somebody else's
+    except PermissionError:  # the process exists, and belongs to another user
         pass
     found = _process(process["pid"])
     return bool(found) and found != process

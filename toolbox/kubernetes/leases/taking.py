@@ -1,9 +1,9 @@
-"""Takes a lease: at once where it is free, or else when it becomes so.
+"""Takes a lease: at once if it is free, or else as soon as it becomes free.
 
-A lease that has changed hands is seen by its version: who writes over another version than was seen has to look again.
-One expires by OUR clock, when its holder's heartbeat has not been seen to change for as long as it lasts: the clocks of
-two machines differ. Both as in client-go's leader election (tools/leaderelection/leaderelection.go, `observedTime` in
-`tryAcquireOrRenew`). A person's lease has no heartbeat, lasts for hours, and ends by the time that is written in it.
+A write fails if the version of the lease has changed since it was read, and the lease is then read again. The clocks of
+two machines differ, so a lease expires by the local clock: when its heartbeat has not changed for its lifetime. Both
+rules are those of client-go's leader election (tools/leaderelection/leaderelection.go, `observedTime` in
+`tryAcquireOrRenew`). A person's lease has no heartbeat, lasts for hours, and ends at the time that is stored in it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.system import cancellation, signals
 
-PATIENCE: Final = 60.0  # seconds, for the only one that can be had
-_GLANCE: Final = 5.0  # likewise, for one of several, or while we wait anyway
-_JITTER: Final = 0.3  # not all who wait write at the same time
+PATIENCE: Final = 60.0  # timeout in seconds to read a lease that has no alternative
+_GLANCE: Final = 5.0  # timeout in seconds to read one of several leases, or to read a lease again
+_JITTER: Final = 0.3  # longest random pause in seconds, so that waiting processes don't write at the same time
 _SIGNAL_SECONDS: Final = 0.1
 
 
 class _Candidate:
-    """A lease that may become ours, as we have seen it so far."""
+    """A lease that this process wants, with its last known record."""
 
     def __init__(self, lock: Lock, claim: Claim) -> None:
         self.lock = lock
@@ -38,7 +38,7 @@ class _Candidate:
         self._announced = ""
 
     def attempt(self, patience: float, *, force: bool) -> Lease | None:
-        """Take it if it is free, ours, or expired; or else by force."""
+        """Take the lease if it is free, expired or already held by this claim, or if `force` is set."""
         while True:
             seen = self.lock.read(patience)
             if seen.record != self.record:
@@ -46,17 +46,17 @@ class _Candidate:
             if not (force or self._seconds_left() <= 0):
                 return None
             began, record = time.monotonic(), self._ours()
-            with signals.deferred():  # what is written is known to be ours
+            with signals.deferred():  # no signal separates the write from its result
                 version = self.lock.write(record, seen.version, _GLANCE)
             if version is not None:
                 return Lease(self.lock, record, version, began)
 
     def seconds_left(self) -> float:
-        """Return after how many seconds to look again whether it has expired."""
+        """Return the number of seconds after which the lease may have expired."""
         return max(_SIGNAL_SECONDS, self._seconds_left())
 
     def announce(self, say: Callable[[str], object], wait: float) -> None:
-        """Say for whom we wait, whenever that is somebody else."""
+        """Report the holder of the lease whenever the holder has changed."""
         if self.record is None or self.record.claim.holder == self._announced:
             return
         self._announced = self.record.claim.holder
@@ -84,16 +84,16 @@ class _Candidate:
 def take(
     locks: Sequence[Lock], claim: Claim, *, wait: float, say: Callable[[str], object], force: bool = False
 ) -> Lease:
-    """Take one of several leases, the first that can be had. Its heart does not beat yet.
+    """Take the first of several leases that becomes free. The caller starts its heartbeats.
 
     Args:
-        wait: how many seconds to wait for it.
-        say: told for whom we wait.
-        force: take the first from whoever has it.
+        wait: the number of seconds to wait for a lease.
+        say: called with a message about the holder of each lease.
+        force: take the first lease even if another holder has it.
 
     Raises:
-        StepError: none could be had in this time, or none could be asked for.
-        Cancelled: the scope of this thread was.
+        StepError: no lease became free in time, or none could be read.
+        Cancelled: the scope of this thread was cancelled.
     """
     candidates, news = [_Candidate(lock, claim) for lock in locks], threading.Event()
     deadline = time.monotonic() + wait
@@ -126,7 +126,7 @@ def take(
 
 
 def _await(news: threading.Event, seconds: float) -> None:
-    """Wait for news, in pieces: a signal that the system hands to another thread does not wake this one."""
+    """Wait for news in short pieces, because a signal that another thread receives does not wake this thread."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0 and not news.wait(min(left, _SIGNAL_SECONDS)):
         cancellation.current().check()
