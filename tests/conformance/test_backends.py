@@ -66,7 +66,7 @@ def test_arguments_and_variables_arrive_as_they_are(bench: Bench) -> None:
 def test_an_argument_may_be_any_bytes_where_the_target_takes_them(bench: Bench) -> None:
     latin = "latin \udce9\udcff"
     if bench.site.name == "kubernetes":  # its API takes JSON
-        with pytest.raises(StepError, match=r"'latin \\udce9\\udcff' has bytes that are no UTF-8"):
+        with pytest.raises(StepError, match=r"'latin \\udce9\\udcff' contains bytes that are not UTF-8"):
             bench.start("printf", "%s", latin)
         return
     attempt, _ = bench.run("printf", "%s", latin)

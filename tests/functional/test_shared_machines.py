@@ -85,7 +85,7 @@ def test_a_run_that_lost_the_machine_ends_and_touches_it_no_more(tmp_path: Path)
         outcome = running.wait(30)
     assert outcome.exit_code == 3, str(outcome)
     assert team.workspace.summary()["cause"] == "infrastructure"
-    assert "the lease of dgx is lost: it was released by force, and nobody has it now" in outcome.stdout
+    assert "the lease of dgx is lost: it was released by force, and is free now" in outcome.stdout
     assert team.said == ["begin"]
 
 

@@ -92,7 +92,7 @@ def test_what_does_not_become_ready_says_why(tools: Tools, namespace: str) -> No
 def test_a_kind_that_the_cluster_does_not_know_is_named(tools: Tools, namespace: str) -> None:
     tools.workspace.write({"a.yaml": "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: a}\n"})
     tools("cluster", "apply", "a.yaml", f"--namespace={namespace}", fails=True)
-    assert "has no kind RayCluster of ray.io/v1: is what defines it installed there?" in tools.failure
+    assert "has no kind RayCluster of ray.io/v1: is its definition installed there?" in tools.failure
 
 
 def test_a_cluster_that_nobody_names_is_an_error_in_one_line(tools: Tools) -> None:
@@ -276,7 +276,7 @@ def test_what_is_not_ours_stays(tools: Tools, cluster: kubernetes.Cluster, names
 def test_a_finalizer_that_holds_something_is_named(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
     put(cluster, namespace, "held", finalizers=["example.com/never"])
     tools("cluster", "cleanup_namespace", namespace, "--timeout=2", fails=True)
-    assert "not all is gone after 2 s: ConfigMap held: its finalizers are example.com/never" in tools.failure
+    assert "objects remain after 2 s: ConfigMap held: its finalizers are example.com/never" in tools.failure
     tools("cluster", "cleanup_namespace", namespace, "--delete_namespace", "--timeout=5", fails=True)
     assert f"namespace {namespace} is not gone after 5 s: " in tools.failure
     assert "ConfigMap held: its finalizers are example.com/never" in tools.failure
@@ -287,7 +287,7 @@ def test_a_namespace_that_is_not_ours_is_refused(tools: Tools, cluster: kubernet
     with cluster.namespace() as theirs:
         put(cluster, theirs, "ours")
         tools("cluster", "cleanup_namespace", theirs, fails=True)
-        assert f"namespace {theirs} was not made by us" in tools.failure
+        assert f"namespace {theirs} was not created by Topgallant" in tools.failure
         tools("cluster", "cleanup_namespace", theirs, "--force")
         assert cluster.things(theirs) == []
 
@@ -306,7 +306,7 @@ def test_jobs_of_a_run_that_may_be_alive_stay_unless_the_run_is_named(
 ) -> None:
     suspended_job(cluster, namespace, "r-1")
     tools("cluster", "cleanup_namespace", namespace, fails=True)
-    assert "Jobs of the runs r-1 have not ended, and these runs may be alive" in tools.failure
+    assert "the runs r-1 have unfinished Jobs and may be active" in tools.failure
     assert cluster.things(namespace) == ["job/of-r-1"]
     tools("cluster", "cleanup_namespace", namespace, "--run=r-1")
     assert cluster.things(namespace) == []
@@ -318,7 +318,7 @@ def test_jobs_of_a_run_that_holds_a_lease_stay(tools: Tools, cluster: kubernetes
     claim = Claim("r-1", "ann@lab", "nightly", run="r-1", ttl=3600)
     assert lock.write(Record(claim, leases.now(), leases.now()), "", 30) is not None
     tools("cluster", "cleanup_namespace", namespace, "--run=r-1", fails=True)
-    assert "the run r-1 holds a lease of the cluster, and its Jobs have not ended: it is alive" in tools.failure
+    assert "the run r-1 holds a lease of the cluster and has unfinished Jobs, so it is still active" in tools.failure
     tools("cluster", "cleanup_namespace", namespace, "--run=r-1", "--force")
     assert "job/of-r-1" not in cluster.things(namespace)
 
@@ -412,7 +412,10 @@ def test_nodes_on_which_others_run_pods_do_not_go_but_by_force(
         spec = {"nodeName": node, "containers": [{"name": "main", "image": "nothing:local"}]}
         cluster.core.create_namespaced_pod(namespace, {"metadata": {"name": "theirs"}, "spec": spec})
         set_scale(tools, env, name, 0, fails=True)
-        assert f"1 of its 1 nodes would go, and others run pods on them: {namespace}/theirs on {node}" in tools.failure
+        assert (
+            f"1 of its 1 nodes would be removed, and pods of other users run on them: {namespace}/theirs on {node}"
+            in tools.failure
+        )
         set_scale(tools, env, name, 0, "--force")
 
 
@@ -459,7 +462,7 @@ def test_machines_of_which_others_use_the_nodes_do_not_go(workspace: Workspace, 
         server.add("/api/v1/nodes", "n1")
         server.add("/api/v1/pods", "theirs", metadata={"namespace": "ns"}, spec={"nodeName": "n1"})
         tools(*SCALE, "--replicas=0", fails=True)
-        assert "others run pods on them: ns/theirs on n1" in tools.failure
+        assert "pods of other users run on them: ns/theirs on n1" in tools.failure
         tools(*SCALE, "--replicas=0", "--force", "--timeout=30")
 
 

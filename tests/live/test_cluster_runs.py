@@ -224,7 +224,7 @@ def test_who_waits_in_vain_says_so(shared: Shared, teams: tuple[Team, Team]) -> 
         wait(lambda: first.said == ["begin"], "the first")
         outcome = second.run()
     assert (outcome.exit_code, second.workspace.summary()["cause"]) == (3, "capacity")
-    assert "the lease of sut was waited for in vain, for 1 s: held by" in outcome.stdout
+    assert "the lease of sut did not become free within 1 s: held by" in outcome.stdout
     assert second.said == []
 
 

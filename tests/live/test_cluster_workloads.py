@@ -99,7 +99,7 @@ def test_a_server_of_somebody_else_is_not_removed(tools: Tools, cluster: kuberne
     cluster.core.create_namespaced_service(namespace, {"metadata": {"name": "web"}, "spec": {"ports": ports}})
     tools("cluster", "undeploy_server", "web", f"--namespace={namespace}", fails=True)
     assert "Service web" in tools.failure
-    assert "was not made by us" in tools.failure
+    assert "was not created by Topgallant" in tools.failure
 
 
 # run_job, fetch_logs
@@ -142,7 +142,7 @@ def test_a_job_of_somebody_else_is_left_alone(tools: Tools, cluster: kubernetes.
     theirs = {"metadata": {"name": "job"}, "spec": {"template": {"spec": pod}, "parallelism": 0}}
     cluster.batch.create_namespaced_job(namespace, theirs)
     run_job(tools, namespace, "exit 0", fails=True)
-    assert "was not made by us" in tools.failure
+    assert "was not created by Topgallant" in tools.failure
     assert cluster.things(namespace) == ["job/job"]
 
 

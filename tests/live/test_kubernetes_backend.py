@@ -155,7 +155,7 @@ def test_who_takes_more_memory_than_its_limit_is_told_so(bench: Bench) -> None:
     _, outcome = bench.run("python3", "-c", EATS, pod=pod)
     assert outcome.ended_by is EndedBy.OUT_OF_MEMORY, outcome
     assert told(outcome) == (Verdict.FAILED, Cause.PRODUCT)
-    assert outcome.message == "it was killed for the memory that it used: more than its limit (100M)"
+    assert outcome.message == "it was killed because it used more memory than its limit (100M)"
 
 
 def test_what_was_cancelled_while_it_was_started_has_not_run_to_its_end(bench: Bench, tmp_path: Path) -> None:

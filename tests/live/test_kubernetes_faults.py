@@ -104,7 +104,7 @@ def test_who_is_evicted_from_a_node_is_tried_again(field: PodGrid) -> None:
         grid.wait_for("begin d")
         field.wait_for("AttemptReleased", 3)  # the others: a node keeps no log of who is evicted
         with tainted(field.cluster, "NoExecute"):
-            field.wait_for("was deleted, and not by us")
+            field.wait_for("was deleted, but not by Topgallant")
         grid.unmark("hold-d")
         outcome = running.wait(PATIENCE)
     assert outcome.exit_code == 0, str(outcome)
@@ -154,7 +154,7 @@ def test_a_pod_that_somebody_deletes_is_an_error_of_the_machine_where_nothing_is
     assert outcome.exit_code == 3, str(outcome)
     assert grid.verdicts == {"a": "passed", "b": "error"}
     assert field.step("b")["cause"] == "infrastructure"
-    assert "was deleted, and not by us" in field.step("b")["message"]
+    assert "was deleted, but not by Topgallant" in field.step("b")["message"]
     assert "end b" not in grid.said  # a Kubernetes before 1.28 may put another pod in its place, which we end
     assert field.left() == []
 

@@ -105,7 +105,9 @@ def test_what_is_missing_is_named_before_anything_begins(
     cluster: Cluster, namespace: str, tmp_path: Path, need: Need
 ) -> None:
     with cluster.account(namespace, tmp_path, all_but(need)) as account:
-        assert fault(account).startswith(f"the target `there`: in the namespace {namespace} we may not {need}: ")
+        assert fault(account).startswith(
+            f"the target `there`: in the namespace {namespace} the account may not {need}: "
+        )
 
 
 @pytest.mark.parametrize("need", NEEDS_OF_HOSTS, ids=str)
@@ -113,7 +115,7 @@ def test_what_several_hosts_need_is_named_where_there_are_several(
     cluster: Cluster, namespace: str, tmp_path: Path, need: Need
 ) -> None:
     with cluster.account(namespace, tmp_path, all_but(need, (*NEEDS, *NEEDS_OF_HOSTS))) as account:
-        assert f"we may not {need}: " in fault(account, {"hosts": 2})
+        assert f"the account may not {need}: " in fault(account, {"hosts": 2})
         assert fault(account) == ""
 
 
@@ -124,7 +126,7 @@ def test_who_lacks_something_starts_no_run(field: PodGrid) -> None:
         field.kubeconfig = account.kubeconfig
         outcome = field.configure("a").run()
     assert outcome.exit_code == 2, str(outcome)
-    assert f"in the namespace {field.namespace} we may not watch pods: " in outcome.stderr
+    assert f"in the namespace {field.namespace} the account may not watch pods: " in outcome.stderr
     assert "Traceback" not in outcome.stderr
     assert field.grid.workspace.runs() == []
     assert field.grid.phases == []

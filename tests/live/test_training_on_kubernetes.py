@@ -71,5 +71,5 @@ def test_what_is_not_allowed_is_named_before_anything_starts(
     with cluster.account(namespace, tmp_path, rules) as account:
         outcome = run(workspace, account)
     assert outcome.exit_code == 2, str(outcome)
-    assert f"in the namespace {namespace} we may not list events: docs/kubernetes.md" in outcome.stderr
+    assert f"in the namespace {namespace} the account may not list events: docs/kubernetes.md" in outcome.stderr
     assert (workspace.runs(), cluster.things(namespace)) == ([], [])

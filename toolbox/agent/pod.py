@@ -148,10 +148,10 @@ class _Padded:
                     break
                 content += piece
         except OSError as error:
-            sys.stderr.write(f"{self._name} is not whole: {error.strerror}\n")
+            sys.stderr.write(f"{self._name} is incomplete: {error.strerror}\n")
             return content + bytes(count - len(content))
         if len(content) < count:
-            sys.stderr.write(f"{self._name} is not whole: it has become shorter\n")
+            sys.stderr.write(f"{self._name} is incomplete: it has become shorter\n")
         return content + bytes(count - len(content))
 
 

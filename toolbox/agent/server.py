@@ -185,10 +185,10 @@ class Server:
     def _do_release(self, request: Dict[str, Any]) -> Dict[str, Any]:
         directory = request["directory"]
         if attempt_directory.state(directory)["state"] == "running":
-            return {"error": f"{directory} is in use: its workload runs"}
+            return {"error": f"{directory} is in use: its workload is still running"}
         self._forget(directory)
         _remove(directory)
-        return {"error": f"{directory} cannot be removed whole"} if os.path.lexists(directory) else {}
+        return {"error": f"{directory} cannot be removed completely"} if os.path.lexists(directory) else {}
 
     def _do_list(self, request: Dict[str, Any]) -> Dict[str, Any]:
         """List the files that an attempt left, and separately the sizes of its logs."""

@@ -290,7 +290,7 @@ class Supervisor:
     def _is_over(self) -> bool:
         now = time.monotonic()
         if self._give_up_at is not None and now >= self._give_up_at:
-            self._message += f"; processes of it could not be killed: {self._members()}"
+            self._message += f"; some of its processes could not be killed: {self._members()}"
             return True
         if self._drain_until is None:
             return False

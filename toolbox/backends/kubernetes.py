@@ -117,7 +117,7 @@ class Target(BaseModel):
     def accept(self, workload: Workload) -> None:
         """Raise ValueError where a workload cannot be run here."""
         if description.parse(self.pod, workload.pod).image is None:
-            raise ValueError("its pod has no `image`: say one in the target's `pod`, or in the workload's")
+            raise ValueError("its pod has no `image`: set one in the `pod` of the target or of the workload")
 
     def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
         """See that cells can be run, before anything is begun.
@@ -147,8 +147,8 @@ class Target(BaseModel):
             cluster.close()
         if lacking:
             raise ConfigurationError(
-                f"{cluster.label}: in the namespace {cluster.namespace} we may not {', '.join(map(str, lacking))}: "
-                "docs/kubernetes.md has a Role that is enough"
+                f"{cluster.label}: in the namespace {cluster.namespace} the account may not "
+                f"{', '.join(map(str, lacking))}: docs/kubernetes.md has a Role that is enough"
             )
 
     def access(self, clusters: Mapping[str, Access | None]) -> Access:
@@ -220,7 +220,7 @@ class _Kubernetes:
         attempt = self._tracker.find(handle.name)
         if attempt is not None and attempt.is_running:
             raise StepError(
-                f"{self._context.name}: {job} is in use: its workload runs",
+                f"{self._context.name}: {job} is in use: its workload is still running",
                 verdict=Verdict.ERROR,
                 cause=Cause.INFRASTRUCTURE,
             )
@@ -333,7 +333,7 @@ class _Kubernetes:
             made = self._objects.create(kind, self._cluster.namespace, body, patience=patience)
             if "completionMode" in body["spec"] and "completionMode" not in made.get("spec", {}):
                 name = body["metadata"]["name"]
-                log.warning("%s has no Indexed Jobs: no host of %s knows which one it is", self._context.name, name)
+                log.warning("%s has no Indexed Jobs: the hosts of %s do not know their index", self._context.name, name)
         except Refused as error:
             if not error.is_there:
                 raise

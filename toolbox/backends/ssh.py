@@ -209,7 +209,7 @@ class _Ssh:
                     self._extract(archive, directory)
                 raise
             except (OSError, tarfile.TarError) as error:
-                raise self._failure(f"what the attempt left cannot be brought back: {error}") from error
+                raise self._failure(f"the files of the attempt cannot be fetched: {error}") from error
             finally:
                 archive.unlink(missing_ok=True)
 

@@ -28,7 +28,7 @@ class Check(BaseModel):
         try:
             text = (evidence.directory / self.file).read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
-            return Judgement(False, f"{self.file} is not there: the workload did not end by itself")
+            return Judgement(False, f"{self.file} does not exist: the workload did not end by itself")
         except OSError as error:
             return Judgement(False, f"{self.file} cannot be read: {error.strerror}")
         if not re.fullmatch(r"-?\d{1,10}", text):

@@ -66,7 +66,7 @@ class Connection:
             return self._hello.result(_HELLO_SECONDS)
         except FutureTimeoutError:
             self.close()
-            raise ConnectionLost(f"no agent came up within {_HELLO_SECONDS:g} s") from None
+            raise ConnectionLost(f"the agent did not start within {_HELLO_SECONDS:g} s") from None
 
     def request(self, op: str, **fields: Any) -> Message:
         """Ask something of the agent, and return its answer.
@@ -105,11 +105,11 @@ class Connection:
                 if self._hello.done() or line.startswith(_HELLO):
                     self._take(json.loads(line))
         except LineTooLong as error:
-            fault = f"its agent sends a message that is too long: {error}"
+            fault = f"its agent sent a message that is too long: {error}"
         except (OSError, ValueError, RecursionError):  # it was closed, or speaks nonsense: that is its end
             pass
         except Exception:  # whoever waits for an answer, or for the end of an attempt, would wait for ever
-            log.exception("what an agent says is not understood")
+            log.exception("an error occurred while the messages of an agent were read")
         status = self._channel.close()
         reason = fault or self._channel.errors or f"it ended with status {status}"
         with self._lock:

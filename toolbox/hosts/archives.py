@@ -110,7 +110,7 @@ def write_limited(target: BinaryIO, content: bytes, most: int) -> None:
         LimitExceeded: the copy would become longer than `most`.
     """
     if target.tell() + len(content) > most:
-        raise LimitExceeded(f"the archive of what the attempt left has more than {most} bytes: {_REMEDY}")
+        raise LimitExceeded(f"the archive with the files of the attempt has more than {most} bytes: {_REMEDY}")
     target.write(content)
 
 
@@ -195,11 +195,11 @@ class _Extraction:
         if member.name.startswith("/") or ".." in parts:
             return "its path leads out of the directory"
         if not is_own and (parts[:1] != (staging.RESULTS,) or (len(parts) == 1 and not member.isdir())):
-            return "an attempt has no such file"
+            return "it is not a file of an attempt"
         if not (member.isreg() or member.isdir() or member.issym()):
             return "it is neither a file nor a directory nor a symbolic link"
         if parts[0] in {OUTCOME, EXIT_CODE} and member.size > _LONGEST_HEADER:
-            return "a supervisor writes less"
+            return "it is larger than the files that a supervisor writes"
         if len(parts) > _DEEPEST or len(os.fsencode(self._directory / member.name)) >= _LONGEST_PATH:
             return "its path is too long"
         if member.issym() and not member.linkname:

@@ -105,7 +105,7 @@ class Host:
         if not self._home:
             self._connected(patience)
         if not messages.is_home(self._home):
-            raise self._failure(f"its agent says that its home directory is {shown(self._home)}")
+            raise self._failure(f"its agent reports an invalid home directory: {shown(self._home)}")
         return self._home
 
     def is_new(self, directory: str, wait: float) -> bool:
@@ -248,7 +248,7 @@ class Host:
             self._connection = None
             is_needed = bool(self._running()) and not self._is_closed.is_set()
         if is_needed:
-            log.info("the connection to %s has dropped, and is made again", self.label)
+            log.info("the connection to %s was lost; connecting again", self.label)
             threading.Thread(target=self._return, name=f"reconnect-{self.label}", daemon=True).start()
 
     def _return(self) -> None:
@@ -267,7 +267,7 @@ class Host:
         except (StepError, Cancelled, OSError) as error:
             self._give_up(str(error))
         except Exception as error:  # whoever waits for these attempts would wait for ever
-            log.exception("the connection to %s could not be made again", self.label)
+            log.exception("the connection to %s could not be restored", self.label)
             self._give_up(describe(error))
 
     def _give_up(self, reason: str) -> None:

@@ -161,7 +161,7 @@ def without_judgement(outcome: WorkloadOutcome) -> Outcome | None:
             return Outcome(Verdict.FAILED, Cause.PRODUCT, text)
         case EndedBy.EXIT | EndedBy.SIGNAL:
             if outcome.log_fault:
-                return Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, f"its logs are not whole: {outcome.log_fault}")
+                return Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, f"its logs are incomplete: {outcome.log_fault}")
             return None
 
 

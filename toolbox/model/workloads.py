@@ -93,7 +93,7 @@ class WorkloadOutcome:
         seconds: wall time.
         leftovers: how many processes it left running, which were ended.
         log_dropped: bytes that its logs had no room for.
-        log_fault: why its logs are not whole, where they are not.
+        log_fault: why its logs are incomplete, where they are not.
         host: the machine that it ran on, as that calls itself, and the `accelerators` that could be seen there.
         may_remain: whether processes of it may run on, since its supervisor was killed.
         image: the container image that it ran in, as `NAME@sha256:...`; empty where that is not known.

@@ -99,7 +99,7 @@ def test_an_attempt_that_was_never_started_is_absent(agent: Agent) -> None:
 def test_an_attempt_runs_and_ends(agent: Agent) -> None:
     assert agent.submit() == {"state": "running"}
     assert agent.ask("state") == {"state": "running"}
-    assert agent.ask("release")["error"] == f"{agent.directory} is in use: its workload runs"
+    assert agent.ask("release")["error"] == f"{agent.directory} is in use: its workload is still running"
     assert agent.ask("cancel") == {"state": "running"}
     assert agent.end()["outcome"]["ended_by"] == "cancelled"
     assert agent.ask("state")["outcome"]["ended_by"] == "cancelled"

@@ -85,7 +85,7 @@ def test_no_success_is_told_of_a_workload_that_cannot_be_killed(script: Script, 
     run(script, before, command=["sleep", "60"], run_seconds=0.1)
     kept = outcome(tmp_path)
     assert (kept["ended_by"], kept["exit_code"]) == ("timeout", 137)
-    assert "processes of it could not be killed: [" in kept["message"]
+    assert "some of its processes could not be killed: [" in kept["message"]
 
 
 def test_what_read_the_gpus_and_has_ended_is_sent_no_signal(script: Script, tmp_path: Path) -> None:

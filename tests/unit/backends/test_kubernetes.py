@@ -204,7 +204,7 @@ def test_what_is_needed_depends_on_what_the_cells_ask_for(
     target = Target(kubeconfig=str(server.kubeconfig), pod={"image": "any"})
     with pytest.raises(ConfigurationError) as caught:
         target.verify("there", {}, [Workload(("true",), pod=found) for found in pods])
-    expected = f"the target `there`: in the namespace tests we may not {', '.join(map(str, needs))}: "
+    expected = f"the target `there`: in the namespace tests the account may not {', '.join(map(str, needs))}: "
     assert str(caught.value).startswith(expected)
 
 

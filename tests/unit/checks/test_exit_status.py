@@ -38,7 +38,9 @@ def test_a_failure_may_be_what_is_expected(judge: Judge, tmp_path: Path) -> None
 
 
 def test_a_workload_that_left_none_did_not_end_by_itself(judge: Judge) -> None:
-    assert judge(check="exit_status") == Judgement(False, "exit_code is not there: the workload did not end by itself")
+    assert judge(check="exit_status") == Judgement(
+        False, "exit_code does not exist: the workload did not end by itself"
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"zero", b"0 0", b"\xff\xfe", b"0x0", b"x" * 10_000], ids=range(6))

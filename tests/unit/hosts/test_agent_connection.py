@@ -103,7 +103,7 @@ def test_who_does_not_come_up_says_why(talk: Talks, source: str, reason: str) ->
 def test_who_does_not_come_up_in_time_is_ended(talk: Talks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_connection, "_HELLO_SECONDS", 0.3)
     one = talk("read()")
-    with pytest.raises(ConnectionLost, match=r"^no agent came up within 0\.3 s$"):
+    with pytest.raises(ConnectionLost, match=r"^the agent did not start within 0\.3 s$"):
         one.connection.greet()
     assert one.ended.is_set()
 
@@ -168,6 +168,6 @@ def test_a_message_that_is_too_long_is_not_read(talk: Talks, monkeypatch: pytest
     one = talk("say(**hello); n = hear()['id']; say(id=n, text='a' * 900); hear(); say(text='a' * 1000); read()")
     one.connection.greet()
     one.connection.request("state")
-    fault = "its agent sends a message that is too long: a line has more than 1000 bytes"
+    fault = "its agent sent a message that is too long: a line has more than 1000 bytes"
     with pytest.raises(ConnectionLost, match=fault):
         one.connection.request("state")

@@ -333,7 +333,7 @@ def test_an_answer_that_no_agent_gives_is_an_error_of_the_host(
 def test_a_home_that_is_no_path_is_an_error_of_the_host(machine: Machines, home: str) -> None:
     hello = json.dumps({"event": "hello", "home": home})
     one = machine(f"printf '%s\\n' '{hello}'; cat > /dev/null")
-    with pytest.raises(StepError, match=r"^there: its agent says that its home directory is "):
+    with pytest.raises(StepError, match=r"^there: its agent reports an invalid home directory: "):
         one.host.home(5)
 
 

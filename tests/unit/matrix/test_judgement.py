@@ -97,7 +97,7 @@ def test_a_workload_that_was_cancelled_without_a_word_says_so() -> None:
 
 def test_logs_that_are_not_whole_are_no_evidence_whatever_the_exit_status() -> None:
     found = judgement.without_judgement(WorkloadOutcome(EndedBy.EXIT, 0, log_fault="no space left on device"))
-    assert found == Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "its logs are not whole: no space left on device")
+    assert found == Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "its logs are incomplete: no space left on device")
 
 
 GOOD, NOTHING = Judgement(True, "fine"), Judgement(None, "nothing to judge")

@@ -371,7 +371,7 @@ def test_what_cells_lack_on_an_existing_cluster_is_said_before_its_lease_is_wait
     server.says("POST", REVIEWS, {"status": {"allowed": False}})
     block = {"sut": {"existing": {"kubeconfig": str(server.kubeconfig)}}}
     project.write("def prepare(): ...\ndef test(): ...", on_clusters(block, "sut"))
-    with pytest.raises(ConfigurationError, match="in the namespace tests we may not create jobs"):
+    with pytest.raises(ConfigurationError, match="in the namespace tests the account may not create jobs"):
         project.run()
     assert (project.runs, {asked.path for asked in server.asked}) == ([], {REVIEWS})
 
@@ -385,7 +385,7 @@ def test_what_cells_lack_on_a_cluster_that_is_made_ends_the_run_before_its_first
     project.write("def prepare(): ...\ndef test(): ...", on_clusters({"sut": {"create": create}}, "sut"))
     summary, code = project.run()
     assert summary.finished is not None
-    assert "in the namespace tests we may not create jobs" in summary.finished.message
+    assert "in the namespace tests the account may not create jobs" in summary.finished.message
     assert (code, project.phases, (project.root / "destroyed").exists()) == (3, {}, True)
 
 

@@ -67,7 +67,7 @@ def held_by(found: Json) -> str:
     """Return what keeps an object from being gone."""
     meta = found["metadata"]
     if "deletionTimestamp" not in meta:
-        return "it was made again, and not by us"
+        return "it was created again, but not by Topgallant"
     finalizers = meta.get("finalizers") or (found.get("spec") or {}).get("finalizers") or ()
     return f"its finalizers are {', '.join(finalizers)}" if finalizers else "it is being deleted"
 
@@ -111,7 +111,7 @@ def _wait(objects: Objects, found: Json, seconds: float, timeout: float, judge: 
             its_pods = [now] if now["kind"] == "Pod" else pods.objects
             return now, readiness.newest(now, its_pods, replica_sets.objects)
 
-        why = view.until(lambda: judge(*seen()) if own.objects else "it was deleted meanwhile, and not by us", seconds)
+        why = view.until(lambda: judge(*seen()) if own.objects else "it was deleted, but not by Topgallant", seconds)
         if why == "":
             return
         what = _WORDS.get(found["kind"], _USUAL_WORDS)
@@ -123,7 +123,7 @@ def _wait(objects: Objects, found: Json, seconds: float, timeout: float, judge: 
             text = f"{name} {what[0]}: {why}{_events(objects, found, why)}"
             raise _failure(text, *seen()) if own.objects else InfrastructureError(text)
         now, its_pods = seen()
-        lack = readiness.lack(now) or "not all of its pods have their images"
+        lack = readiness.lack(now) or "some of its pods have not pulled their images"
         told = "; ".join([lack, *readiness.troubles(its_pods)[:_MOST_SHOWN]])
         text = f"{name} {what[1]} {timeout:g} s: {told}{_events(objects, found, told)}{after(view)}"
         raise InfrastructureError(text)

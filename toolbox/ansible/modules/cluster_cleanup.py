@@ -87,13 +87,13 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
 def _refusal(name: str, namespace: Json | None, given: Mapping[str, Any]) -> str:
     """Return why nothing may be deleted; nothing where it may."""
     if name in _OF_THE_SYSTEM:
-        return f"namespace {name} belongs to the cluster: nothing in it is deleted"
+        return f"namespace {name} is a system namespace: objects in it are never deleted"
     if name == "default" and given["delete_namespace"]:
-        return "namespace default cannot be deleted: leave --delete_namespace out to delete what is ours in it"
+        return "namespace default cannot be deleted: omit --delete_namespace to delete only our objects in it"
     if namespace is not None and not is_ours(namespace) and not given["force"]:
         return (
-            f"namespace {name} was not made by us (it has no label {'='.join(OWNER)}): "
-            "to delete what the command says nevertheless, use --force"
+            f"namespace {name} was not created by Topgallant (it has no label {'='.join(OWNER)}): "
+            "use --force to delete the objects anyway"
         )
     return ""
 
@@ -117,15 +117,15 @@ def _refuse_live_runs(objects: Objects, found: Found, named: str | None) -> list
     holders = _runs_with_leases(objects)
     if alive := sorted(runs & (holders or set())):
         raise ConfigurationError(
-            f"the run {', '.join(alive)} holds a lease of the cluster, and its Jobs have not ended: it is alive. "
-            "Wait for its end, or use --force"
+            f"the run {', '.join(alive)} holds a lease of the cluster and has unfinished Jobs, so it is still active: "
+            "wait until it ends, or use --force"
         )
     if named is None:
         raise ConfigurationError(
-            f"Jobs of the runs {', '.join(sorted(runs))} have not ended, and these runs may be alive: "
-            "name a run that is dead with --run, or use --force"
+            f"the runs {', '.join(sorted(runs))} have unfinished Jobs and may be active: "
+            "use --run to name a run that is dead, or use --force"
         )
-    return [f"this account may not list leases, so {named} may be alive"] if holders is None else []
+    return [f"this account may not list leases: {named} may be active"] if holders is None else []
 
 
 def _is_unfinished(kind: Kind, found: Json) -> bool:
@@ -183,7 +183,7 @@ def _await(objects: Objects, kind: Kind, namespace: str, uids: set[str], deadlin
 
         if view.until(lambda: None if left() else True, deadline - time.monotonic()) is None:
             held = "; ".join(f"{kind.name} {each['metadata']['name']}: {_settling.held_by(each)}" for each in left())
-            raise InfrastructureError(f"not all is gone after {timeout:g} s: {held}{_settling.after(view)}")
+            raise InfrastructureError(f"objects remain after {timeout:g} s: {held}{_settling.after(view)}")
 
 
 def _await_namespace(objects: Objects, kind: Kind, name: str, timeout: float) -> None:

@@ -152,13 +152,13 @@ def checked(body: Any, where: str = "") -> Json:
         ConfigurationError: it does not; the message begins with where it was found.
     """
     if not isinstance(body, dict):
-        raise ConfigurationError(f"{where}this is no object of Kubernetes: {str(body)[:40]!r}")
+        raise ConfigurationError(f"{where}this is not an object of Kubernetes: {str(body)[:40]!r}")
     metadata = body.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     for field, value in {"apiVersion": body.get("apiVersion"), "kind": body.get("kind"), "metadata.name": name}.items():
         if not isinstance(value, str) or not value:
             what = " ".join(str(part) for part in (body.get("kind") or "a manifest", name) if part)
-            raise ConfigurationError(f"{where}{what} has no `{field}`, or one that is no text")
+            raise ConfigurationError(f"{where}{what} has no `{field}`, or its `{field}` is not text")
     return body
 
 
@@ -267,7 +267,7 @@ def _delete(objects: Objects, targets: Sequence[Target], given: Mapping[str, Any
 def _refuse_foreign(found: Json, target: Target) -> None:
     if not is_ours(found):
         raise ConfigurationError(
-            f"there is a {target} which was not made by us (it has no label {'='.join(OWNER)}): it is left as it is; "
+            f"{target} was not created by Topgallant (it has no label {'='.join(OWNER)}), and was not changed: "
             "use another name"
         )
 

@@ -63,7 +63,7 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
         def lacks() -> list[str]:
             found = [*node_lacks(seen.objects, given["nodes"]), *_system_lacks(system.objects)]
             if given["exactly"] and len(seen.objects) > given["nodes"]:
-                found.append(f"there are {len(seen.objects)} nodes, {given['nodes']} were asked for")
+                found.append(f"there are {len(seen.objects)} nodes, but {given['nodes']} are required")
             return found
 
         is_ready = view.until(lambda: None if lacks() else True, deadline - time.monotonic())

@@ -109,8 +109,8 @@ def refused(pool: Pool, replicas: int, maximum: int | None, pods: Sequence[Json]
         return ""
     more = f" and {len(busy) - _MOST_SHOWN} more" if len(busy) > _MOST_SHOWN else ""
     return (
-        f"{pool.count - replicas} of its {pool.count} nodes would go, and others run pods on them: "
-        f"{', '.join(busy[:_MOST_SHOWN])}{more}; to take the nodes nevertheless, use --force"
+        f"{pool.count - replicas} of its {pool.count} nodes would be removed, and pods of other users run on them: "
+        f"{', '.join(busy[:_MOST_SHOWN])}{more}; to remove the nodes anyway, use --force"
     )
 
 

@@ -238,7 +238,7 @@ class Cluster:
     def refusal(self, fault: Fault, patience: float) -> Refused | Away:
         """Return the error to raise for a fault, after `patience` seconds of attempts."""
         if fault.status == _UNAUTHORIZED:
-            text = f"{self.label}: the credentials are refused (401): the token has expired, or is none of this cluster"
+            text = f"{self.label}: the credentials are refused (401): the token has expired, or is for another cluster"
             return Refused(text, status=fault.status, reason=fault.reason)
         if fault.passes:
             if fault.pause is not None and fault.pause > patience:

@@ -51,7 +51,7 @@ class Execution:
         while len(output) < count and self._connection.connected:
             before = len(output)
             if not self._listen(deadline):
-                raise Away(f"{self._cluster.label}: a command in a pod says nothing for {patience:.0f} s")
+                raise Away(f"{self._cluster.label}: a command in a pod printed nothing for {patience:.0f} s")
             if len(output) > before:
                 deadline = time.monotonic() + patience
         found = bytes(output[:count])
@@ -64,7 +64,7 @@ class Execution:
         status = _status(bytes(self._heard.pop(_ERROR, b"")))
         if status.get("status") == "Success":
             return ""
-        fate = "it does not end" if self._connection.connected else "the connection was broken off"
+        fate = "it does not end" if self._connection.connected else "the connection was interrupted"
         return complaints or str(status.get("message") or fate)
 
     def complaints(self, patience: float) -> list[str]:
@@ -113,7 +113,7 @@ class Execution:
         try:
             yield cls(cluster, connection)
         except (OSError, ValueError, WebSocketException) as error:
-            raise Away(f"{cluster.label}: the connection to a pod was broken off: {error}") from error
+            raise Away(f"{cluster.label}: the connection to a pod was interrupted: {error}") from error
         finally:
             connection.close()
             connection.shutdown()  # type: ignore[no-untyped-call]  # not by `close` if the server closed first

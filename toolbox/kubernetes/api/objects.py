@@ -142,7 +142,7 @@ class Objects:
             if kind.name == name:
                 return kind
         raise ConfigurationError(
-            f"{self.cluster.label} has no kind {name} of {api_version}: is what defines it installed there?"
+            f"{self.cluster.label} has no kind {name} of {api_version}: is its definition installed there?"
         )
 
     def has(self, api_version: str, name: str) -> bool:

@@ -191,7 +191,7 @@ def _workload_lack(found: Json) -> str | None:
     """Return why a Deployment or a StatefulSet is not ready; None if it is ready."""
     wanted, status = int(found["spec"].get("replicas", 1)), found.get("status") or {}
     if int(status.get("observedGeneration", 0)) < int(found["metadata"]["generation"]):
-        return "the cluster has not taken it up yet"
+        return "the cluster has not processed it yet"
     everyone, updated = int(status.get("replicas", 0)), int(status.get("updatedReplicas", 0))
     older = everyone - updated
     ready = max(0, int(status.get("readyReplicas", 0)) - older)  # assume that the older replicas are ready
@@ -205,7 +205,7 @@ def _workload_lack(found: Json) -> str | None:
 def _daemon_set_lack(found: Json) -> str | None:
     status = found.get("status") or {}
     if int(status.get("observedGeneration", 0)) < int(found["metadata"]["generation"]):
-        return "the cluster has not taken it up yet"
+        return "the cluster has not processed it yet"
     wanted = int(status.get("desiredNumberScheduled", 0))
     ready = min(int(status.get("numberAvailable", 0)), int(status.get("updatedNumberScheduled", 0)))
     return None if ready >= wanted else f"it is available on {ready} of {wanted} nodes"

@@ -52,7 +52,7 @@ class Sight:
 
     def away(self, seconds: float, reason: str) -> None:
         """Record that the watch has lost the server."""
-        self.silence = f"nothing has been heard of the cluster for {seconds:.0f} s: {reason}"
+        self.silence = f"the cluster has not answered for {seconds:.0f} s: {reason}"
 
 
 class View:

@@ -96,7 +96,7 @@ class Watch:
             except (StepError, Cancelled, OSError) as error:
                 self._lose(error)
             except Exception as error:  # without a restart, the handler would wait for ever
-                log.exception("the watch on %s has failed, and is begun again", self._cluster.label)
+                log.exception("the watch on %s failed; starting it again", self._cluster.label)
                 self._version = ""
                 self._lose(error)
             tries = 0 if self._heard > before else tries + 1
@@ -121,7 +121,7 @@ class Watch:
                     raise
             else:
                 return
-        raise Away(f"{self._cluster.label}: the server has forgotten its list {_LIST_TRIES} times before its end")
+        raise Away(f"{self._cluster.label}: the list expired on the server {_LIST_TRIES} times before it was complete")
 
     def _list_once(self, patience: float) -> None:
         pages = self._pages(patience)
@@ -161,7 +161,7 @@ class Watch:
             return  # the next request finds out whether the server is available
         except (OSError, ValueError, HTTPError) as error:
             self._heard = time.monotonic()
-            raise Away(f"{self._cluster.label}: the watch was broken off: {error}") from error
+            raise Away(f"{self._cluster.label}: the watch was interrupted: {error}") from error
         finally:
             self._response = None
             _discard(response)

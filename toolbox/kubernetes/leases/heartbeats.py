@@ -125,7 +125,7 @@ class Lease:
             if _is_of_another(seen, record.claim.holder):
                 return f"now it is {seen.record}"
             if seen.record is None and seen.version:
-                return "it was released by force, and nobody has it now"
+                return "it was released by force, and is free now"
             self._version = seen.version  # a heartbeat was written without an answer, or the record was deleted
         return ""
 

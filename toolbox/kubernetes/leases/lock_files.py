@@ -75,7 +75,7 @@ class LockFile:
                 os.close(descriptor)
         except OSError as error:
             message = (
-                f"{self.label}: the lock file {self._path}: {error.strerror}: all who share it have to write there"
+                f"{self.label}: the lock file {self._path}: {error.strerror}: all its users must be able to write it"
             )
             raise StepError(message, verdict=Verdict.ERROR, cause=Cause.CONFIGURATION) from error
 

@@ -133,7 +133,7 @@ def _await(news: threading.Event, seconds: float) -> None:
 
 
 def _in_vain(candidates: Sequence[_Candidate], wait: float) -> StepError:
-    waited = f"was waited for in vain, for {shown_seconds(wait)}" if wait else "is not free"
+    waited = f"did not become free within {shown_seconds(wait)}" if wait else "is not free"
     texts = [
         f"the lease of {found.lock.label} {waited}: {found.record or 'it cannot be asked'}" for found in candidates
     ]

@@ -70,13 +70,13 @@ def _is_free(label: str) -> str:
     if label == QUEUE_LABEL:
         raise ValueError(f"`{label}` is set by the field `queue`")
     if label == "app.kubernetes.io/managed-by" or label.startswith("topgallant.dev/"):
-        raise ValueError(f"the label `{label}` is ours: choose another one")
+        raise ValueError(f"the label `{label}` is reserved: choose another one")
     return label
 
 
 def _is_variable(name: str) -> str:
     if name.startswith("TOPGALLANT_"):
-        raise ValueError(f"the variable `{name}` is ours: choose another one")
+        raise ValueError(f"the variable `{name}` is reserved: choose another one")
     return name
 
 
@@ -84,7 +84,7 @@ def _mount_path(path: str) -> str:
     if not path.startswith("/") or path == "/" or ":" in path or posixpath.normpath(path) != path:
         raise ValueError(f"{shown(path)} is not an absolute path without `..`, `:` and a slash at its end")
     if path == ROOT or path.startswith(f"{ROOT}/"):
-        raise ValueError(f"{path} is ours, as all below {ROOT}: choose another path")
+        raise ValueError(f"{path} is reserved, like all paths below {ROOT}: choose another path")
     return path
 
 
@@ -184,9 +184,9 @@ class Resources(_Part):
                 raise ValueError(f"`request_{part}` {request:g} is more than `limit_{part}` {limit:g}")
         for name in self.extended:
             if name in {_GPU, self.gpu_resource} or name.startswith("nvidia.com/mig-"):
-                raise ValueError(f"`{name}` is said by `gpu`, not in `extended`")
+                raise ValueError(f"`{name}` is set by `gpu`, not in `extended`")
             if name == TPU:
-                raise ValueError(f"`{name}` is said by the field `tpu` of the pod, not in `extended`")
+                raise ValueError(f"`{name}` is set by the field `tpu` of the pod, not in `extended`")
         return self
 
     def requests(self) -> dict[str, str]:
@@ -259,7 +259,7 @@ class Volume(_Part):
         if len(given) != 1:
             raise ValueError(f"exactly one of {', '.join(kinds)} was expected, not {' and '.join(given) or 'none'}")
         if self.name in VOLUMES:
-            raise ValueError(f"the volume `{self.name}` is ours: choose another name")
+            raise ValueError(f"the volume `{self.name}` is reserved: choose another name")
         return self
 
 
@@ -361,10 +361,10 @@ class Pod(_Part):
     def _accelerator_faults(self) -> Iterator[str]:
         if self.tpu is None:
             if self.slices > 1:
-                yield "`slices` are of a `tpu`, and there is none: `hosts` says how many pods run together"
+                yield "`slices` needs a `tpu`: without one, set the number of pods with `hosts`"
             return
         if self.resources and "gpu" in self.resources.model_fields_set and self.resources.gpus():
-            yield "`tpu` and `resources.gpu` are both asked for: set one of them to null"
+            yield "`tpu` and `resources.gpu` are both set: set one of them to null"
         if self.tpu.all_chips != self.hosts * self.tpu.chips:
             needed = f"`hosts` {self.hosts} with `tpu.chips` {self.tpu.chips} each have {self.hosts * self.tpu.chips}"
             yield f"`tpu.topology` {self.tpu.topology} has {self.tpu.all_chips} chips, but {needed}"

@@ -58,7 +58,7 @@ def untold(job: JobView, pods: Sequence[PodView], *, is_cancelled: bool, is_disc
         for pod in pods:
             if pod.disruption or (is_discarded and pod.is_deleted):
                 return _evicted(pod)
-        return WorkloadOutcome(EndedBy.EVICTED, message=f"its Job {job.name} was deleted, and not by us")
+        return WorkloadOutcome(EndedBy.EVICTED, message=f"its Job {job.name} was deleted, but not by Topgallant")
     if job.condition:
         text = f"its Job is {job.condition} ({job.reason}: {job.message}), and no pod says how it ended"
         return WorkloadOutcome(EndedBy.LOST, message=text)
@@ -117,7 +117,7 @@ def overdue(pods: Sequence[PodView], seconds: float, events: Sequence[str]) -> W
         if pod.unschedulable and not pod.node:
             return WorkloadOutcome(EndedBy.NO_CAPACITY, message=f"no node took its pod {waited}: {pod.unschedulable}")
         if reason in readiness.PULLING:
-            text = f"its image did not come {waited}: {reason}: {message}"
+            text = f"its image was not pulled {waited}: {reason}: {message}"
             return WorkloadOutcome(EndedBy.IMAGE, message=text, host=pod.node)
         if reason in _MISCONFIGURED:
             text = f"its container did not start {waited}: {reason}: {message}"
@@ -130,7 +130,7 @@ def overdue(pods: Sequence[PodView], seconds: float, events: Sequence[str]) -> W
     if late:
         text = f"its pod {late[0].name} did not start {waited} on {late[0].node or 'any node'}{told}"
         return WorkloadOutcome(EndedBy.LOST, message=text, host=late[0].node)
-    missing = "there were not all of its pods" if pods else "there was no pod for it"
+    missing = "some of its pods did not exist" if pods else "it had no pod"
     return WorkloadOutcome(EndedBy.NO_CAPACITY, message=f"{missing} {waited}{told}")
 
 
@@ -149,7 +149,7 @@ def _by_container(pod: PodView, ended: Ended, *, is_cancelled: bool, by_deadline
     # A part of it that was killed for memory, and that it got over, is its own affair.
     if ended.reason == "OOMKilled" and (told is None or _is_bad_end(told)):
         limit = f" ({pod.memory_limit})" if pod.memory_limit else ""
-        text = f"it was killed for the memory that it used: more than its limit{limit}"
+        text = f"it was killed because it used more memory than its limit{limit}"
         known = told or WorkloadOutcome(EndedBy.OUT_OF_MEMORY, ended.exit_code, host=pod.node)
         return dataclasses.replace(known, ended_by=EndedBy.OUT_OF_MEMORY, message=text)
     is_ended_by_us = told is None or told.ended_by is EndedBy.CANCELLED
@@ -162,7 +162,7 @@ def _by_container(pod: PodView, ended: Ended, *, is_cancelled: bool, by_deadline
     return told or _untold(pod, ended, is_cancelled=is_cancelled)
 
 
-_DEADLINE_TEXT: Final = "the cluster ended it: its Job has run into activeDeadlineSeconds"
+_DEADLINE_TEXT: Final = "the cluster ended it: its Job exceeded activeDeadlineSeconds"
 
 
 def _untold(pod: PodView, ended: Ended, *, is_cancelled: bool) -> WorkloadOutcome:
@@ -194,6 +194,6 @@ def _is_good(outcome: WorkloadOutcome) -> bool:
 
 
 def _evicted(pod: PodView) -> WorkloadOutcome:
-    why = pod.disruption or f"its pod {pod.name} was deleted, and not by us"
+    why = pod.disruption or f"its pod {pod.name} was deleted, but not by Topgallant"
     text = f"{why} (node {pod.node})" if pod.node else why
     return WorkloadOutcome(EndedBy.EVICTED, message=text, host=pod.node)

@@ -88,7 +88,7 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, p
             _extract(archive, wanted)
         raise
     except (OSError, tarfile.TarError) as error:
-        message = f"{cluster.label}: what the attempt left cannot be brought back: {error}"
+        message = f"{cluster.label}: the files of the attempt cannot be fetched: {error}"
         raise StepError(message, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE) from error
     finally:
         archive.unlink(missing_ok=True)
@@ -127,7 +127,7 @@ def _receive(cluster: Cluster, pod: str, command: Sequence[str], stream: BinaryI
                 raise Away(f"{cluster.label}: {pod}: it is not the agent that sends the archive")
             content = execution.read(count, _SILENCE)
             if len(content) < count:
-                raise Away(f"{cluster.label}: {pod}: the connection was broken off")
+                raise Away(f"{cluster.label}: {pod}: the connection was interrupted")
             archives.write_limited(stream, content, most)
         for line in execution.complaints(_SILENCE):
             log.warning("%s: %s", pod, line)

@@ -112,12 +112,12 @@ def manifest(order: Order, pod: Pod) -> dict[str, Any]:
         ValueError: there is no image, a text is no Unicode, or the patch changes what is not its to change.
     """
     if pod.image is None:
-        raise ValueError("the pod has no `image`: say one in the target or in the cell")
+        raise ValueError("the pod has no `image`: set one in the target or in the cell")
     whole = _without_nulls(_job_set(order, pod) if pod.slices > 1 else _job(order, pod))
     patched: dict[str, Any] = _without_nulls(merged(whole, pod.patch))
     for path in _held(order, ("spec", "replicatedJobs", 0, "template") if pod.slices > 1 else ()):
         if _at(whole, path) != _at(patched, path):
-            raise ValueError(f"`patch` changes `{'.'.join(map(str, path))}`, which it may not")
+            raise ValueError(f"`patch` must not change `{'.'.join(map(str, path))}`")
     return patched
 
 
@@ -367,7 +367,7 @@ def _literal(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{shown(text)} has bytes that are no UTF-8, which Kubernetes cannot be given") from None
+        raise ValueError(f"{shown(text)} contains bytes that are not UTF-8, which Kubernetes does not accept") from None
     return text.replace("$", "$$")
 
 

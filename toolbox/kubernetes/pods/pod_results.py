@@ -38,7 +38,7 @@ def keep(attempt: Attempt, outcome: WorkloadOutcome) -> None:
         if outcome.exit_code is not None:
             filesystem.write_text(attempt.directory / "exit_code", f"{outcome.exit_code}\n")
     except OSError as error:
-        log.warning("how %s ended cannot be written down: %s", attempt.name, error)
+        log.warning("the result of %s cannot be written: %s", attempt.name, error)
 
 
 def _lost_files(attempt: Attempt, pods: Sequence[PodView]) -> WorkloadOutcome | None:
@@ -48,12 +48,12 @@ def _lost_files(attempt: Attempt, pods: Sequence[PodView]) -> WorkloadOutcome | 
         if not told or not told.get("left"):
             continue
         if pod.files is not None or pod.is_deleted:
-            why = f"nobody came for it within {attempt.pod.keep_seconds} s"
+            why = f"they were not fetched within {attempt.pod.keep_seconds} s"
             if pod.is_deleted:
                 why = "its pod was deleted"
             elif pod.files is not None and pod.files.exit_code:
                 why = f"the container `files` failed: {pod.files.message or pod.files.reason}"
-            return WorkloadOutcome(EndedBy.LOST, message=f"what it left is lost: {why}", host=pod.node)
+            return WorkloadOutcome(EndedBy.LOST, message=f"its files are lost: {why}", host=pod.node)
     return None
 
 
@@ -62,7 +62,7 @@ def _without_logs(attempt: Attempt, pods: Sequence[PodView], outcome: WorkloadOu
     missing = sum(attempt.logs[name].missing() for name in lost if name in attempt.logs)
     stray = next((logs.stray for logs in attempt.logs.values() if logs.stray), [])
     if missing:
-        text = f"the node has not kept {missing} bytes of them; they are brought back where `collect` names files"
+        text = f"the node has dropped {missing} bytes of them; set `collect`, so that the pod keeps them"
         return dataclasses.replace(outcome, log_fault=text)
     if stray and outcome.ended_by in {EndedBy.NOT_STARTED, EndedBy.LOST}:
         return dataclasses.replace(outcome, message="\n".join([outcome.message, *stray]))

@@ -411,7 +411,7 @@ class Tracker:
             has_more = any(pod.is_deleted or pod.ended is None for pod in pods) or len(pods) < attempt.expected
             if has_more and not any(pod.holds_files for pod in pods) and not self._remove(attempt.job):
                 # A pod that waits might start, and one that was deleted is replaced. What holds files is released soon.
-                text = f"{outcome.message}\nits Job could not be removed, and may run"
+                text = f"{outcome.message}\nits Job could not be removed, and may still run"
                 status = AttemptStatus(AttemptState.UNREACHABLE, message=text)
         finally:
             self._tell(attempt, status)

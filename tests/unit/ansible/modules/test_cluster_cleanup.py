@@ -46,7 +46,7 @@ def test_a_job_that_may_be_of_a_live_run_stays_unless_the_run_is_named(
     server: ApiServer, cluster: Cluster, tmp_path: Path
 ) -> None:
     server.says("GET", LEASES, items())
-    with pytest.raises(ConfigurationError, match="Jobs of the runs r-1 have not ended"):
+    with pytest.raises(ConfigurationError, match="the runs r-1 have unfinished Jobs"):
         clean(cluster, tmp_path, None)
     assert server.count("DELETE", f"{JOBS}/j") == 0
 
@@ -56,5 +56,5 @@ def test_an_account_that_may_not_list_leases_is_warned_that_the_run_may_be_alive
 ) -> None:
     server.says("GET", LEASES, failure(403, "leases is forbidden"))
     done = clean(cluster, tmp_path, "r-1")
-    assert done["warnings"] == ["this account may not list leases, so r-1 may be alive"]
+    assert done["warnings"] == ["this account may not list leases: r-1 may be active"]
     assert server.count("DELETE", f"{JOBS}/j") == 1

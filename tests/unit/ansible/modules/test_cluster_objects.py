@@ -42,8 +42,11 @@ def test_a_date_stays_a_text(tmp_path: Path) -> None:
     [
         ("a: b", "a manifest has no `apiVersion`"),
         ("apiVersion: v1\nkind: Pod", "Pod has no `metadata.name`"),
-        ("apiVersion: 1\nkind: Pod\nmetadata: {name: one}", "Pod one has no `apiVersion`, or one that is no text"),
-        ("just words", "this is no object of Kubernetes: 'just words'"),
+        (
+            "apiVersion: 1\nkind: Pod\nmetadata: {name: one}",
+            "Pod one has no `apiVersion`, or its `apiVersion` is not text",
+        ),
+        ("just words", "this is not an object of Kubernetes: 'just words'"),
         ("a: [", "it cannot be read"),
     ],
 )

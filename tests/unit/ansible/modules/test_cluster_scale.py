@@ -37,7 +37,9 @@ def test_what_must_not_be_is_refused(pool: Pool, replicas: int, message: str) ->
 
 
 def test_nodes_with_pods_of_others_stay() -> None:
-    assert "1 of its 2 nodes would go, and others run pods on them: ns/a on n1; " in refused(POOL, 1, None, [pod("a")])
+    assert "1 of its 2 nodes would be removed, and pods of other users run on them: ns/a on n1; " in refused(
+        POOL, 1, None, [pod("a")]
+    )
 
 
 def test_pods_of_others_do_not_matter_where_no_node_goes() -> None:

@@ -33,7 +33,7 @@ def waiting(reason: str, message: str = "it says") -> dict[str, Any]:
     [
         (deployment(replicas=2, updatedReplicas=2, readyReplicas=2), None),
         (deployment(0), None),
-        (deployment(seen=0), "the cluster has not taken it up yet"),
+        (deployment(seen=0), "the cluster has not processed it yet"),
         (deployment(replicas=2, updatedReplicas=2, readyReplicas=1), "1 of 2 replicas are ready"),
         (
             deployment(replicas=3, updatedReplicas=1, readyReplicas=2),

@@ -71,7 +71,7 @@ def test_what_comes_in_pieces_is_read_by_its_length(executed: Executed) -> None:
 
 
 def test_a_command_that_says_nothing_is_not_waited_for_longer_than_asked(executed: Executed) -> None:
-    with executed(Conversation.hold) as execution, pytest.raises(Away, match="sut: a command in a pod says nothing"):
+    with executed(Conversation.hold) as execution, pytest.raises(Away, match="sut: a command in a pod printed nothing"):
         execution.read(1, 0.1)
 
 
@@ -82,7 +82,7 @@ def test_a_message_that_never_gets_whole_is_not_waited_for_longer_than_asked(exe
         talk.hold()
 
     began = time.monotonic()
-    with executed(begin) as execution, pytest.raises(Away, match="sut: a command in a pod says nothing"):
+    with executed(begin) as execution, pytest.raises(Away, match="sut: a command in a pod printed nothing"):
         execution.read(1, 0.3)
     assert time.monotonic() - began < 10
 

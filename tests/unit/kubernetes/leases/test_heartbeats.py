@@ -70,7 +70,7 @@ def test_it_is_lost_where_somebody_has_released_it(lock: FakeLock, hold: Hold, l
     lease = hold()
     heartbeats.release(lock, "run-2")
     assert lost.wait(2)
-    assert lease.loss == "the lease of sut is lost: it was released by force, and nobody has it now"
+    assert lease.loss == "the lease of sut is lost: it was released by force, and is free now"
 
 
 def test_it_is_lost_where_it_cannot_be_renewed_for_as_long_as_it_lasts(

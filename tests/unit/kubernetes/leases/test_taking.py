@@ -62,7 +62,7 @@ def test_what_is_released_is_had_by_who_waits_and_one_line_says_for_whom(lock: F
 
 def test_who_waits_does_not_look_again_and_again(lock: FakeLock) -> None:
     lock.hold(NIGHTLY)
-    with pytest.raises(StepError, match="was waited for in vain, for 1 s"):
+    with pytest.raises(StepError, match="did not become free within 1 s"):
         take_it(lock, wait=1.0)
     assert lock.looks <= 3
 

@@ -152,13 +152,13 @@ def test_a_cell_replaces_the_source_of_a_volume_by_a_null_for_the_old_one() -> N
         ({"resources": {"gpu": {"mig_1g_10gb": 1.5}}}, "is not a number of GPUs"),
         ({"resources": {"gpu": {"mig-1g.10gb": 1}}}, "'mig-1g.10gb' is not a MIG slice such as mig_1g_10gb"),
         ({"resources": {"gpu_resource": "gpu"}}, "'gpu' is not a resource such as nvidia.com/gpu"),
-        ({"resources": {"gpu": {"mig_1g_10gb": 1}, "extended": {"nvidia.com/gpu": 1}}}, "is said by `gpu`"),
-        ({"resources": {"gpu": 1, "extended": {"nvidia.com/mig-1g.10gb": 1}}}, "is said by `gpu`"),
-        ({"resources": {"gpu_resource": "amd.com/gpu", "extended": {"amd.com/gpu": 1}}}, "is said by `gpu`"),
-        ({"resources": {"extended": {"google.com/tpu": 4}}}, "is said by the field `tpu`"),
+        ({"resources": {"gpu": {"mig_1g_10gb": 1}, "extended": {"nvidia.com/gpu": 1}}}, "is set by `gpu`"),
+        ({"resources": {"gpu": 1, "extended": {"nvidia.com/mig-1g.10gb": 1}}}, "is set by `gpu`"),
+        ({"resources": {"gpu_resource": "amd.com/gpu", "extended": {"amd.com/gpu": 1}}}, "is set by `gpu`"),
+        ({"resources": {"extended": {"google.com/tpu": 4}}}, "is set by the field `tpu`"),
         ({"resources": {"extended": {"cpu": 4}}}, "'cpu' is not a resource"),
         ({"secrets": {"NO-NAME": {"name": "x", "key": "y"}}}, "'NO-NAME' is not a name of a variable"),
-        ({"secrets": {"TOPGALLANT_HOSTS": {"name": "x", "key": "y"}}}, "`TOPGALLANT_HOSTS` is ours"),
+        ({"secrets": {"TOPGALLANT_HOSTS": {"name": "x", "key": "y"}}}, "`TOPGALLANT_HOSTS` is reserved"),
         ({"secrets": {"A": {"name": "x"}}}, "`secrets.A.key`: Field required"),
         ({"secrets": {"A": {"name": "x", "key": "../y"}}}, "'../y' is not a key of a Secret"),
         ({"shared_memory_gb": -1}, "`shared_memory_gb`"),
@@ -167,8 +167,8 @@ def test_a_cell_replaces_the_source_of_a_volume_by_a_null_for_the_old_one() -> N
         ({"labels": {"a": "x y"}}, "`labels.a`: 'x y' is not a value of a label"),
         ({"labels": {"a": 1}}, "`labels.a`: 1: input should be a valid string"),
         ({"labels": {"a": Secret("hidden")}}, r"`labels.a`: \*\*\*"),
-        ({"labels": {"topgallant.dev/run": "x"}}, "the label `topgallant.dev/run` is ours"),
-        ({"labels": {"app.kubernetes.io/managed-by": "x"}}, "is ours"),
+        ({"labels": {"topgallant.dev/run": "x"}}, "the label `topgallant.dev/run` is reserved"),
+        ({"labels": {"app.kubernetes.io/managed-by": "x"}}, "is reserved"),
         ({"labels": {"kueue.x-k8s.io/queue-name": "x"}}, "is set by the field `queue`"),
         ({"annotations": {"Not A Key": "x"}}, "'Not A Key' is not a key"),
         ({"tolerations": [{"seconds": 3}]}, r"`tolerations\[0\].seconds` is not a field here: .*tolerationSeconds"),
@@ -177,10 +177,10 @@ def test_a_cell_replaces_the_source_of_a_volume_by_a_null_for_the_old_one() -> N
         ({"queue": "a.b"}, "`queue`: 'a.b' is not a name"),
         ({"hosts": 0}, "`hosts`: 0"),
         ({"hosts": "2"}, "`hosts`: '2'"),
-        ({"slices": 2}, "`slices` are of a `tpu`, and there is none"),
+        ({"slices": 2}, "`slices` needs a `tpu`: without one"),
         ({"tpu": {**TPU, "topology": "2by4"}}, "'2by4' is not a topology"),
         ({"tpu": TPU}, "`tpu.topology` 2x4 has 8 chips, but `hosts` 1 with `tpu.chips` 4 each have 4"),
-        ({"tpu": TPU, "hosts": 2, "resources": {"gpu": 1}}, "`tpu` and `resources.gpu` are both asked for"),
+        ({"tpu": TPU, "hosts": 2, "resources": {"gpu": 1}}, "`tpu` and `resources.gpu` are both set"),
         ({"ttl_seconds": -1}, "`ttl_seconds`"),
         ({"patch": {"spec": {1, 2}}}, "`patch.spec"),
         ({"labels": {"a": "x y"}, "hosts": 0}, "`labels.a`: .*; `hosts`"),
@@ -210,7 +210,7 @@ def test_a_pod_whose_fields_do_not_fit_together_names_each_conflict() -> None:
     with pytest.raises(ValueError, match="the name one") as caught:
         pod(volumes=volumes, slices=2)
     assert "the mount_path /one" in str(caught.value)
-    assert "`slices` are of a `tpu`" in str(caught.value)
+    assert "`slices` needs a `tpu`" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -221,13 +221,13 @@ def test_a_pod_whose_fields_do_not_fit_together_names_each_conflict() -> None:
         ({"host_path": "relative"}, "host_path"),
         ({"source": {"nfs": {}, "csi": {}}}, "source"),
         ({"empty_dir": {"size": "1G"}}, "empty_dir"),
-        ({"claim": "x", "name": "attempt"}, "the volume `attempt` is ours"),
+        ({"claim": "x", "name": "attempt"}, "the volume `attempt` is reserved"),
         ({"claim": "x", "name": "a.b"}, "'a.b' is not a name"),
         ({"claim": "x", "mount_path": "relative"}, "not an absolute path"),
         ({"claim": "x", "mount_path": "/"}, "not an absolute path"),
         ({"claim": "x", "mount_path": "/a/../topgallant"}, "not an absolute path"),
-        ({"claim": "x", "mount_path": "/topgallant"}, "/topgallant is ours"),
-        ({"claim": "x", "mount_path": "/topgallant/x"}, "all below /topgallant"),
+        ({"claim": "x", "mount_path": "/topgallant"}, "/topgallant is reserved"),
+        ({"claim": "x", "mount_path": "/topgallant/x"}, "like all paths below /topgallant"),
         ({"claim": "x", "sub_path": "a/../../b"}, "not a relative path"),
         ({"claim": "x", "read_only": "yes"}, "read_only"),
     ],

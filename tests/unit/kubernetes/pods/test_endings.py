@@ -55,7 +55,10 @@ def test_nothing_has_ended_while_it_runs_or_waits() -> None:
 def test_who_is_killed_for_memory_is_told_from_who_is_killed() -> None:
     for one in (pod(told("signal", 137), 137, "OOMKilled", memory_limit="1G"), pod(None, 137, "OOMKilled")):
         assert end(one).ended_by is EndedBy.OUT_OF_MEMORY
-    assert "more than its limit (1G)" in end(pod(told("signal", 137), 137, "OOMKilled", memory_limit="1G")).message
+    assert (
+        "it used more memory than its limit (1G)"
+        in end(pod(told("signal", 137), 137, "OOMKilled", memory_limit="1G")).message
+    )
     assert end(pod(told("signal", 137), 137, "Error")).ended_by is EndedBy.SIGNAL
 
 
@@ -85,7 +88,7 @@ def test_a_pod_that_was_deleted_before_it_started_or_told_is_gone() -> None:
     outcome = end(PodView("p", "u", "j", node="n", is_over=True, is_deleted=True))
     assert (outcome.ended_by, outcome.message) == (
         EndedBy.EVICTED,
-        "its pod p was deleted, and not by us (node n)",
+        "its pod p was deleted, but not by Topgallant (node n)",
     )
 
 
@@ -96,15 +99,15 @@ def test_a_pod_that_is_being_deleted_may_still_say_how_it_ended() -> None:
 
 def test_a_job_that_is_gone_says_so() -> None:
     outcome = end(job=JobView("j", "u", is_deleted=True))
-    assert (outcome.ended_by, outcome.message) == (EndedBy.EVICTED, "its Job j was deleted, and not by us")
+    assert (outcome.ended_by, outcome.message) == (EndedBy.EVICTED, "its Job j was deleted, but not by Topgallant")
 
 
 def test_a_job_that_we_have_deleted_for_a_pod_says_what_became_of_the_pod() -> None:
     job, lost = JobView("j", "u", is_deleted=True), running(is_deleted=True)
     tainted = running(is_deleted=True, disruption="DeletionByTaintManager: tainted")
     for pods, is_discarded, message in (
-        ([lost], True, "its pod p was deleted, and not by us (node n)"),
-        ([lost], False, "its Job j was deleted, and not by us"),
+        ([lost], True, "its pod p was deleted, but not by Topgallant (node n)"),
+        ([lost], False, "its Job j was deleted, but not by Topgallant"),
         ([tainted], True, "DeletionByTaintManager: tainted (node n)"),
         ([tainted], False, "DeletionByTaintManager: tainted (node n)"),
     ):
@@ -195,7 +198,11 @@ def test_an_image_that_does_not_exist_is_not_waited_for(reason: str, message: st
     ("view", "expected", "text"),
     [
         (PodView("p", "u", "j", unschedulable="0/1 nodes"), EndedBy.NO_CAPACITY, "no node took its pod in 60 s: 0/1"),
-        (PodView("p", "u", "j", waiting=("ErrImagePull", "timeout")), EndedBy.IMAGE, "its image did not come in 60 s"),
+        (
+            PodView("p", "u", "j", waiting=("ErrImagePull", "timeout")),
+            EndedBy.IMAGE,
+            "its image was not pulled in 60 s",
+        ),
         (
             PodView("p", "u", "j", waiting=("CreateContainerConfigError", "no secret")),
             EndedBy.NOT_STARTED,
@@ -221,7 +228,7 @@ def test_of_several_pods_the_one_that_has_not_started_is_named() -> None:
     assert (outcome.ended_by, "0/1 nodes" in outcome.message) == (EndedBy.NO_CAPACITY, True)
     assert overdue([running(index=0), PodView("q", "u", "j", node="m")], 60, []).host == "m"
     outcome = overdue([running(index=0)], 60, [])
-    assert (outcome.ended_by, outcome.message) == (EndedBy.NO_CAPACITY, "there were not all of its pods in 60 s")
+    assert (outcome.ended_by, outcome.message) == (EndedBy.NO_CAPACITY, "some of its pods did not exist in 60 s")
 
 
 @pytest.mark.parametrize(
@@ -243,5 +250,5 @@ def test_a_job_that_gets_no_pod_says_what_the_cluster_says() -> None:
     outcome = overdue([], 60, ["exceeded quota: cpu"])
     assert (outcome.ended_by, outcome.message) == (
         EndedBy.NO_CAPACITY,
-        "there was no pod for it in 60 s: exceeded quota: cpu",
+        "it had no pod in 60 s: exceeded quota: cpu",
     )

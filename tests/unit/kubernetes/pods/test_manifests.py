@@ -192,7 +192,7 @@ def test_every_text_arrives_as_it_is() -> None:
 
 
 def test_a_text_that_is_no_unicode_is_refused_since_another_one_would_arrive() -> None:
-    with pytest.raises(ValueError, match="no UTF-8"):
+    with pytest.raises(ValueError, match="not UTF-8"):
         manifest(replace(ORDER, command=("\udcff",)))
 
 
@@ -305,7 +305,7 @@ def test_every_host_knows_which_one_it_is_and_where_the_first_one_is() -> None:
     ],
 )
 def test_a_patch_may_not_change_what_a_cell_is_found_by(patch: dict[str, Any], field: str) -> None:
-    with pytest.raises(ValueError, match=f"`patch` changes `.*{field}"):
+    with pytest.raises(ValueError, match=f"`patch` must not change `.*{field}"):
         manifest(patch=patch)
 
 
@@ -327,7 +327,7 @@ def of_slices(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_the_patch_of_a_jobset_is_held_likewise(spec: dict[str, Any], field: str) -> None:
-    with pytest.raises(ValueError, match=f"`patch` changes `.*{field}"):
+    with pytest.raises(ValueError, match=f"`patch` must not change `.*{field}"):
         manifest(**CELLS["tpu_slices"], patch={"spec": spec})
 
 

@@ -335,7 +335,7 @@ def test_an_attempt_ends_though_its_job_cannot_be_removed(
 def test_what_is_missing_of_a_log_is_said_where_nobody_holds_it(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
     tracker.see_pod(ended(told={"log_said": {"stdout": 7, "stderr": 0}}, files=Ended(0, "Completed", "", None)))
-    assert followed.outcome(attempt).log_fault.startswith("the node has not kept 7 bytes of them")
+    assert followed.outcome(attempt).log_fault.startswith("the node has dropped 7 bytes of them")
 
 
 def test_what_was_left_and_is_gone_is_no_success(followed: Followed, tracker: Tracker) -> None:
@@ -343,7 +343,7 @@ def test_what_was_left_and_is_gone_is_no_success(followed: Followed, tracker: Tr
     tracker.see_pod(ended(told={"left": 2}, files=Ended(0, "Completed", "", None)))
     outcome = followed.outcome(attempt)
     assert outcome.ended_by is EndedBy.LOST
-    assert outcome.message == "what it left is lost: nobody came for it within 3600 s"
+    assert outcome.message == "its files are lost: they were not fetched within 3600 s"
 
 
 def test_a_cluster_that_is_away_for_longer_than_one_waits_is_unreachable(followed: Followed, tracker: Tracker) -> None:
@@ -426,4 +426,4 @@ def test_an_attempt_whose_job_cannot_be_removed_is_out_of_reach_and_has_not_ende
     assert followed.notified.get(timeout=20) == attempt.name
     assert followed.removed.get(timeout=20) == "j"
     assert attempt.status.state is AttemptState.UNREACHABLE
-    assert "its Job could not be removed, and may run" in attempt.status.message
+    assert "its Job could not be removed, and may still run" in attempt.status.message
