@@ -22,7 +22,7 @@ from sqlalchemy import Connection, insert, text
 from tests.servers import postgres
 from toolbox.reports.site import dashboard
 from toolbox.results import bounds_file, bounds_formulas, changes, queries, tables
-from toolbox.results.bounds_file import Entry
+from toolbox.results.bounds_parser import Entry
 from toolbox.results.queries import Filter
 from toolbox.results.series import Series
 from toolbox.results.store import Store
@@ -183,7 +183,7 @@ def _update_bounds(series: list[Series], file: Path) -> None:
     entries = [
         Entry(one.cell, f"{one.project}/{one.name}", one.metric, bound) for one, bound in computed if bound is not None
     ]
-    assert len(bounds_file.update(file, "benchmark", entries)) == len(entries)
+    assert len(bounds_file.load(file).update(entries)) == len(entries)
 
 
 @contextmanager

@@ -89,6 +89,29 @@ def test_without_bounds_a_value_is_only_recorded(grid: Grid) -> None:
     assert (check["passed"], check["message"]) == (None, "time is 1.3 s; too few runs so far give it no bounds")
 
 
+def test_manual_bounds_win_over_those_of_earlier_runs(grid: Grid) -> None:
+    measuring(grid, 1.05)
+    generated = grid.root / "config/bounds/grid.yaml"
+    manual = json.loads(generated.read_text())
+    manual["cells"]["x=a"]["metrics"]["time"] = {"upper": 1.02}
+    (grid.root / "config/bounds/grid.manual.yaml").write_text(json.dumps(manual))
+    outcome = grid.run()
+    assert outcome.exit_code == 1, str(outcome)
+    assert "time is 1.05 s, above [-, 1.02]" in outcome.stdout
+    assert "generated file" not in outcome.stderr
+
+
+def test_a_run_reads_a_file_with_generated_and_manual_bounds_and_says_so(grid: Grid) -> None:
+    measuring(grid, 1.3, 1.3)
+    file = grid.root / "config/bounds/grid.yaml"
+    file.write_text(text := file.read_text().replace('"unit": "s",', '"unit": "s", "locked": true,'))
+    outcome = grid.run()
+    assert outcome.exit_code == 1, str(outcome)
+    (line,) = [line for line in outcome.stderr.splitlines() if "bounds/grid.yaml:" in line]
+    assert "manual bounds in the generated file; they count, and `results update_bounds grid` moves" in line
+    assert [(path.name, path.read_text()) for path in file.parent.iterdir()] == [("grid.yaml", text)]
+
+
 def test_bounds_of_other_settings_hold_nothing(grid: Grid) -> None:
     measuring(grid, 1.3)
     file = grid.root / "config/bounds/grid.yaml"
@@ -168,13 +191,14 @@ def test_a_quarantine_that_is_over_gates_again_and_says_so(grid: Grid) -> None:
     assert "in quarantine until 2020-01-01 (me: #9): that is over" in outcome.stdout
 
 
+@pytest.mark.parametrize("name", ["grid.yaml", "grid.manual.yaml"])
 @pytest.mark.parametrize("text", ["cells: [1]\n", "cells: {a: {cell: x, metrics: {time: {lower: fast}}}}\n"])
-def test_a_file_of_bounds_that_is_wrong_is_refused_before_anything_starts(grid: Grid, text: str) -> None:
+def test_a_file_of_bounds_that_is_wrong_is_refused_before_anything_starts(grid: Grid, text: str, name: str) -> None:
     measuring(grid, 1.0)
-    (grid.root / "config/bounds/grid.yaml").write_text(text)
+    (grid.root / "config/bounds" / name).write_text(text)
     outcome = grid.run()
     assert outcome.exit_code == 2
-    assert "config/bounds/grid.yaml" in outcome.stderr
+    assert f"config/bounds/{name}:1: " in outcome.stderr
     assert not grid.said
 
 

@@ -142,6 +142,29 @@ def test_a_rehearsal_of_bounds_writes_nothing(results: Results, workspace: Works
     assert not (workspace.directory / "config/bounds").exists()
 
 
+def test_what_people_wrote_into_the_generated_bounds_moves_once(results: Results, workspace: Workspace) -> None:
+    results("update_bounds", "training")
+    file = workspace.directory / "config/bounds/training.yaml"
+    manual = file.with_name("training.manual.yaml")
+    head, _, cell = file.read_text().partition(f"  {SMALL}:\n")
+    file.write_text(f"{head}  # promised to a customer\n  {SMALL}:\n{cell}        locked: true\n")
+    text = file.read_text()
+    outcome = results("update_bounds", "training", "--dry_run")
+    assert "what people wrote there would move to training.manual.yaml" in outcome.stderr
+    assert (file.read_text(), manual.exists()) == (text, False)
+    outcome = results("update_bounds", "training", "--format=json")
+    assert "what people wrote there moved to training.manual.yaml" in outcome.stderr
+    rows = {row["cell"]: row["why"] for row in loaded(outcome)}
+    assert rows[SMALL] == "manual: a person keeps it"
+    assert (SMALL in file.read_text(), "locked: true" in manual.read_text()) == (False, True)
+    assert "# promised to a customer\n" in manual.read_text()
+    text = manual.read_text()
+    again = results("update_bounds", "training")
+    assert "0 of 2 bounds changed in" in again.stdout
+    assert "people" not in again.stderr
+    assert manual.read_text() == text
+
+
 def test_series_with_few_values_have_no_bounds(results: Results) -> None:
     outcome = results("update_bounds", "training", "--since=2026-04-06")
     assert "2 series have too few accepted values for bounds" in outcome.stdout

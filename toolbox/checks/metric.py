@@ -17,7 +17,7 @@ from toolbox.model.evidence import Deviation, Evidence, Judgement, Metric
 class Check(BaseModel):
     """A metric, and the range that it must be in, bounds included. Where there are samples, each has to be in it.
 
-    `bounds: auto` takes the range from `config/bounds/PROJECT.yaml`, which holds the value alone, not each sample.
+    `bounds: auto` takes the range from `config/bounds`, which has bounds for the value alone, not for each sample.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import getpass
-import shutil
-import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
 from toolbox.commands import _results
 from toolbox.model import patterns
-from toolbox.model.bounds import Bound
 from toolbox.model.errors import UsageError
 from toolbox.reports.terminal import result_rows
-from toolbox.results import bounds_file, queries
-from toolbox.results.bounds_file import Difference, Entry
+from toolbox.results import queries
+from toolbox.results.bounds_file import BoundsFiles
+from toolbox.results.bounds_parser import Entry
 from toolbox.results.bounds_update import Acceptance, Action, Decision, Update
 from toolbox.results.queries import Filter
 from toolbox.results.series import Series
@@ -58,18 +55,18 @@ def acceptance(accept: str | None, reason: str | None) -> Acceptance | None:
     return Acceptance(covers, _user(), reason, datetime.now(UTC).replace(microsecond=0))
 
 
-def update(connection: Connection, wanted: Filter, file: Path, how: Update, *, dry_run: bool) -> Outcome:
+def update(connection: Connection, wanted: Filter, files: BoundsFiles, how: Update, *, dry_run: bool) -> Outcome:
     """Decide about the bounds of all metrics that are wanted, and write them unless it is a rehearsal.
 
     Raises:
-        ConfigurationError: something in the file is wrong.
+        ConfigurationError: the file cannot be updated.
         UsageError: nothing has changed that is to be accepted.
     """
     every = replace(wanted, since=None, revision=None)
     series = _results.newest_units(queries.series(connection, every))
     if every != wanted:
         how = replace(how, runs=_runs(queries.series(connection, wanted)))
-    decisions, faults = _decisions(series, how, file)
+    decisions, faults = _decisions(series, how, files)
     if how.acceptance is not None:
         _require_change(decisions, how.acceptance)
     entries = [
@@ -77,27 +74,25 @@ def update(connection: Connection, wanted: Filter, file: Path, how: Update, *, d
         for one in decisions
         if one.after is not None
     ]
-    project = wanted.project or ""
-    differences = _rehearsed(file, project, entries) if dry_run else bounds_file.update(file, project, entries)
+    differences = files.update(entries, dry_run=dry_run)
     rows = result_rows.of_decisions(decisions)
     few = sum(one.after is None for one in decisions)
     remarks = [
         *_warnings(rows),
         *faults,
         *([f"{few} series have too few accepted values for bounds"] if few else []),
-        f"{len(differences)} of {len(entries)} bounds {'would change' if dry_run else 'changed'} in {file}",
+        f"{len(differences)} of {len(entries)} bounds {'would change' if dry_run else 'changed'} in {files.path}",
     ]
     return Outcome(rows, remarks)
 
 
-def _decisions(series: Sequence[Series], how: Update, file: Path) -> tuple[list[Decision], list[str]]:
-    known, locked = bounds_file.read(file), bounds_file.locked(file)
+def _decisions(series: Sequence[Series], how: Update, files: BoundsFiles) -> tuple[list[Decision], list[str]]:
+    bounds = files.bounds
     decisions, faults = [], []
     for one in series:
         key = one.cell, one.metric
-        bound: Bound | None = known.get(key)
         try:
-            decisions.append(how.decide(one, bound, is_locked=key in locked))
+            decisions.append(how.decide(one, bounds.get(key), is_manual=key in files.manual))
         except ValueError as error:
             faults.append(f"{one.name}, {one.metric}: {error}")
     return decisions, faults
@@ -137,12 +132,3 @@ def _warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
         *([f"{worse} of these follow a change for the worse: is it a deliberate one?"] if worse else []),
         *([f"{wide} are wider than their mean: a few values are far from the others"] if wide else []),
     ]
-
-
-def _rehearsed(file: Path, project: str, entries: Sequence[Entry]) -> Sequence[Difference]:
-    """Return what an update of bounds would change: it is done on a copy."""
-    with tempfile.TemporaryDirectory(prefix="topgallant-") as scratch:
-        copy = Path(scratch) / file.name
-        if file.exists():
-            shutil.copyfile(file, copy)
-        return bounds_file.update(copy, project, entries)

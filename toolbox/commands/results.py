@@ -203,7 +203,7 @@ class Results:
         Compute the bounds of a project's metrics from its accepted runs, and write them to config/bounds/PROJECT.yaml.
 
         A level that changed is not adopted before a person accepts it, and values that failed their cells and were
-        confirmed do not count.
+        confirmed do not count. Bounds in config/bounds/PROJECT.manual.yaml are a person's: they win, and stay.
 
         Args:
             project: the project.
@@ -221,13 +221,13 @@ class Results:
             )
         accepted = _bounds_update.acceptance(accept, reason)
         how = Update(method, confidence, allow_wider, accepted)
-        file = projects.find(project).bounds
+        files = bounds_file.load(projects.find(project).bounds)
         wanted = _results.wanted(
             project=project, cells=cells, metric=metric, revision=revision, presets=presets, since=since, until=until
         )
         with _results.opened(database, project) as (store, connection):
             _results.refuse_unknown_metric(connection, wanted)
-            outcome = _bounds_update.update(connection, wanted, file, how, dry_run=dry_run)
+            outcome = _bounds_update.update(connection, wanted, files, how, dry_run=dry_run)
             return _results.printed(
                 outcome.rows, result_rows.BOUNDS, format, store=store.location, remarks=outcome.remarks
             )

@@ -56,7 +56,7 @@ class ProjectFiles:
 
     @property
     def bounds(self) -> Path:
-        """Where the bounds of its metrics are, that earlier runs give."""
+        """The file of the generated bounds of its metrics; `bounds_file` finds the manual bounds beside it."""
         return self.root / "config" / "bounds" / f"{self.name}.yaml"
 
     @property

@@ -1,56 +1,52 @@
-"""The file of a project's bounds: `config/bounds/PROJECT.yaml`, written by `results update_bounds` and by people.
+"""The bounds of a project: `config/bounds/PROJECT.yaml` is generated, `config/bounds/PROJECT.manual.yaml` a person's.
 
-docs/bounds.md shows one. What a person added to it stays, byte for byte: comments, order, quotes, own keys, and
-each bound that is `locked: true`.
+The manual bounds win, for each metric of each cell. `results update_bounds` writes the generated file whole, and never
+writes the manual one, with one exception: what people wrote into the generated file moves into a new manual file.
+Earlier versions kept both kinds of bounds in PROJECT.yaml. docs/bounds.md shows the files.
 """
 
 from __future__ import annotations
 
-import os
+import logging
+import re
 import stat
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from toolbox.config import document
 from toolbox.model.bounds import Bound
 from toolbox.model.errors import ConfigurationError
-from toolbox.results import bounds_nodes
-from toolbox.results.bounds_nodes import CELL, CELLS, METRICS, BoundsNodes, MetricNode
-from toolbox.results.yaml_edits import Edits, Tree, scalar
+from toolbox.results import bounds_parser, bounds_split
+from toolbox.results.bounds_parser import CELL, CELLS, FIELDS, METRICS, Entry
+from toolbox.system import filesystem
 
-_FIELDS: Final = (
-    *("lower", "upper", "mean", "unit", "samples", "noise_samples", "method", "confidence"),
-    *("minimum_detectable_change", "since", "until"),
-    *("accepted_since", "accepted_by", "accepted_reason", "accepted_at"),
-)
-_NEW_FILE_MODE: Final = 0o644  # it is kept with the sources
+log = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+"""The id of a cell, and a metric."""
+_NEW_FILE_MODE: Final = 0o644  # the files are kept with the sources
 _HEADER: Final = """\
 # Bounds of the metrics of {project}, by cell.
-# `results update_bounds` writes them; your own keys and comments are kept, and each bound that is `locked: true`.
+# `results update_bounds` writes this file whole. Write bounds of your own into {manual}: they win.
 """
+_LONGEST_KEY: Final = 1000  # YAML limits a key without a question mark to 1024 characters
+_PLAIN: Final = re.compile("[a-zA-Z0-9][a-zA-Z0-9_+.=@/,-]*")
+_NOT_TEXT: Final = re.compile(  # to a reader of YAML 1.1 or 1.2: a number, a date, a yes
+    "[0-9][0-9_.,-]*(e[-+]?[0-9_]+)?|0[box][0-9a-f_]+|y|n|yes|no|on|off|true|false|null|nan|inf|infinity", re.IGNORECASE
+)
 
 
-class Entry(NamedTuple):
-    """The bounds of a metric of a cell, which is known by its id; its name may change."""
-
-    cell: str
-    name: str
-    metric: str
-    bound: Bound
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A bound that was changed.
+class Difference(NamedTuple):
+    """A bound that an update changes.
 
     Args:
-        cell: its id.
-        name: of the cell.
-        before: None where there was none.
+        cell: the id of the cell.
+        name: the name of the cell.
+        before: None where there was no bound.
     """
 
     cell: str
@@ -60,62 +56,168 @@ class Difference:
     after: Bound
 
 
-def read(path: Path) -> dict[tuple[str, str], Bound]:
-    """Return the bounds by the id of the cell and the metric. There are none where there is no file.
+@dataclass(frozen=True, slots=True)
+class BoundsFiles:
+    """The two files of a project's bounds, as they were when they were read.
+
+    Args:
+        path: the generated file, and `text` its content; empty if there is no such file.
+        generated: the generated bounds.
+        misplaced: bounds in the generated file that a person wrote, or locked.
+        manual: the bounds that win over the generated ones: those of the manual file, and the misplaced ones.
+    """
+
+    path: Path
+    text: str
+    generated: Mapping[Key, Entry]
+    misplaced: Mapping[Key, Entry]
+    manual: Mapping[Key, Entry]
+
+    @property
+    def bounds(self) -> dict[Key, Bound]:
+        """The bounds in force."""
+        return {key: entry.bound for key, entry in {**self.generated, **self.manual}.items()}
+
+    def update(self, entries: Sequence[Entry], *, dry_run: bool = False) -> list[Difference]:
+        """Write generated bounds, and return what changed, in the order of the names of cells and metrics.
+
+        Bounds without a new entry stay, and entries for manual bounds are ignored. What people wrote into the
+        generated file moves into a new manual file. Each file ends whole or as it was.
+
+        Raises:
+            ConfigurationError: the generated file has changed since, or what people wrote cannot be moved.
+            ValueError: two entries are for one metric of one cell.
+            OSError: a file cannot be written.
+        """
+        new = _by_key(entries)
+        if len(new) < len(entries):
+            raise ValueError("one bound a metric of a cell was expected, some have two")
+        new = {key: entry for key, entry in new.items() if key not in self.manual}
+        moved, text = self._moved(), self._updated(new)
+        if not dry_run:
+            self._write(moved, text)
+        if moved:
+            word = "would move" if dry_run else "moved"
+            log.warning("%s: what people wrote there %s to %s", self.path, word, manual_path(self.path).name)
+        before = {key: entry.bound for key, entry in self.generated.items()}
+        return [
+            Difference(entry.cell, entry.name, entry.metric, before.get(key), entry.bound)
+            for key, entry in sorted(new.items(), key=lambda item: (item[1].name, item[1].metric, item[1].cell))
+            if before.get(key) != entry.bound
+        ]
+
+    def _moved(self) -> str:
+        """Return the text of a new manual file for what people wrote into the generated one; empty if they did not."""
+        if self.text == self._updated({}):
+            return ""
+        by_hand = {(entry.name, entry.metric) for entry in self.misplaced.values()}
+        written = bounds_split.written_by_people(self.text, by_hand, self.path.name)
+        manual = manual_path(self.path)
+        if written is None or _read(manual) == written.text:  # an update was killed after it wrote the manual file
+            return ""
+        if manual.exists() or not self._is_moved_by(written.text):
+            raise ConfigurationError(
+                f"{self.path}:{written.line}: this is not generated: move it to {manual.name}, or delete it"
+            )
+        return written.text
+
+    def _is_moved_by(self, text: str) -> bool:
+        """Tell whether the text of a manual file has the misplaced bounds: tags (!) can make a difference."""
+        try:
+            entries = bounds_parser.parse(text, self.path)
+        except ConfigurationError:
+            return False
+        misplaced = {key: entry.bound for key, entry in self.misplaced.items()}
+        return {key: entry.bound for key, entry in _by_key(entries).items()} == misplaced
+
+    def _updated(self, new: Mapping[Key, Entry]) -> str:
+        """Return the text of the generated file with new bounds."""
+        entries = {**self.generated, **new}.values()
+        if not entries and not self.text:
+            return ""
+        names = {entry.cell: entry.name for entry in self.generated.values()}
+        keys = _keys(names, _latest_names(new.values()))
+        header = _HEADER.format(project=self.path.stem, manual=manual_path(self.path).name)
+        return "\n".join([f"{header}{CELLS}:{'' if entries else ' {}'}", *_rendered(entries, keys), ""])
+
+    def _write(self, moved: str, text: str) -> None:
+        """Write the two files, as far as they change."""
+        if _read(self.path) != self.text:
+            raise ConfigurationError(f"{self.path} was changed while its new bounds were computed: run it again")
+        mode = stat.S_IMODE(self.path.stat().st_mode) if self.path.exists() else _NEW_FILE_MODE
+        if moved:
+            _write(manual_path(self.path), moved, mode)
+        if text != self.text:
+            _write(self.path, text, mode)
+
+
+def manual_path(path: Path) -> Path:
+    """Return the path of the manual file beside a generated one."""
+    return path.with_suffix(".manual.yaml")
+
+
+def load(path: Path) -> BoundsFiles:
+    """Read the two files of bounds. A file that does not exist has no bounds.
+
+    Args:
+        path: the generated file.
 
     Raises:
-        ConfigurationError: something in the file is wrong; it names the line and what was expected.
+        ConfigurationError: something in a file is wrong; the message has the line and what was expected.
     """
-    return bounds_nodes.parse(_text(path), path).bounds()
+    text, manual = _read(path), manual_path(path)
+    found = _by_key(bounds_parser.parse(text, path))
+    misplaced = {key: entry for key, entry in found.items() if entry.is_by_hand}
+    generated = {key: entry for key, entry in found.items() if key not in misplaced}
+    by_hand = _by_key(bounds_parser.parse(_read(manual), manual))
+    return BoundsFiles(path, text, generated, misplaced, misplaced | by_hand)
 
 
-def locked(path: Path) -> set[tuple[str, str]]:
-    """Return the bounds that no update changes, by the id of the cell and the metric.
+def read(path: Path) -> dict[Key, Bound]:
+    """Return the bounds in force. Nothing is written: a generated file with manual bounds is read, with a warning.
+
+    Args:
+        path: the generated file.
 
     Raises:
-        ConfigurationError: something in the file is wrong; it names the line and what was expected.
+        ConfigurationError: something in a file is wrong; the message has the line and what was expected.
     """
-    cells = bounds_nodes.parse(_text(path), path).cells.values()
-    return {(cell.id, name) for cell in cells for name, metric in cell.metrics.items() if metric.is_locked}
+    files = load(path)
+    if files.misplaced:
+        line = min(entry.line for entry in files.misplaced.values())
+        hint = f"`results update_bounds {path.stem}` moves such bounds to {manual_path(path).name}"
+        log.warning("%s:%d: manual bounds in the generated file; they count, and %s", path, line, hint)
+    return files.bounds
 
 
-def update(path: Path, project: str, entries: Sequence[Entry]) -> list[Difference]:
-    """Write bounds, and return what changed, in the order of the names of cells and metrics.
-
-    Bounds that no entry is for stay. The file ends whole or as it was, and is not touched where nothing changes.
-
-    Raises:
-        ConfigurationError: something in the file is wrong, or written in a way that cannot be changed safely.
-        ValueError: two entries are for one metric of one cell.
-        OSError: the file cannot be written.
-    """
-    text = _text(path)
-    nodes = bounds_nodes.parse(text, path)
-    keys = {cell.id: cell.key.value for cell in nodes.cells.values()}
-    new_keys = keys | _keys(nodes, _names(entries))
-    differences = _differences(nodes, entries)
-    if differences or new_keys != keys:
-        after = _edited(text or _HEADER.format(project=project), nodes, new_keys, differences)
-        _verify(after, path, nodes, new_keys, differences)
-        _write(path, after)
-    return differences
+def _by_key(entries: Sequence[Entry]) -> dict[Key, Entry]:
+    return {(entry.cell, entry.metric): entry for entry in entries}
 
 
-def _text(path: Path) -> str:
+def _read(path: Path) -> str:
     return document.read_text(path, what="the file of bounds").removeprefix("\ufeff") if path.exists() else ""
 
 
-def _names(entries: Sequence[Entry]) -> dict[str, str]:
-    """Return the names of cells: a metric that a cell no longer has still calls it by its old one."""
+def _write(path: Path, text: str, mode: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    filesystem.write_pieces(path.resolve(), [text.encode()], durable=True, mode=mode)
+
+
+def _latest_names(entries: Iterable[Entry]) -> dict[str, str]:
+    """Return the names of cells by their ids: a metric that a cell no longer has knows an old name of the cell."""
     ordered = sorted(entries, key=lambda entry: (entry.bound.until.timestamp() if entry.bound.until else 0, entry.name))
     return {entry.cell: entry.name for entry in ordered}
 
 
-def _keys(nodes: BoundsNodes, names: Mapping[str, str]) -> dict[str, str]:
-    """Return the key of each of these cells: its name, with its id where another cell has that name."""
-    now = {cell.id: cell.key.value for cell in nodes.cells.values()}
+def _keys(now: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
+    """Return the key of each cell by its id: the name of the cell, with the id where another cell has that name.
+
+    Args:
+        now: the keys in the file.
+        names: the names of the cells that are updated.
+    """
     taken = {key for identity, key in now.items() if identity not in names}
-    keys: dict[str, str] = {}
+    keys = dict(now)
     for identity in sorted(names, key=lambda cell: (names[cell], now.get(cell) != names[cell], cell)):
         name = names[identity]
         keys[identity] = name if name not in taken else f"{name} ({identity})"
@@ -123,97 +225,40 @@ def _keys(nodes: BoundsNodes, names: Mapping[str, str]) -> dict[str, str]:
     return keys
 
 
-def _differences(nodes: BoundsNodes, entries: Sequence[Entry]) -> list[Difference]:
-    if len({(entry.cell, entry.metric) for entry in entries}) < len(entries):
-        raise ValueError("one bound a metric of a cell was expected, some have two")
-    found = []
-    for entry in sorted(entries, key=lambda entry: (entry.name, entry.metric, entry.cell)):
-        cell = nodes.cells.get(entry.cell)
-        metric = cell.metrics.get(entry.metric) if cell else None
-        before = metric.bound if metric else None
-        if before != entry.bound and not (metric and metric.is_locked):
-            found.append(Difference(entry.cell, entry.name, entry.metric, before, entry.bound))
-    return found
+def _rendered(entries: Iterable[Entry], keys: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines of the cells, in the order of their keys and metrics."""
+    ordered = sorted(entries, key=lambda entry: (keys[entry.cell], entry.metric))
+    for cell, metrics in groupby(ordered, key=lambda entry: entry.cell):
+        yield from (_key(2, keys[cell]), f"    {CELL}: {_scalar(cell)}", f"    {METRICS}:")
+        for entry in metrics:
+            yield _key(6, entry.metric)
+            values = ((name, getattr(entry.bound, name)) for name in FIELDS)
+            yield from (f"        {name}: {_value(value)}" for name, value in values if value is not None)
 
 
-def _edited(text: str, nodes: BoundsNodes, keys: Mapping[str, str], differences: Sequence[Difference]) -> str:
-    """Return the text with these keys of its cells, and with what differs."""
-    edits = Edits(text if text.endswith("\n") else f"{text}\n", nodes.step)
-    for cell in nodes.cells.values():
-        if keys[cell.id] != cell.key.value:
-            edits.replace(cell.key, scalar(keys[cell.id], in_flow=nodes.is_in_flow))
-    new: dict[str, dict[str, Tree]] = {}
-    for difference in differences:
-        if difference.before is None:
-            new.setdefault(difference.cell, {})[difference.metric] = _tree(difference.after)
-        else:
-            _change(edits, nodes.cells[difference.cell].metrics[difference.metric], difference.after)
-    for identity in new.keys() & nodes.cells.keys():
-        edits.put(nodes.cells[identity].node, METRICS, new.pop(identity))
-    if new:
-        cells: dict[str, Tree] = {
-            keys[cell]: {CELL: scalar(cell), METRICS: dict(sorted(new[cell].items()))} for cell in new
-        }
-        edits.put(nodes.root, CELLS, cells)
-    return edits.result()
+def _key(column: int, text: str) -> str:
+    indent, key = " " * column, _scalar(text)
+    return f"{indent}{key}:" if len(key) <= _LONGEST_KEY else f"{indent}? {key}\n{indent}:"
 
 
-def _change(edits: Edits, metric: MetricNode, bound: Bound) -> None:
-    """Write what is new in a bound: a value that has none any more becomes null, so that its comments stay."""
-    for name, node in metric.values.items():
-        if name in _FIELDS and getattr(metric.bound, name) != getattr(bound, name):
-            edits.replace(node, _written(getattr(bound, name)))
-    missing = {name: value for name, value in _tree(bound).items() if name not in metric.values}
-    edits.insert(metric.node, missing, lambda name: _FIELDS.index(name) if name in _FIELDS else -1)
-
-
-def _tree(bound: Bound) -> dict[str, str]:
-    values = {name: getattr(bound, name) for name in _FIELDS}
-    return {name: _written(value) for name, value in values.items() if value is not None}
-
-
-def _written(value: float | str | datetime | None) -> str:
-    """Return a value as YAML; null for one that is not there."""
-    if value is None:
-        return "null"
+def _value(value: float | str | datetime) -> str:
+    """Return a value as YAML."""
     if isinstance(value, str):
-        return scalar(value)
+        return _scalar(value)
     if isinstance(value, datetime):
         return value.isoformat()
     text = repr(value)
     return text if "." in text else text.replace("e", ".0e")  # YAML 1.1 has no number 1e-05
 
 
-def _verify(
-    text: str, path: Path, nodes: BoundsNodes, keys: Mapping[str, str], differences: Sequence[Difference]
-) -> None:
-    """Raise where a text does not say what it should: an anchor, or another form that `yaml_edits` does not know."""
-    wanted = nodes.bounds() | {(one.cell, one.metric): one.after for one in differences}
-    try:
-        found = bounds_nodes.parse(text, path)
-    except ConfigurationError:
-        found = BoundsNodes()
-    names = {cell.id: cell.key.value for cell in found.cells.values()}
-    if found.bounds() != wanted or names != keys:
-        raise ConfigurationError(
-            f"{path} cannot be changed safely as it is written: write out its anchors (&), aliases (*), tags (!) "
-            "and keys with question marks (?)"
-        )
+def _scalar(text: str) -> str:
+    """Return a text as YAML on one line, in quotes where a reader could take it for something else than text."""
+    if _PLAIN.fullmatch(text) and not _NOT_TEXT.fullmatch(text):
+        return text
+    return f'"{"".join(map(_escaped, text))}"'
 
 
-def _write(path: Path, text: str) -> None:
-    """Write the file whole or not at all, also through a link to it, and leave its mode as it is."""
-    path = path.resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _NEW_FILE_MODE
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".bounds.")
-    new = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(text.encode())
-            os.fchmod(stream.fileno(), mode)
-            os.fsync(stream.fileno())
-        new.replace(path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return f"\\{char}"
+    return char if char.isprintable() else f"\\U{ord(char):08x}"

@@ -80,17 +80,18 @@ class Update:
     acceptance: Acceptance | None = None
     runs: Mapping[tuple[str, str], Collection[tuple[str, datetime]]] | None = None
 
-    def decide(self, series: Series, before: Bound | None, *, is_locked: bool = False) -> Decision:
+    def decide(self, series: Series, before: Bound | None, *, is_manual: bool = False) -> Decision:
         """Return what to do with the bounds of a metric of a cell.
 
         Args:
-            before: the bounds in the file.
+            before: the bounds in force.
+            is_manual: whether a person keeps these bounds.
 
         Raises:
             ValueError: a value is too large to compute with. The message does not name the series.
         """
-        if is_locked:
-            return Decision(series, before, before, Action.KEPT, "locked: a person keeps it")
+        if is_manual:
+            return Decision(series, before, before, Action.KEPT, "manual: a person keeps it")
         current = before if before is not None and before.is_in(series.unit) else None
         level = levels.accepted(series, current)
         accepts = self.acceptance is not None and level.changed is not None and self.acceptance.covers(series)

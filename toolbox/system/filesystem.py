@@ -70,17 +70,19 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> Path:
     return write_pieces(path, [content], durable=durable)
 
 
-def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False) -> Path:
-    """Write a private file whole or not at all, piece by piece. The pieces may be read from the old file.
+def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False, mode: int = PRIVATE_FILE) -> Path:
+    """Write a file whole or not at all, piece by piece. The pieces may be read from the old file.
 
     Args:
         durable: see `write_bytes`.
+        mode: the permissions of the file.
     """
     (make_durable_directory if durable else make_directory)(path.parent)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.writelines(pieces)
+            os.fchmod(stream.fileno(), mode)
             if durable:
                 stream.flush()
                 os.fsync(stream.fileno())

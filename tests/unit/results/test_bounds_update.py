@@ -210,10 +210,10 @@ def test_a_mean_that_left_the_bounds_of_a_person_is_refused() -> None:
     assert "is out of the bounds that are there" in decision.why
 
 
-def test_locked_bounds_are_kept() -> None:
+def test_manual_bounds_are_kept() -> None:
     nights = with_history(13)
-    decision = Update().decide(nights.series, None, is_locked=True)
-    assert (decision.action, decision.after, decision.why) == (Action.KEPT, None, "locked: a person keeps it")
+    decision = Update().decide(nights.series, None, is_manual=True)
+    assert (decision.action, decision.after, decision.why) == (Action.KEPT, None, "manual: a person keeps it")
 
 
 def test_only_the_values_of_the_runs_that_count_make_bounds() -> None:

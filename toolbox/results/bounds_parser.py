@@ -1,15 +1,15 @@
-"""What a file of bounds says, with the place of each of its parts: `bounds_file` reads and changes it by these."""
+"""Reads the YAML text of a file of bounds, and names each mistake with its file and line. `bounds_file` calls it."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import yaml
 
@@ -21,124 +21,104 @@ from toolbox.model.text import shown
 CELLS: Final = "cells"
 CELL: Final = "cell"
 METRICS: Final = "metrics"
-LOCKED: Final = "locked"
+FIELDS: Final = (
+    *("lower", "upper", "mean", "unit", "samples", "noise_samples", "method", "confidence"),
+    *("minimum_detectable_change", "since", "until"),
+    *("accepted_since", "accepted_by", "accepted_reason", "accepted_at"),
+)
+LOCKED: Final = "locked"  # how a person marked a bound when the generated file was also a person's
 _GUARDED: Final = ("lower", "upper", "mean", "unit", "samples", "method", "confidence", "since", "until", LOCKED)
 _NEAR: Final = 0.8  # as difflib counts: `lowr` is 0.89 of `lower`, `low` 0.75
 _NUMBER: Final = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,17}")
 _NOTHING: Final = ("", "~", "null", "Null", "NULL")
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is optional
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is optional
+_Pairs = dict[str, tuple[yaml.ScalarNode, yaml.Node]]
 
 
-@dataclass(frozen=True, slots=True)
-class MetricNode:
-    """The bounds of a metric, and the nodes of what is written there, by key."""
-
-    node: yaml.MappingNode
-    values: Mapping[str, yaml.Node]
-    bound: Bound
-    is_locked: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CellNode:
-    """A cell, and its metrics by name."""
-
-    key: yaml.ScalarNode
-    node: yaml.MappingNode
-    id: str
-    metrics: Mapping[str, MetricNode]
-
-
-@dataclass(frozen=True, slots=True)
-class BoundsNodes:
-    """A whole file: its cells by id.
+class Entry(NamedTuple):
+    """The bounds of a metric of a cell. The id identifies the cell; its name may change.
 
     Args:
-        root: None where the file says nothing.
-        is_in_flow: whether the cells stand in braces.
+        cell: the id of the cell.
+        name: the name of the cell; for an entry that was read, the key of the cell in the file.
+        is_locked: whether the file has `locked: true` beside the bounds.
+        line: the line of the entry in the file; 0 for an entry that was not read from a file.
     """
 
-    root: yaml.MappingNode | None = None
-    cells: Mapping[str, CellNode] = field(default_factory=dict)
-    is_in_flow: bool = False
+    cell: str
+    name: str
+    metric: str
+    bound: Bound
+    is_locked: bool = False
+    line: int = 0
 
     @property
-    def step(self) -> int:
-        """How much further in its mappings are than the keys that they belong to."""
-        first = next(iter(self.cells.values()), None)
-        return max(2, first.key.start_mark.column) if first and not self.is_in_flow else 2
-
-    def bounds(self) -> dict[tuple[str, str], Bound]:
-        """Return the bounds by the id of the cell and the metric."""
-        return {(cell.id, name): metric.bound for cell in self.cells.values() for name, metric in cell.metrics.items()}
+    def is_by_hand(self) -> bool:
+        """Whether a person wrote these bounds, or locked them."""
+        return self.is_locked or self.bound.samples is None or self.bound.method is Method.MANUAL
 
 
-def parse(text: str, file: Path) -> BoundsNodes:
-    """Return what a file says.
+def parse(text: str, file: Path) -> list[Entry]:
+    """Return the bounds in the text of a file, one entry per metric of a cell.
 
     Raises:
-        ConfigurationError: it is not what it should be, with the line and what was expected.
+        ConfigurationError: something is not as it should be; the message has the line and what was expected.
     """
     try:
-        root = yaml.compose(text, Loader=_Loader)
+        root = yaml.compose(text, Loader=Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         raise ConfigurationError(f"{file}{line}: broken YAML: {getattr(error, 'problem', None) or error}") from None
-    return BoundsNodes() if root is None else _Reader(file).read(root)
+    return [] if root is None else _Reader(file).read(root)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads nodes; `at` is the name of one, as a message shows it."""
+    """Reads nodes. `at` is the path of a node, as messages show it."""
 
     file: Path
 
-    def read(self, root: yaml.Node) -> BoundsNodes:
+    def read(self, root: yaml.Node) -> list[Entry]:
         top = self._pairs(root, "the document")
         self._refuse_slips(top, (CELLS,), "the document")
         _, node = top.get(CELLS, (None, None))
-        cells: dict[str, CellNode] = {}
-        for name, (cell_key, cell_node) in self._pairs(node, f"`{CELLS}`").items():
-            cell = self._cell(name, cell_key, cell_node)
-            if cell.id in cells:
-                first = cells[cell.id].key
-                self._fail(
-                    cell.node, f"the cell {cell.id} is in line {first.start_mark.line + 1} already, as {first.value}"
-                )
-            cells[cell.id] = cell
-        is_in_flow = isinstance(node, yaml.MappingNode) and bool(node.flow_style)
-        return BoundsNodes(root if isinstance(root, yaml.MappingNode) and root.value else None, cells, is_in_flow)
+        found: list[Entry] = []
+        first: dict[str, yaml.ScalarNode] = {}
+        for name, (key, cell) in self._pairs(node, f"`{CELLS}`").items():
+            identity, metrics = self._cell(f"{CELLS}.{name}", key, cell)
+            if identity in first:
+                at = f"line {first[identity].start_mark.line + 1} already, as {first[identity].value}"
+                self._fail(cell, f"the cell {identity} is in {at}")
+            first[identity] = key
+            for metric, (metric_key, metric_node) in metrics.items():
+                bound, is_locked = self._metric(f"{CELLS}.{name}.{METRICS}.{metric}", metric_key, metric_node)
+                line = metric_key.start_mark.line + 1
+                found.append(Entry(identity, name, metric, bound, is_locked, line))
+        return found
 
-    def _cell(self, name: str, key: yaml.ScalarNode, node: yaml.Node) -> CellNode:
-        at = f"`{CELLS}.{name}`"
-        found = self._pairs(node, at)
-        self._refuse_slips(found, (CELL, METRICS), at)
-        if CELL not in found:
-            self._fail(key, f"{at} has no `{CELL}`: the id of the cell was expected, which `project plan` shows")
-        assert isinstance(node, yaml.MappingNode)
-        identity = self._text(found[CELL][1], f"`{CELLS}.{name}.{CELL}`")
+    def _cell(self, at: str, key: yaml.ScalarNode, node: yaml.Node) -> tuple[str, _Pairs]:
+        """Return the id of a cell, and the nodes of its metrics."""
+        pairs = self._pairs(node, f"`{at}`")
+        self._refuse_slips(pairs, (CELL, METRICS), f"`{at}`")
+        if CELL not in pairs:
+            self._fail(key, f"`{at}` has no `{CELL}`: the id of the cell was expected, which `project plan` shows")
+        identity = self._text(pairs[CELL][1], f"`{at}.{CELL}`")
         if not identity:
-            self._fail(found[CELL][1], f"`{CELLS}.{name}.{CELL}` is empty, the id of the cell was expected")
-        _, metrics_node = found.get(METRICS, (None, None))
-        at = f"{CELLS}.{name}.{METRICS}"
-        metrics = {
-            metric: self._metric(f"{at}.{metric}", *pair)
-            for metric, pair in self._pairs(metrics_node, f"`{at}`").items()
-        }
-        return CellNode(key, node, identity, metrics)
+            self._fail(pairs[CELL][1], f"`{at}.{CELL}` is empty, the id of the cell was expected")
+        _, metrics = pairs.get(METRICS, (None, None))
+        return identity, self._pairs(metrics, f"`{at}.{METRICS}`")
 
-    def _refuse_slips(
-        self, found: Mapping[str, tuple[yaml.ScalarNode, yaml.Node]], known: Sequence[str], at: str
-    ) -> None:
-        """Refuse a key that is nearly one of ours which is missing: a slip would turn the gate off in silence."""
-        missing = [name for name in known if name not in found]
-        for name, (key, _) in found.items():
+    def _refuse_slips(self, pairs: _Pairs, known: Sequence[str], at: str) -> None:
+        """Refuse a key that misspells a known key which is missing: the bounds would silently not be in force."""
+        missing = [name for name in known if name not in pairs]
+        for name, (key, _) in pairs.items():
             if name not in known and (near := get_close_matches(name, missing, 1, _NEAR)):
                 self._fail(key, f"{at} has a key `{name}`: did you mean {near[0]}? Your own keys need other names")
 
-    def _metric(self, at: str, key: yaml.ScalarNode, node: yaml.Node) -> MetricNode:
+    def _metric(self, at: str, key: yaml.ScalarNode, node: yaml.Node) -> tuple[Bound, bool]:
+        """Return the bounds of a metric, and whether they are locked."""
         pairs = self._pairs(node, f"`{at}`")
         self._refuse_slips(pairs, _GUARDED, f"`{at}`")
         values = {name: value for name, (_, value) in pairs.items()}
@@ -148,36 +128,26 @@ class _Reader:
             return None if value is None or _is_nothing(value) else kind(value, f"`{at}.{name}`")
 
         bound = Bound(
-            lower=read("lower", self._number),
-            upper=read("upper", self._number),
-            mean=read("mean", self._number),
-            samples=read("samples", self._count),
+            **{name: read(name, self._number) for name in ("lower", "upper", "mean", "minimum_detectable_change")},
+            **{name: read(name, self._count) for name in ("samples", "noise_samples")},
+            **{name: read(name, self._text) for name in ("unit", "accepted_by", "accepted_reason")},
+            **{name: read(name, self._time) for name in ("since", "until", "accepted_since", "accepted_at")},
             method=read("method", self._method) or Method.MANUAL,
-            unit=read("unit", self._text),
             confidence=read("confidence", self._confidence),
-            since=read("since", self._time),
-            until=read("until", self._time),
-            noise_samples=read("noise_samples", self._count),
-            minimum_detectable_change=read("minimum_detectable_change", self._number),
-            accepted_since=read("accepted_since", self._time),
-            accepted_by=read("accepted_by", self._text),
-            accepted_reason=read("accepted_reason", self._text),
-            accepted_at=read("accepted_at", self._time),
         )
         if bound.lower is None and bound.upper is None:
             self._fail(key, f"`{at}` has no bounds: `lower` or `upper` was expected")
         if bound.lower is not None and bound.upper is not None and bound.lower > bound.upper:
             self._fail(values["lower"], f"`{at}`: the lower bound {bound.lower:g} is above the upper {bound.upper:g}")
-        assert isinstance(node, yaml.MappingNode)
-        return MetricNode(node, values, bound, bool(read(LOCKED, self._switch)))
+        return bound, bool(read(LOCKED, self._switch))
 
-    def _pairs(self, node: yaml.Node | None, at: str) -> dict[str, tuple[yaml.ScalarNode, yaml.Node]]:
-        """Return the pairs of a mapping, none where there is nothing."""
+    def _pairs(self, node: yaml.Node | None, at: str) -> _Pairs:
+        """Return the pairs of a mapping; an empty value has no pairs."""
         if node is None or _is_nothing(node):
             return {}
         if not isinstance(node, yaml.MappingNode):
             self._fail(node, f"{at} is {_kind(node)}, a mapping was expected")
-        pairs: dict[str, tuple[yaml.ScalarNode, yaml.Node]] = {}
+        pairs: _Pairs = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self._fail(key, f"{at} has {_kind(key)} as a key, a name was expected")

@@ -1,0 +1,102 @@
+"""Finds what people wrote into a generated file of bounds, as text for the manual file. `bounds_file` calls it.
+
+Earlier versions kept generated and manual bounds in one file, and a person may edit the generated file by mistake.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+import yaml
+
+from toolbox.results.bounds_parser import CELL, CELLS, FIELDS, LOCKED, METRICS, Loader
+
+_GENERATED: Final = ("# Bounds of the metrics of ", "# `results update_bounds` writes ")
+_HEADER: Final = """\
+# Bounds that people wrote. They win over those in {file}, and no command changes this file.
+# `results update_bounds` created it once, from what people had written into {file}.
+"""
+_NOTES: Final = "# Lines of {file} that had comments, or keys of people beside generated bounds:\n"
+_Pair = tuple[yaml.ScalarNode, yaml.Node]
+
+
+class Written(NamedTuple):
+    """What people wrote into a generated file.
+
+    Args:
+        line: the first line that they wrote.
+        text: the text of a manual file with all that they wrote.
+    """
+
+    line: int
+    text: str
+
+
+def written_by_people(text: str, by_hand: Collection[tuple[str, str]], file: str) -> Written | None:
+    """Return what people wrote into a generated file; None if all of the file is generated.
+
+    Args:
+        text: the text of the file, without mistakes.
+        by_hand: the bounds that people wrote, by the key of the cell and the metric.
+        file: the name of the file.
+    """
+    root = yaml.compose(text, Loader=Loader)
+    notes = _lines_with_comments(text)
+    top = _pairs(root)
+    own = [key for key, _ in top if key.value != CELLS]
+    for cells in [_pairs(value) for key, value in top if key.value == CELLS]:
+        for name, cell in cells:
+            for metrics in [_pairs(value) for key, value in _pairs(cell) if key.value == METRICS]:
+                generated = [bound for metric, bound in metrics if (name.value, metric.value) not in by_hand]
+                notes.update(line for bound in generated for line in _lines_of_own_keys(bound))
+                metrics[:] = [pair for pair in metrics if (name.value, pair[0].value) in by_hand]
+                own += [metric for metric, _ in metrics]
+            fields = _pairs(cell)
+            fields[:] = [(key, value) for key, value in fields if key.value != METRICS or _pairs(value)]
+            own += [key for key, _ in fields if key.value not in (CELL, METRICS)]
+        cells[:] = [(name, cell) for name, cell in cells if any(key.value != CELL for key, _ in _pairs(cell))]
+    top[:] = [(key, value) for key, value in top if key.value != CELLS or _pairs(value)]
+    if not own and not notes:
+        return None
+    parts = [_HEADER.format(file=file)]
+    if own:
+        parts.append(yaml.serialize(root, Dumper=_Dumper, allow_unicode=True, width=sys.maxsize))
+    if notes:
+        lines = text.splitlines()
+        parts += [_NOTES.format(file=file), *(f"# {line + 1}: {lines[line]}\n" for line in sorted(notes))]
+    return Written(min([*notes, *(key.start_mark.line for key in own)]) + 1, "".join(parts))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes an empty value as `null`: PyYAML would write an empty text in its place, within braces."""
+
+    def serialize_node(self, node: yaml.Node, parent: yaml.Node | None, index: object) -> None:
+        if node.tag == "tag:yaml.org,2002:null" and not node.value:
+            node.value = "null"
+        super().serialize_node(node, parent, index)
+
+
+def _lines_with_comments(text: str) -> set[int]:
+    """Return the lines, counted from 0, with comments that are not generated."""
+    for token in yaml.scan(text, Loader=Loader):
+        begin, end = token.start_mark.index, token.end_mark.index
+        if isinstance(token, yaml.ScalarToken) and "#" in text[begin:end]:
+            text = f"{text[:begin]}{text[begin:end].replace('#', '_')}{text[end:]}"
+    return {number for number, line in enumerate(text.splitlines()) if "#" in line and not line.startswith(_GENERATED)}
+
+
+def _lines_of_own_keys(bound: yaml.Node) -> list[int]:
+    """Return the lines, counted from 0, of those keys of a generated bound that are not generated."""
+    return [
+        line
+        for key, value in _pairs(bound)
+        if key.value not in (*FIELDS, LOCKED)
+        for line in range(key.start_mark.line, value.end_mark.line + (value.end_mark.column > 0))
+    ]
+
+
+def _pairs(node: yaml.Node | None) -> list[_Pair]:
+    """Return the pairs of a mapping, as the list that the mapping holds; an empty list for another node."""
+    return node.value if isinstance(node, yaml.MappingNode) else []
