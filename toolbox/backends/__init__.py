@@ -1,5 +1,5 @@
-"""Backends: where cells execute. One module a backend, found by its name (`backend: ssh`).
+"""Backends: where cells execute. One module per backend, found by its name (`backend: ssh`).
 
-A backend is a pydantic model named `Target`, the fields of a target of it, with a method `open(context)` that returns a
+A backend is a pydantic model named `Target`, whose fields describe a target. Its method `open(context)` returns a
 `toolbox.extensions.protocols.Backend`. Backends know nothing of one another.
 """

@@ -1,7 +1,7 @@
-"""A Kubernetes cluster: each attempt is a Job, and in its pod our agent runs the workload.
+"""A Kubernetes cluster: each attempt is a Job, and our agent runs the workload in its pod.
 
-The Job and its pods outlive us; two watches, however many cells there are, tell how they stand. What a run has in the
-cluster carries its label, and is owned by one object: see `toolbox.kubernetes.pods.provisions`.
+The Job and its pods outlive the orchestrator. Two watches report the status of all cells of a run. The objects of a run
+carry its label, and are owned by one object: see `toolbox.kubernetes.pods.provisions`.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ log = logging.getLogger(__name__)
 
 MANIFEST: Final = "topgallant-job.json"
 _CELL_LABEL: Final = "topgallant.dev/cell"
-_SLACK_SECONDS: Final = 60.0  # that an image takes to come, and a kubelet to notice
+_SLACK_SECONDS: Final = 60.0  # the time to pull an image, and for a kubelet to notice the deadline
 _LONGEST_LABEL: Final = 63
 _OF_JOBS: Final = ("create", "get", "list", "watch", "delete")
-# What cells need to be allowed in their namespace: docs/kubernetes.md has it as a Role.
+# The permissions that cells need in their namespace: docs/kubernetes.md has them as a Role.
 NEEDS: Final[tuple[Need, ...]] = (
     *(Need(verb, "jobs", "batch") for verb in _OF_JOBS),
     *(Need(verb, "pods") for verb in ("list", "watch")),
     Need("get", "pods/log"),
-    *(Need(verb, "pods/exec") for verb in ("get", "create")),  # one or the other, by the version of the server
+    *(Need(verb, "pods/exec") for verb in ("get", "create")),  # one of the two, depending on the version of the server
     *(Need(verb, "configmaps") for verb in ("create", "get", "delete")),
     Need("create", "secrets"),
     Need("list", "events"),
@@ -76,14 +76,14 @@ _VERIFY_SECONDS: Final = 15.0
 
 
 class Target(BaseModel):
-    """Where the cluster is, and what pods are like there.
+    """The cluster, and the defaults for its pods.
 
     Args:
-        cluster: a name of the block `clusters`; or else
-        kubeconfig: the file that says how to reach it; `$KUBECONFIG`, or `~/.kube/config`, when left out.
-        context: of that file; its current one when left out.
-        namespace: where the Jobs are; that of the context when left out.
-        pod: what the pods of all cells have, over which a cell says what it needs.
+        cluster: a name in the block `clusters`; with it, `kubeconfig` and `context` are not used.
+        kubeconfig: the file that describes the access; `$KUBECONFIG`, or `~/.kube/config`, when left out.
+        context: the context in that file; the current one when left out.
+        namespace: the namespace of the Jobs; that of the context when left out.
+        pod: the settings for the pods of all cells, which a cell may override.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -106,28 +106,28 @@ class Target(BaseModel):
         """Return the backend of this cluster.
 
         Raises:
-            ConfigurationError: nobody says how to reach it.
+            ConfigurationError: no configuration describes how to reach the cluster.
         """
         return _Kubernetes(context, self, Cluster(self.access(context.clusters), label=context.name))
 
     def address(self, name: str) -> str | None:  # noqa: ARG002  # a backend of machines needs it
-        """Return where Ansible finds the target: a cluster is asked from here."""
+        """Return the address for Ansible: none, because commands for a cluster run on this machine."""
         return None
 
     def accept(self, workload: Workload) -> None:
-        """Raise ValueError where a workload cannot be run here."""
+        """Raise ValueError if a workload cannot run here."""
         if description.parse(self.pod, workload.pod).image is None:
             raise ValueError("its pod has no `image`: set one in the `pod` of the target or of the workload")
 
     def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
-        """See that cells can be run, before anything is begun.
+        """Check that cells can run, before anything is started.
 
         Raises:
-            ConfigurationError: something is not allowed, or there is no such cluster or namespace.
+            ConfigurationError: a permission is missing, or there is no such cluster or namespace.
             InfrastructureError: the cluster does not answer.
         """
         if self.cluster is not None and clusters.get(self.cluster, Access()) is None:
-            return  # it is not known yet which one
+            return  # the cluster is chosen later
         cluster = Cluster(self.access(clusters), label=f"the target `{name}`")
         pods = [description.parse(self.pod, pod) for pod in [workload.pod for workload in workloads] or [{}]]
         needs = NEEDS
@@ -152,7 +152,7 @@ class Target(BaseModel):
             )
 
     def access(self, clusters: Mapping[str, Access | None]) -> Access:
-        """Return how the cluster is reached.
+        """Return how to reach the cluster.
 
         Raises:
             ConfigurationError: the run has no cluster of that name.
@@ -179,7 +179,7 @@ class _Kubernetes:
         self._tracker = Tracker(cluster, selector, self._notify, self._remove, self._events)
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
-        """See `Backend`. It waits for the Job to be taken, not for its pod to start: a cluster has its own queue."""
+        """See `Backend`. It waits until the Job is created, not until its pod starts: the cluster has its own queue."""
         pod, job = self._pod(workload), manifests.job_name(self._context.run, name)
         wait = workload.timeouts.wait
         self._watch(pod, wait)
@@ -201,7 +201,7 @@ class _Kubernetes:
             logs = attempt.logs.get(pod.name)
             told = pod.ended.told if pod.ended is not None else None
             cut = STREAMS if logs is not None and logs.missing() else ()
-            # Of an agent that was killed nobody knows what it left.
+            # If the agent was killed, only a look at the files can show what the workload left.
             if pod.holds_files and (cut or told is None or told.get("left")) and (workload.collect or cut):
                 place = filesystem.make_directory(attempt.place(pod.index if pod.index is not None else number))
                 python = attempt.pod.interpreter
@@ -246,7 +246,7 @@ class _Kubernetes:
         return Handle(name, directory)
 
     def leave(self) -> None:
-        """See `Backend`. The owner goes, and what it owns."""
+        """See `Backend`. Deletes the owner object, and with it the objects that it owns."""
         self._provisions.leave()
 
     def close(self) -> None:
@@ -266,7 +266,7 @@ class _Kubernetes:
             raise _misconfigured(str(error)) from None
 
     def _order(self, workload: Workload, attempt: Attempt, directory: Path) -> Order:
-        """Have in the cluster what a workload needs, and return how it is ordered."""
+        """Create the objects that a workload needs in the cluster, and return the order for it."""
         times, wait = workload.timeouts, workload.timeouts.wait
         owner = self._provisions.owner(wait)
         sources = self._provisions.sources(workload, directory, wait)
@@ -303,16 +303,16 @@ class _Kubernetes:
         )
 
     def _create(self, order: Order, pod: Pod, directory: Path, patience: float) -> None:
-        """Create what an attempt is in the cluster, unless it is there."""
+        """Create the objects of an attempt in the cluster, unless they exist."""
         try:
             manifest, service = manifests.manifest(order, pod), manifests.service(order, pod)
         except ValueError as error:
             raise _misconfigured(str(error)) from None
-        # JSON: as YAML it would take longer to write than everything else.
+        # As JSON: writing YAML would take longer than everything else here.
         applied = {"apiVersion": "v1", "kind": "List", "items": [service, manifest]} if service else manifest
         filesystem.write_json(directory / staging.SOURCES / MANIFEST, applied)
         for stream in STREAMS:
-            # Of an attempt of this name that came to nothing.
+            # Remove the logs of an earlier attempt with this name that failed to start.
             (directory / f"{stream}.log").unlink(missing_ok=True)
         began = time.monotonic()
         try:
@@ -342,7 +342,7 @@ class _Kubernetes:
         self._objects.delete(JOB_SET if self._tracker.is_set(job) else JOB, self._cluster.namespace, job)
 
     def _delete_all(self, job: str) -> None:
-        """Remove what an attempt of an earlier session may be: a Job, with a Service or without, or a JobSet."""
+        """Remove the objects of an attempt of an earlier session: a Job, perhaps with a Service, or a JobSet."""
         namespace = self._cluster.namespace
         self._objects.delete(JOB, namespace, job)
         for kind in (JOB_SET, SERVICE):
@@ -350,7 +350,7 @@ class _Kubernetes:
                 self._objects.delete(kind, namespace, job)
             except Refused as error:
                 if error.status != HTTPStatus.FORBIDDEN:
-                    raise  # who may not remove these has made none
+                    raise  # without the permission to remove them, there are none
 
     def _notify(self, name: str) -> None:
         outcome = self._tracker.get(name).status.outcome
@@ -359,7 +359,7 @@ class _Kubernetes:
         self._context.notify(name)
 
     def _remove(self, job: str) -> bool:
-        """Remove a Job, and tell whether that was possible. Where it was not, the release of the attempt will."""
+        """Remove a Job, and return whether that succeeded. Otherwise the release of the attempt removes it."""
         try:
             self._delete(job)
         except StepError as error:

@@ -1,4 +1,4 @@
-"""This machine: an agent on it, as on any other, so that workloads outlive the orchestrator."""
+"""This machine: runs workloads through an agent, as on any other machine, so that they outlive the orchestrator."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Worklo
 from toolbox.system import environ, processes
 from toolbox.system.processes import Channel
 
-_PATIENCE: Final = 60.0  # seconds, for an agent on this machine
+_PATIENCE: Final = 60.0  # seconds to reach an agent on this machine
 
 
 class Target(BaseModel):
-    """This machine needs no description."""
+    """This machine. It needs no settings."""
 
     model_config = ConfigDict(extra="forbid")
     keeps_attempts: ClassVar[bool] = False
@@ -36,11 +36,11 @@ class Target(BaseModel):
         return _Local(context, inherited, Host(context.name, lambda: _launch(context), context.notify))
 
     def address(self, name: str) -> str | None:  # noqa: ARG002  # a backend of other machines needs it
-        """Return where Ansible finds the target: it is here, and has no address."""
+        """Return the address for Ansible: none, because the target is this machine."""
         return None
 
     def accept(self, workload: Workload) -> None:
-        """See `toolbox.extensions.protocols.Target`. It runs whatever it is given."""
+        """See `toolbox.extensions.protocols.Target`. It accepts every workload."""
 
     def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
         """See `toolbox.extensions.protocols.Target`. A machine is connected to when it is needed."""
@@ -51,7 +51,7 @@ class _Local:
     """Executes workloads in the directories of their attempts.
 
     Args:
-        inherited: the values of the environment variables that a workload has from the agent.
+        inherited: the values of the environment variables that a workload inherits from the agent.
     """
 
     context: TargetContext
@@ -76,7 +76,7 @@ class _Local:
         return {handle: self.host.status(str(handle.directory)) for handle in handles}
 
     def collect(self, handle: Handle, workload: Workload) -> None:
-        """See `Backend`. All is here; what nobody asked for is removed, since another machine would not send it."""
+        """See `Backend`. All files are here already: remove those that another machine would not send."""
         staging.discard_special_files(handle.directory)
         staging.keep(handle.directory / staging.RESULTS, workload.collect)
 
@@ -85,7 +85,7 @@ class _Local:
         self.host.ask("cancel", _PATIENCE, directory=str(handle.directory))
 
     def release(self, handle: Handle) -> None:
-        """See `Backend`. The directory is that of the run, and stays."""
+        """See `Backend`. The directory belongs to the run, and stays."""
         self.host.forget(str(handle.directory))
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
@@ -94,7 +94,7 @@ class _Local:
         return Handle(name, directory) if found else None
 
     def leave(self) -> None:
-        """See `Backend`. There is nothing else."""
+        """See `Backend`. There is nothing else to remove."""
 
     def close(self) -> None:
         """See `Backend`."""
@@ -102,10 +102,10 @@ class _Local:
 
 
 def _search_path() -> str:
-    """Return where programs are looked for: our own interpreter is the first `python3`, with what it has installed."""
+    """Return $PATH with our interpreter first: `python3` is the one that has the installed packages."""
     return os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH") or os.defpath])
 
 
 def _launch(context: TargetContext) -> Channel:
-    # Without the site's packages it starts in half the time, and it needs none.
+    # The agent needs no installed packages. Without them Python starts in half the time.
     return Channel(bootstrap.command(sys.executable, "-I", "-S"), processes.environment(context.mark))

@@ -1,7 +1,7 @@
-"""A machine that is reached by the user's own OpenSSH, with the user's own configuration and known hosts.
+"""A machine that is reached with the user's own OpenSSH, configuration and known hosts.
 
-One connection carries the agent of a host, all cells share it, and files go through it as well (`ControlMaster`). Its
-attempts are below `directory` there until they are released.
+One connection carries the agent of a host. All cells share it, and files go through it as well (`ControlMaster`). The
+attempts are below `directory` on the host until they are released.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from toolbox.system.processes import Channel
 
 log = logging.getLogger(__name__)
 
-_PATIENCE: Final = 60.0  # seconds, where no workload says how long to wait
+_PATIENCE: Final = 60.0  # seconds to reach the host, if there is no workload with a timeout of its own
 _PAUSE: Final = 0.5
 _LONGEST_LINE: Final = 1 << 16
-_MOST_COMPLAINTS: Final = 1000  # lines of standard error, of which the last are kept
+_MOST_COMPLAINTS: Final = 1000  # how many of the last lines of standard error to keep
 _BEGINNING: Final = "-- topgallant: archive --"
-_SSH_FAILED: Final = 255  # what ssh ends with where it is not the command that failed
+_SSH_FAILED: Final = 255  # the exit status of ssh when ssh itself failed, not the command
 _OPTIONS: Final = (
-    "BatchMode=yes",  # nobody is there to be asked for a password
+    "BatchMode=yes",  # there is no user to enter a password
     "ConnectTimeout=15",
-    # A connection that is silently gone is noticed within 15 s.
+    # A connection that drops silently is noticed within 15 s.
     "ServerAliveInterval=5",
     "ServerAliveCountMax=3",
     "ControlPersist=no",
@@ -52,14 +52,14 @@ _OPTIONS: Final = (
 
 
 class Target(BaseModel):
-    """Where the machine is, and what is used there.
+    """The machine, and the paths to use there.
 
     Args:
         host: its name, its address, or its alias in `~/.ssh/config` (see `toolbox.model.addresses`); the name of the
             target when left out.
-        user: who to be there, port: where its server listens; the SSH configuration says it when left out.
+        user: the user to log in as; that of the SSH configuration when left out. `port`: likewise.
         python: the interpreter for the agent, 3.8 or later.
-        directory: where attempts live on the machine, each until its files are here: absolute, or below `~/`.
+        directory: where to keep each attempt on the machine until its files are fetched: absolute, or below `~/`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -84,12 +84,12 @@ class Target(BaseModel):
         """Return the name or address by which `ssh` reaches the target.
 
         Raises:
-            ValueError: it is the name of the target, which is not a host.
+            ValueError: no host is configured, and the name of the target is not a host.
         """
         return self.host or addresses.host(name)
 
     def accept(self, workload: Workload) -> None:
-        """See `toolbox.extensions.protocols.Target`. It runs whatever it is given."""
+        """See `toolbox.extensions.protocols.Target`. It accepts every workload."""
 
     def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
         """See `toolbox.extensions.protocols.Target`. A machine is connected to when it is needed."""
@@ -125,9 +125,9 @@ class _Ssh:
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`."""
         there = self._directory(handle.name, _PATIENCE)
-        most = self.context.limits.files + 1  # by which it is seen that there are more
+        most = self.context.limits.files + 1  # one more than allowed, to detect that there are more
         answer = self._host.ask("list", _PATIENCE, directory=there, patterns=list(workload.collect), most=most)
-        # A log that is empty, or that a full disk has cut off here, is brought whole.
+        # Fetch a whole log if the local copy is empty, or was cut off by a full disk.
         incomplete = [
             f"{stream}.log"
             for stream, size in answer["logs"].items()
@@ -152,7 +152,7 @@ class _Ssh:
         return Handle(name, directory) if found else None
 
     def leave(self) -> None:
-        """See `Backend`. There is nothing else."""
+        """See `Backend`. There is nothing else to remove."""
 
     def close(self) -> None:
         """See `Backend`."""
@@ -160,14 +160,14 @@ class _Ssh:
         self._stack.close()
 
     def _directory(self, name: str, patience: float) -> str:
-        """Return the directory of an attempt on the machine, absolute."""
+        """Return the absolute path of an attempt's directory on the machine."""
         place = self.target.directory
         home = self._host.home(patience) if place.startswith("~") else ""
         return f"{home}{place.removeprefix('~')}/{name}"
 
     def _launch(self) -> Channel:
         command = shlex.join(bootstrap.command(self.target.python))
-        # This one is the master: when the orchestrator is gone, its input ends, and so do the others.
+        # This is the master connection: it ends with the orchestrator, and all other connections end with it.
         self._control.unlink(missing_ok=True)
         args = self._ssh("ControlMaster=yes", command)
         return Channel(args, processes.environment(self.context.mark))
@@ -179,7 +179,7 @@ class _Ssh:
         return ["ssh", "-T", *options, *user, *port, "--", self.target.reached(self.context.name), command]
 
     def _send(self, workload: Workload, directory: Path, there: str) -> str | None:
-        """Send what a workload is given, keep a copy, and return the folder there; None if it is given nothing."""
+        """Send the files of a workload, keep a copy, and return the remote folder; None if there are no files."""
         with staging.staged(workload, directory) as folder, scratch.directory() as private:
             if folder is None:
                 return None
@@ -189,12 +189,12 @@ class _Ssh:
             sent = f"{there}/{folder.name}"
             quoted = shlex.quote(sent)
             self._run(f"umask 077 && mkdir -p {quoted} && tar -xof - -C {quoted}", source=archive)
-            with suppress(OSError):  # somebody else has put one there meanwhile
+            with suppress(OSError):  # another process has created it meanwhile
                 folder.replace(directory / staging.SOURCES)
             return sent
 
     def _fetch(self, names: Sequence[str], there: str, directory: Path) -> None:
-        """Bring files of a folder there into a directory. What cannot be read there or is not safe here is left out."""
+        """Fetch files from a remote folder. A file that is unreadable there or unsafe here is left out."""
         archive = directory / ".collected.tar"
         tar = f"tar -C {shlex.quote(there)} --format=gnu --ignore-failed-read --hard-dereference --null -T - -cf -"
         with scratch.directory() as private:
@@ -205,7 +205,7 @@ class _Ssh:
                         log.warning("%s: %s", self.context.name, line)
                 self._extract(archive, directory)
             except LimitExceeded:
-                with suppress(LimitExceeded, tarfile.TarError):  # what has arrived
+                with suppress(LimitExceeded, tarfile.TarError):  # keep the files that have arrived
                     self._extract(archive, directory)
                 raise
             except (OSError, tarfile.TarError) as error:
@@ -218,13 +218,13 @@ class _Ssh:
             archives.extract(_after_the_greeting(stream), directory, self.context.limits)
 
     def _run(self, command: str, *, source: Path | None = None, output: Path | None = None) -> list[str]:
-        """Run a shell command on the machine, which may be run twice, with files for its input and output.
+        """Run a shell command on the machine, with files as its input and output. It may run twice.
 
         Returns:
-            what it complained of.
+            the last lines that it wrote to standard error.
 
         Raises:
-            StepError: it failed, with what it said, or the machine was out of reach for a minute.
+            StepError: the command failed (the message has its last errors), or the machine was unreachable.
         """
         deadline = time.monotonic() + _PATIENCE
         while True:
@@ -233,7 +233,7 @@ class _Ssh:
                 return errors
             if status != _SSH_FAILED or time.monotonic() > deadline:
                 raise self._failure("\n".join(map(cut, errors[-3:])) or f"`{command}` ended with status {status}")
-            # The connection has dropped. The agent answers when there is another one.
+            # The connection has dropped. The agent answers once it is restored.
             cancellation.current().sleep(_PAUSE)
             self._host.ask("state", deadline - time.monotonic(), directory="/")
 
@@ -258,7 +258,7 @@ class _Ssh:
 
 
 def _after_the_greeting(stream: BinaryIO) -> BinaryIO:
-    """Read what a login shell has said before its command was run, up to where that begins."""
+    """Skip the output of the login shell, which precedes the archive."""
     while (line := stream.readline(_LONGEST_LINE)) and line != f"{_BEGINNING}\n".encode():
         continue
     return stream

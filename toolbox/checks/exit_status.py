@@ -1,4 +1,4 @@
-"""The exit status of the workload."""
+"""Checks the exit status of the workload."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIGNALLED: Final = 128
 
 
 class Check(BaseModel):
-    """The file that holds the status, and the status that is expected."""
+    """The file that holds the status, and the expected status."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -43,7 +43,7 @@ class Check(BaseModel):
 
 
 def _signal(status: int) -> str:
-    """Return the name of the signal that a shell means by a status of more than 128."""
+    """Return the name of the signal that an exit status above 128 stands for in a shell."""
     try:
         return f" ({signal.Signals(status - _SIGNALLED).name})" if status > _SIGNALLED else ""
     except ValueError:

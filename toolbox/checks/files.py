@@ -1,4 +1,4 @@
-"""Files that the workload has to leave: how many, that they hold something, and that they can be parsed."""
+"""Checks the files that the workload has to leave: their number, that none is empty, and that they can be parsed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SHOWN = 3
 
 
 class Check(BaseModel):
-    """A pattern, and how many files have to match it; at least one when no count is given.
+    """A pattern, and how many files have to match it: at least one if no count is given.
 
-    `valid` names the format in which each of them has to be. JSON is what Python's parser takes, so NaN too.
+    `valid` names the format that each file must have. JSON is what Python's parser accepts, which includes NaN.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -31,7 +31,7 @@ class Check(BaseModel):
     valid: Format | None = None
 
     def judge(self, evidence: Evidence) -> Judgement:
-        """Count the files, and look into them."""
+        """Count the files, and check their content."""
         found = matching(evidence.directory, self.glob)
         wanted = "at least one" if self.count is None else f"exactly {self.count}"
         enough = bool(found) if self.count is None else len(found) == self.count
@@ -56,7 +56,7 @@ def _shown(name: str) -> str:
 
 
 def _fault(directory: Path, file: str, kind: Format) -> Judgement | None:
-    """Return the judgement on a file that cannot be parsed, None on one that can be."""
+    """Return the judgement on a file that cannot be parsed; None if it can be."""
     try:
         with readable(directory, file) as path:
             content = read_document(path, file)
@@ -73,8 +73,8 @@ def _fault(directory: Path, file: str, kind: Format) -> Judgement | None:
 
 def _parse(text: str, kind: Format) -> None:
     if kind == "json":
-        json.loads(text, parse_int=float)  # an integer of 5000 digits is JSON, and too long for Python's int
-    else:  # libyaml is faster, and ends the process where lists are nested deep enough
+        json.loads(text, parse_int=float)  # an integer of 5000 digits is valid JSON, but too long for Python's int
+    else:  # libyaml is faster, but crashes the process on deeply nested lists
         for _ in yaml.compose_all(text, yaml.SafeLoader):
             pass
 

@@ -1,4 +1,4 @@
-"""A text in a log, with the line that holds it."""
+"""Checks that a text is in a log, and shows the line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolbox.runs.evidence_files import LineText, RelativeFile, search
 
 
 class Check(BaseModel):
-    """A text that some line of a log has to hold."""
+    """A text that some line of a log has to contain."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -19,7 +19,7 @@ class Check(BaseModel):
     text: LineText
 
     def judge(self, evidence: Evidence) -> Judgement:
-        """Look for the text, line by line."""
+        """Search the log line by line."""
         try:
             found = next(search(evidence.directory, self.file, re.escape(self.text)), None)
         except ValueError as error:

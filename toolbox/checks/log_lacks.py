@@ -1,4 +1,4 @@
-"""A text that must not be in a log, with the line that holds it nevertheless."""
+"""Checks that a text is not in a log, and shows a line that contains it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolbox.runs.evidence_files import LineText, RelativeFile, search
 
 
 class Check(BaseModel):
-    """A text that no line of a log may hold. The log has to be there: without it nothing was looked at."""
+    """A text that no line of a log may contain. The log has to exist."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -19,7 +19,7 @@ class Check(BaseModel):
     text: LineText
 
     def judge(self, evidence: Evidence) -> Judgement:
-        """Look for the text, line by line."""
+        """Search the log line by line."""
         try:
             found = next(search(evidence.directory, self.file, re.escape(self.text)), None)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""A regular expression in a log: how many lines match it, and the first of them."""
+"""Checks how many lines of a log match a regular expression, and shows the first of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from toolbox.runs.evidence_files import Expression, RelativeFile, search
 
 
 class Check(BaseModel):
-    """A regular expression of Python, and how many lines it has to match; `at_most: 0` says that none may."""
+    """A Python regular expression, and how many lines have to match it. `at_most: 0` means that none may."""
 
     model_config = ConfigDict(extra="forbid")
 

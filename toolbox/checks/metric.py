@@ -1,6 +1,6 @@
-"""A metric within its bounds: those that are given, or with `bounds: auto` those that earlier runs give.
+"""Checks that a metric is within its bounds: those given, or with `bounds: auto` those computed from earlier runs.
 
-Below the lower bound is out of bounds as well.
+A value below the lower bound fails as well, even if lower is better.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from toolbox.model.evidence import Deviation, Evidence, Judgement, Metric
 
 
 class Check(BaseModel):
-    """A metric, and the range that it must be in, bounds included. Where there are samples, each has to be in it.
+    """A metric, and the range that it must be in, bounds included. If there are samples, each must be in the range.
 
-    `bounds: auto` takes the range from `config/bounds`, which has bounds for the value alone, not for each sample.
+    `bounds: auto` takes the range from `config/bounds`. That range applies to the value, not to each sample.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -38,7 +38,7 @@ class Check(BaseModel):
         return self
 
     def judge(self, evidence: Evidence) -> Judgement:
-        """Hold the metric against its bounds."""
+        """Compare the metric with its bounds."""
         metric = evidence.metrics.get(self.metric)
         if metric is None:
             return Judgement(
@@ -68,7 +68,7 @@ class Check(BaseModel):
         if not bound.is_in(metric.unit):
             theirs = bound.unit or "bare numbers"
             said = f"{self.metric} is {metric}, and its bounds are in {theirs}: `results update_bounds` makes new ones"
-            return Judgement(None, said)  # a failure would be no accepted value, and there would never be new ones
+            return Judgement(None, said)  # failing would leave no accepted value, and so never any new bounds
         side = bound.side(value)
         unit = f" {metric.unit}" if metric.unit else ""
         if side is None:
@@ -94,7 +94,7 @@ class Check(BaseModel):
         )
 
     def _distance(self, value: float) -> float:
-        """Return how far out of bounds a value is: 0 for one within, infinity for one that is no number."""
+        """Return how far out of bounds a value is: 0 if it is within, infinity if it is NaN."""
         if not math.isfinite(value):
             return math.inf
         below = 0 if self.lower is None else self.lower - value

@@ -1,4 +1,4 @@
-"""A metric held against the same metric of another cell: how many times as much, or as fast."""
+"""Compares a metric with the same metric of another cell: how many times as much, or as fast."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Check(BaseModel):
     """A metric, the cell to compare with, and the range that their quotient must be in, bounds included.
 
     Args:
-        to: the settings in which the other cell differs from this one. The matrix finds it by them.
-        kind: `ratio` is this cell's number over the other's; `speedup`, for a time, the other's over this one's.
+        to: the settings in which the other cell differs from this one.
+        kind: `ratio` is this cell's value divided by the other's; `speedup`, for a time, is the inverse.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -36,7 +36,7 @@ class Check(BaseModel):
         return self
 
     def judge(self, evidence: Evidence) -> Judgement:
-        """Hold the quotient against its bounds."""
+        """Compare the quotient with its bounds."""
         reference = evidence.reference
         if reference is None:
             return Judgement(None, "nothing to compare with")

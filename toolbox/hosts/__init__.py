@@ -1,4 +1,4 @@
-"""The orchestrator's side of the agent: how it gets onto a target, the connection to it, and what is known of attempts.
+"""The orchestrator's side of the agent: brings it onto a target, connects to it, and tracks the attempts there.
 
-Used by the backends `local` and `ssh`, which say how to reach a target and how files get there.
+The backends `local` and `ssh` use this package. They define how to reach a target and how files get there.
 """

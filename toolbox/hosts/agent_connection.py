@@ -1,4 +1,4 @@
-"""One connection to an agent: requests with their answers, and events as they come."""
+"""One connection to an agent: sends requests, returns their answers, and passes events on as they arrive."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ log = logging.getLogger(__name__)
 
 
 class ConnectionLost(Exception):
-    """The agent does not answer, or is gone. The text is the last that was heard of it."""
+    """The agent does not answer, or is gone. The text is the last error that is known."""
 
 
 class Connection:
-    """A conversation with one agent, usable from any thread.
+    """A connection to one agent, usable from any thread.
 
     Args:
-        channel: the program that speaks for the agent, just started.
-        on_event: told of each event, from the thread that reads.
-        on_end: told, from the same thread, that the connection has ended.
+        channel: the program that connects to the agent, just started.
+        on_event: called with each event, in the reading thread.
+        on_end: called in the same thread when the connection has ended.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class Connection:
         self._reader.start()
 
     def greet(self) -> Message:
-        """Send the agent, and return what it says of its host.
+        """Send the agent, and return its greeting, which describes its host.
 
         Raises:
-            ConnectionLost: it does not come up.
+            ConnectionLost: the agent does not start.
         """
-        with contextlib.suppress(OSError):  # the reader knows more of why it is gone
+        with contextlib.suppress(OSError):  # the reader knows the reason better
             self._channel.write(bootstrap.program())
         try:
             return self._hello.result(_HELLO_SECONDS)
@@ -69,10 +69,10 @@ class Connection:
             raise ConnectionLost(f"the agent did not start within {_HELLO_SECONDS:g} s") from None
 
     def request(self, op: str, **fields: Any) -> Message:
-        """Ask something of the agent, and return its answer.
+        """Send a request to the agent, and return its answer.
 
         Raises:
-            ConnectionLost: there was no answer. What was asked may have been done.
+            ConnectionLost: there was no answer. The request may have been carried out.
         """
         number = next(self._numbers)
         answer: Future[Message] = Future()
@@ -83,7 +83,7 @@ class Connection:
         try:
             self._channel.write(json.dumps({"id": number, "op": op, **fields}).encode() + b"\n")
             return answer.result(_ANSWER_SECONDS)
-        except FutureTimeoutError:  # it is an OSError
+        except FutureTimeoutError:  # in Python 3.11 it is an OSError as well
             raise ConnectionLost(f"no answer within {_ANSWER_SECONDS:g} s") from None
         except OSError as error:
             raise ConnectionLost(str(error)) from error
@@ -92,7 +92,7 @@ class Connection:
                 self._answers.pop(number, None)
 
     def close(self) -> None:
-        """End the connection. What the agent has started goes on."""
+        """End the connection. The workloads that the agent started run on."""
         self._channel.close()
         if threading.current_thread() is not self._reader:
             self._reader.join()
@@ -101,14 +101,14 @@ class Connection:
         fault = ""
         try:
             for line in self._channel.lines(messages.LONGEST):
-                # What a login shell says comes first.
+                # The output of a login shell comes first.
                 if self._hello.done() or line.startswith(_HELLO):
                     self._take(json.loads(line))
         except LineTooLong as error:
             fault = f"its agent sent a message that is too long: {error}"
-        except (OSError, ValueError, RecursionError):  # it was closed, or speaks nonsense: that is its end
+        except (OSError, ValueError, RecursionError):  # the channel was closed, or sends nonsense: the connection ends
             pass
-        except Exception:  # whoever waits for an answer, or for the end of an attempt, would wait for ever
+        except Exception:  # else the threads that wait for answers or for ends would wait forever
             log.exception("an error occurred while the messages of an agent were read")
         status = self._channel.close()
         reason = fault or self._channel.errors or f"it ended with status {status}"
@@ -122,7 +122,7 @@ class Connection:
 
     def _take(self, message: object) -> None:
         if not isinstance(message, dict):
-            raise ValueError("the message is not an object")  # noqa: TRY004  # what is said is wrong, not our types
+            raise ValueError("the message is not an object")  # noqa: TRY004  # wrong data, no wrong type in our code
         if message.get("event") == "hello" and not self._hello.done():
             self._hello.set_result(message)
         elif message.get("event") in messages.EVENTS:

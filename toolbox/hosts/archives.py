@@ -38,7 +38,7 @@ _COPY_SECONDS: Final = 60.0
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OWN_FILES: Final = frozenset({*attempt_directory.LISTED, *(f"{stream}.log" for stream in STREAMS)})
-# A member clashes with another one, or the file system does not take its name: the other members are extracted.
+# Errors of a single member: it clashes with another one, or the file system refuses its name. The others are extracted.
 _CLASHES: Final = frozenset(
     getattr(errno, name)
     for name in ("EEXIST", "EILSEQ", "EINVAL", "EISDIR", "ELOOP", "ENAMETOOLONG", "ENOTDIR", "EPERM")
@@ -48,19 +48,19 @@ _CLASHES: Final = frozenset(
 def extract(stream: BinaryIO, directory: Path, limits: CollectLimits) -> None:
     """Extract the files of an attempt from an uncompressed tar archive.
 
-    A member that is no file of an attempt, or would land elsewhere, is left out with a warning. The files and
+    A member that is not a file of an attempt, or would be written elsewhere, is left out with a warning. The files and
     directories are private to their owner.
 
     Raises:
-        LimitExceeded: there is more than the limits allow; what came before is extracted.
+        LimitExceeded: there is more than the limits allow. The members before that are extracted.
         OSError: a file cannot be written.
-        tarfile.TarError: the archive is compressed, damaged or incomplete; likewise.
+        tarfile.TarError: the archive is compressed, damaged or incomplete. The members before the fault are extracted.
     """
     extraction = _Extraction(filesystem.make_directory(directory), limits)
     try:
-        with tarfile.open(fileobj=_Headers(stream), mode="r:", tarinfo=_Member) as archive:  # type: ignore[call-overload]  # it has all that is used
+        with tarfile.open(fileobj=_Headers(stream), mode="r:", tarinfo=_Member) as archive:  # type: ignore[call-overload]  # it has all methods that are used
             while (member := archive.next()) is not None:
-                archive.members = []  # it would keep all of them in memory
+                archive.members = []  # else the archive would keep all members in memory
                 extraction.take(archive, member)
     except (ValueError, OverflowError, RecursionError) as error:  # what tarfile raises for some forged headers
         raise tarfile.ReadError(f"the archive is damaged: {error}") from error
@@ -70,13 +70,13 @@ def extract(stream: BinaryIO, directory: Path, limits: CollectLimits) -> None:
 
 @contextmanager
 def copied(target: BinaryIO, most: int) -> Iterator[IO[bytes]]:
-    """Yield a pipe for the output of a program, and copy what is written there to a file.
+    """Yield a pipe for the output of a program, and copy that output to a file.
 
     Args:
-        most: how many bytes; after more the pipe is closed, so that the program cannot write on.
+        most: how many bytes to copy. Then the pipe is closed, so that the program cannot write more.
 
     Raises:
-        LimitExceeded: there was more.
+        LimitExceeded: the output has more bytes.
         OSError: the file cannot be written.
     """
     reader, writer = os.pipe()
@@ -118,7 +118,7 @@ _REMEDY: Final = "let `collect` name fewer files, or raise `collect_bytes` and `
 
 
 class _Headers:
-    """The archive, for `tarfile`: a header that announces gigabytes of names is not read into memory."""
+    """The archive as `tarfile` reads it. It refuses a header that announces gigabytes of names."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -132,10 +132,10 @@ class _Headers:
 
 
 class _Member(tarfile.TarInfo):
-    """A header of a GNU archive without holes in its files, which is what the senders write.
+    """A header of a GNU archive whose files have no holes, as the senders write it.
 
-    Other extended headers are refused before `tarfile` reads them: one of a megabyte occupies its regular expressions
-    for hours (CVE-2024-6232), a global one is read again for each member, and a map of holes may fill the memory.
+    Other extended headers are refused before `tarfile` reads them. Parsing a header of a megabyte takes hours
+    (CVE-2024-6232), a global header is read again for each member, and a map of holes may fill the memory.
     """
 
     def _proc_member(self, archive: tarfile.TarFile) -> Any:
@@ -145,7 +145,7 @@ class _Member(tarfile.TarInfo):
 
 
 class _Extraction:
-    """One archive on its way into a directory."""
+    """Extracts one archive into a directory."""
 
     def __init__(self, directory: Path, limits: CollectLimits) -> None:
         self._directory = directory
@@ -155,7 +155,7 @@ class _Extraction:
         self._bytes = self._members = self._left_out = 0
 
     def take(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-        """Extract a member, or say why it is left out."""
+        """Extract a member, or record why it is left out."""
         self._count(member)
         parts = tuple(part for part in member.name.split("/") if part not in {"", "."})
         if not parts and member.isdir():
@@ -190,7 +190,7 @@ class _Extraction:
             raise LimitExceeded(f"the attempt left more than {self._limits.bytes} bytes: {_REMEDY}")
 
     def _fault(self, member: tarfile.TarInfo, parts: tuple[str, ...]) -> str:
-        """Return why a member is not extracted; an empty text where it is."""
+        """Return why a member is not extracted; an empty text if it is."""
         is_own = len(parts) == 1 and parts[0] in _OWN_FILES and member.isreg()
         if member.name.startswith("/") or ".." in parts:
             return "its path leads out of the directory"
@@ -227,7 +227,7 @@ class _Extraction:
                 with os.fdopen(descriptor, "wb") as target:
                     _copy(archive, member, target)
             except BaseException:
-                os.unlink(parts[-1], dir_fd=folder)  # half a file would be taken for a whole one
+                os.unlink(parts[-1], dir_fd=folder)  # a partial file would be mistaken for a complete one
                 raise
 
     def _link(self, parts: tuple[str, ...], target: str) -> None:
@@ -236,7 +236,7 @@ class _Extraction:
 
     @contextmanager
     def _place(self, parts: tuple[str, ...]) -> Iterator[int]:
-        """Yield the directory of a file, from which an earlier file of this name has been removed."""
+        """Yield the directory of a file, after removing an earlier file of the same name."""
         folder = self._opened(parts[:-1])
         try:
             with suppress(FileNotFoundError):
@@ -246,7 +246,7 @@ class _Extraction:
             os.close(folder)
 
     def _opened(self, parts: tuple[str, ...]) -> int:
-        """Return a descriptor of a directory, which is created where it is missing, and is reached by no link."""
+        """Return a descriptor of a directory. Create the directory if it is missing, and follow no link to it."""
         folder = os.dup(self._root)
         for part in parts:
             try:
@@ -274,13 +274,13 @@ def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, target: BinaryIO) -
 
 
 def _stays_inside(target: str, depth: int) -> bool:
-    """Tell whether a symbolic link leads to a place in the directory that is extracted.
+    """Return whether a symbolic link leads to a path inside the extracted directory.
 
-    `..` is allowed at the beginning only, where it leaves real directories: after a name that may itself be a link,
+    `..` is allowed only at the beginning, where it leaves real directories. After a name that may itself be a link,
     `..` could lead anywhere.
 
     Args:
-        depth: how many directories the link is below that directory.
+        depth: the number of directories between the extracted directory and the link.
     """
     steps = [step for step in target.split("/") if step not in {"", "."}]
     up = next((number for number, step in enumerate(steps) if step != ".."), len(steps))

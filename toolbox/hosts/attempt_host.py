@@ -1,7 +1,7 @@
-"""What is known of the attempts on one host, over one connection that is made again whenever it drops.
+"""Tracks the attempts on one host, over one connection that is restored whenever it drops.
 
-The agent tells of ends, and of output with its offset in the log, so that no line is lost or repeated however often the
-connection drops: where the copy ends is where the agent goes on.
+The agent reports ends, and output with its offset in the log. After a drop the agent continues at the end of the local
+copy, so that no line is lost or repeated.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
-# Of a program that says why a second try would end as the first one.
+# Error messages after which another try would fail in the same way.
 _HOPELESS: Final = (
     "Permission denied",
     "Host key verification failed",
@@ -53,10 +53,10 @@ class _Attempt:
     """An attempt that this host runs.
 
     Args:
-        mirror: where to keep a copy of its logs; None where they are written there anyway.
-        patience: how long the host may be out of reach, in seconds.
+        mirror: the directory for a copy of its logs; None if the agent writes them to this machine anyway.
+        patience: how many seconds the host may be unreachable.
         log_bytes: how long one of its logs may become.
-        is_there: whether it is known to be on the host.
+        is_there: whether the attempt is known to be on the host.
     """
 
     name: str
@@ -68,7 +68,7 @@ class _Attempt:
     is_there: bool = False
 
     def offsets(self) -> dict[str, int] | None:
-        """Return how far the copies of the logs go."""
+        """Return the lengths of the local copies of the logs."""
         if self.mirror is None:
             return None
         return {stream: filesystem.size(self.mirror / f"{stream}.log") for stream in STREAMS}
@@ -78,9 +78,9 @@ class Host:
     """The attempts on one host.
 
     Args:
-        label: of the host, for messages.
+        label: the name of the host in messages.
         launch: starts the program that waits for the agent.
-        notify: told the name of an attempt whose status has changed, from a thread of ours.
+        notify: called with the name of an attempt whose status has changed, in a thread of this class.
     """
 
     def __init__(self, label: str, launch: Callable[[], Channel], notify: Callable[[str], None]) -> None:
@@ -100,7 +100,7 @@ class Host:
         """Return the home directory on the host.
 
         Raises:
-            StepError: the host cannot be reached, or does not say where it is.
+            StepError: the host cannot be reached, or does not report its home directory.
         """
         if not self._home:
             self._connected(patience)
@@ -109,7 +109,7 @@ class Host:
         return self._home
 
     def is_new(self, directory: str, wait: float) -> bool:
-        """Tell whether no workload has been started in a directory of the host."""
+        """Return whether no workload was ever started in a directory of the host."""
         return bool(self.ask("state", wait, directory=directory)["state"] == "absent")
 
     def start(
@@ -122,13 +122,13 @@ class Host:
         mirror: Path | None,
         wait: float,
     ) -> None:
-        """Start a workload in a directory of the host, or adopt the one that is there, and watch it.
+        """Start a workload in a directory of the host, or adopt the one that runs there, and watch it.
 
         Args:
-            sources: the folder on the host that becomes its `src/` if it is started by this.
+            sources: the folder on the host that becomes `src/` if this call starts the workload.
 
         Raises:
-            StepError: the host cannot be reached, or cannot do it.
+            StepError: the host cannot be reached, or the agent cannot start the workload.
         """
         attempt = self._add(_Attempt(name, directory, mirror, wait, int(order["log_bytes"])))
         try:
@@ -139,7 +139,7 @@ class Host:
         attempt.is_there = True
 
     def watch(self, name: str, directory: str, *, mirror: Path | None, wait: float) -> bool:
-        """Watch an attempt, and tell whether there is one."""
+        """Watch an attempt, and return whether it exists."""
         attempt = self._add(_Attempt(name, directory, mirror, wait))
         try:
             answer = self.ask("watch", wait, directories={directory: attempt.offsets()})
@@ -158,7 +158,7 @@ class Host:
         return attempt
 
     def status(self, directory: str) -> AttemptStatus:
-        """Return how an attempt stands."""
+        """Return the status of an attempt."""
         with self._lock:
             return self._attempts[directory].status
 
@@ -168,13 +168,13 @@ class Host:
             self._attempts.pop(directory, None)
 
     def ask(self, op: str, patience: float, **fields: Any) -> Message:
-        """Ask something of the agent, again after a connection that dropped: every request may be repeated.
+        """Send a request to the agent, again if the connection drops: every request may be repeated.
 
         Raises:
-            StepError: the host cannot be reached for so long, or the agent says why it cannot do it.
+            StepError: the host cannot be reached for `patience` seconds, or the agent reports an error.
         """
         deadline = time.monotonic() + patience
-        was_sent = False  # by an earlier try, which got no answer
+        was_sent = False  # whether an earlier try was sent, and got no answer
         while True:
             try:
                 if was_sent:
@@ -200,7 +200,7 @@ class Host:
             return answer
 
     def close(self) -> None:
-        """Let go of the host. What runs there goes on."""
+        """Close the connection to the host. The workloads there run on."""
         self._is_closed.set()
         with self._lock:
             connection, self._connection = self._connection, None
@@ -216,7 +216,7 @@ class Host:
 
     def _connect(self, patience: float) -> Connection:
         cancellation.current().check()
-        # Who has waited in vain has waited for all: the others ask once, and do not wait as long each.
+        # After one caller has timed out, later callers try once without waiting.
         patience = 0 if self._is_down else patience
         deadline = time.monotonic() + patience
         tries = 0
@@ -226,7 +226,7 @@ class Host:
                 connection = Connection(self._launch(), self._take, self._lose)
                 self._home = str(connection.greet().get("home"))
             except (ConnectionLost, OSError) as error:
-                # Of a host that was reached before, a machine that is being restarted may say all of that.
+                # A host that was reached before may be restarting: then such an error can pass.
                 hopeless = not self._home and _is_hopeless(str(error))
                 if hopeless or time.monotonic() + pause >= deadline or self._is_closed.is_set():
                     self._is_down = True
@@ -244,7 +244,7 @@ class Host:
     def _lose(self, connection: Connection) -> None:
         with self._lock:
             if connection is not self._connection:
-                return  # it never came up, or was closed
+                return  # it was never established, or was closed
             self._connection = None
             is_needed = bool(self._running()) and not self._is_closed.is_set()
         if is_needed:
@@ -252,7 +252,7 @@ class Host:
             threading.Thread(target=self._return, name=f"reconnect-{self.label}", daemon=True).start()
 
     def _return(self) -> None:
-        """Connect again, and go on watching what runs."""
+        """Connect again, and continue to watch the running attempts."""
         with self._lock:
             running = self._running()
         patience = max((attempt.patience for attempt in running), default=0.0)
@@ -260,13 +260,13 @@ class Host:
             offsets = {attempt.directory: attempt.offsets() for attempt in running}
             states = self.ask("watch", patience, directories=offsets)["states"]
             for attempt in running:
-                # Others are being submitted. This one has deleted its directory: nobody can say how it ends, or when.
+                # It was started, and its directory is gone: nothing can report its end. (Others are being submitted.)
                 if attempt.is_there and states.get(attempt.directory, _ABSENT)["state"] == "absent":
                     self.ask("cancel", patience, directory=attempt.directory)
                     self._finish(attempt.directory, _ended({"outcome": None}))
         except (StepError, Cancelled, OSError) as error:
             self._give_up(str(error))
-        except Exception as error:  # whoever waits for these attempts would wait for ever
+        except Exception as error:  # otherwise the threads that wait for these attempts would wait forever
             log.exception("the connection to %s could not be restored", self.label)
             self._give_up(describe(error))
 
@@ -302,7 +302,7 @@ class Host:
 
     @staticmethod
     def _after(op: str, error: StepError | Cancelled) -> StepError | Cancelled:
-        """Return the error of a request that was sent, and got no answer: what it asked for may have been done."""
+        """Return the error for a request that was sent, and got no answer: it may have been carried out."""
         if op != "submit":
             return error
         verdict, cause = outcome_of(error)
@@ -323,14 +323,14 @@ def _ended(message: Message) -> AttemptStatus:
 
 
 def _is_hopeless(reason: str) -> bool:
-    """Tell whether another try would end as this one. Only the last that ssh says counts."""
+    """Return whether another try would fail in the same way. Only the last line of ssh's output counts."""
     last = reason.strip().rpartition("\n")[2]
     is_final = any(sign in last for sign in _HOPELESS) and _PASSING not in last
     return is_final or bootstrap.TOO_OLD in reason
 
 
 def _write_at(file: Path, offset: int, data: str, *, most: int) -> None:
-    """Write a piece of a log at its place. What a full disk does not take is missing at its end, and found later.
+    """Write a piece of a log at its offset. If the disk is full, the rest is missing, which `collect` detects later.
 
     Args:
         most: how long the log may become; the rest is not written.

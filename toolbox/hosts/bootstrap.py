@@ -1,4 +1,4 @@
-"""Brings the agent onto a target: its modules are sent as text, and nothing is installed there."""
+"""Brings the agent onto a target: its modules are sent as text, and nothing is installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from toolbox import agent
 
 TOO_OLD: Final = "the agent needs Python 3.8 or later"
-# Understood by every Python. Reads no further than the text of the agent: what follows on the same input are requests.
+# Any Python can run this. It reads exactly the text of the agent: the requests follow on the same input.
 _LOADER: Final = f"""
 import os, sys
 if sys.version_info < (3, 8):
@@ -51,17 +51,17 @@ def command(python: str, *options: str) -> Sequence[str]:
 
     Args:
         python: the interpreter on the target.
-        options: of the interpreter.
+        options: options of the interpreter.
     """
     return [python, *options, "-c", _LOADER]
 
 
 @functools.cache
 def program() -> bytes:
-    """Return what to send to that command first: the agent."""
+    """Return the agent, to be sent first to the command of `command`."""
     folder = Path(agent.__file__).parent
     sources = {"toolbox": "", "toolbox.agent": ""}
     sources |= {f"toolbox.agent.{file.stem}": file.read_text(encoding="utf-8") for file in folder.glob("[!_]*.py")}
-    # JSON's texts are Python's.
+    # JSON strings are also Python strings.
     text = _PROGRAM.replace("{sources}", json.dumps(sources)).encode()
     return f"{len(text):08d}".encode() + text

@@ -9,7 +9,7 @@ from toolbox.agent.supervisor import STREAMS
 
 Message = Mapping[str, Any]
 
-LONGEST: Final = 1 << 26  # bytes of a message: the list of all files of an attempt is the longest
+LONGEST: Final = 1 << 26  # bytes of a message; the list of all files of an attempt is the longest message
 EVENTS: Final = ("log", "ended")
 _STATES: Final = ("running", "ended", "lost", "absent")
 _LONGEST_TEXT: Final = 2000
@@ -17,7 +17,7 @@ _LONGEST_PATH: Final = 4096
 
 
 def is_log(message: Message) -> bool:
-    """Tell whether an event brings a piece of a log."""
+    """Return whether an event carries a piece of a log."""
     return (
         message.get("event") == "log"
         and message.get("stream") in STREAMS
@@ -28,7 +28,7 @@ def is_log(message: Message) -> bool:
 
 
 def is_end(message: Message) -> bool:
-    """Tell whether an event says that an attempt has ended."""
+    """Return whether an event reports the end of an attempt."""
     return (
         message.get("event") == "ended"
         and isinstance(message.get("directory"), str)
@@ -38,18 +38,18 @@ def is_end(message: Message) -> bool:
 
 
 def is_answer(op: str, answer: Message) -> bool:
-    """Tell whether an answer has what the answer to this request has."""
+    """Return whether an answer has the fields that this operation requires."""
     check = _ANSWERS.get(op)
     return check is None or check(answer)
 
 
 def is_home(value: object) -> bool:
-    """Tell whether a value is the path of a home directory."""
+    """Return whether a value is the path of a home directory."""
     return isinstance(value, str) and value.startswith("/") and value.isprintable() and len(value) < _LONGEST_PATH
 
 
 def complaint(answer: Message) -> str | None:
-    """Return why the agent could not do what it was asked to; None where it could."""
+    """Return why the agent could not carry out a request; None if it could."""
     return str(answer["error"])[:_LONGEST_TEXT] if "error" in answer else None
 
 

@@ -1,4 +1,4 @@
-"""What goes to a host with a workload, and what is kept of what it left: the same on every host."""
+"""Prepares the files and the order that go to a host with a workload, and sorts out the files that come back."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".git")
 def order(
     workload: Workload, context: TargetContext, variables: Mapping[str, str], inherited: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return what the agent is told to do. Secrets are in it, on their way to one process: it goes into no file.
+    """Return the order for the agent. It holds secrets for one process, and must not be written to a file.
 
-    The agent is told to mask the secrets that the workload has in its environment, and receives no other secret.
+    The agent gets only those secrets that are in the environment of the workload, and masks them.
 
     Args:
-        variables: environment variables besides those of the workload.
-        inherited: the values of the variables that the workload has from the agent.
+        variables: environment variables to set besides those of the workload.
+        inherited: the values of the variables that the workload inherits from the agent.
     """
     revealed = {name: _revealed(value) for name, value in workload.env.items()}
     given = [*revealed.values(), *inherited]
@@ -58,13 +58,13 @@ def order(
 
 @contextmanager
 def staged(workload: Workload, directory: Path) -> Iterator[Path | None]:
-    """Put what is to be sent into a new folder in the directory of an attempt, and yield that; None if it is nothing.
+    """Copy the files to send into a new folder in the directory of an attempt, and yield it; None if there are none.
 
-    Who submits the same attempt at the same time has a folder of its own: `src/` is that of who starts it. What has
-    not been moved away by then is removed in the end.
+    Two submissions of one attempt at the same time have a folder each. The one that starts the workload moves its
+    folder to `src/`; the folder of the other is removed in the end.
 
     Raises:
-        StepError: a file is not there, or cannot be copied.
+        StepError: a file is missing, or cannot be copied.
     """
     if not workload.files and not workload.written:
         yield None
@@ -90,12 +90,12 @@ def _fill(folder: Path, workload: Workload) -> None:
 
 
 def keep(directory: Path, patterns: Sequence[str]) -> None:
-    """Remove the files below a directory that match no pattern: what nobody asked for."""
+    """Remove the files below a directory that match no pattern."""
     if tuple(patterns) == EVERYTHING or not directory.is_dir():
         return
     wanted = {path for pattern in patterns for path in directory.glob(pattern)}
     for path in sorted(directory.rglob("*"), reverse=True):
-        with suppress(OSError):  # a folder that is not empty, or that the workload has made read-only
+        with suppress(OSError):  # the folder is not empty, or the workload has made it read-only
             if path.is_dir() and not path.is_symlink():
                 path.rmdir()
             elif path not in wanted and not any(parent in wanted for parent in path.parents):
@@ -103,9 +103,9 @@ def keep(directory: Path, patterns: Sequence[str]) -> None:
 
 
 def discard_special_files(directory: Path) -> None:
-    """Remove what no other machine would send from the directory of an attempt on this one.
+    """Remove from the directory of a local attempt the files that another machine would not send.
 
-    These are pipes, devices and sockets, on which a reader might wait, and links in place of the supervisor's files.
+    These are pipes, devices and sockets, which may block a reader, and links in place of the supervisor's files.
     """
     for folder, folders, names in os.walk(directory):
         for name in (*folders, *names):
@@ -119,7 +119,7 @@ def discard_special_files(directory: Path) -> None:
 
 
 def digests(source: Path) -> dict[str, str]:
-    """Return the digest of each file that is sent of a file or folder, by its path from the folder on.
+    """Return the digest of each file that is sent for a file or folder, by its path relative to the folder.
 
     A link inside a folder is sent as a link: its target path stands for its digest.
 

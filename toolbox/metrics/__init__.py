@@ -1,7 +1,7 @@
-"""Sources of metrics: one module a source, found by its name (`source: json_file`).
+"""Sources of metrics: one module per source, found by its name (`source: json_file`).
 
-A source is a pydantic model named `Source` that implements `toolbox.extensions.protocols.MetricSource`. Sources know
-nothing of one another: what the sources for documents have in common stands here.
+A source is a pydantic model named `Source` that implements `toolbox.extensions.protocols.MetricSource`. Sources don't
+import one another: the common part of the sources for documents is in this module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _is_path(text: str) -> str:
 
 
 class DocumentSource(BaseModel):
-    """Where the number is in a document; `aggregate` and `warmup` apply where a list of numbers is there."""
+    """The path of a number in a document. `aggregate` and `warmup` apply if the path holds a list of numbers."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,10 +35,10 @@ class DocumentSource(BaseModel):
     warmup: int = Field(default=0, ge=0)
 
     def find(self, document: Any) -> float | tuple[float, ...]:
-        """Return what is at the path of a document.
+        """Return the number at the path of a document, or the aggregate of the numbers there.
 
         Raises:
-            ValueError: the path leads nowhere, or to no number.
+            ValueError: the path does not exist, or holds no number.
         """
         value = document
         for key in paths.parse(self.path):

@@ -14,7 +14,7 @@ from toolbox.runs.evidence_files import RelativeFile, readable
 
 
 class Source(BaseModel):
-    """A column, by its name in the first row. Every row has to have a number in it, but for the `warmup` first."""
+    """A column, by its name in the first row. Each row after the first `warmup` ones must have a number in it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -25,10 +25,10 @@ class Source(BaseModel):
     delimiter: str = Field(default=",", pattern=r'^[^\r\n"]$')
 
     def read(self, directory: Path) -> float | tuple[float, ...]:
-        """Return what the numbers of the column, from top to bottom, come to.
+        """Return the aggregate of the column's numbers, from top to bottom.
 
         Raises:
-            ValueError: the file cannot be read, has no such column, or a cell of it holds no finite number.
+            ValueError: the file cannot be read, or has no such column, or a cell of it holds no finite number.
         """
         source = f"`{self.column}` in {self.file}"
         left = aggregates.after_warmup(self._cells(directory), self.warmup, source=source)
@@ -36,7 +36,7 @@ class Source(BaseModel):
         return aggregates.aggregate(numbers, self.aggregate, source=source)
 
     def _cells(self, directory: Path) -> Iterator[tuple[int, str]]:
-        """Yield the line and the text of each cell of the column; a row that is too short has an empty one."""
+        """Yield the line number and the text of each cell of the column. A row that is too short has an empty cell."""
         with (
             readable(directory, self.file) as path,
             path.open(encoding="utf-8-sig", errors="replace", newline="") as stream,

@@ -1,4 +1,4 @@
-"""A metric from a JSON file, by its path in it."""
+"""Reads a metric from a JSON file, by the path of its number."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from toolbox.runs.evidence_files import read_document, readable
 
 
 class Source(DocumentSource):
-    """Where the number is."""
+    """The path of the number in the file."""
 
     def read(self, directory: Path) -> float | tuple[float, ...]:
         """Return the number.
 
         Raises:
-            ValueError: the file or the path is not there, or holds no finite number.
+            ValueError: the file or the path does not exist, or holds no finite number.
         """
         with readable(directory, self.file) as path:
             text = read_document(path, self.file)

@@ -1,4 +1,4 @@
-"""A metric from the lines of a log, by a regular expression."""
+"""Reads a metric from the lines of a log, with a regular expression."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from toolbox.runs.evidence_files import Expression, RelativeFile, search
 class Source(BaseModel):
     r"""An expression whose matches are the numbers: `step_time (?P<value>[\d.e+-]+)`.
 
-    The number is the group named `value`, else the first group, else the whole match. The first `warmup` matches
-    do not count, whatever they hold.
+    The number is the group named `value`, else the first group, else the whole match. The first `warmup` matches are
+    skipped, whatever they contain.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -27,10 +27,10 @@ class Source(BaseModel):
     warmup: int = Field(default=0, ge=0)
 
     def read(self, directory: Path) -> float | tuple[float, ...]:
-        """Return what the numbers of all matches, in their order, come to.
+        """Return the aggregate of the numbers of all matches, in their order.
 
         Raises:
-            ValueError: the log cannot be read, too little of it matches, or a match is no finite number.
+            ValueError: the log cannot be read, too few lines match, or a match is not a finite number.
         """
         source = f"what {self.pattern!r} matches in {self.file}"
         expression = re.compile(self.pattern)

@@ -1,9 +1,9 @@
-"""A step time from the profile that JAX, PyTorch/XLA and TensorFlow leave: an `XSpace` message.
+"""Reads a step time from a profile of JAX, PyTorch/XLA or TensorFlow: an `XSpace` message.
 
-A run of a compiled module is an event on a line of a device's plane. The time from one start to the next is the
-step, the wait between them included, and the median of those is what torchprime's end-to-end tests hold against
-their bounds (torchprime/metrics/step_duration.py). A median over steps of training and of evaluation means nothing:
-where a line has events of several names, `event` says which of them are the steps.
+Each run of a compiled module is an event on a line of a device's plane. A step is the time from the start of one event
+to the start of the next, including the wait between them. As in torchprime's end-to-end tests, the metric is the median
+of the steps (torchprime/metrics/step_duration.py). A median over training and evaluation steps together means nothing:
+if a line has events of several names, `event` selects the steps.
 
 Messages and field numbers: tsl/profiler/protobuf/xplane.proto (openxla/xla, third_party/tsl).
 """
@@ -24,7 +24,7 @@ from toolbox.model import aggregates, patterns
 from toolbox.model.aggregates import Aggregate
 from toolbox.runs.evidence_files import RelativeGlob, matching, read_document, readable
 
-# The fields that are read, with their numbers. A type that is no scalar is a repeated message.
+# The fields to read, with their numbers. A type that is not a scalar is a repeated message.
 _MESSAGES: Final = {
     "XSpace": {"planes": (1, "XPlane")},
     "XPlane": {"name": (2, "string"), "lines": (3, "XLine"), "event_metadata": (4, "MetadataEntry")},
@@ -33,17 +33,17 @@ _MESSAGES: Final = {
     "XLine": {"name": (2, "string"), "events": (4, "XEvent")},
     "XEvent": {"metadata_id": (1, "int64"), "offset_ps": (2, "int64"), "num_occurrences": (5, "int64")},
 }
-# XLA ends the name of a module with the fingerprint of the program: `jit_train_step(8273645)`.
+# XLA appends the fingerprint of the program to the name of a module: `jit_train_step(8273645)`.
 _FINGERPRINT: Final = re.compile(r"\(\d+\)$")
 _PICOSECONDS: Final = 10**12  # in a second
 
 
 class Source(BaseModel):
-    """The line of events, and what to make of the seconds between their starts. One file has to match.
+    """The line of events, and how to aggregate the seconds between their starts. Exactly one file must match.
 
     Args:
         event: the name of the events, or a pattern for it (`jit_train*`), with or without the fingerprint that XLA adds
-            in parentheses; None where all events of the line have the same name.
+            in parentheses; None if all events of the line have the same name.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -56,17 +56,18 @@ class Source(BaseModel):
     warmup: int = Field(default=0, ge=0)
 
     def read(self, directory: Path) -> float | tuple[float, ...]:
-        """Return what the intervals, in seconds and in their order, come to.
+        """Return the aggregate of the intervals, in seconds and in their order.
 
         Raises:
-            ValueError: there is no such profile, plane or line, more than one, too few events on it, or events of
-                several names.
+            ValueError: there is no such profile, plane or line, or more than one; or the line has too few events, or
+                events of several names.
         """
         file, space = self._profile(directory)
         plane = _only(space.planes, self.plane, "planes", file)
         line = _only(plane.lines, self.line, "lines", f"`{self.plane}` of {file}")
-        # All starts of a line count from its timestamp, which makes no difference between two of them. An event that
-        # stands for several (num_occurrences) has no start.
+        # Starts are relative to the timestamp of the line, which cancels out between two of them. An event that stands
+        # for
+        # several (num_occurrences) has no start.
         events = [event for event in line.events if not event.num_occurrences]
         starts = sorted(event.offset_ps for event in self._chosen(events, _names(plane), file))
         source = f"`{self.line}` of {file}"
@@ -77,19 +78,19 @@ class Source(BaseModel):
         return aggregates.aggregate(left, self.aggregate, source=source)
 
     def _chosen(self, events: Sequence[Any], names: Mapping[int, str], file: str) -> Sequence[Any]:
-        """Return the events that `event` names, which have one name, or all events if they have one name."""
+        """Return the events that `event` selects, or all. They must have the same name."""
         counts = Counter(names.get(event.metadata_id, "") for event in events)
         chosen = _matching(counts, self.event)
         if events and not chosen:
             raise ValueError(f"`{self.line}` of {file} has no event `{self.event}`; there are {_counted(counts)}")
-        # Fingerprints tell programs apart, and change from build to build: a person names a program without one.
+        # Fingerprints distinguish programs, but change with each build: users name a program without its fingerprint.
         if len(chosen if self.event is None else {_without_fingerprint(name) for name in chosen}) > 1:
             found = _counted(Counter({name: counts[name] for name in chosen}))
             raise ValueError(f"`{self.line}` of {file} has events of several names, `event` selects one: {found}")
         return [event for event in events if names.get(event.metadata_id, "") in chosen]
 
     def _profile(self, directory: Path) -> tuple[str, Any]:
-        """Return the one profile, with its name."""
+        """Return the name and the content of the one profile."""
         from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
         found = [path.relative_to(directory).as_posix() for path in matching(directory, self.file)]
@@ -106,7 +107,7 @@ class Source(BaseModel):
 
 
 def _only(members: Sequence[Any], name: str, what: str, owner: str) -> Any:
-    """Return the one plane or line of a name."""
+    """Return the only plane or line that has this name."""
     found = [member for member in members if member.name == name]
     if len(found) != 1:
         there = _listed(member.name for member in members)
@@ -115,12 +116,12 @@ def _only(members: Sequence[Any], name: str, what: str, owner: str) -> Any:
 
 
 def _names(plane: Any) -> dict[int, str]:
-    """Return the names of the events of a plane, by the number under which events refer to them."""
+    """Return the names of the events of a plane, by their metadata ids."""
     return {entry.key: value.name.decode(errors="replace") for entry in plane.event_metadata for value in entry.value}
 
 
 def _matching(names: Iterable[str], event: str | None) -> set[str]:
-    """Return the names that are `event` or match it, with or without their fingerprint. An equal name goes first."""
+    """Return the names that equal or match `event`, with or without their fingerprints. An equal name goes first."""
     if event is None:
         return set(names)
     return set(patterns.matching(event, names, lambda name: (name, _without_fingerprint(name))))
@@ -146,7 +147,7 @@ def _listed(names: Iterable[str], most: int = 12) -> str:
 
 @cache
 def _space() -> Any:
-    """Return the class of an XSpace message."""
+    """Return the message class for XSpace."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
 
     kinds = descriptor_pb2.FieldDescriptorProto
