@@ -11,8 +11,10 @@ _MOST_FILES = 1000  # beyond this number, one sync of the whole system is faster
 def sync_tree(top: str) -> None:
     """Wait until the files below a directory, and their names, are on the disk."""
     count = 0
-    for folder, _, names in os.walk(top):
-        for path in (folder, *(os.path.join(folder, name) for name in names)):
+    for folder, below, names in os.walk(top):
+        # An empty directory has nothing but its own name, which the directory around it holds.
+        itself = [folder] if below or names else []
+        for path in (*itself, *(os.path.join(folder, name) for name in names)):
             count += 1
             if count > _MOST_FILES:
                 os.sync()

@@ -80,6 +80,26 @@ def write(path: str, content: bytes) -> None:
         os.close(descriptor)
 
 
+def reserve(path: str, count: int) -> None:
+    """Create a file with space for this number of bytes on the disk, or give that space to a regular file.
+
+    Raises:
+        OSError: there is something else, or the disk has no space.
+    """
+    descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT)
+    try:
+        try:
+            os.posix_fallocate(descriptor, 0, count)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            # The file system has no such call. It finds space for what is written when that is synced.
+            _write(descriptor, bytes(count))
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def overwrite(path: str, content: bytes) -> None:
     """Write as `write` does, but first remove a path that is not a regular file, or that has several hard links.
 

@@ -108,7 +108,7 @@ class Supervisor:
             signal.signal(number, signal.SIG_IGN)
         tree.adopt_orphans()
         for name in (OUTCOME, EXIT_CODE):
-            safe_files.write(self._path(f".{name}"), b" " * _RESERVED_BYTES)
+            safe_files.reserve(self._path(f".{name}"), _RESERVED_BYTES)
         self._cgroup = cgroups.create(self._directory)
         started = {"pid": os.getpid(), "time": time.time(), "boot": machine.boot()}
         safe_files.replace(self._path(STARTED), json.dumps(started).encode())
