@@ -39,7 +39,7 @@ lint: $(DEV_STAMP) ## check the code with all linters
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/yamllint --strict .
-	@ANSIBLE_LIBRARY="$(CURDIR)/toolbox/ansible/modules" PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline --strict roles
+	@ANSIBLE_LIBRARY="$(CURDIR)/toolbox/ansible/modules" PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline --strict roles projects/*/roles
 
 format: $(DEV_STAMP) ## format the code
 	@$(BIN)/ruff check --fix .

@@ -163,3 +163,70 @@ def test_a_command_of_the_workspace_replaces_ours_with_a_note(small: Workspace) 
     assert outcome.stdout == "ours is small\n"
     assert "info: the workspace has `config get`, in place of ours" in outcome.stderr
     assert small.run("config", "validate", "small").exit_code == 0
+
+
+def test_a_project_brings_a_command_and_its_role(small: Workspace) -> None:
+    files = {
+        "projects/small/commands/anvil.py": '''
+            """Work on an anvil."""
+            from toolbox.ansible.roles import role
+
+
+            class Anvil:
+                """Work on an anvil."""
+
+                @role
+                def strike(self, times: int = 1) -> None:
+                    """
+                    Strike the anvil.
+
+                    Args:
+                        times: how often to strike.
+                    """
+        ''',
+        "projects/small/roles/anvil_strike/tasks/main.yml": """
+            - name: Strike
+              ansible.builtin.copy:
+                content: "{{ anvil_strike_times }} strikes"
+                dest: "{{ artifact_extra_logs_dir }}/artifacts/strikes.txt"
+                mode: "0600"
+        """,
+        "projects/small/orchestration.py": '''
+            """Strikes."""
+            from toolbox.orchestration import run
+
+
+            def test():
+                run.run_toolbox_from_config("anvil", "strike")
+        ''',
+        "command_args/small.yaml.j2": "anvil strike:\n  times: 3\n",
+    }
+    small.write(files)
+    assert "anvil        Work on an anvil." in small.run().stdout
+    assert "strike  Strike the anvil." in small.run("anvil").stdout
+    outcome = small.run("project", "run", "small")
+    assert outcome.exit_code == 0, str(outcome)
+    kept = small.run_directory() / "000__test/000__anvil__strike/artifacts/strikes.txt"
+    assert kept.read_text() == "3 strikes"
+    outcome = small.run("from_config", "anvil", "strike", "--project=small", "--extra={times: 4}")
+    assert outcome.exit_code == 0, str(outcome)
+    assert [file.read_text() for file in small.artifacts.glob("toolbox/*/artifacts/strikes.txt")] == ["4 strikes"]
+
+
+def test_a_command_of_the_workspace_goes_before_one_of_a_project(small: Workspace) -> None:
+    group = '''
+        """Say where a command is from."""
+
+
+        class Origin:
+            """Say where a command is from."""
+
+            def tell(self) -> str:
+                """
+                Say it.
+                """
+                return "PLACE"
+    '''
+    folders = ("commands", "projects/small/commands")
+    small.write({f"{folder}/origin.py": group.replace("PLACE", folder) for folder in folders})
+    assert small.run("origin", "tell").stdout == "commands\n"

@@ -178,9 +178,8 @@ def run(call: RoleCall) -> RoleOutcome:
     with opened as step, scratch.directory() as private:
         _write_request(call, step)
         play = _write_play(call, variables, modules, step=step, private=private)
-        roles = [root / "roles" for root in places.roots()]
         try:
-            _run_play(call, step, Play(play, hosts, roles, step.directory, private))
+            _run_play(call, step, Play(play, hosts, places.folders("roles"), step.directory, private))
         finally:
             steps.sweep(step)
         return RoleOutcome(step.directory)

@@ -1,8 +1,9 @@
 """Finds toolbox commands by their place and name. Nothing is registered, and only what is asked for is imported.
 
-A group is one file of `toolbox/commands/`, or of `commands/` in a workspace. It holds a class of the group's name
-(`host.py`: `Host`) whose public methods are its commands, or a function of the group's name, which is its only command
-(`from_config`). A file of the workspace with the name of a group of ours adds its commands to that group.
+A group is one file of `toolbox/commands/`, or of `commands/` in the workspace or in a project. It holds a class of the
+group's name (`host.py`: `Host`) whose public methods are its commands, or a function of the group's name, which is its
+only command (`from_config`). A file of the workspace or of a project with the name of a group of Topgallant adds its
+commands to that group.
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ class GroupSummary:
 
 
 def group_files() -> dict[str, list[Path]]:
-    """Return the files of each group by its name: ours first, then that of the workspace."""
+    """Return the files of each group by its name: ours first, then those of projects, then that of the workspace."""
     found: dict[str, list[Path]] = {}
-    for folder in (places.COMMANDS, *(root / "commands" for root in reversed(places.roots()))):
+    for folder in (places.COMMANDS, *reversed(places.folders("commands"))):
         for path in sorted(folder.glob("[!_]*.py")):
             found.setdefault(path.stem, []).append(path)
     return found

@@ -74,9 +74,9 @@ def find(name: str) -> ProjectFiles:
     """
     known = places.projects()
     if name not in known:
-        folder = places.find("projects", name) if Path(name).name == name else None
-        if folder is not None and folder.is_dir():
-            raise UsageError(f"{folder} is no project: it has no orchestration.py")
+        others = [folder for root in places.roots() for folder in root.glob("projects/*/") if folder.name == name]
+        if others:
+            raise UsageError(f"{others[0]} is no project: it has no orchestration.py")
         hint = did_you_mean(name, known, what="known projects")
         raise UsageError(f"unknown project `{name}`: {hint}\n  looked in {_searched()}")
     return ProjectFiles(name, known[name].parent.parent)

@@ -83,24 +83,29 @@ def artifacts() -> Path:
     return environ.get_path(environ.ARTIFACT_DIR) or (workspace() or Path.cwd()) / ARTIFACTS
 
 
-def find(*relative: str) -> Path | None:
-    """Return the first existing file or directory of this relative path, or None."""
-    candidates = (root.joinpath(*relative) for root in roots())
+def folders(kind: str) -> list[Path]:
+    """Return the folders `commands` or `roles` of each root and of its projects, the first to look in first."""
+    found = [folder for root in roots() for folder in (root / kind, *sorted(root.glob(f"projects/*/{kind}")))]
+    return [folder for folder in found if folder.is_dir()]
+
+
+def find(kind: str, *relative: str) -> Path | None:
+    """Return the first existing file or directory of this relative path in the folders of a kind, or None."""
+    candidates = (folder.joinpath(*relative) for folder in folders(kind))
     # A name from outside may be too long for a file: `Path.exists` raises there.
     return next((path for path in candidates if os.path.exists(path)), None)  # noqa: PTH110
 
 
-def entries(folder: str, pattern: str) -> Iterator[Path]:
-    """Yield what matches the pattern in this folder of each root, one path a name, sorted by name."""
-    found: dict[str, Path] = {}
-    for root in reversed(roots()):
-        found.update((path.name, path) for path in (root / folder).glob(pattern))
+def entries(kind: str, pattern: str) -> Iterator[Path]:
+    """Yield what matches the pattern in the folders of a kind, one path per name, sorted by name."""
+    found = {path.name: path for folder in reversed(folders(kind)) for path in folder.glob(pattern)}
     yield from (found[name] for name in sorted(found))
 
 
 def projects() -> dict[str, Path]:
-    """Return the projects by name: the folders of `projects/` with an `orchestration.py`."""
-    return {path.name: path for path in entries("projects", "*") if (path / "orchestration.py").is_file()}
+    """Return the folders of the projects by their names: those in `projects/` with an `orchestration.py`."""
+    files = [file for root in reversed(roots()) for file in root.glob("projects/*/orchestration.py")]
+    return dict(sorted((file.parent.name, file.parent) for file in files if file.is_file()))
 
 
 def _named_workspace() -> Path | None:

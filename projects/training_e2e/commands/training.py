@@ -1,4 +1,4 @@
-"""Prepare machines for the small training workload of `projects/training_e2e`, and clean them up."""
+"""Prepare machines for the small training workload of the project training_e2e, and clean them up."""
 
 from pathlib import Path
 
