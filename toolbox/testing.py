@@ -40,6 +40,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
 
+from toolbox.runs import layout
+from toolbox.runs.layout import RunDirectory
 from toolbox.system import environ, places, processes
 
 TIMEOUT_SECONDS: Final = 120.0
@@ -97,7 +99,7 @@ class Workspace:
     @property
     def artifacts(self) -> Path:
         """Where runs go that ask for no other place."""
-        return self.directory / "artifacts"
+        return self.directory / places.ARTIFACTS
 
     def write(self, files: Mapping[str, str]) -> Self:
         """Write files, by their path in the workspace. The indentation that all lines share is taken away."""
@@ -144,8 +146,7 @@ class Workspace:
         Args:
             artifacts: where the runs went, if that was another place.
         """
-        found = (artifacts or self.artifacts).glob("*/*/journal.jsonl")
-        return sorted(journal.parent for journal in found if not journal.parent.is_symlink())
+        return [run for run in layout.runs(artifacts or self.artifacts) if not run.is_symlink()]
 
     def run_directory(self, artifacts: Path | None = None) -> Path:
         """Return the directory of the one run that there is."""
@@ -155,7 +156,7 @@ class Workspace:
 
     def summary(self, artifacts: Path | None = None) -> dict[str, Any]:
         """Return the `summary.json` of the one run that there is."""
-        text = (self.run_directory(artifacts) / "summary.json").read_text(encoding="utf-8")
+        text = RunDirectory(self.run_directory(artifacts)).summary.read_text(encoding="utf-8")
         summary: dict[str, Any] = json.loads(text)
         return summary
 

@@ -21,8 +21,9 @@ from toolbox.model.events import (
     StepStarted,
 )
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs import directories, summary
+from toolbox.runs import layout, summary
 from toolbox.runs.journal import Journal
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.summary import RunSummary
 from toolbox.system.redaction import Redactor
 
@@ -73,7 +74,7 @@ class Run:
             is_quarantined: whether its verdict does not count.
         """
         cell = self.planned(name=name, **labels)
-        step = f"{PHASE}/{len(self.plan):03d}__{directories.safe_name(cell['name'])}"
+        step = f"{PHASE}/{len(self.plan):03d}__{layout.safe_name(cell['name'])}"
         attempt = self.directory / step / "attempt-1"
         attempt.mkdir(parents=True)
         if log is not None:
@@ -110,7 +111,7 @@ class Run:
                 journal.append(event, sync=False)
         if self.plan:
             plan = {"total": len(self.plan), "notes": [], "cells": self.plan}
-            (self.directory / summary.PLAN_FILE).write_text(json.dumps(plan), encoding="utf-8")
+            (RunDirectory(self.directory).plan).write_text(json.dumps(plan), encoding="utf-8")
         return summary.derive(self.directory)
 
 

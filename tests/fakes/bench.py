@@ -13,6 +13,7 @@ from toolbox.matrix.targets import Target
 from toolbox.model.events import CheckJudged, Event, Note, StepFinished, StepKind
 from toolbox.runs import journal, steps
 from toolbox.runs.journal import Journal
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.past import Past
 from toolbox.runs.recorder import Listener, Recorder
 from toolbox.runs.steps import Step
@@ -86,7 +87,7 @@ class Bench:
 
     def forget(self, event: type[Event], x: str = "") -> None:
         """Cut the journal before the first event of a kind (of a cell): as if the run had been killed there."""
-        file = self.root / journal.FILE
+        file = RunDirectory(self.root).journal
         lines = file.read_text().splitlines(keepends=True)
         signs = (f'"event": "{event.__name__}"', f'={x}"' if x else "")
         cut = next(index for index, line in enumerate(lines) if all(sign in line for sign in signs))

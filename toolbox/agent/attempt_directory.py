@@ -11,8 +11,9 @@ import time
 from typing import Any, Dict, List, Sequence
 
 from toolbox.agent import cgroups, machine, safe_files, tree
+from toolbox.agent.log_files import log_name
 from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES
-from toolbox.agent.supervisor import EXIT_CODE, LOCK, MARK, OUTCOME, STARTED, STREAMS
+from toolbox.agent.supervisor import EXIT_CODE, LOCK, MARK, OUTCOME, RESULTS, STARTED, STREAMS
 
 PATIENCE_SECONDS = 10.0
 LOOK_SECONDS = 0.02
@@ -74,7 +75,7 @@ def cancel(directory: str) -> Dict[str, Any]:
 def listing(directory: str, patterns: Sequence[str]) -> List[str]:
     """Return the files of an attempt that match a pattern, by their paths relative to its directory."""
     top = pathlib.Path(directory)
-    results = top / "files"
+    results = top / RESULTS
     found = {path for pattern in patterns for path in results.glob(pattern)}
     inside = {path for folder in found if folder.is_dir() and not folder.is_symlink() for path in folder.rglob("*")}
     kept = [path for path in found | inside if path.is_symlink() or not path.is_dir()]
@@ -85,7 +86,7 @@ def listing(directory: str, patterns: Sequence[str]) -> List[str]:
 
 def log_sizes(directory: str) -> Dict[str, int]:
     """Return the sizes of the existing logs of an attempt, by stream."""
-    files = {stream: os.path.join(directory, f"{stream}.log") for stream in STREAMS}
+    files = {stream: os.path.join(directory, log_name(stream)) for stream in STREAMS}
     return {stream: os.lstat(file).st_size for stream, file in files.items() if safe_files.is_regular(file)}
 
 

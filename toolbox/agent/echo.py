@@ -14,6 +14,7 @@ import time
 from typing import Dict, Sequence
 
 from toolbox.agent import frames, safe_files
+from toolbox.agent.log_files import log_name
 
 _PIECE_BYTES = 1 << 16
 _MOST_PIECES = 16
@@ -82,7 +83,7 @@ class Echo:
         said = b""
         for stream, offset in self.offsets.items():
             try:
-                content = safe_files.read(os.path.join(self._directory, f"{stream}.log"), _PIECE_BYTES, offset)
+                content = safe_files.read(os.path.join(self._directory, log_name(stream)), _PIECE_BYTES, offset)
             except OSError:
                 continue  # the log does not exist yet, or the workload has deleted it
             if content:

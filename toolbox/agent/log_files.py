@@ -12,6 +12,11 @@ _TAIL_BYTES = 1 << 16
 END_BYTES = _TAIL_BYTES + 256  # by how much a log may exceed its limit: the note, and the end of the output
 
 
+def log_name(stream: str) -> str:
+    """Return the name of the log of a stream."""
+    return f"{stream}.log"
+
+
 class Log:
     """Writes the output of a workload to a file, and never fails: a full disk costs lines, not the workload.
 

@@ -27,9 +27,20 @@ from typing import Any, BinaryIO, Callable, Dict, List, Mapping
 
 from toolbox.agent import attempt_directory, safe_files, tree
 from toolbox.agent.echo import Echo
-from toolbox.agent.supervisor import EXIT_CODE, LOCK, MARK, OUTCOME, STARTED, STREAMS, Supervisor
+from toolbox.agent.log_files import log_name
+from toolbox.agent.supervisor import (
+    EXIT_CODE,
+    LOCK,
+    MARK,
+    OUTCOME,
+    RESULTS,
+    SOURCES,
+    STARTED,
+    STREAMS,
+    Supervisor,
+)
 
-SOURCES = "/topgallant/sources/sources.tar.gz"
+ARCHIVE = "/topgallant/sources/sources.tar.gz"
 TERMINATION_LOG = "/dev/termination-log"
 LOGS_KEPT_BYTES = 1 << 20  # a kubelet may have dropped the beginning of a longer log
 CANCELLING = "cancelling\n"
@@ -47,12 +58,12 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
         order: see `Supervisor`; here `secrets` are the names of the variables that hold secrets, and `collect` the
             patterns of the files to collect.
     """
-    os.makedirs(os.path.join(directory, "files"), mode=0o700, exist_ok=True)
+    os.makedirs(os.path.join(directory, RESULTS), mode=0o700, exist_ok=True)
     lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    if os.path.exists(SOURCES):
-        with tarfile.open(SOURCES) as archive:
-            archive.extractall(os.path.join(directory, "src"))  # noqa: S202  # the archive is our own
+    if os.path.exists(ARCHIVE):
+        with tarfile.open(ARCHIVE) as archive:
+            archive.extractall(os.path.join(directory, SOURCES))  # noqa: S202  # the archive is our own
     secrets = [os.environ[name] for name in order["secrets"] if os.environ.get(name)]
     faults: List[str] = []
     echo = Echo(directory, STREAMS, sys.stdout.fileno())
@@ -91,7 +102,7 @@ def keep(directory: str, seconds: float, patterns: List[str]) -> int:
 def send(directory: str, patterns: List[str], logs: List[str]) -> int:
     """Write the files that a workload left, and the given logs of it, to standard output as an archive."""
     with tarfile.open(fileobj=_Pieces(), mode="w|", bufsize=_PIECE_BYTES, format=tarfile.GNU_FORMAT) as archive:  # type: ignore[call-overload]  # it has all of a file that is used
-        for name in [*_left(directory, patterns), *(f"{stream}.log" for stream in logs)]:
+        for name in [*_left(directory, patterns), *map(log_name, logs)]:
             _add(archive, os.path.join(directory, name), name)
     _give(b"")
     return 0

@@ -38,8 +38,9 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from toolbox.agent import attempt_directory, safe_files
+from toolbox.agent.log_files import log_name
 from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES
-from toolbox.agent.supervisor import LOCK, STREAMS, Supervisor
+from toolbox.agent.supervisor import LOCK, RESULTS, SOURCES, STREAMS, Supervisor
 
 _INPUT, _OUTPUT = 0, 1
 _STANDARD = (0, 1, 2)
@@ -125,7 +126,7 @@ class Server:
 
     def _submit(self, request: Dict[str, Any]) -> Tuple[Dict[str, Any], int]:
         directory = request["directory"]
-        for folder in (directory, os.path.join(directory, "files")):
+        for folder in (directory, os.path.join(directory, RESULTS)):
             safe_files.make_directory(folder)
         deadline = time.monotonic() + attempt_directory.PATIENCE_SECONDS
         lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT)
@@ -139,7 +140,7 @@ class Server:
             if state["state"] != "absent":
                 return state, 0
             _clear(directory)
-            _take_sources(request["sources"], os.path.join(directory, "src"))
+            _take_sources(request["sources"], os.path.join(directory, SOURCES))
             child, fault = self._fork(directory, request["order"], lock)
         finally:
             os.close(lock)
@@ -222,7 +223,7 @@ class Server:
         for stream in STREAMS:
             offset = watch.offsets[stream]
             try:
-                content = safe_files.read(os.path.join(watch.directory, f"{stream}.log"), _CHUNK_BYTES, offset)
+                content = safe_files.read(os.path.join(watch.directory, log_name(stream)), _CHUNK_BYTES, offset)
             except OSError:
                 continue
             if content:
@@ -249,9 +250,9 @@ class Server:
 
 def _clear(directory: str) -> None:
     """Remove the files of an execution whose record a power cut destroyed: a new execution must not mix with them."""
-    for name in ("files", SAMPLES, GPU_SAMPLES, *(f"{stream}.log" for stream in STREAMS)):
+    for name in (RESULTS, SAMPLES, GPU_SAMPLES, *map(log_name, STREAMS)):
         safe_files.remove(os.path.join(directory, name))
-    safe_files.make_directory(os.path.join(directory, "files"))
+    safe_files.make_directory(os.path.join(directory, RESULTS))
 
 
 def _take_sources(sources: Optional[str], target: str) -> None:

@@ -24,7 +24,7 @@ from typing import Any, Callable, Dict, Mapping
 
 from toolbox.agent import cgroups, durable, machine, masking, safe_files, tree
 from toolbox.agent.echo import Echo
-from toolbox.agent.log_files import Log
+from toolbox.agent.log_files import Log, log_name
 from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES, Sampler
 
 LOCK = "lock"
@@ -32,6 +32,8 @@ STARTED = "started"
 OUTCOME = "outcome.json"
 EXIT_CODE = "exit_code"
 STREAMS = ("stdout", "stderr")
+RESULTS = "files"
+SOURCES = "src"
 MARK = "TOPGALLANT_STEP"
 # This space is written before the workload starts, and overwritten with the outcome: a full disk cannot prevent that.
 _RESERVED_BYTES = 4096
@@ -123,7 +125,7 @@ class Supervisor:
         for stream in STREAMS:
             reader, writer = os.pipe()
             os.set_blocking(reader, False)
-            self._logs[stream] = Log(self._path(f"{stream}.log"), self._order["log_bytes"], secrets)
+            self._logs[stream] = Log(self._path(log_name(stream)), self._order["log_bytes"], secrets)
             self._open[reader] = stream
             self._poll.register(reader, select.POLLIN | select.POLLHUP)
             writers.append(writer)
@@ -151,11 +153,11 @@ class Supervisor:
                 signal.signal(number, signal.SIG_DFL)
             for target, writer in enumerate(writers, start=1):
                 os.dup2(writer, target)
-            cwd = os.path.join(self._directory, os.path.expanduser(self._order["cwd"] or "files"))
+            cwd = os.path.join(self._directory, os.path.expanduser(self._order["cwd"] or RESULTS))
             variables = {
                 **os.environ,
-                "ARTIFACT_DIR": os.path.join(self._directory, "files"),
-                "TOPGALLANT_SRC": os.path.join(self._directory, "src"),
+                "ARTIFACT_DIR": self._path(RESULTS),
+                "TOPGALLANT_SRC": self._path(SOURCES),
                 **self._order["env"],
                 MARK: self._directory,
             }
@@ -327,9 +329,9 @@ class Supervisor:
             "accelerators": machine.accelerators(),
         }
         # The files go to the disk before the outcome: after a power cut, an outcome without them would be judged.
-        for name in (SAMPLES, GPU_SAMPLES, *(f"{stream}.log" for stream in STREAMS if logs[stream].bytes)):
+        for name in (SAMPLES, GPU_SAMPLES, *(log_name(stream) for stream in STREAMS if logs[stream].bytes)):
             durable.sync(self._path(name))
-        durable.sync_tree(self._path("files"))
+        durable.sync_tree(self._path(RESULTS))
         self._write_reserved(OUTCOME, json.dumps(outcome))
         self._write_reserved(EXIT_CODE, f"{code}\n")
         durable.sync(self._directory)

@@ -15,11 +15,10 @@ from typing import Any, Final, Self
 
 from toolbox.model.events import Note, TaskFinished, TaskStarted
 from toolbox.model.verdicts import CAUSE_KEY, Cause
+from toolbox.runs.layout import StepDirectory
 from toolbox.runs.steps import Step
 from toolbox.system import filesystem
 
-EVENTS_FILE: Final = "_ansible.events.jsonl"
-LOG_FILE: Final = "_ansible.log"
 _LONGEST_MESSAGE: Final = 4
 _STATUS: Final = {
     "runner_on_ok": "ok",
@@ -35,8 +34,8 @@ class RoleEvents:
     def __init__(self, step: Step) -> None:
         self._step = step
         self._redact = step.recorder.redactor
-        self._events = _open(step.directory / EVENTS_FILE)
-        self._log = _open(step.directory / LOG_FILE)
+        self._events = _open(StepDirectory(step.directory).role_events)
+        self._log = _open(StepDirectory(step.directory).role_log)
         self._failures: list[TaskFinished] = []
         self._causes: list[str] = []  # of these, as far as modules of ours have told them
         self._rescued = False

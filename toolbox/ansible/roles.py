@@ -37,6 +37,7 @@ from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import MASK, Secret, secrets_in
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs import steps
+from toolbox.runs.layout import StepDirectory
 from toolbox.runs.steps import Step
 from toolbox.system import cancellation, environ, extras, filesystem, places, scratch
 
@@ -103,7 +104,7 @@ class RoleOutcome:
     @property
     def artifacts(self) -> Path:
         """Where the state that the role saw is."""
-        return self.directory / "artifacts"
+        return StepDirectory(self.directory).state
 
 
 Method = Callable[Concatenate[Any, Arguments], Mapping[str, Any] | None]
@@ -210,12 +211,13 @@ def _cluster_modules(call: RoleCall) -> list[str]:
 
 
 def _write_request(call: RoleCall, step: Step) -> None:
-    redactor, directory = step.recorder.redactor, step.directory
-    for folder in ("src", "artifacts", *(f"artifacts/{inventory.name_of(host)}" for host in call.hosts)):
-        filesystem.make_directory(directory / folder)
-    filesystem.write_text(directory / "_python.cmd", redactor(call.command_line) + "\n")
+    redactor, directory = step.recorder.redactor, StepDirectory(step.directory)
+    states = [directory.state / inventory.name_of(host) for host in call.hosts]
+    for folder in (directory.sources, directory.state, *states):
+        filesystem.make_directory(folder)
+    filesystem.write_text(directory.command, redactor(call.command_line) + "\n")
     arguments = {f"{call.group} {call.command}": plain(call.values)}
-    filesystem.write_yaml(directory / "_python.args.yaml", redactor.texts(arguments))
+    filesystem.write_yaml(directory.arguments, redactor.texts(arguments))
 
 
 def _write_play(
@@ -240,7 +242,7 @@ def _write_play(
     defaults = dict.fromkeys(modules, access) if access else {}
     request = (call.role, f"{call.group} {call.command}", known, secret_files, defaults)
     text, redacted = _play_text(*request), _play_text(*redactor.texts(request))
-    kept = filesystem.write_text(directory / "_ansible.play.yaml", redacted)
+    kept = filesystem.write_text(StepDirectory(directory).play, redacted)
     # A secret can be a word that stands elsewhere too (`admin`): what runs is whole.
     return kept if redacted == text else filesystem.write_text(private / "play.yaml", text)
 

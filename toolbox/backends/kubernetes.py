@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from toolbox.agent.supervisor import STREAMS
 from toolbox.extensions.protocols import Backend
-from toolbox.hosts import staging
 from toolbox.kubernetes.api import permissions
 from toolbox.kubernetes.api.connection import Away, Cluster, Refused
 from toolbox.kubernetes.api.objects import EVENT, JOB, JOB_SET, SERVICE, Kind, Objects, Query
@@ -27,7 +27,6 @@ from toolbox.kubernetes.pods.description import Pod
 from toolbox.kubernetes.pods.fetching import Wanted
 from toolbox.kubernetes.pods.manifests import Order
 from toolbox.kubernetes.pods.pod_attempts import Attempt
-from toolbox.kubernetes.pods.pod_logs import STREAMS
 from toolbox.kubernetes.pods.provisions import Provisions
 from toolbox.kubernetes.pods.tracker import Tracker
 from toolbox.kubernetes.pods.views import ATTEMPT_LABEL
@@ -51,6 +50,7 @@ from toolbox.model.workloads import (
     TargetContext,
     Workload,
 )
+from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import filesystem
 
 log = logging.getLogger(__name__)
@@ -310,10 +310,9 @@ class _Kubernetes:
             raise _misconfigured(str(error)) from None
         # As JSON: writing YAML would take longer than everything else here.
         applied = {"apiVersion": "v1", "kind": "List", "items": [service, manifest]} if service else manifest
-        filesystem.write_json(directory / staging.SOURCES / MANIFEST, applied)
-        for stream in STREAMS:
-            # Remove the logs of an earlier attempt with this name that failed to start.
-            (directory / f"{stream}.log").unlink(missing_ok=True)
+        filesystem.write_json(AttemptDirectory(directory).sources / MANIFEST, applied)
+        for file in AttemptDirectory(directory).logs().values():
+            file.unlink(missing_ok=True)  # of an earlier attempt with this name that failed to start
         began = time.monotonic()
         try:
             if service:

@@ -17,6 +17,7 @@ from toolbox.hosts import bootstrap, staging
 from toolbox.hosts.attempt_host import Host
 from toolbox.model.clusters import Access
 from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
+from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import environ, processes
 from toolbox.system.processes import Channel
 
@@ -78,7 +79,7 @@ class _Local:
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`. All files are here already: remove those that another machine would not send."""
         staging.discard_special_files(handle.directory)
-        staging.keep(handle.directory / staging.RESULTS, workload.collect)
+        staging.keep(AttemptDirectory(handle.directory).results, workload.collect)
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""

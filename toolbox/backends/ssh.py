@@ -30,6 +30,7 @@ from toolbox.model.errors import LimitExceeded, StepError
 from toolbox.model.text import cut
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
+from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import cancellation, filesystem, processes, scratch
 from toolbox.system.processes import Channel
 
@@ -128,11 +129,8 @@ class _Ssh:
         most = self.context.limits.files + 1  # one more than allowed, to detect that there are more
         answer = self._host.ask("list", _PATIENCE, directory=there, patterns=list(workload.collect), most=most)
         # Fetch a whole log if the local copy is empty, or was cut off by a full disk.
-        incomplete = [
-            f"{stream}.log"
-            for stream, size in answer["logs"].items()
-            if _size(handle.directory / f"{stream}.log") != size
-        ]
+        logs = {AttemptDirectory(handle.directory).log(stream): size for stream, size in answer["logs"].items()}
+        incomplete = [log.name for log, size in logs.items() if _size(log) != size]
         self._fetch([*answer["files"], *incomplete], there, handle.directory)
 
     def cancel(self, handle: Handle) -> None:
@@ -190,12 +188,12 @@ class _Ssh:
             quoted = shlex.quote(sent)
             self._run(f"umask 077 && mkdir -p {quoted} && tar -xof - -C {quoted}", source=archive)
             with suppress(OSError):  # another process has created it meanwhile
-                folder.replace(directory / staging.SOURCES)
+                folder.replace(AttemptDirectory(directory).sources)
             return sent
 
     def _fetch(self, names: Sequence[str], there: str, directory: Path) -> None:
         """Fetch files from a remote folder. A file that is unreadable there or unsafe here is left out."""
-        archive = directory / ".collected.tar"
+        archive = AttemptDirectory(directory).archive
         tar = f"tar -C {shlex.quote(there)} --format=gnu --ignore-failed-read --hard-dereference --null -T - -cf -"
         with scratch.directory() as private:
             wanted = filesystem.write_bytes(private / "wanted", b"\0".join(os.fsencode(f"./{name}") for name in names))

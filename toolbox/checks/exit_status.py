@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict
 
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.runs.evidence_files import RelativeFile, last_line
+from toolbox.runs.layout import AttemptDirectory
 
-_ERRORS: Final = "stderr.log"
+_ERRORS: Final = AttemptDirectory.stderr
 _SIGNALLED: Final = 128
 
 
@@ -20,7 +21,7 @@ class Check(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    file: RelativeFile = "exit_code"
+    file: RelativeFile = AttemptDirectory.exit_code
     expected: int = 0
 
     def judge(self, evidence: Evidence) -> Judgement:

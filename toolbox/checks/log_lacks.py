@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.runs.evidence_files import LineText, RelativeFile, search
+from toolbox.runs.layout import AttemptDirectory
 
 
 class Check(BaseModel):
@@ -15,7 +16,7 @@ class Check(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    file: RelativeFile = "stdout.log"
+    file: RelativeFile = AttemptDirectory.stdout
     text: LineText
 
     def judge(self, evidence: Evidence) -> Judgement:

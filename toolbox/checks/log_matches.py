@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.runs.evidence_files import Expression, RelativeFile, search
+from toolbox.runs.layout import AttemptDirectory
 
 
 class Check(BaseModel):
@@ -13,7 +14,7 @@ class Check(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    file: RelativeFile = "stdout.log"
+    file: RelativeFile = AttemptDirectory.stdout
     pattern: Expression
     at_least: int = Field(default=1, ge=0)
     at_most: int | None = Field(default=None, ge=0)

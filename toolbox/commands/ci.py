@@ -15,9 +15,8 @@ from toolbox.interface.options import ArtifactDir, Format, SummaryFormat
 from toolbox.model.errors import UsageError
 from toolbox.orchestration import project_run, projects, request
 from toolbox.orchestration.request import RunRequest
+from toolbox.runs.layout import RunDirectory
 from toolbox.system import filesystem
-
-OVERRIDES_FILE = "variable_overrides.yaml"
 
 
 class Ci:
@@ -78,7 +77,7 @@ def _request(asked: Asked, artifact_dir: Path | None) -> RunRequest:
         is_from_outside=True,
         phases=named,
         artifact_dir=artifact_dir,
-        note={OVERRIDES_FILE: asked.overrides} if asked.overrides else {},
+        note={RunDirectory.overrides: asked.overrides} if asked.overrides else {},
     )
     request.configure(wanted)
     return wanted

@@ -22,7 +22,7 @@ from toolbox.orchestration import project_run, projects, request
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports.terminal import live_view, plan_table, run_table
 from toolbox.reports.terminal.cell_logs import CellLogs
-from toolbox.runs import journal, summary
+from toolbox.runs import layout, summary
 from toolbox.runs.summary import State
 from toolbox.system import places, processes
 
@@ -187,9 +187,9 @@ def _run_directory(named: str | None, hint: str = "") -> Path:
     if Path(named).is_dir():
         return Path(named).absolute()
     base = places.artifacts()
-    runs = [file.parent for file in base.glob(f"*/*/{journal.FILE}") if file.parent.name.startswith(named)]
+    runs = [run for run in layout.runs(base) if run.name.startswith(named)]
     if len(runs) > 1:
-        names = ", ".join(sorted(run.name for run in runs)[:_MOST_RUNS])
+        names = ", ".join([run.name for run in runs][:_MOST_RUNS])
         more = ", ..." * (len(runs) > _MOST_RUNS)
         raise UsageError(f"`{named}` matches {len(runs)} runs: {names}{more}; use a longer prefix")
     if not runs or not named:
@@ -208,7 +208,7 @@ def _shard(text: str | None) -> tuple[int, int] | None:
 
 def _newest_run() -> Path:
     base = places.artifacts()
-    runs = sorted(base.glob(f"*/*/{journal.FILE}"), key=lambda file: file.parent.name)
+    runs = layout.runs(base)
     if not runs:
         raise UsageError(f"there is no run in {base}: name the directory of one")
-    return runs[-1].parent
+    return runs[-1]

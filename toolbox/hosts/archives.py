@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, Final
 
 from toolbox.agent import attempt_directory
+from toolbox.agent.log_files import log_name
 from toolbox.agent.supervisor import EXIT_CODE, OUTCOME, STREAMS
-from toolbox.hosts import staging
 from toolbox.model.errors import LimitExceeded
 from toolbox.model.text import shown
 from toolbox.model.workloads import CollectLimits
+from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import filesystem
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ _MOST_WARNINGS: Final = 10
 _COPY_SECONDS: Final = 60.0
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_OWN_FILES: Final = frozenset({*attempt_directory.LISTED, *(f"{stream}.log" for stream in STREAMS)})
+_OWN_FILES: Final = frozenset({*attempt_directory.LISTED, *map(log_name, STREAMS)})
 # Errors of a single member: it clashes with another one, or the file system refuses its name. The others are extracted.
 _CLASHES: Final = frozenset(
     getattr(errno, name)
@@ -194,7 +195,7 @@ class _Extraction:
         is_own = len(parts) == 1 and parts[0] in _OWN_FILES and member.isreg()
         if member.name.startswith("/") or ".." in parts:
             return "its path leads out of the directory"
-        if not is_own and (parts[:1] != (staging.RESULTS,) or (len(parts) == 1 and not member.isdir())):
+        if not is_own and (parts[:1] != (AttemptDirectory.results,) or (len(parts) == 1 and not member.isdir())):
             return "it is not a file of an attempt"
         if not (member.isreg() or member.isdir() or member.issym()):
             return "it is neither a file nor a directory nor a symbolic link"

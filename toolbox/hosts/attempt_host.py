@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolbox.agent.log_files import END_BYTES
-from toolbox.agent.supervisor import STREAMS
 from toolbox.hosts import bootstrap, messages
 from toolbox.hosts.agent_connection import Connection, ConnectionLost
 from toolbox.hosts.messages import Message
@@ -26,6 +25,7 @@ from toolbox.model.errors import Cancelled, StepError, Undecided, describe, outc
 from toolbox.model.text import shown
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import LOG_BYTES, AttemptState, AttemptStatus, WorkloadOutcome
+from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import cancellation, filesystem
 from toolbox.system.processes import Channel
 
@@ -71,7 +71,7 @@ class _Attempt:
         """Return the lengths of the local copies of the logs."""
         if self.mirror is None:
             return None
-        return {stream: filesystem.size(self.mirror / f"{stream}.log") for stream in STREAMS}
+        return {stream: filesystem.size(log) for stream, log in AttemptDirectory(self.mirror).logs().items()}
 
 
 class Host:
@@ -286,7 +286,7 @@ class Host:
             with self._lock:
                 attempt = self._attempts.get(message["directory"])
             if attempt is not None and attempt.mirror is not None:
-                file = attempt.mirror / f"{message['stream']}.log"
+                file = AttemptDirectory(attempt.mirror).log(message["stream"])
                 _write_at(file, message["offset"], message["data"], most=attempt.log_bytes + END_BYTES)
         elif not self._has_warned:
             self._has_warned = True

@@ -17,12 +17,11 @@ from toolbox.model.errors import StepError
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import TargetContext, Workload
+from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import filesystem
 
 log = logging.getLogger(__name__)
 
-SOURCES: Final = "src"
-RESULTS: Final = "files"
 EVERYTHING: Final = ("**",)
 _DIGITS: Final = 16
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".git")
@@ -69,7 +68,7 @@ def staged(workload: Workload, directory: Path) -> Iterator[Path | None]:
     if not workload.files and not workload.written:
         yield None
         return
-    folder = Path(tempfile.mkdtemp(prefix=f".{SOURCES}.", dir=filesystem.make_directory(directory)))
+    folder = Path(tempfile.mkdtemp(prefix=f".{AttemptDirectory.sources}.", dir=filesystem.make_directory(directory)))
     try:
         _fill(folder, workload)
         yield folder

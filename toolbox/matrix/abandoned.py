@@ -19,6 +19,7 @@ from toolbox.model.errors import Cancelled, StepError, ToolboxError, describe
 from toolbox.model.events import AttemptReleased
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, Handle, TargetContext, Workload
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.past import PastAttempt, PastStep
 from toolbox.runs.recorder import Recorder
 from toolbox.system import cancellation
@@ -72,7 +73,7 @@ def left(plan: Plan, root: Path, attempts: Iterable[tuple[PastStep, PastAttempt]
     for step, attempt in attempts:
         submitted, cell = attempt.submitted, step.started.key.rpartition("/")[2]
         if submitted.target in plan.targets and cell in workloads:
-            directory = root / step.started.step / f"attempt-{submitted.attempt}"
+            directory = RunDirectory(root).attempt(submitted.step, submitted.attempt).path
             found.setdefault(submitted.target, []).append(Left(attempt, workloads[cell], directory))
     return found
 
@@ -191,7 +192,7 @@ def _briefly(workload: Workload, seconds: float) -> Workload:
 
 
 def _open(plan: Plan, target: str, recorder: Recorder, clusters: Mapping[str, Access]) -> Backend:
-    run, mark = recorder.root.name, recorder.root / ".targets" / target
+    run, mark = recorder.root.name, RunDirectory(recorder.root).target(target)
     limits, secrets = plan.targets[target].limits, recorder.redactor.secrets
     context = TargetContext(target, run, mark, {}, secrets, _ignore, clusters, limits)
     return plan.targets[target].description.open(context)

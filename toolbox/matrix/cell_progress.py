@@ -26,11 +26,11 @@ from toolbox.model.evidence import Deviation, Judgement, Metric
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Handle
 from toolbox.runs import steps
+from toolbox.runs.layout import StepDirectory
 from toolbox.runs.past import PastStep
 from toolbox.runs.steps import Outcome, Step
 from toolbox.system import filesystem
 
-SETTINGS_FILE: Final = "settings.yaml"
 _RETRIED: Final = (Cause.INFRASTRUCTURE, Cause.CAPACITY, Cause.TIMEOUT, Cause.PRODUCT, Cause.CHECK)
 
 
@@ -177,7 +177,7 @@ class CellRun:
     @property
     def directory(self) -> Path:
         """The directory of the attempt."""
-        return self.step.directory / f"attempt-{self.attempt}"
+        return StepDirectory(self.step.directory).attempt(self.attempt).path
 
     def remember(self, before: PastStep) -> None:
         """Take over the attempts that the cell had before the run was resumed: their numbers are not given again."""
@@ -190,13 +190,13 @@ class CellRun:
     def begin(self) -> None:
         """Write down that the cell is being run, and with which settings."""
         cell, step = self.cell, self.step
+        directory = StepDirectory(step.directory)
         step.recorder.record(
             StepStarted(step.identity, cell.name, StepKind.CELL, "", step.key, cell.fingerprint), sync=False
         )
-        (step.directory / steps.FAILURE_FILE).unlink(missing_ok=True)
-        file = step.directory / SETTINGS_FILE
-        if not filesystem.size(file):
-            filesystem.write_yaml(file, dict(cell.settings))
+        directory.failure.unlink(missing_ok=True)
+        if not filesystem.size(directory.settings):
+            filesystem.write_yaml(directory.settings, dict(cell.settings))
 
     def submit(self, target: str) -> None:
         """Write down that the next attempt is about to be started."""

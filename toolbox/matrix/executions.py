@@ -26,6 +26,7 @@ from toolbox.model.errors import Cancelled, LimitExceeded, StepError, ToolboxErr
 from toolbox.model.events import Note
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, Handle, TargetContext, WorkloadOutcome
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Outcome
 from toolbox.system import cancellation
@@ -236,7 +237,7 @@ class Executions:
                 context = TargetContext(
                     name=target,
                     run=self._recorder.root.name,
-                    mark=self._recorder.root / ".targets" / target,
+                    mark=RunDirectory(self._recorder.root).target(target),
                     variables=self._variables,
                     secrets=self._recorder.redactor.secrets,
                     notify=lambda name: self._news.put(partial(self._on_change, name)),

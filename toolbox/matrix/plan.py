@@ -44,13 +44,12 @@ from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import Secret
 from toolbox.model.text import as_text
 from toolbox.model.workloads import Workload
-from toolbox.runs import summary
+from toolbox.runs.layout import RunDirectory
 from toolbox.system import filesystem
 
 T = TypeVar("T")
 
 BLOCK: Final = "matrix"
-FILE: Final = summary.PLAN_FILE
 CONTRACTS: Final = Path(__file__).parent / "contracts"
 _BASH: Final = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c")
 
@@ -167,7 +166,7 @@ class Plan:
     def write(self, directory: Path) -> None:
         """Freeze the plan in `plan.json`."""
         text = json.dumps(self.as_json(), indent=1, default=str, ensure_ascii=False)
-        filesystem.write_text(directory / FILE, f"{text}\n", durable=True)
+        filesystem.write_text(RunDirectory(directory).plan, f"{text}\n", durable=True)
 
 
 def frozen_bounds(directory: Path) -> dict[tuple[str, str], Bound]:
@@ -176,7 +175,7 @@ def frozen_bounds(directory: Path) -> dict[tuple[str, str], Bound]:
     Raises:
         UsageError: its plan cannot be read.
     """
-    file = directory / FILE
+    file = RunDirectory(directory).plan
     try:
         cells = filesystem.read_json(file)["cells"] if file.exists() else []
         return {

@@ -16,6 +16,7 @@ from toolbox.matrix.executions import Executions
 from toolbox.matrix.plan import Plan
 from toolbox.model.events import AttemptReleased
 from toolbox.model.workloads import Handle
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.past import PastStep
 from toolbox.runs.recorder import Recorder
 
@@ -68,7 +69,8 @@ class Remains:
             self.hold(asked.target)
             if attempt.is_abandoned:
                 continue  # `discard` removes all of a target at once
-            handle = Handle(asked.name, self._recorder.root / before.started.step / f"attempt-{asked.attempt}")
+            directory = RunDirectory(self._recorder.root).attempt(asked.step, asked.attempt).path
+            handle = Handle(asked.name, directory)
             self._release(asked.target, handle, AttemptReleased(asked.step, asked.attempt))
 
     def discard(self, waited_for: Iterable[str]) -> None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from toolbox.model import aggregates
 from toolbox.model.aggregates import Aggregate
 from toolbox.runs.evidence_files import Expression, RelativeFile, search
+from toolbox.runs.layout import AttemptDirectory
 
 
 class Source(BaseModel):
@@ -21,7 +22,7 @@ class Source(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    file: RelativeFile = "stdout.log"
+    file: RelativeFile = AttemptDirectory.stdout
     pattern: Expression
     aggregate: Aggregate = "median"
     warmup: int = Field(default=0, ge=0)

@@ -18,9 +18,8 @@ from toolbox.model.errors import CheckFailed, ConfigurationError
 from toolbox.model.events import CheckJudged, MetricMeasured, Note
 from toolbox.model.evidence import Judgement, Metric
 from toolbox.orchestration import session
+from toolbox.runs.layout import StepDirectory
 from toolbox.system import filesystem
-
-RESULTS_FILE = "checks.json"
 
 
 def _described(parse: Callable[[Mapping[str, Any]], Any]) -> AfterValidator:
@@ -71,7 +70,7 @@ def judge(
         "metrics": {name: _without_nulls(metric, "direction") for name, metric in measured.items()},
         "checks": [{"check": name, **_without_nulls(found, "deviation")} for name, found in results],
     }
-    filesystem.write_json(step.directory / RESULTS_FILE, step.recorder.redactor.texts(kept, keep_keys=True))
+    filesystem.write_json(StepDirectory(step.directory).checks, step.recorder.redactor.texts(kept, keep_keys=True))
     if failed := [f"{name}: {found.message}" for name, found in results if found.passed is False]:
         raise CheckFailed("\n".join(failed), directory=directory)
 

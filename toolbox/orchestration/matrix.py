@@ -15,7 +15,7 @@ from toolbox.model.errors import ConfigurationError, StepError, UsageError
 from toolbox.model.events import DurationsExpected, FlakyCellsFailed, StepKind
 from toolbox.model.verdicts import Cause, Verdict, worst
 from toolbox.orchestration import session, storing
-from toolbox.runs import summary
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.steps import Outcome
 from toolbox.system import filesystem
 
@@ -95,8 +95,10 @@ def _failure(plan: Plan, results: list[CellResult], first: CellResult, remarks: 
 def _earlier_durations(directory: Path) -> dict[str, float]:
     """Return how long cells took in earlier runs of the project, by their names."""
     found: dict[str, float] = {}
-    runs = sorted(directory.parent.glob(f"*/{summary.FILE}"), reverse=True)
-    for file in [run for run in runs if run.parent != directory][:_EARLIER_RUNS]:
+    summaries = [
+        RunDirectory(run).summary for run in sorted(directory.parent.iterdir(), reverse=True) if run != directory
+    ]
+    for file in [summary for summary in summaries if summary.is_file()][:_EARLIER_RUNS]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             for step in filesystem.read_json(file)["steps"]:
                 if step["kind"] == StepKind.CELL and step["verdict"] == Verdict.PASSED:

@@ -46,9 +46,10 @@ from toolbox.orchestration import request as request_module
 from toolbox.orchestration.clusters import Reservation
 from toolbox.orchestration.request import Loaded, RunRequest
 from toolbox.orchestration.session import Session
-from toolbox.runs import directories, steps, summary
+from toolbox.runs import layout, steps, summary
 from toolbox.runs.journal import Journal
 from toolbox.runs.journal import read as read_journal
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.past import Past, PastAttempt
 from toolbox.runs.recorder import Listener, Recorder
 from toolbox.runs.steps import Outcome, Step
@@ -58,7 +59,6 @@ from toolbox.system.redaction import Redactor
 
 _TESTS: Final = "test"
 _CLEANUP: Final = "post_cleanup"
-CONFIG_FILE: Final = "config.yaml"
 _NOTHING: Final = f"nothing ran: the orchestration has none of the functions {', '.join(projects.PHASES)}"
 _NOTHING_LEFT: Final = "there is nothing to do: all of it has finished (--failed runs again what did not pass)"
 _VERSIONS: Final = ("topgallant", "ansible-core", "ansible-runner")
@@ -148,12 +148,12 @@ def _resume(
                 listener(Note("", _NOTHING_LEFT))
             _remove_abandoned(loaded, Recorder(directory, redactor, listeners, journal, past))
             return summary.refresh(directory), before.finished.exit_code
-        directories.reserve(directory, [step.started.step for step in past.steps()])
+        layout.reserve(directory, [step.started.step for step in past.steps()])
         reservation.recall(directory)
         _end_orphans(past, directory, reservation.marks(directory))
         recorder = Recorder(directory, redactor, listeners, journal, past)
         # From here on the orchestration makes its changes again.
-        session.write_configuration(loaded.configuration, directory / CONFIG_FILE, redactor)
+        session.write_configuration(loaded.configuration, RunDirectory(directory).configuration, redactor)
         return _run(loaded, phases, recorder, reservation, given_up)
 
 
@@ -220,7 +220,7 @@ def _run(
         request.project,
         loaded.configuration,
         loaded.files.command_args,
-        directory / CONFIG_FILE,
+        RunDirectory(directory).configuration,
         loaded.plan,
         request.options,
     )
@@ -248,7 +248,7 @@ def _refuse_changes(loaded: Loaded, past: Past, directory: Path, redactor: Redac
     Its orchestration may have changed it since, and the file tells of a change after the journal does: it holds the
     configuration after some of the changes.
     """
-    was = _configuration_at_start(directory / CONFIG_FILE)
+    was = _configuration_at_start(RunDirectory(directory).configuration)
     configuration = loaded.configuration
     now = yaml.safe_load(session.resolved_text(configuration, redactor))
     for change in past.configuration_changes:
@@ -278,15 +278,15 @@ def _has_work(before: RunSummary, past: Past, *, failed: bool) -> bool:
 
 def _end_orphans(past: Past, directory: Path, clusters: Sequence[Path] = ()) -> None:
     """End what a killed orchestrator has left running, but for clusters, and the workloads of its cells: both go on."""
-    workloads = [directory / step.started.step for step in past.cells()]
-    processes.end_marked(directory, keep=[*workloads, directory / ".targets", *clusters])
+    workloads = [RunDirectory(directory).step(step.started.step).path for step in past.cells()]
+    processes.end_marked(directory, keep=[*workloads, RunDirectory(directory).targets, *clusters])
 
 
 def _create(request: RunRequest) -> Path:
     base = request.artifact_dir or places.artifacts()
     runs = session.artifact_directory(base / request.project)
     while True:
-        directory = runs / directories.run_id()
+        directory = runs / layout.run_id()
         try:
             directory.mkdir(mode=filesystem.PRIVATE_DIRECTORY)
         except FileExistsError:
@@ -317,15 +317,15 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
         "changes": [_change_json(change, redactor) for change in configuration.changes],
     }
     changes = "".join(f"{_applied(change, redactor)}\n" for change in configuration.changes)
-    filesystem.write_text(directory / "presets_applied", changes)
+    filesystem.write_text(RunDirectory(directory).changes, changes)
     for name, value in request.note.items():
         masked = redactor.texts(value, keep_keys=True)
         filesystem.write_text(directory / name, masked if isinstance(masked, str) else filesystem.dump_yaml(masked))
     if loaded.plan is not None:
         loaded.plan.write(directory)
-    session.write_configuration(configuration, directory / CONFIG_FILE, redactor)
+    session.write_configuration(configuration, RunDirectory(directory).configuration, redactor)
     # The last of the files that a resumed run reads: where it is there, so are the others.
-    filesystem.write_json(directory / request_module.FILE, run, durable=True)
+    filesystem.write_json(RunDirectory(directory).request, run, durable=True)
 
 
 def _applied(change: Change, redactor: Redactor) -> str:

@@ -21,10 +21,9 @@ from toolbox.model.text import shown
 from toolbox.orchestration import projects
 from toolbox.orchestration.projects import ProjectFiles
 from toolbox.results import bounds_file
-from toolbox.runs import summary
+from toolbox.runs.layout import RunDirectory
 from toolbox.system import environ, filesystem, places
 
-FILE: Final = summary.REQUEST_FILE
 _MOST_DIFFERENCES: Final = 5
 
 
@@ -79,7 +78,7 @@ class RunRequest:
             UsageError: the directory is not that of a run.
         """
         try:
-            kept = filesystem.read_json(directory / FILE)
+            kept = filesystem.read_json(RunDirectory(directory).request)
             return cls(
                 kept["project"],
                 kept["presets"],
@@ -91,7 +90,7 @@ class RunRequest:
                 deadline=kept["deadline"],
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
-            raise DamagedFile(directory / FILE, describe(error)) from None
+            raise DamagedFile(RunDirectory(directory).request, describe(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ def where_it_began(directory: Path) -> Iterator[None]:
     The workspace that the run names may have been moved since: then the one around the directory of the run holds.
     """
     try:
-        kept = filesystem.read_json(directory / FILE)
+        kept = filesystem.read_json(RunDirectory(directory).request)
         began, named = Path(kept["directory"]), Path(kept["workspace"] or places.builtin_root())
     except (OSError, ValueError, KeyError, TypeError):  # `RunRequest.read` reports what is wrong
         began = named = directory / "unknown"
@@ -182,12 +181,12 @@ def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, An
     """
     changes = list(_differences(was, now, "$"))
     if cells is not None and not changes:
-        if not (file := directory / plan.FILE).exists():
+        if not (file := RunDirectory(directory).plan).exists():
             raise UsageError(f"{file} is missing, and the run cannot be resumed without it")
         # Earlier versions wrote no digests of files into the plan.
         frozen, made = {"files": {}, **filesystem.read_json(file)}, json.loads(json.dumps(cells.as_json(), default=str))
         _refuse_changed_files(directory, frozen["files"], made["files"])
-        changes = list(_differences(frozen, made, plan.FILE))
+        changes = list(_differences(frozen, made, RunDirectory.plan))
     if changes:
         raise _changed("the configuration is not what it was", directory, changes)
 

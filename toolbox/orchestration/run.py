@@ -22,6 +22,7 @@ from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import from_config, session
 from toolbox.orchestration.parallel import Parallel
 from toolbox.runs import steps
+from toolbox.runs.layout import StepDirectory
 from toolbox.runs.steps import Step
 from toolbox.system import cancellation, filesystem, processes
 from toolbox.system.processes import Completed
@@ -32,7 +33,6 @@ __all__ = ["Parallel", "ToolboxResult", "run", "run_all", "run_toolbox", "run_to
 
 _STRICT_BASH = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c")
 _LONGEST_STDERR = 4
-LOG_FILE = "run.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +221,7 @@ class _Output:
 
     def __init__(self, step: Step) -> None:
         self._step = step
+        self._file = StepDirectory(step.directory).program_log
         self._lock = threading.Lock()
         self._errors: deque[str] = deque(maxlen=_LONGEST_STDERR)
         self._has_warned = False
@@ -239,10 +240,10 @@ class _Output:
 
     def _keep(self, line: str) -> None:
         try:
-            filesystem.append_text(self._step.directory / LOG_FILE, f"{line}\n")
+            filesystem.append_text(self._file, f"{line}\n")
         except OSError as error:  # a full disk: what is to be run, to clean up say, matters more than its log
             if not self._has_warned:
-                log.warning("%s cannot be written: %s", self._step.directory / LOG_FILE, error)
+                log.warning("%s cannot be written: %s", self._file, error)
             self._has_warned = True
 
     def take_error(self, line: str) -> None:

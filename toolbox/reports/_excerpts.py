@@ -15,6 +15,7 @@ from toolbox.model.events import CheckJudged
 from toolbox.model.foreign_text import clean
 from toolbox.reports import _links
 from toolbox.runs.evidence_files import PIECE
+from toolbox.runs.layout import AttemptDirectory, StepDirectory, attempt_name
 from toolbox.runs.summary import StepSummary
 from toolbox.system import redaction
 
@@ -24,7 +25,10 @@ _LAST: Final = 15  # lines, where no line is the evidence
 _LONGEST: Final = 300  # characters of a line
 _MOST_EVIDENCE: Final = 5
 _TAIL_BYTES: Final = 1 << 16
-_LOGS: Final = ("stdout.log", "stderr.log", "run.log", "_ansible.log")
+_LOGS: Final = (
+    *(AttemptDirectory.stdout, AttemptDirectory.stderr),
+    *(StepDirectory.program_log, StepDirectory.role_log),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ class Excerpts:
         if self.characters <= 0:
             self.is_cut = self.is_cut or is_bad
             return []
-        parts = (step.step, f"attempt-{step.attempts[-1].attempt}") if step.attempts else (step.step,)
+        parts = (step.step, attempt_name(step.attempts[-1].attempt)) if step.attempts else (step.step,)
         judged = [check for check in step.checks if check.passed is False] if is_bad else step.checks
         evidence = [check for check in judged if check.file and check.line]
         found = list(self._evidence(parts, evidence, _AROUND if is_bad else _AROUND_PASSED))

@@ -12,15 +12,20 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import quote
 
+from toolbox.runs.layout import AttemptDirectory, StepDirectory
 from toolbox.system import redaction
 
 _MOST_FILES: Final = 12  # of a directory
 _MOST_SEEN: Final = 1000  # of them, to choose from
 _DEEPEST: Final = 6
-_INNER: Final = ("files", "artifacts")  # folders whose files are named one by one
+_INNER: Final = (AttemptDirectory.results, StepDirectory.state)  # folders whose files are named one by one
 WHOLE: Final = "the whole directory"
-_OURS: Final = ("lock", "started", "exit_code")  # how we keep an attempt: outcome.json tells it better
-_LOGS: Final = ("FAILURE", "stdout.log", "stderr.log", "run.log", "_ansible.log", "_python.cmd")  # these come first
+_OURS: Final = (AttemptDirectory.lock, AttemptDirectory.started, AttemptDirectory.exit_code)  # outcome.json says more
+# These come first.
+_LOGS: Final = (
+    *(StepDirectory.failure, AttemptDirectory.stdout, AttemptDirectory.stderr),
+    *(StepDirectory.program_log, StepDirectory.role_log, StepDirectory.command),
+)
 
 
 @dataclass(frozen=True, slots=True)

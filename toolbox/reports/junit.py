@@ -23,12 +23,11 @@ from toolbox.model.events import StepKind
 from toolbox.model.evidence import Metric
 from toolbox.model.foreign_text import replaced
 from toolbox.model.verdicts import Verdict
-from toolbox.orchestration.request import FILE as REQUEST_FILE
 from toolbox.reports._excerpts import Excerpt, Excerpts
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.summary import RunSummary, StepSummary
 from toolbox.system import filesystem
 
-FILE: Final = "junit.xml"
 _ELEMENTS: Final = {
     Verdict.FAILED: "failure",
     Verdict.XPASSED: "failure",
@@ -45,7 +44,7 @@ _DOUBLE_BRACKET = re.compile(r"(?<=\[)(?=\[)|(?<=\])(?=\])")
 
 def write(summary: RunSummary) -> Path:
     """Write the report of a run into its directory, and return its path."""
-    return filesystem.write_derived(summary.directory / FILE, partial(render, summary))
+    return filesystem.write_derived(RunDirectory(summary.directory).junit, partial(render, summary))
 
 
 def render(summary: RunSummary) -> str:
@@ -163,7 +162,7 @@ def _plain(text: str) -> str:
 def _asked(directory: Path) -> Mapping[str, Any]:
     """Return what `run.json` says of a run; nothing where there is none."""
     with contextlib.suppress(OSError, ValueError):
-        asked: object = filesystem.read_json(directory / REQUEST_FILE)
+        asked: object = filesystem.read_json(RunDirectory(directory).request)
         return asked if isinstance(asked, dict) else {}
     return {}
 

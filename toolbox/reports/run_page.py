@@ -16,25 +16,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.orchestration.request import FILE as REQUEST_FILE
 from toolbox.reports import _links, _remarks, _web_page
 from toolbox.reports._web_page import Mark
 from toolbox.reports.page import matrix_grid, metrics_table, provenance, step_details, time_line
 from toolbox.reports.page.step_details import Shown
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.summary import RunSummary, State
 from toolbox.system import filesystem
 
-FILE: Final = "report.html"
 _TEMPLATE: Final = Path(__file__).parent / "page/templates/report.html"
 _MOST_FAILURES: Final = 20
 _MOST_REMARKS: Final = 50
 _OPEN: Final = 3  # so many failures are open from the beginning, without a script too
-_OWN_FILES: Final = ("summary.json", "junit.xml", "plan.json", "config.yaml", "journal.jsonl", "run.json")
+_OWN_FILES: Final = (
+    *(RunDirectory.summary, RunDirectory.junit, RunDirectory.plan),
+    *(RunDirectory.configuration, RunDirectory.journal, RunDirectory.request),
+)
 
 
 def write(summary: RunSummary) -> Path:
     """Write the report of a run into its directory, and return its path."""
-    return filesystem.write_derived(summary.directory / FILE, partial(render, summary))
+    return filesystem.write_derived(RunDirectory(summary.directory).html, partial(render, summary))
 
 
 def render(summary: RunSummary, *, now: datetime | None = None) -> str:
@@ -97,7 +99,7 @@ def _about(summary: RunSummary) -> dict[str, str]:
     """Return where the run comes from, as far as its `run.json` tells."""
     asked: Any = {}
     with contextlib.suppress(OSError, ValueError):
-        asked = filesystem.read_json(summary.directory / REQUEST_FILE)
+        asked = filesystem.read_json(RunDirectory(summary.directory).request)
     if not isinstance(asked, Mapping):
         return {}
     argv, versions = asked.get("argv"), asked.get("versions")

@@ -23,6 +23,7 @@ from toolbox.model.verdicts import Verdict
 from toolbox.results import cost, tables
 from toolbox.results.store import Store
 from toolbox.runs import summary
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.summary import AttemptSummary, RunSummary, StepSummary
 from toolbox.system import filesystem
 
@@ -62,14 +63,14 @@ def record(store: Store, directory: Path) -> Recorded:
         if known is not None and found.updated is not None and known.updated > found.updated:
             return Recorded(found.run, found.project, is_outdated=True)
         run_id = _put_run(
-            connection, found, _read(directory / summary.REQUEST_FILE), known.id if known is not None else None
+            connection, found, _read(RunDirectory(directory).request), known.id if known is not None else None
         )
         is_newest = found.started == connection.scalar(
             select(func.max(tables.Run.started)).where(tables.Run.project == found.project)
         )
         writer = _Writer(connection, found.project, run_id, is_newest=is_newest)
         judged = [step for step in found.steps.values() if step.kind is StepKind.CELL or step.checks or step.metrics]
-        samples = writer.write(judged, _read(directory / summary.PLAN_FILE).get("targets", {}))
+        samples = writer.write(judged, _read(RunDirectory(directory).plan).get("targets", {}))
     return Recorded(found.run, found.project, len(judged), samples, is_new=known is None)
 
 

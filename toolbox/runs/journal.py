@@ -26,10 +26,10 @@ from toolbox.model import events
 from toolbox.model.errors import InfrastructureError
 from toolbox.model.events import KeptEvent, RunStarted
 from toolbox.model.text import shown
+from toolbox.runs.layout import RunDirectory
 from toolbox.system import filesystem
 from toolbox.system.redaction import Redactor
 
-FILE: Final = "journal.jsonl"
 _KINDS: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in get_args(events.KeptEvent)}
 _Reader = Callable[[Any], Any]  # returns a value of JSON as the type of a field; raises TypeError or ValueError
 _LOOKS: Final = 5
@@ -59,7 +59,7 @@ class Damage:
     reason: str
 
     def __str__(self) -> str:
-        return f"{FILE}:{self.line}: {self.reason}"
+        return f"{RunDirectory.journal}:{self.line}: {self.reason}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Journal:
 
     def __init__(self, directory: Path, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._file = directory / FILE
+        self._file = RunDirectory(directory).journal
         self._descriptor = os.open(
             self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, filesystem.PRIVATE_FILE
         )
@@ -171,7 +171,7 @@ class Journal:
 def is_held(directory: Path) -> bool:
     """Tell whether a process that runs this run is alive."""
     try:
-        descriptor = os.open(directory / FILE, os.O_RDONLY)
+        descriptor = os.open(RunDirectory(directory).journal, os.O_RDONLY)
     except OSError:
         return False
     try:
@@ -194,7 +194,7 @@ def load(directory: Path) -> Contents:
     A crash tears the last lines: they lack their end, or hold null bytes where blocks were not written. What an earlier
     version of this program left of such a line stands before the event with which the resumed run began.
     """
-    file = directory / FILE
+    file = RunDirectory(directory).journal
     if not file.is_file():
         return Contents()
     entries: dict[bytes, Entry] = {}

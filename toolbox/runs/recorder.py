@@ -14,7 +14,7 @@ from typing import get_args
 
 from toolbox.model import events
 from toolbox.model.events import Event, KeptEvent, Note, SecretLeft
-from toolbox.runs import directories
+from toolbox.runs import layout
 from toolbox.runs.journal import Journal
 from toolbox.runs.past import Past
 from toolbox.system.redaction import Redactor
@@ -61,7 +61,7 @@ class Recorder:
             step: its identity.
             directory: where to look.
         """
-        swept = self.redactor.sweep(directory, spare=lambda file: directories.is_record(file.relative_to(self.root)))
+        swept = self.redactor.sweep(directory, spare=lambda file: layout.is_record(file.relative_to(self.root)))
         texts = [f"a secret was taken out of {file.relative_to(directory)}" for file in swept.masked]
         for file in map(self.identity, swept.binary):
             if file not in self._unmasked:

@@ -14,19 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 from toolbox.model.errors import Cancelled, ToolboxError, describe, outcome_of
 from toolbox.model.events import Note, StepFinished, StepKind, StepStarted
 from toolbox.model.verdicts import Cause, Verdict, worst
-from toolbox.runs import directories
+from toolbox.runs import layout
+from toolbox.runs.layout import StepDirectory
 from toolbox.runs.past import PastStep
 from toolbox.runs.recorder import Recorder
 from toolbox.system import cancellation, filesystem
 from toolbox.system.ambient import Ambient
-
-STEP_FILE: Final = "step.json"
-FAILURE_FILE: Final = "FAILURE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +92,8 @@ class Step:
         before = self.recorder.past.find(key)
         if before is not None and kind is not StepKind.COMMAND:
             return Place(filesystem.make_directory(self.recorder.root / before.started.step), key, before)
-        directory = directories.next_directory(self.directory, name, after=self._number)
-        self._number = directories.number_of(directory)
+        directory = layout.next_directory(self.directory, name, after=self._number)
+        self._number = layout.number_of(directory)
         return Place(directory, key, before)
 
     def answered(self, place: Place, fingerprint: str = "") -> bool:
@@ -181,7 +178,7 @@ def opened(
     place = place or parent.place(name, kind)
     step = Step(place.directory, parent.recorder, name, kind, failure or parent.failure, counts, place.key)
     step.recorder.record(StepStarted(step.identity, name, kind, detail, place.key, fingerprint))
-    (step.directory / FAILURE_FILE).unlink(missing_ok=True)  # of the time before the run was resumed
+    StepDirectory(step.directory).failure.unlink(missing_ok=True)  # of the time before the run was resumed
     started = datetime.now(UTC).isoformat(timespec="milliseconds")
     _write(step, {"detail": step.recorder.redactor(detail), "started": started})
     try:
@@ -216,7 +213,7 @@ def finish(step: Step, parent: Step, *, sync: bool = True) -> None:
     message = step.recorder.redactor(outcome.message)
     if not outcome.verdict.is_pass:
         text = f"{step.identity}: {outcome.verdict} ({outcome.cause})\n{message}\n"
-        filesystem.write_text(step.directory / FAILURE_FILE, text)
+        filesystem.write_text(StepDirectory(step.directory).failure, text)
     _write(
         step,
         {"verdict": outcome.verdict, "cause": outcome.cause, "message": message, "seconds": seconds},
@@ -241,7 +238,7 @@ def finish(step: Step, parent: Step, *, sync: bool = True) -> None:
 def _write(step: Step, fields: dict[str, object]) -> None:
     """Write `step.json`, for people and for reports: a resumed run reads the journal alone."""
     step.written |= {"step": step.identity, "name": step.name, "kind": step.kind, **fields}
-    filesystem.write_json(step.directory / STEP_FILE, step.written)
+    filesystem.write_json(StepDirectory(step.directory).record, step.written)
 
 
 def _explained(error: BaseException) -> str:

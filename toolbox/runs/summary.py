@@ -37,14 +37,12 @@ from toolbox.model.verdicts import Verdict
 from toolbox.runs import attribution, failures, journal, reserved
 from toolbox.runs.attribution import Case, Finding
 from toolbox.runs.journal import Damage
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.reserved import Reserved
 from toolbox.system import filesystem
 
 log = logging.getLogger(__name__)
 
-FILE: Final = "summary.json"
-PLAN_FILE: Final = "plan.json"
-REQUEST_FILE: Final = "run.json"
 _MOST_DAMAGE: Final = 2  # an error has five lines
 _DAMAGED: Final = "the journal of this run is damaged: the events of these lines are missing"
 _OfAttempt = AttemptWaiting | AttemptEnded | AttemptAbandoned | AttemptReleased
@@ -277,12 +275,12 @@ def derive(directory: Path) -> RunSummary:
         summary.updated = entry.time
     if summary is None:
         reason = next(
-            map(str, contents.damage), f"{journal.FILE} is missing, or does not begin with a run_started event"
+            map(str, contents.damage), f"{RunDirectory.journal} is missing, or does not begin with a run_started event"
         )
         raise UsageError(f"{directory} is not the directory of a run: {reason}")
     summary.damage = contents.damage
     summary.clusters = reserved.derive(entry.event for entry in contents.entries)
-    _take_plan(summary, directory / PLAN_FILE)
+    _take_plan(summary, RunDirectory(directory).plan)
     summary.steps = dict(sorted(summary.steps.items(), key=lambda item: _order(item[0])))
     if summary.finished is not None:
         summary.state = State.FINISHED
@@ -312,7 +310,7 @@ def write(directory: Path) -> RunSummary:
     """Derive the summary of a run, write it to `summary.json`, and return it."""
     summary = derive(directory)
     filesystem.write_derived(
-        directory / FILE, lambda: json.dumps(summary.as_json(), indent=2, ensure_ascii=False) + "\n"
+        RunDirectory(directory).summary, lambda: json.dumps(summary.as_json(), indent=2, ensure_ascii=False) + "\n"
     )
     return summary
 
@@ -322,7 +320,7 @@ def refresh(directory: Path) -> RunSummary:
     try:
         return write(directory)
     except OSError as error:
-        log.warning("%s of this run could not be written: %s", FILE, describe(error))
+        log.warning("%s of this run could not be written: %s", RunDirectory.summary, describe(error))
         return derive(directory)
 
 

@@ -25,7 +25,7 @@ DRIVER = f"""
 import os, sys; sys.path.insert(0, {str(ROOT)!r})
 from toolbox.agent import attempt_directory, pod
 attempt_directory.PATIENCE_SECONDS = float(os.environ.get("PATIENCE", attempt_directory.PATIENCE_SECONDS))
-pod.SOURCES, pod.TERMINATION_LOG = "sources.tar.gz", "termination-log"
+pod.ARCHIVE, pod.TERMINATION_LOG = "sources.tar.gz", "termination-log"
 pod.main()
 """
 ORDER: dict[str, Any] = {

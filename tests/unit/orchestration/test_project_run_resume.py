@@ -34,6 +34,7 @@ from toolbox.orchestration import project_run
 from toolbox.orchestration.request import RunRequest
 from toolbox.runs import journal, summary
 from toolbox.runs.journal import Journal
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.past import Past
 from toolbox.runs.summary import RunSummary
 from toolbox.system import processes
@@ -96,7 +97,7 @@ class Project:
 
     def cut(self, kind: type[Event], **fields: str) -> None:
         """Cut the journal before the first event of a kind with some fields: as if the run had been killed there."""
-        file = self.directory / journal.FILE
+        file = RunDirectory(self.directory).journal
         lines = file.read_text().splitlines(keepends=True)
         wanted = {"event": kind.__name__, **fields}
         records = [json.loads(line) for line in lines]
@@ -192,12 +193,12 @@ def test_a_run_that_passed_is_left_alone(project: Project) -> None:
     project.write(PHASES)
     (project.root / "good").touch()
     project.run()
-    before = (project.directory / journal.FILE).read_bytes()
+    before = RunDirectory(project.directory).journal.read_bytes()
     for failed in (False, True):
         assert project.resume(failed=failed) == 0
         assert project.log == []
         assert [event for event in project.seen.events if not isinstance(event, Note)] == []
-    assert (project.directory / journal.FILE).read_bytes() == before
+    assert RunDirectory(project.directory).journal.read_bytes() == before
 
 
 def test_a_run_that_an_error_ended_is_gone_on_with(project: Project) -> None:
@@ -478,7 +479,7 @@ class Recorded:
         directory = place / self.directory.name
         shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(self.directory, directory)
-        (directory / journal.FILE).write_bytes(self.content[:cut])
+        RunDirectory(directory).journal.write_bytes(self.content[:cut])
         return directory
 
     @property
@@ -496,15 +497,15 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
         project = Project(root, Seen())
         project.write(MATRIX_PHASES, matrix_of(root))
         assert project.run() == 1
-        yield Recorded(root, project.directory, (project.directory / journal.FILE).read_bytes())
+        yield Recorded(root, project.directory, RunDirectory(project.directory).journal.read_bytes())
     forget_modules()
 
 
 def test_a_journal_that_is_cut_anywhere_is_read(recorded: Recorded, tmp_path: Path) -> None:
     first = recorded.ends[0] - 1  # a line is whole also without its end
-    (tmp_path / journal.FILE).write_bytes(recorded.content)
+    RunDirectory(tmp_path).journal.write_bytes(recorded.content)
     for cut in reversed(range(len(recorded.content) + 1)):
-        os.truncate(tmp_path / journal.FILE, cut)
+        os.truncate(RunDirectory(tmp_path).journal, cut)
         past = Past(entry.event for entry in journal.read(tmp_path))
         assert len(list(past.cells())) <= 3
         if cut >= first:

@@ -26,6 +26,7 @@ from toolbox.model.events import (
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs import journal
 from toolbox.runs.journal import Journal
+from toolbox.runs.layout import RunDirectory
 from toolbox.system.redaction import Redactor
 
 EVENTS: list[KeptEvent] = [
@@ -42,7 +43,7 @@ def write(directory: Path, *events: KeptEvent) -> Path:
     with Journal(directory, Redactor()) as opened:
         for event in events:
             opened.append(event)
-    return directory / journal.FILE
+    return RunDirectory(directory).journal
 
 
 def read(directory: Path) -> list[KeptEvent]:
@@ -71,7 +72,7 @@ def test_a_last_record_torn_anywhere_is_dropped_and_the_journal_goes_on(tmp_path
     content = write(tmp_path, *EVENTS).read_bytes()
     start = content.rindex(b"\n", 0, -1) + 1
     for cut in range(start, len(content)):
-        (tmp_path / journal.FILE).write_bytes(content[:cut])
+        RunDirectory(tmp_path).journal.write_bytes(content[:cut])
         is_whole = cut == len(content) - 1  # all but its line end
         assert read(tmp_path) == EVENTS[: 6 if is_whole else 5], cut
         write(tmp_path, EVENTS[0])

@@ -21,8 +21,9 @@ from toolbox.model.events import (
     StepStarted,
 )
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs import journal, summary
+from toolbox.runs import summary
 from toolbox.runs.journal import Journal
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.summary import State
 from toolbox.system.redaction import Redactor
 
@@ -72,9 +73,9 @@ def test_a_run_that_goes_on_after_its_end_is_not_finished_and_keeps_its_steps(tm
 
 def test_reading_disturbs_nothing(tmp_path: Path) -> None:
     write(tmp_path, STARTED)
-    before = (tmp_path / journal.FILE).read_bytes()
+    before = RunDirectory(tmp_path).journal.read_bytes()
     summary.derive(tmp_path)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {journal.FILE: before}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {RunDirectory.journal: before}
 
 
 @pytest.mark.parametrize("events", [[], [began("000__a")], [FINISHED]], ids=["empty", "a step", "an end"])
@@ -115,7 +116,7 @@ def test_the_file_holds_what_a_program_asks(tmp_path: Path) -> None:
     judged = CheckJudged("000__a", "metric", passed=False, message="too slow ☃")
     write(tmp_path, STARTED, began("000__a"), judged, ended("000__a", Verdict.FAILED), FINISHED)
     summary.write(tmp_path)
-    found = json.loads((tmp_path / summary.FILE).read_text())
+    found = json.loads(RunDirectory(tmp_path).summary.read_text())
     assert "T" in found.pop("started")
     assert found == {
         "run": "r-1", "project": "training", "presets": ["small"], "state": "finished", "verdict": "failed",

@@ -23,6 +23,7 @@ from toolbox.kubernetes.pods.views import FILES, WORKLOAD
 from toolbox.model.errors import LimitExceeded, StepError
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import CollectLimits
+from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import cancellation, filesystem
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, p
         StepError: they cannot be had, or cannot be written.
     """
     command = [python, "-I", "-S", AGENT, "send", there, json.dumps(wanted.patterns), json.dumps(wanted.logs)]
-    archive = wanted.directory / ".collected.tar"
+    archive = AttemptDirectory(wanted.directory).archive
     deadline: float | None = None
     renewals = 0
     is_there = functools.partial(Objects(cluster).is_there, POD, cluster.namespace, pod)

@@ -6,14 +6,12 @@ import time
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from toolbox.kubernetes.pods.description import Pod
 from toolbox.kubernetes.pods.pod_logs import PodLogs
 from toolbox.kubernetes.pods.stopping import Stop
 from toolbox.model.workloads import LOG_BYTES, AttemptState, AttemptStatus, WorkloadOutcome
-
-_HOSTS: Final = "hosts"
+from toolbox.runs.layout import AttemptDirectory
 
 
 @dataclass(slots=True)
@@ -84,4 +82,4 @@ class Attempt:
 
     def place(self, index: int) -> Path:
         """Return where what is of its pod of this index goes: the first one is the cell to who looks at it."""
-        return self.directory if index == 0 else self.directory / _HOSTS / str(index)
+        return AttemptDirectory(self.directory).host(index).path

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolbox.agent import frames
 from toolbox.agent.log_files import END_BYTES
+from toolbox.agent.supervisor import STREAMS
 from toolbox.kubernetes.api.connection import Away, Cluster, Refused, fault_of, shut
 from toolbox.kubernetes.api.objects import POD, Objects
 from toolbox.kubernetes.pods.views import WORKLOAD
 from toolbox.model import backoff
 from toolbox.model.errors import StepError
 from toolbox.model.workloads import LOG_BYTES
+from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import filesystem
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STREAMS: Final = ("stdout", "stderr")
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
 _PIECE_BYTES: Final = 1 << 16
@@ -216,4 +217,4 @@ class PodLogs:
             log.warning("%s cannot be written: %s", file, error)
 
     def _file(self, stream: str) -> Path:
-        return self._directory / f"{stream}.log"
+        return AttemptDirectory(self._directory).log(stream)

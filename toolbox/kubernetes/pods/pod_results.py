@@ -7,9 +7,9 @@ import logging
 from collections.abc import Sequence
 
 from toolbox.kubernetes.pods.pod_attempts import Attempt
-from toolbox.kubernetes.pods.pod_logs import STREAMS
 from toolbox.kubernetes.pods.views import PodView
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
+from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import filesystem
 
 log = logging.getLogger(__name__)
@@ -32,11 +32,11 @@ def keep(attempt: Attempt, outcome: WorkloadOutcome) -> None:
     try:
         for index in range(attempt.expected):
             place = filesystem.make_directory(attempt.place(index))
-            for stream in STREAMS:
-                (place / f"{stream}.log").touch(filesystem.PRIVATE_FILE)
-        filesystem.write_json(attempt.directory / "outcome.json", outcome.as_json())
+            for file in AttemptDirectory(place).logs().values():
+                file.touch(filesystem.PRIVATE_FILE)
+        filesystem.write_json(AttemptDirectory(attempt.directory).outcome, outcome.as_json())
         if outcome.exit_code is not None:
-            filesystem.write_text(attempt.directory / "exit_code", f"{outcome.exit_code}\n")
+            filesystem.write_text(AttemptDirectory(attempt.directory).exit_code, f"{outcome.exit_code}\n")
     except OSError as error:
         log.warning("the result of %s cannot be written: %s", attempt.name, error)
 

@@ -29,6 +29,7 @@ from toolbox.model.errors import StepError
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Workload
+from toolbox.runs.layout import AttemptDirectory
 
 MANAGED: Final = {"app.kubernetes.io/managed-by": "topgallant"}
 RUN_LABEL: Final = "topgallant.dev/run"
@@ -83,7 +84,7 @@ class Provisions:
             data = {"sources.tar.gz": content}
             self._once(name, lambda: self._config_map(name, data, patience))
             with suppress(OSError):  # somebody else has put one there meanwhile
-                folder.replace(directory / staging.SOURCES)
+                folder.replace(AttemptDirectory(directory).sources)
             return name
 
     def secret_env(self, env: Mapping[str, str | Secret], patience: float) -> dict[str, tuple[str, str]]:

@@ -16,9 +16,8 @@ import yaml
 
 from toolbox.config import paths
 from toolbox.model.events import ConfigurationChanged
-from toolbox.orchestration.project_run import CONFIG_FILE
-from toolbox.orchestration.request import FILE as REQUEST_FILE
 from toolbox.runs import journal
+from toolbox.runs.layout import RunDirectory
 from toolbox.system import filesystem, redaction
 
 _MOST_LINES: Final = 3000
@@ -71,8 +70,8 @@ class Resolved:
 
 def of(directory: Path) -> Resolved:
     """Return the configuration of a run; without lines where it has none."""
-    text = _text(directory / CONFIG_FILE)
-    changes = [*_applied(directory / REQUEST_FILE), *_by_the_orchestration(directory)]
+    text = _text(RunDirectory(directory).configuration)
+    changes = [*_applied(RunDirectory(directory).request), *_by_the_orchestration(directory)]
     lines = text.splitlines()
     authors = _authors(text, changes) if len(text) <= _MOST_BYTES else {}
     shown = []

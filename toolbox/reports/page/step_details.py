@@ -19,8 +19,8 @@ from toolbox.reports import _links, _remarks
 from toolbox.reports._excerpts import Excerpt, Excerpts
 from toolbox.reports._links import Link
 from toolbox.reports._web_page import WAITING, Mark, mark
-from toolbox.runs.steps import STEP_FILE
-from toolbox.runs.summary import PLAN_FILE, AttemptSummary, RunSummary, StepSummary
+from toolbox.runs.layout import RunDirectory, StepDirectory, attempt_name
+from toolbox.runs.summary import AttemptSummary, RunSummary, StepSummary
 from toolbox.system import filesystem
 
 MOST_CELLS: Final = 1500  # on a page
@@ -97,7 +97,9 @@ def _plan(directory: Path) -> dict[str, Mapping[str, Any]]:
     """Return the cells of the plan by their id; none where there is no plan, or one that is not ours."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         return {
-            str(cell["id"]): cell for cell in filesystem.read_json(directory / PLAN_FILE)["cells"] if cell["labels"]
+            str(cell["id"]): cell
+            for cell in filesystem.read_json(RunDirectory(directory).plan)["cells"]
+            if cell["labels"]
         }
     return {}
 
@@ -198,7 +200,7 @@ def _command(step: StepSummary, cell: Mapping[str, Any], root: Path) -> str:
     """Return what a cell ran, from the plan; of another step, the command line that reproduces it."""
     if isinstance(words := cell.get("command"), list):
         return str(words[-1]) if words[-2:-1] == ["-c"] else shlex.join(map(str, words))
-    path = _links.inside(root, step.step, STEP_FILE)
+    path = _links.inside(root, step.step, StepDirectory.record)
     if path is not None and step.kind is StepKind.COMMAND:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             return str(filesystem.read_json(path).get("detail", ""))
@@ -206,7 +208,7 @@ def _command(step: StepSummary, cell: Mapping[str, Any], root: Path) -> str:
 
 
 def _folder(attempt: AttemptSummary) -> str:
-    return f"attempt-{attempt.attempt}"
+    return attempt_name(attempt.attempt)
 
 
 def _files(step: StepSummary, root: Path) -> list[Link]:
@@ -214,6 +216,6 @@ def _files(step: StepSummary, root: Path) -> list[Link]:
     if not step.attempts:
         return _links.of_directory(root, step.step)
     found = _links.of_directory(root, step.step, _folder(step.attempts[-1]))[:-1]
-    failure = _links.link(root, step.step, "FAILURE", name="FAILURE")
+    failure = _links.link(root, step.step, StepDirectory.failure, name=StepDirectory.failure)
     whole = _links.link(root, step.step, name=_links.WHOLE)
     return [link for link in (failure, *found, whole) if link is not None]

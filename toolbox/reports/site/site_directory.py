@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import quote
 
 from toolbox.model.errors import InfrastructureError, UsageError
-from toolbox.reports import run_page
+from toolbox.runs.layout import RunDirectory
 from toolbox.system import environ, filesystem
 
 MARKER: Final = "topgallant-site.txt"
@@ -61,7 +61,7 @@ class Reports:
 
 def _report(directory: str) -> Path | None:
     with suppress(OSError, ValueError):
-        path = Path(directory, run_page.FILE)
+        path = RunDirectory(Path(directory)).html
         return path if path.is_absolute() and path.is_file() else None
     return None
 

@@ -18,13 +18,13 @@ from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import clean, printable
 from toolbox.model.nearest import did_you_mean
 from toolbox.runs import journal, summary
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.summary import RunSummary, State, StepSummary
 from toolbox.system import environ, filesystem
 
 _POLL_SECONDS: Final = 0.2
 _PAUSES: Final = 4
 _PIECE_BYTES: Final = 1 << 16
-_STREAMS: Final = ("stdout", "stderr")
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class CellLogs:
         seen, is_over = -1, False
         while not is_over:
             began = time.monotonic()
-            size = filesystem.size(self.directory / journal.FILE)
+            size = filesystem.size(RunDirectory(self.directory).journal)
             is_alive = journal.is_held(self.directory)
             if size != seen or not is_alive:
                 run = summary.derive(self.directory)
@@ -150,9 +150,9 @@ class CellLogs:
                 self._advance(is_end=True)
                 self._say(f"{clean(cell.name)}: attempt {number}")
             prefix = "" if is_one else f"{clean(cell.name)} | "
-            attempt = self.directory / cell.step / f"attempt-{number}"
-            outputs = zip(_STREAMS, (self.stdout, self.stderr), strict=True)
-            self._logs[cell.step, number] = [_Log(attempt / f"{name}.log", out, prefix) for name, out in outputs]
+            logs = RunDirectory(self.directory).attempt(cell.step, number).logs().values()
+            outputs = zip(logs, (self.stdout, self.stderr), strict=True)
+            self._logs[cell.step, number] = [_Log(file, output, prefix) for file, output in outputs]
 
     def _advance(self, *, is_end: bool) -> None:
         for logs in self._logs.values():

@@ -22,6 +22,7 @@ from toolbox.model.events import (
 )
 from toolbox.model.verdicts import Verdict
 from toolbox.runs.evidence_files import last_line
+from toolbox.runs.layout import RunDirectory
 
 _MINUTE: Final = 60
 _HOUR: Final = 3600
@@ -65,7 +66,7 @@ class Progress:
             case StepStarted(kind=StepKind.CELL):
                 self._running[event.step] = _Running(event.name, time.monotonic(), Path())
             case AttemptSubmitted() if event.step in self._running:
-                log = self._directory / event.step / f"attempt-{event.attempt}" / "stdout.log"
+                log = RunDirectory(self._directory).attempt(event.step, event.attempt).stdout
                 name = self._running[event.step].name
                 self._running[event.step] = _Running(name, time.monotonic(), log)
             case AttemptWaiting() if event.step in self._running:

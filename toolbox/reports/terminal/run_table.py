@@ -16,7 +16,7 @@ from toolbox.model.foreign_text import clean
 from toolbox.model.verdicts import Verdict
 from toolbox.reports.terminal.live_view import MOST_ROWS, STYLES, View, block, masked
 from toolbox.runs.evidence_files import last_line
-from toolbox.runs.summary import FILE as SUMMARY_FILE
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.summary import RunSummary, State, StepSummary
 from toolbox.system import environ
 
@@ -34,14 +34,14 @@ def show(summary: RunSummary, view: View) -> None:
     for failure in summary.failures[:_MOST_FAILURES]:
         view.console.print(_failure(failure, summary.directory), soft_wrap=True)
     if (more := len(summary.failures) - _MOST_FAILURES) > 0:
-        view.line(f"\nand {more} more, in {summary.directory / SUMMARY_FILE}", style="bold")
+        view.line(f"\nand {more} more, in {RunDirectory(summary.directory).summary}", style="bold")
     if summary.cancelled and summary.failures and summary.failures[0].verdict is not Verdict.CANCELLED:
         view.line(f"\n{summary.cancelled} others were cancelled", style=STYLES[Verdict.CANCELLED])
     remarks = [step for step in summary.cells if step.message and step.verdict is Verdict.PASSED]
     for step in remarks[:_MOST_FAILURES]:
         view.line(f"\n{step.name} passed, and:\n  {block(step.message, '  ')}", style="yellow")
     if (more := len(remarks) - _MOST_FAILURES) > 0:
-        view.line(f"\nand {more} more that passed with a remark, in {summary.directory / SUMMARY_FILE}")
+        view.line(f"\nand {more} more that passed with a remark, in {RunDirectory(summary.directory).summary}")
     for finding in summary.attribution:
         view.line(f"\nwhat failed has in common: {clean(str(finding))}", style="bold")
     for text in _closing(summary):
@@ -86,7 +86,7 @@ def _going_on(summary: RunSummary) -> list[StepSummary]:
 
 
 def _log_of(step: StepSummary, directory: Path) -> Path:
-    return directory / step.step / f"attempt-{step.attempts[-1].attempt}" / "stdout.log"
+    return RunDirectory(directory).attempt(step.step, step.attempts[-1].attempt).stdout
 
 
 def _shown(summary: RunSummary) -> list[StepSummary]:
@@ -118,7 +118,6 @@ def _failure(step: StepSummary, directory: Path) -> Text:
 
 
 def _closing(summary: RunSummary) -> Iterator[Text]:
-    from toolbox.reports import run_page  # a toolbox command by itself has no report
 
     end = summary.finished
     yield Text("")
@@ -145,7 +144,7 @@ def _closing(summary: RunSummary) -> Iterator[Text]:
         if end.verdict is Verdict.CANCELLED:
             yield _going_on_hint(summary)
     yield from _warnings(summary)
-    if end is not None and (page := summary.directory / run_page.FILE).is_file():
+    if end is not None and (page := RunDirectory(summary.directory).html).is_file():
         yield Text(f"the report is {page}")
     yield Text(f"the run is in {summary.directory}")
 
@@ -169,7 +168,7 @@ def _without_end(summary: RunSummary) -> Iterator[Text]:
             where = f"attempt {attempt.attempt} of {step.name} on {attempt.target}"
             yield Text(clean(f"{where} {said}: {what_to_do}"), style=STYLES[Verdict.ERROR])
         if (more := len(attempts) - _MOST_OPEN) > 0:
-            yield Text(f"and {more} more, in {summary.directory / SUMMARY_FILE}")
+            yield Text(f"and {more} more, in {RunDirectory(summary.directory).summary}")
 
 
 def _going_on_hint(summary: RunSummary) -> Text:

@@ -1,15 +1,19 @@
 """Numbered directories: each number once, whoever asks at the same time and for whatever name."""
 
+import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from toolbox.runs import directories
+from toolbox.agent.supervisor import EXIT_CODE, LOCK, RESULTS, SOURCES, STARTED
+from toolbox.runs import layout
+from toolbox.runs.layout import AttemptDirectory, RunDirectory, StepDirectory
 
 HOSTILE = [
     "a/b",
@@ -30,29 +34,29 @@ HOSTILE = [
 
 
 def test_the_name_of_a_run_is_its_time_and_four_characters() -> None:
-    found = directories.run_id(datetime(2026, 11, 21, 1, 13, 43, tzinfo=UTC))
+    found = layout.run_id(datetime(2026, 11, 21, 1, 13, 43, tzinfo=UTC))
     assert re.fullmatch(r"20261121-011343-[a-z0-9]{4}", found)
 
 
 def test_numbers_go_up_one_by_one_whatever_the_names(tmp_path: Path) -> None:
-    names = [directories.next_directory(tmp_path, name).name for name in ("a", "b", "a")]
+    names = [layout.next_directory(tmp_path, name).name for name in ("a", "b", "a")]
     assert names == ["000__a", "001__b", "002__a"]
 
 
 def test_a_directory_that_somebody_removed_leaves_its_number_taken(tmp_path: Path) -> None:
-    directories.next_directory(tmp_path, "a").rmdir()
-    assert directories.next_directory(tmp_path, "b").name == "001__b"
+    layout.next_directory(tmp_path, "a").rmdir()
+    assert layout.next_directory(tmp_path, "b").name == "001__b"
 
 
 def test_directories_of_others_do_not_shift_the_numbers(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "007__by_hand").mkdir()
-    assert directories.next_directory(tmp_path, "a").name == "000__a"
+    assert layout.next_directory(tmp_path, "a").name == "000__a"
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_name_stays_inside_and_is_printable(tmp_path: Path, name: str) -> None:
-    found = directories.next_directory(tmp_path / "run", name)
+    found = layout.next_directory(tmp_path / "run", name)
     assert found.parent.resolve() == (tmp_path / "run").resolve()
     assert re.fullmatch(r"000__[\w.,=@+~-]+", found.name)
     assert found.is_dir()
@@ -60,24 +64,24 @@ def test_a_hostile_name_stays_inside_and_is_printable(tmp_path: Path, name: str)
 
 @pytest.mark.parametrize(("name", "safe"), [("model=small,batch=8", "model=small,batch=8"), ("a b", "a_b")])
 def test_a_name_keeps_what_it_can(name: str, safe: str) -> None:
-    assert directories.safe_name(name) == safe
+    assert layout.safe_name(name) == safe
 
 
 def test_steps_are_listed_by_number_and_nothing_else_is(tmp_path: Path) -> None:
     for name in ("1000__late", "200__early", ".numbers", "notes", "20__short"):
         (tmp_path / name).mkdir()
-    assert [path.name for path in directories.steps(tmp_path)] == ["200__early", "1000__late"]
+    assert [path.name for path in layout.steps(tmp_path)] == ["200__early", "1000__late"]
 
 
 def test_the_number_after_999_has_four_digits(tmp_path: Path) -> None:
     for number in range(1000):
         (tmp_path / ".numbers" / f"{number:03d}").mkdir(parents=True)
-    assert directories.next_directory(tmp_path, "x").name == "1000__x"
+    assert layout.next_directory(tmp_path, "x").name == "1000__x"
 
 
 def test_threads_never_share_a_number(tmp_path: Path) -> None:
     with ThreadPoolExecutor(32) as pool:
-        found = list(pool.map(lambda number: directories.next_directory(tmp_path, f"t{number}"), range(100)))
+        found = list(pool.map(lambda number: layout.next_directory(tmp_path, f"t{number}"), range(100)))
     assert sorted(int(path.name[:3]) for path in found) == list(range(100))
     assert len({path.name for path in found}) == 100
 
@@ -110,7 +114,7 @@ def test_200_threads_of_4_processes_take_200_numbers_and_none_is_missing(
     command = [sys.executable, "-c", TAKE_FIFTY, root]
     started = [subprocess.Popen([*command, f"p{number}"]) for number in range(4)]
     assert [process.wait(timeout=120) for process in started] == [0, 0, 0, 0]
-    found = directories.steps(tmp_path)
+    found = layout.steps(tmp_path)
     assert [int(path.name[:3]) for path in found] == list(range(200))
     names = {(path / "name").read_text() for path in found}
     assert names == {f"p{process}-{number}" for process in range(4) for number in range(50)}
@@ -118,6 +122,37 @@ def test_200_threads_of_4_processes_take_200_numbers_and_none_is_missing(
 
 
 def test_numbers_that_a_journal_names_are_not_given_again(tmp_path: Path) -> None:
-    directories.reserve(tmp_path, ["001__test", "001__test/004__a", "odd"])
-    assert directories.next_directory(tmp_path, "next").name == "002__next"
-    assert directories.next_directory(tmp_path / "001__test", "next", after=3).name == "005__next"
+    layout.reserve(tmp_path, ["001__test", "001__test/004__a", "odd"])
+    assert layout.next_directory(tmp_path, "next").name == "002__next"
+    assert layout.next_directory(tmp_path / "001__test", "next", after=3).name == "005__next"
+
+
+_NAMESAKES = {("ansible/modules/cluster_state.py", "summary.json")}  # the summary of a cluster, in another directory
+_WORDS = {RESULTS, SOURCES, EXIT_CODE, LOCK, STARTED, StepDirectory.state, "hosts"}  # names only where a path is built
+
+
+def _literals(tree: ast.AST) -> Iterator[str]:
+    """Yield the names of files in a module: whole texts, and beginnings and ends of f-strings."""
+    parts = {id(node.right) for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if node.value not in _WORDS or id(node) in parts:
+                yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+
+
+def test_no_other_module_knows_the_names_of_a_run_directory() -> None:
+    entries = [vars(kind) for kind in (RunDirectory, StepDirectory, AttemptDirectory)]
+    names = {entry._name for found in entries for entry in found.values() if isinstance(entry, layout._Entry)}
+    assert {"journal.jsonl", "step.json", "stdout.log", "files", ".targets"} <= names
+    names |= {"{}.log", "attempt-{}", "hosts"}
+    root = Path(layout.__file__).parent.parent
+    places = [
+        (str(file.relative_to(root)), name)
+        for file in root.rglob("*.py")
+        if file != Path(layout.__file__) and root / "agent" not in file.parents
+        for name in _literals(ast.parse(file.read_text(encoding="utf-8")))
+        if name in names
+    ]
+    assert set(places) == _NAMESAKES

@@ -1,0 +1,235 @@
+"""The layout of a run directory. No other module of the orchestrator knows its file names or builds its paths.
+
+    artifacts/PROJECT/RUN/                      `RunDirectory`
+      journal.jsonl  run.json  ...
+      000__prepare/000__host__setup/            `StepDirectory`: a phase, a command or a cell, numbered as they begin
+      001__test/000__model=small/attempt-1/     `AttemptDirectory`: the agent or a backend writes into it
+      .targets/NAME                             marks the processes that serve a target; there is no such file
+
+The names of the files that the agent writes come from `toolbox.agent`.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import string
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, overload
+
+from toolbox.agent.log_files import log_name
+from toolbox.agent.supervisor import EXIT_CODE, LOCK, OUTCOME, RESULTS, SOURCES, STARTED, STREAMS
+from toolbox.system import filesystem
+
+
+def attempt_name(number: int) -> str:
+    """Return the name of the directory of an attempt in the directory of its cell."""
+    return f"attempt-{number}"
+
+
+class _Entry:
+    """A file or folder in a directory: `RunDirectory(path).journal` is its path, `RunDirectory.journal` its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, directory: None, kind: type[object]) -> str: ...
+    @overload
+    def __get__(self, directory: _Directory, kind: type[object]) -> Path: ...
+    def __get__(self, directory: _Directory | None, kind: type[object]) -> str | Path:
+        return self._name if directory is None else directory.path / self._name
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory:
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptDirectory(_Directory):
+    """The directory of an attempt.
+
+    Args:
+        outcome: how the workload ended, and `exit_code`, which the agent writes last.
+        sources: the files that were sent with the workload.
+        results: the working directory of the workload, with the files that the workload left.
+        archive: the collected files, while they are being extracted.
+    """
+
+    stdout = _Entry(log_name("stdout"))
+    stderr = _Entry(log_name("stderr"))
+    outcome = _Entry(OUTCOME)
+    exit_code = _Entry(EXIT_CODE)
+    started = _Entry(STARTED)
+    lock = _Entry(LOCK)
+    sources = _Entry(SOURCES)
+    results = _Entry(RESULTS)
+    archive = _Entry(".collected.tar")
+
+    def log(self, stream: str) -> Path:
+        """Return the log of a stream of the workload."""
+        return self.path / log_name(stream)
+
+    def logs(self) -> dict[str, Path]:
+        """Return the logs of the workload by their streams."""
+        return {stream: self.log(stream) for stream in STREAMS}
+
+    def host(self, index: int) -> AttemptDirectory:
+        """Return where the files of one of several hosts go. The files of the first host are those of the attempt."""
+        return self if index == 0 else AttemptDirectory(self.path / "hosts" / str(index))
+
+
+@dataclass(frozen=True, slots=True)
+class StepDirectory(_Directory):
+    """The directory of a phase, a toolbox command or a cell.
+
+    Args:
+        record: what the step is and how it ended, and `failure`: why it did not pass.
+        settings: of a cell.
+        checks: the judgements of checks that the orchestration calls.
+        program_log: the output of the programs that the orchestration runs.
+        command: the command line of a toolbox command, and `arguments`: its arguments.
+        play: the play of a role, `role_log` its log and `role_events` its events.
+        sources: the files that a role rendered.
+        state: the state that a role saw.
+    """
+
+    record = _Entry("step.json")
+    failure = _Entry("FAILURE")
+    settings = _Entry("settings.yaml")
+    checks = _Entry("checks.json")
+    program_log = _Entry("run.log")
+    command = _Entry("_python.cmd")
+    arguments = _Entry("_python.args.yaml")
+    play = _Entry("_ansible.play.yaml")
+    role_log = _Entry("_ansible.log")
+    role_events = _Entry("_ansible.events.jsonl")
+    sources = _Entry(SOURCES)
+    state = _Entry("artifacts")
+
+    def attempt(self, number: int) -> AttemptDirectory:
+        """Return the directory of an attempt of a cell."""
+        return AttemptDirectory(self.path / attempt_name(number))
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory(_Directory):
+    """The directory of a run.
+
+    Args:
+        request: what was asked of the run. It is written after the other files from which a run is resumed.
+        configuration: as resolved, and `changes`: what presets and overrides changed in it.
+        overrides: the overrides that a comment gave.
+        plan: the cells of the matrix.
+        summary: for programs; `junit` and `html`: reports.
+        targets: the directory above the marks of the targets.
+    """
+
+    journal = _Entry("journal.jsonl")
+    request = _Entry("run.json")
+    configuration = _Entry("config.yaml")
+    changes = _Entry("presets_applied")
+    overrides = _Entry("variable_overrides.yaml")
+    plan = _Entry("plan.json")
+    summary = _Entry("summary.json")
+    junit = _Entry("junit.xml")
+    html = _Entry("report.html")
+    targets = _Entry(".targets")
+
+    def step(self, identity: str) -> StepDirectory:
+        """Return the directory of a step."""
+        return StepDirectory(self.path / identity)
+
+    def attempt(self, step: str, number: int) -> AttemptDirectory:
+        """Return the directory of an attempt of a cell."""
+        return self.step(step).attempt(number)
+
+    def target(self, name: str) -> Path:
+        """Return the path that marks the processes that serve a target."""
+        return self.targets / name
+
+
+_NUMBERS: Final = ".numbers"
+_ALPHABET: Final = string.ascii_lowercase + string.digits
+_LONGEST_NAME: Final = 120  # bytes, of the 255 that a file system allows
+_ATTEMPT = re.compile(r"attempt-\d+")
+# Programs read these files, and they are masked as they are written: a secret may be the same word as a name in them.
+_RECORDS: Final = frozenset(
+    {
+        *(StepDirectory.record, StepDirectory.failure, StepDirectory.settings, StepDirectory.checks),
+        *(AttemptDirectory.outcome, AttemptDirectory.exit_code, AttemptDirectory.started),
+    }
+)
+_DIRECTORY = re.compile(r"(?P<number>\d{3,})__(?P<name>.+)")
+
+
+def runs(artifacts: Path) -> list[Path]:
+    """Return the directories of all runs below a directory of artifacts, the oldest first."""
+    return sorted((file.parent for file in artifacts.glob(f"*/*/{RunDirectory.journal}")), key=lambda run: run.name)
+
+
+def run_id(now: datetime | None = None) -> str:
+    """Return a new name of a run: the time in UTC and four random characters, `20261121-011343-x7k2`."""
+    tail = "".join(secrets.choice(_ALPHABET) for _ in range(4))
+    return f"{now or datetime.now(UTC):%Y%m%d-%H%M%S}-{tail}"
+
+
+def next_directory(parent: Path, name: str, *, after: int | None = None) -> Path:
+    """Create the next numbered directory in `parent`: `003__name`.
+
+    Args:
+        after: a number that is known to be taken, to look for a free one from there on; otherwise they are counted.
+
+    The number is taken by an atomic mkdir in `.numbers/`, under the number alone, so that neither two threads
+    nor two processes ever share one, whatever names they ask for.
+    """
+    numbers = filesystem.make_directory(parent / _NUMBERS)
+    number = sum(1 for _ in numbers.iterdir()) if after is None else after + 1
+    while True:
+        try:
+            (numbers / f"{number:03d}").mkdir(mode=filesystem.PRIVATE_DIRECTORY)
+        except FileExistsError:
+            number += 1
+            continue
+        break
+    return filesystem.make_directory(parent / f"{number:03d}__{safe_name(name)}")
+
+
+def reserve(root: Path, steps: Iterable[str]) -> None:
+    """Take the numbers of steps that a journal names: a power cut may have lost the directories that hold them.
+
+    Args:
+        steps: their directories, from `root` on.
+    """
+    for step in steps:
+        parent, _, name = step.rpartition("/")
+        if (match := _DIRECTORY.fullmatch(name)) is not None:
+            filesystem.make_directory(root / parent / _NUMBERS / match["number"])
+
+
+def number_of(directory: Path) -> int:
+    """Return the number of a numbered directory."""
+    return int(directory.name.partition("__")[0])
+
+
+def safe_name(name: str) -> str:
+    """Return a name that can be a directory's: no separator, no control character, not too long."""
+    cleaned = re.sub(r"[^\w.,=@+-]+", "_", name).strip("._") or "step"
+    return cleaned.encode()[:_LONGEST_NAME].decode(errors="ignore")
+
+
+def is_record(file: Path) -> bool:
+    """Tell whether a file, given from the run directory on, is a record of ours, not what a program left."""
+    return file.name in _RECORDS and all(
+        _DIRECTORY.fullmatch(part) or _ATTEMPT.fullmatch(part) for part in file.parts[:-1]
+    )
+
+
+def steps(parent: Path) -> list[Path]:
+    """Return the numbered directories in `parent`, by number."""
+    found = [(match, path) for path in parent.iterdir() if (match := _DIRECTORY.fullmatch(path.name))]
+    return [path for match, path in sorted(found, key=lambda item: int(item[0]["number"]))]
