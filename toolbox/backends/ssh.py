@@ -27,7 +27,7 @@ from toolbox.model import addresses
 from toolbox.model.addresses import Address
 from toolbox.model.clusters import Access
 from toolbox.model.errors import LimitExceeded, StepError
-from toolbox.model.text import cut
+from toolbox.model.text import truncate
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
 from toolbox.runs.layout import AttemptDirectory
@@ -230,7 +230,7 @@ class _Ssh:
             if status == 0:
                 return errors
             if status != _SSH_FAILED or time.monotonic() > deadline:
-                raise self._failure("\n".join(map(cut, errors[-3:])) or f"`{command}` ended with status {status}")
+                raise self._failure("\n".join(map(truncate, errors[-3:])) or f"`{command}` ended with status {status}")
             # The connection has dropped. The agent answers once it is restored.
             cancellation.current().sleep(_PAUSE)
             self._host.ask("state", deadline - time.monotonic(), directory="/")

@@ -16,6 +16,7 @@ from toolbox.kubernetes.leases.leases import Claim, Record
 from toolbox.model.clusters import Access
 from toolbox.model.errors import StepError
 from toolbox.model.foreign_text import printable
+from toolbox.model.text import duration
 from toolbox.model.verdicts import Cause, Verdict
 
 
@@ -77,7 +78,7 @@ def show(lock: LeaseObject, *, as_json: bool) -> str:
         return json.dumps({"lease": str(lock), "holder": _json(held) if held is not None else None}, indent=2)
     if held is None:
         return f"nobody holds {lock}" + ("" if seen.version else ", and no run has taken it so far")
-    age = leases.shown_seconds((leases.now() - held.renewed).total_seconds())
+    age = duration((leases.now() - held.renewed).total_seconds(), digits=0)
     beat = f", {age} ago" if held.claim.beats else ""
     forced = f"\n  it was taken by force {held.forced}" if held.forced else ""
     return f"{lock} is {held}; {held.expiry}{beat}{forced}"

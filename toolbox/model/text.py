@@ -5,21 +5,46 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 LONGEST_LINE: Final = 160
+_MINUTE: Final = 60
+_HOUR: Final = 3600
 
 
-def cut(line: str) -> str:
-    """Return a line, cut where it is long."""
-    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 3]}..."
+def truncate(text: str, longest: int = LONGEST_LINE) -> str:
+    """Return a text of at most `longest` characters: the end of a longer text is replaced by an ellipsis."""
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def without_middle(lines: Sequence[str], most: int) -> Sequence[str]:
+    """Return the lines; of more than `most` lines the first and the last ones, and how many are left out."""
+    if len(lines) <= most:
+        return lines
+    half = most // 2
+    return [*lines[:half], f"... {len(lines) - 2 * half} lines ...", *lines[-half:]]
 
 
 def shown(value: object, *, longest: int = 60) -> str:
-    """Return the repr of a value, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+    """Return the repr of a value, truncated where it is long."""
+    return truncate(repr(value), longest)
+
+
+def duration(seconds: float | None, digits: int = 1) -> str:
+    """Return a duration as people write it: `0.5 s`, `2 min 5 s`, `1 h 3 min`; nothing if it is not known.
+
+    Args:
+        digits: after the point, of less than a minute.
+    """
+    if seconds is None:
+        return ""
+    rounded = max(0.0, round(seconds, digits))
+    if rounded < _MINUTE:
+        return f"{rounded:.{digits}f} s"
+    if rounded < _HOUR:
+        return f"{int(rounded // _MINUTE)} min {int(rounded % _MINUTE)} s"
+    return f"{int(rounded // _HOUR)} h {int(rounded % _HOUR // _MINUTE)} min"
 
 
 def without_kind(message: str) -> str:

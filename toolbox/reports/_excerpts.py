@@ -13,6 +13,7 @@ from typing import Final
 
 from toolbox.model.events import CheckJudged
 from toolbox.model.foreign_text import clean
+from toolbox.model.text import truncate
 from toolbox.reports import _links
 from toolbox.runs.evidence_files import PIECE
 from toolbox.runs.layout import AttemptDirectory, StepDirectory, attempt_name
@@ -152,6 +153,5 @@ def _end(path: Path) -> list[Line]:
 
 
 def _shown(line: str) -> str:
-    """Return a line as a page shows it: without secrets and control characters, and cut where it is long."""
-    text = redaction.current()(clean(line.rstrip("\n")))
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+    """Return a line as a page shows it: without secrets and control characters, and truncated where it is long."""
+    return truncate(redaction.current()(clean(line.rstrip("\n"))), _LONGEST)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from toolbox.model.events import StepKind
+from toolbox.model.text import truncate, without_middle
 from toolbox.model.verdicts import Verdict
 from toolbox.runs import attribution
 from toolbox.runs.summary import RunSummary, StepSummary
@@ -31,21 +31,13 @@ def is_quarantined_failure(step: StepSummary) -> bool:
 
 def text(step: StepSummary) -> str:
     """Return what there is to say of a step, short enough for a list."""
-    lines = [line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..." for line in step.message.splitlines()]
+    lines = [truncate(line, _LONGEST) for line in step.message.splitlines()]
     return "\n".join(without_middle([*lines, *uncounted(step)], _MOST_LINES))
 
 
 def uncounted(step: StepSummary) -> list[str]:
     """Return the line that says that a step does not count, where its message has none."""
     return ["its verdict does not count"] if not step.counts and "does not count" not in step.message else []
-
-
-def without_middle(lines: Sequence[str], most: int) -> Sequence[str]:
-    """Return lines, of too many the first and the last ones: what is expected of a cell stands at the end."""
-    if len(lines) <= most:
-        return lines
-    half = most // 2
-    return [*lines[:half], f"... {len(lines) - 2 * half} lines ...", *lines[-half:]]
 
 
 def has_nothing_in_common(summary: RunSummary) -> bool:

@@ -20,13 +20,13 @@ import jinja2
 from markupsafe import Markup
 
 from toolbox.model.foreign_text import clean
+from toolbox.model.text import duration, truncate
 from toolbox.model.verdicts import Verdict
 from toolbox.runs.summary import State
 
 _HERE: Final = Path(__file__).parent
-_MINUTE: Final = 60
-_HOUR: Final = 3600
 _KILO: Final = 1000
+_DIGITS: Final = 12  # of a revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +90,6 @@ def render(template: Path, *, styles: Sequence[str], scripts: Sequence[str], ico
     return page.render(style=style, script=script, policy=policy, icon=_icon(icon), **context)
 
 
-def duration(seconds: float | None, digits: int = 1) -> str:
-    """Return a duration as people write it; nothing where it is not known.
-
-    Args:
-        digits: after the point, of less than a minute.
-    """
-    if seconds is None:
-        return ""
-    if seconds < _MINUTE:
-        return f"{seconds:.{digits}f} s"
-    if seconds < _HOUR:
-        return f"{int(seconds // _MINUTE)} min {int(seconds % _MINUTE)} s"
-    return f"{int(seconds // _HOUR)} h {int(seconds % _HOUR // _MINUTE)} min"
-
-
 def size(count: int) -> str:
     """Return how large a file is, as people write it."""
     amount = float(count)
@@ -115,10 +100,11 @@ def size(count: int) -> str:
     return f"{amount:.1f} GB"
 
 
-def _cut(text: str, longest: int) -> str:
-    """Return a text that others wrote, of so many characters at most."""
-    more = len(text) - longest
-    return f"{text[:longest]}\n... and {more} characters more" if more > 0 else text
+def revision(name: str | None) -> str:
+    """Return as much of a revision as tells it from others, with the `+` of a changed tree."""
+    if not name:
+        return "unknown"
+    return name[:_DIGITS] + "+" if name.endswith("+") and len(name) > _DIGITS else name[:_DIGITS]
 
 
 def _moment(when: datetime | None) -> Markup:
@@ -144,7 +130,7 @@ def _environment(templates: Path) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(duration=duration, cut=_cut, moment=_moment, size=size)
+    environment.filters.update(duration=duration, truncate=truncate, moment=_moment, size=size, revision=revision)
     environment.globals["mark_of"] = mark
     return environment
 

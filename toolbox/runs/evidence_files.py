@@ -16,7 +16,7 @@ from typing import Annotated, Final, TextIO
 
 from pydantic import AfterValidator, Field
 
-from toolbox.model.text import cut
+from toolbox.model.text import truncate
 
 PIECE: Final = 1 << 16  # how many characters of a line are looked at together
 LONGEST_MATCH: Final = 1 << 12  # in a line that is longer than a piece
@@ -132,7 +132,7 @@ def last_line(file: Path) -> str:
             lines = stream.read().decode("utf-8", errors="replace").splitlines()
     except OSError:
         return ""
-    return cut(next((line.strip() for line in reversed(lines) if line.strip()), ""))
+    return truncate(next((line.strip() for line in reversed(lines) if line.strip()), ""))
 
 
 def search(directory: Path, file: str, pattern: str) -> Iterator[Found]:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+from toolbox.model.text import truncate
+
 _MOST_LINES: Final = 5
 _LONGEST: Final = 200  # characters
 _SHORTEST_LABEL: Final = 3  # characters: a shorter one is in every text
@@ -43,7 +45,7 @@ def signature(cause: str | None, message: str, labels: Mapping[str, str]) -> str
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     text = _NUMBER.sub(lambda match: match[0] if match["kept"] else "#", text)
-    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    text = truncate(text, _LONGEST)
     return f"{cause}: {text}" if cause and text else text or cause or ""
 
 

@@ -1,4 +1,4 @@
-"""Values of a configuration as text."""
+"""Values as messages show them."""
 
 import datetime as dt
 import math
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from toolbox.model.text import as_text
+from toolbox.model.text import as_text, duration, shown, truncate, without_middle
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,30 @@ def test_a_value_becomes_the_text_that_yaml_has_for_it(value: Any, text: str) ->
 @pytest.mark.parametrize("value", [True, None, 8, 0.5, math.inf, dt.date(2027, 1, 31), [1, "a", None], {"a": [True]}])
 def test_yaml_reads_the_text_of_a_value_back(value: Any) -> None:
     assert yaml.safe_load(as_text(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, ""), (0.04, "0.0 s"), (59.9, "59.9 s"), (125, "2 min 5 s"), (3700, "1 h 1 min")]
+)
+def test_durations_are_written_as_people_do(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (59, "59 s"), (59.6, "1 min 0 s"), (90, "1 min 30 s"), (5400, "1 h 30 min"), (-0.6, "0 s")],
+)
+def test_an_estimate_has_no_fractions(seconds: float, text: str) -> None:
+    assert duration(seconds, digits=0) == text
+
+
+def test_a_text_that_is_truncated_is_as_long_as_it_may_be() -> None:
+    assert truncate("x" * 160) == "x" * 160
+    assert truncate("x" * 161) == "x" * 157 + "..."
+    assert truncate("abcdef", 5) == "ab..."
+    assert shown("abcdef", longest=6) == "'ab..."
+
+
+def test_the_middle_of_many_lines_is_left_out() -> None:
+    assert without_middle("abcd", 4) == "abcd"
+    assert without_middle(list("abcdef"), 4) == ["a", "b", "... 2 lines ...", "e", "f"]

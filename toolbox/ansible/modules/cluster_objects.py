@@ -37,6 +37,7 @@ from toolbox.ansible.modules import _entry, _evidence, _settling
 from toolbox.kubernetes.api.connection import Json, Refused
 from toolbox.kubernetes.api.objects import Kind, Objects
 from toolbox.model.errors import ConfigurationError, InfrastructureError
+from toolbox.model.text import shown
 from toolbox.system import environ
 
 _OPTIONS: Final = {
@@ -152,7 +153,7 @@ def checked(body: Any, where: str = "") -> Json:
         ConfigurationError: it does not; the message begins with where it was found.
     """
     if not isinstance(body, dict):
-        raise ConfigurationError(f"{where}this is not an object of Kubernetes: {str(body)[:40]!r}")
+        raise ConfigurationError(f"{where}this is not an object of Kubernetes: {shown(str(body), longest=40)}")
     metadata = body.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     for field, value in {"apiVersion": body.get("apiVersion"), "kind": body.get("kind"), "metadata.name": name}.items():

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from toolbox.kubernetes.leases.leases import Lock, Record, Seen, now, shown_seconds
+from toolbox.kubernetes.leases.leases import Lock, Record, Seen, now
 from toolbox.model.errors import Cancelled, StepError, describe
+from toolbox.model.text import duration
 from toolbox.system import cancellation
 from toolbox.system.cancellation import CancelScope
 
@@ -102,7 +103,7 @@ class Lease:
             self._limit.start()
 
     def _give_up(self) -> None:
-        self._lose(f"it could not be renewed for {shown_seconds(self._patience)}: {self._fault}")
+        self._lose(f"it could not be renewed for {duration(self._patience, digits=0)}: {self._fault}")
 
     def _lose(self, reason: str) -> None:
         with self._guard:

@@ -13,10 +13,9 @@ import threading
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import Protocol
 
-_MINUTE: Final = 60
-_HOUR: Final = 3600
+from toolbox.model.text import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class Record:
     def __str__(self) -> str:
         """Return who holds the lease, for what, and since when."""
         run = f" (run {self.claim.run})" if self.claim.run else ""
-        age = shown_seconds((now() - self.acquired).total_seconds())
+        age = duration((now() - self.acquired).total_seconds(), digits=0)
         force = ", by force" if self.forced else ""
         return f"held by {self.claim.owner} for '{self.claim.purpose}'{run} since {clock(self.acquired)}, {age}{force}"
 
@@ -72,8 +71,8 @@ class Record:
     def expiry(self) -> str:
         """A sentence for messages on when the lease ends."""
         if self.claim.beats:
-            return f"it expires {shown_seconds(self.claim.ttl)} after its last heartbeat"
-        return f"it ends at {clock(self.end)}, in {shown_seconds((self.end - now()).total_seconds())}"
+            return f"it expires {duration(self.claim.ttl, digits=0)} after its last heartbeat"
+        return f"it ends at {clock(self.end)}, in {duration((self.end - now()).total_seconds(), digits=0)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +137,3 @@ def clock(moment: datetime) -> str:
     """Return a local time, with the date unless it is today."""
     local = moment.astimezone()
     return f"{local:%H:%M}" if local.date() == now().astimezone().date() else f"{local:%Y-%m-%d %H:%M}"
-
-
-def shown_seconds(seconds: float) -> str:
-    """Return a duration as text: `45 s`, `14 min`, `3.5 h`."""
-    if seconds < 2 * _MINUTE:
-        return f"{max(0, round(seconds))} s"
-    return f"{round(seconds / _MINUTE)} min" if seconds < 2 * _HOUR else f"{seconds / _HOUR:.3g} h"

@@ -16,8 +16,9 @@ from contextlib import ExitStack
 from typing import Final
 
 from toolbox.kubernetes.leases.heartbeats import Lease
-from toolbox.kubernetes.leases.leases import Claim, Lock, Record, clock, now, shown_seconds
+from toolbox.kubernetes.leases.leases import Claim, Lock, Record, clock, now
 from toolbox.model.errors import StepError
+from toolbox.model.text import duration
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.system import cancellation, signals
 
@@ -62,7 +63,7 @@ class _Candidate:
         self._announced = self.record.claim.holder
         say(
             f"waiting for the lease of {self.lock.label}: {self.record}; {self.record.expiry} "
-            f"(waiting {shown_seconds(wait)} at most)"
+            f"(waiting {duration(wait, digits=0)} at most)"
         )
 
     def _seconds_left(self) -> float:
@@ -133,7 +134,7 @@ def _await(news: threading.Event, seconds: float) -> None:
 
 
 def _in_vain(candidates: Sequence[_Candidate], wait: float) -> StepError:
-    waited = f"did not become free within {shown_seconds(wait)}" if wait else "is not free"
+    waited = f"did not become free within {duration(wait, digits=0)}" if wait else "is not free"
     texts = [
         f"the lease of {found.lock.label} {waited}: {found.record or 'it cannot be asked'}" for found in candidates
     ]

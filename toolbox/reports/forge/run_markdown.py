@@ -17,7 +17,7 @@ from urllib.parse import quote
 from toolbox.model.events import MetricMeasured, StepKind
 from toolbox.model.evidence import Metric
 from toolbox.model.foreign_text import clean
-from toolbox.model.text import LONGEST_LINE
+from toolbox.model.text import LONGEST_LINE, duration, truncate, without_middle
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import _remarks
 from toolbox.reports._excerpts import Excerpts
@@ -130,7 +130,7 @@ class _Page:
                 html.escape(step.cause or ""),
                 _code(attempt.target) if attempt else "",
                 str(len(step.attempts) or ""),
-                _seconds(step.seconds),
+                duration(step.seconds),
                 *(_metric(metrics.get(name)) for name in names),
             ]
             yield f"<tr>{''.join(f'<td>{column}</td>' for column in columns)}</tr>"
@@ -185,7 +185,7 @@ def _head(summary: RunSummary) -> str:
     )
     what = "cells" if summary.cells or missing > 0 else "commands"
     presets = f" with {_code(', '.join(summary.presets))}" if summary.presets else ""
-    took = f" in {end.seconds:.1f} s" if end else ""
+    took = f" in {duration(end.seconds)}" if end else ""
     lines.append(f"<p>{what}: {counted or 'none'}<br>run {_code(summary.run, _LONGEST_NAME)}{presets}{took}</p>")
     if end is not None and end.message and (not summary.failures or end.verdict is Verdict.CANCELLED):
         lines.append(_pre(end.message.splitlines()))
@@ -240,24 +240,16 @@ def _metric(metric: MetricMeasured | None) -> str:
     return _code(str(Metric(metric.metric, metric.value, metric.unit, metric.fault)), _LONGEST_NAME)
 
 
-def _seconds(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds:.1f} s"
-
-
 def _code(text: str, longest: int = LONGEST_LINE) -> str:
-    """Return a text of others in one line, cut where it is long."""
+    """Return a text of others in one line, truncated where it is long."""
     line = " ".join(clean(text).split())
-    return f"<code>{html.escape(_short(line, longest))}</code>"
-
-
-def _short(line: str, longest: int) -> str:
-    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+    return f"<code>{html.escape(truncate(line, longest))}</code>"
 
 
 def _pre(lines: Sequence[str], most: int = _MOST_LINES, longest: int = LONGEST_LINE) -> str:
     """Return lines of others. Their ends are written as numbers, so that none of them ends the block."""
-    shown = _remarks.without_middle(lines, most)
-    text = "&#10;".join(html.escape(_short(clean(line).replace("\n", " "), longest)) for line in shown)
+    shown = without_middle(lines, most)
+    text = "&#10;".join(html.escape(truncate(clean(line).replace("\n", " "), longest)) for line in shown)
     return f"<pre>{text}</pre>" if text else ""
 
 

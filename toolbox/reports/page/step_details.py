@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolbox.model.events import StepKind
-from toolbox.model.text import cut
+from toolbox.model.text import truncate
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import _links, _remarks
 from toolbox.reports._excerpts import Excerpt, Excerpts
@@ -179,7 +179,7 @@ def _settings(step: StepSummary) -> Iterator[tuple[str, str, str]]:
         value = step.settings.get(axis)
         says_more = isinstance(value, dict | list)
         written = json.dumps(value, ensure_ascii=False, default=str) if says_more else ""
-        yield str(axis), str(label), cut(written)
+        yield str(axis), str(label), truncate(written)
 
 
 def _told(step: StepSummary, cell: Mapping[str, Any]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from toolbox.reports._web_page import duration
+from toolbox.model.text import duration
 from toolbox.reports.page.step_details import Shown
 
 _TICKS: Final = 4

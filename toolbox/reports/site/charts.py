@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from toolbox.model.bounds import Side
 from toolbox.model.foreign_text import clean
+from toolbox.model.text import truncate
 from toolbox.results.cost import Cost
 from toolbox.results.histories import History
 from toolbox.results.series import RunReference
@@ -67,7 +68,7 @@ class _Runs:
         """Return the place of a run, which is one object for all series."""
         place = self._places.setdefault(id(run), len(self.names))
         if place == len(self.names):
-            self.names.append((clean(run.run)[:200], clean(run.revision or "")[:60]))
+            self.names.append((truncate(clean(run.run), 200), truncate(clean(run.revision or ""), 60)))
             self.times.append(_seconds(run.started))
         return place
 
@@ -90,7 +91,7 @@ def _chart(history: History, begin: int, runs: _Runs) -> dict[str, Any]:
         band = [max(0, history.bounded_from - begin), bound.lower, bound.upper, history.is_in_force]
     return {
         "kind": "metric",
-        "unit": clean(series.unit)[:40],
+        "unit": truncate(clean(series.unit), 40),
         "at": [runs.place(run) for run in series.runs[begin:]],
         "values": [_number(value) for value in series.values[begin:].tolist()],
         "levels": levels,
@@ -122,7 +123,7 @@ def _costs(currency: str, costs: Mapping[str, float]) -> dict[str, Any]:
     days = sorted(costs)[-_MOST_DAYS:]
     return {
         "kind": "cost",
-        "unit": clean(currency)[:40],
+        "unit": truncate(clean(currency), 40),
         "times": [_seconds(datetime.fromisoformat(day).replace(tzinfo=UTC)) for day in days],
         "values": [_number(costs[day]) for day in days],
     }

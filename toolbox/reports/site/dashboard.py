@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
+from toolbox.model.text import truncate
 from toolbox.reports import _web_page
 from toolbox.reports.site import charts, formats, site_directory
 from toolbox.results import project_overview
@@ -162,9 +163,9 @@ class _Pages:
                 formats.minute(run.started),
                 f"{series.values[place]:.6g}",
                 side or within,
-                run.run[:200],
+                truncate(run.run, 200),
                 self._reports.address(run.directory, page),
-                formats.revision(run.revision),
+                _web_page.revision(run.revision),
             )
 
     def _write(self, path: str, template: str, *, icon: _web_page.Mark, data: dict[str, Any], **context: Any) -> None:

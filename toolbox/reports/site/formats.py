@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from toolbox.model.text import truncate
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import _web_page
 from toolbox.reports._web_page import Mark
@@ -20,7 +21,6 @@ _MOST: Final = 20  # lines of a table of what needs attention
 _MOST_MONTHS: Final = 24
 _MOST_DAYS: Final = 62
 _LARGEST: Final = 1e7  # from which on a number is not written out
-_DIGITS: Final = 12  # of a revision
 STATE_WORDS: Final = {
     "failing": "failing",
     "broken": "broken",
@@ -57,7 +57,7 @@ def percent(value: float) -> str:
 
 def money(cost: Cost) -> str:
     """Return what something cost, which is known."""
-    return f"{cost.cost or 0:,.2f} {cost.currency[:40]}"
+    return f"{cost.cost or 0:,.2f} {truncate(cost.currency, 40)}"
 
 
 def day(when: datetime) -> str:
@@ -78,13 +78,6 @@ def headings(runs: Sequence[RunRow]) -> list[str]:
 def minute(when: datetime) -> str:
     """Return a moment to the minute, in UTC."""
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def revision(name: str | None) -> str:
-    """Return as much of a revision as tells it from others, with the `+` of a changed tree."""
-    if not name:
-        return "unknown"
-    return name[:_DIGITS] + "+" if name.endswith("+") and len(name) > _DIGITS else name[:_DIGITS]
 
 
 def mark(verdict: str | None, state: str) -> Mark:
@@ -139,7 +132,6 @@ WORDS: Final[dict[str, Any]] = {
     "money": money,
     "day": day,
     "minute": minute,
-    "revision": revision,
     "line": charts.line,
 }
 """What every template knows."""

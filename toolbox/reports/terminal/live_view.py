@@ -35,7 +35,7 @@ from toolbox.model.events import (
     TaskStarted,
 )
 from toolbox.model.foreign_text import clean, printable
-from toolbox.model.text import cut
+from toolbox.model.text import duration, truncate, without_middle
 from toolbox.model.verdicts import Verdict
 from toolbox.reports.terminal.progress import Progress
 from toolbox.system import redaction
@@ -139,7 +139,7 @@ class View:
         parts: list[str | tuple[str, str]] = [
             (f"< {clean(event.name)} ", "bold"),
             (str(event.verdict), style),
-            (f" in {event.seconds:.1f} s", "dim"),
+            (f" in {duration(event.seconds)}", "dim"),
         ]
         if event.kind in {StepKind.COMMAND, StepKind.CELL} and event.message:
             parts.append(f"\n{_indent(event.step)}  {block(event.message, _indent(event.step) + '  ')}")
@@ -150,13 +150,13 @@ class View:
         text = Text.assemble(
             (f"  {event.status:<7} ", _TASK_STYLES.get(event.status, "")),
             clean(event.name) + host,
-            (f"  {event.seconds:.1f} s", "dim"),
+            (f"  {duration(event.seconds)}", "dim"),
         )
         self._indented(event.step, text)
         indent = _indent(event.step) + "    "
         if event.status != "skipped":
             if event.command:
-                self._detail(f"{indent}$ {cut(' '.join(clean(event.command).split()))}")
+                self._detail(f"{indent}$ {truncate(' '.join(clean(event.command).split()))}")
             if event.output and (event.command or event.status not in {"ok", "changed"}):
                 self._detail(indent + block(event.output, indent))
 
@@ -197,7 +197,7 @@ class View:
         rows = []
         for step in leaves:
             name = "/".join(_name(part) for part in step.split("/")[-2:])
-            seconds = f"  {now - running[step][1]:5.1f} s  "
+            seconds = f"  {duration(now - running[step][1])}  "
             rows.append(Text.assemble((clean(name), "bold"), seconds, (clean(self._tasks.get(step, "")), "dim")))
         return Group(*(Spinner("dots", row) for row in rows), *self._cells())
 
@@ -206,7 +206,7 @@ class View:
             return
         yield Text(self._progress.headline(), style="bold")
         for name, seconds, line in itertools.islice(self._progress.rows(), MOST_ROWS):
-            row = Text.assemble((f"  {clean(name)}", "bold"), f"  {seconds:5.1f} s  ", (masked(line), "dim"))
+            row = Text.assemble((f"  {clean(name)}", "bold"), f"  {duration(seconds)}  ", (masked(line), "dim"))
             row.no_wrap, row.overflow = True, "ellipsis"
             yield row
 
@@ -255,8 +255,5 @@ def _indent(step: str) -> str:
 
 def block(text: str, indent: str) -> str:
     """Return the lines of a text, indented; the middle ones are left out where there are many."""
-    lines = [cut(line) for line in clean(text).splitlines() if line.strip()]
-    if len(lines) > _MOST_LINES:
-        head = _MOST_LINES // 2
-        lines = [*lines[:head], f"... {len(lines) - 2 * head} lines ...", *lines[-head:]]
-    return f"\n{indent}".join(lines)
+    lines = [truncate(line) for line in clean(text).splitlines() if line.strip()]
+    return f"\n{indent}".join(without_middle(lines, _MOST_LINES))

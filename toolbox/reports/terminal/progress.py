@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from toolbox.model.events import (
     AttemptSubmitted,
@@ -20,12 +19,10 @@ from toolbox.model.events import (
     StepKind,
     StepStarted,
 )
+from toolbox.model.text import duration
 from toolbox.model.verdicts import Verdict
 from toolbox.runs.evidence_files import last_line
 from toolbox.runs.layout import RunDirectory
-
-_MINUTE: Final = 60
-_HOUR: Final = 3600
 
 
 @dataclass(slots=True)
@@ -86,7 +83,7 @@ class Progress:
         waiting = self._planned - self._done - len(self._running)
         parts = [f"{self._done} of {self._planned} done", *bad, f"{len(self._running)} running"]
         left = self._seconds_left()
-        time_left = [f"about {duration(left)} left"] if left is not None else []
+        time_left = [f"about {duration(left, digits=0)} left"] if left is not None else []
         return "cells: " + ", ".join([*parts, *([f"{waiting} waiting"] if waiting > 0 else []), *time_left])
 
     def rows(self) -> Iterator[tuple[str, float, str]]:
@@ -115,10 +112,3 @@ class Progress:
         waiting = max(0, self._planned - self._done - len(self._running))
         rest += sum(named[:waiting]) + mean * max(0, waiting - len(named))
         return rest / max(1, min(self._jobs, waiting + len(busy)))
-
-
-def duration(seconds: float) -> str:
-    """Return a duration as people say it."""
-    if seconds < _MINUTE:
-        return f"{seconds:.0f} s"
-    return f"{seconds / _MINUTE:.0f} min" if seconds < _HOUR else f"{seconds / _HOUR:.1f} h"

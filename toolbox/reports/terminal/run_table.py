@@ -13,6 +13,7 @@ from rich.text import Text
 
 from toolbox.model.events import StepKind
 from toolbox.model.foreign_text import clean
+from toolbox.model.text import duration
 from toolbox.model.verdicts import Verdict
 from toolbox.reports.terminal.live_view import MOST_ROWS, STYLES, View, block, masked
 from toolbox.runs.evidence_files import last_line
@@ -64,8 +65,7 @@ def _table(summary: RunSummary) -> Table:
         judged = [check.passed for check in step.checks if check.passed is not None]
         checks = f"{sum(judged)} of {len(judged)}" if judged else ""
         elapsed = step.seconds if step.verdict is not None else _elapsed(step, summary.state)
-        seconds = f"{elapsed:.1f} s" if elapsed is not None else ""
-        table.add_row(name, shown, step.cause or "", checks, seconds)
+        table.add_row(name, shown, step.cause or "", checks, duration(elapsed))
     return table
 
 
@@ -136,7 +136,7 @@ def _closing(summary: RunSummary) -> Iterator[Text]:
     else:
         cause = f" ({end.cause})" if end.cause else ""
         yield Text.assemble(
-            (f"{end.verdict}{cause}", STYLES[end.verdict]), f"  {summary.project} in {end.seconds:.1f} s"
+            (f"{end.verdict}{cause}", STYLES[end.verdict]), f"  {summary.project} in {duration(end.seconds)}"
         )
         extra = end.message.splitlines() if not summary.failures or end.verdict is Verdict.CANCELLED else []
         for line in extra:
