@@ -1,1 +1,1 @@
-"""Cells in pods: what a pod is asked for, its manifest, what becomes of it, its logs and its files."""
+"""Runs cells in pods: the description of a pod, its manifest, its state, its logs and its files."""

@@ -1,6 +1,6 @@
-"""What a target, and over it a cell, says of the pods of a cell on Kubernetes.
+"""The configuration of a cell's pods: the fields `pod` of a target and of a cell, which overrides its target.
 
-`toolbox/kubernetes/pods/manifests.py` makes manifests of it.
+`toolbox/kubernetes/pods/manifests.py` builds manifests from it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from toolbox.model.quantities import MOST_SECONDS
 from toolbox.model.text import shown
 
 ROOT: Final = "/topgallant"
-"""The directory in a pod below which everything of ours is."""
+"""The directory in a pod for all of Topgallant's files."""
 VOLUMES: Final = ("attempt", "agent", "sources", "shared-memory")
-"""The names of our own volumes."""
+"""The names of Topgallant's volumes, which a configuration may not use."""
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # where PyTorch expects it
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 TPU: Final = "google.com/tpu"
@@ -50,7 +50,7 @@ _WORD: Final = r"[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?"
 
 
 def _matching(what: str, pattern: str, longest: int) -> AfterValidator:
-    """Hold a text against what Kubernetes accepts, so that a slip is found before anything has started."""
+    """Return a validator of texts that Kubernetes accepts, to report mistakes before anything has started."""
     regex = re.compile(pattern, re.ASCII)
 
     def check(text: str) -> str:
@@ -62,7 +62,7 @@ def _matching(what: str, pattern: str, longest: int) -> AfterValidator:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Take away what a cell has set to null."""
+    """Remove the entries that a cell has set to null."""
     return {key: item for key, item in value.items() if item is not None} if isinstance(value, Mapping) else value
 
 
@@ -101,7 +101,7 @@ def _gpu(value: Any) -> int | dict[str, int] | None:
         raise ValueError(f"{shown(value)} is not a number of GPUs, null, or MIG slices such as {{mig_1g_10gb: 1}}")
     if isinstance(value, dict) and (wrong := [name for name in value if not _MIG.fullmatch(str(name))]):
         raise ValueError(f"{shown(wrong[0])} is not a MIG slice such as mig_1g_10gb")
-    return value  # type: ignore[no-any-return]  # it has just been looked at
+    return value  # type: ignore[no-any-return]  # the type has just been checked
 
 
 def _milli(value: float) -> float:
@@ -133,7 +133,7 @@ Nulls = BeforeValidator(_without_nulls)
 
 
 class _Part(BaseModel):
-    """A mapping in the description of a pod. A null, where the field knows none, is as if nothing was said."""
+    """A mapping in the description of a pod. A null counts as absent for fields that don't accept null."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -147,23 +147,26 @@ class _Part(BaseModel):
 
     @classmethod
     def fields(cls) -> dict[str, FieldInfo]:
-        """Return the fields by the names that a configuration gives them."""
+        """Return the fields by their names in a configuration."""
         return {field.alias or name: field for name, field in cls.model_fields.items()}
 
 
 class Resources(_Part):
-    """What the workload asks of a node, and what it may use; null for a part that is not to be said.
+    """The requests and limits of a workload; null leaves a request or limit out of the manifest.
 
-    Where only one of a request and its limit is said, the default of the other gives way: `limit_cpu: 2` also
-    requests 2, and `request_cpu: 32` also has the limit 32.
+    If only a request or only its limit is set, the default of the other one adapts: `limit_cpu: 2` also requests 2,
+    and `request_cpu: 32` also sets the limit 32.
 
     Args:
-        request_cpu: cores, also parts of one: 0.5.
-        request_memory_gb: in units of 10^9 bytes, as is `limit_memory_gb`.
-        gpu: how many whole GPUs; null for CPU only, which also hides GPUs (CUDA_VISIBLE_DEVICES=-1), while 0 hides
-            none; or MIG slices: {mig_1g_10gb: 1}, to which a cell adds, and of which it takes away by a null.
-        gpu_resource: what the cluster calls its GPUs.
-        extended: how many of other resources of nodes, by their names.
+        request_cpu: the requested number of cores, which may be a fraction: 0.5.
+        request_memory_gb: the requested memory in units of 10^9 bytes.
+        limit_cpu: the limit in cores.
+        limit_memory_gb: the limit of memory in units of 10^9 bytes.
+        gpu: the number of whole GPUs, or the number of each kind of MIG slice: {mig_1g_10gb: 1}. A cell may add kinds
+            of slices, and removes a kind by null. 0 requests no GPU; null also hides the GPUs of the node
+            (CUDA_VISIBLE_DEVICES=-1).
+        gpu_resource: the name of the cluster's GPU resource.
+        extended: the number of other resources of nodes, by their names.
     """
 
     request_cpu: Quantity | None = 4
@@ -190,21 +193,21 @@ class Resources(_Part):
         return self
 
     def requests(self) -> dict[str, str]:
-        """Return the requests for CPU and memory as Kubernetes writes them."""
+        """Return the requests for CPU and memory as Kubernetes quantities."""
         return _quantities(self._range("cpu")[0], self._range("memory_gb")[0])
 
     def limits(self) -> dict[str, str]:
-        """Return the limits of CPU and memory as Kubernetes writes them."""
+        """Return the limits of CPU and memory as Kubernetes quantities."""
         return _quantities(self._range("cpu")[1], self._range("memory_gb")[1])
 
     def gpus(self) -> dict[str, int]:
-        """Return how many of which resource make up the GPUs."""
+        """Return the number of each GPU resource that a pod requests, by the name of the resource."""
         if isinstance(self.gpu, dict):
             return {f"nvidia.com/{name.replace('_', '-', 1).replace('_', '.')}": n for name, n in self.gpu.items() if n}
         return {self.gpu_resource: self.gpu} if self.gpu else {}
 
     def _range(self, part: str) -> tuple[float | None, float | None]:
-        """Return a request and its limit, of which a default gives way to what somebody has said."""
+        """Return a request and its limit. If they conflict, the value that was set replaces the default."""
         request, limit = getattr(self, f"request_{part}"), getattr(self, f"limit_{part}")
         if request is not None and limit is not None and request > limit:
             if f"request_{part}" not in self.model_fields_set:
@@ -218,8 +221,8 @@ class SecretKey(_Part):
     """A value in a Secret of the cluster.
 
     Args:
-        name: of the Secret.
-        key: of the value in it.
+        name: the name of the Secret.
+        key: the key of the value in the Secret.
     """
 
     name: Name
@@ -230,15 +233,15 @@ class Volume(_Part):
     """A volume in the container of the workload, from exactly one source.
 
     Args:
-        name: of the volume; a cell changes a volume of its target by its name.
-        mount_path: where it is in the container.
-        sub_path: the part of it that is there; all of it when left out.
+        name: the name of the volume, by which a cell can change a volume of its target.
+        mount_path: the path of the volume in the container.
+        sub_path: the path in the volume to mount; by default the whole volume is mounted.
         host_path: a path of the node.
         claim: the name of a PersistentVolumeClaim.
         config_map: the name of a ConfigMap.
         secret: the name of a Secret.
-        empty_dir: a new directory: `{}`, or `medium` and `sizeLimit` as Kubernetes has them.
-        source: anything else as Kubernetes writes it: {nfs: {server: S, path: /P}}.
+        empty_dir: a new directory: `{}`, or Kubernetes' fields `medium` and `sizeLimit`.
+        source: any other source in Kubernetes' own form: {nfs: {server: S, path: /P}}.
     """
 
     name: Label
@@ -264,7 +267,7 @@ class Volume(_Part):
 
 
 class Toleration(_Part):
-    """A taint of nodes that the pod bears, as Kubernetes writes it. For how long it bears a lost node, see `Pod`."""
+    """A toleration in Kubernetes' own form. `Pod.unreachable_seconds` adds the tolerations of lost nodes."""
 
     key: Key | None = None
     operator: Literal["Exists", "Equal"] | None = None
@@ -277,9 +280,9 @@ class Tpu(_Part):
     """A TPU slice of GKE.
 
     Args:
-        accelerator: its kind, such as tpu-v5-lite-podslice.
-        topology: how its chips are arranged, such as 2x4.
-        chips: of one host.
+        accelerator: the kind of TPU, such as tpu-v5-lite-podslice.
+        topology: the arrangement of the chips, such as 2x4.
+        chips: the number of chips per host.
     """
 
     accelerator: Value
@@ -288,7 +291,7 @@ class Tpu(_Part):
 
     @property
     def all_chips(self) -> int:
-        """How many chips the whole slice has."""
+        """The number of chips in the whole slice."""
         return math.prod(int(number) for number in self.topology.split("x"))
 
 
@@ -296,28 +299,28 @@ class Pod(_Part):
     """The pods of a cell.
 
     Args:
-        image: of the workload; it has Python 3.8 or later.
+        image: the image of the workload, which needs Python 3.8 or later.
         image_pull_secrets: the names of Secrets.
-        python: the interpreter of the agent in the image.
-        host_python: take the Python that runs us, with what it has installed, from the disk of the node, for the agent
-            and for the workload: where the nodes are this machine. `image` needs nothing then.
-        resources: what the pod asks for and may use; null for neither requests nor limits.
+        python: the interpreter in the image that runs the agent.
+        host_python: run the agent and the workload with this process's own Python and its packages, mounted from the
+            node. This requires that the nodes are this machine; `image` then needs no Python.
+        resources: the requests and limits of the pod; null for neither.
         secrets: environment variables whose values are in Secrets of the cluster.
-        shared_memory_gb: the size of /dev/shm, in 10^9 bytes: PyTorch's workers want some. It counts as memory.
-        scratch_gb: how large the directory of an attempt may become, in 10^9 bytes.
-        tolerations: as Kubernetes has them.
-        service_account: the pod has its token; without one, it has none.
-        run_as_user: the number of the user in the containers; the user of the image when left out. A namespace with
-            the Pod Security Standard `restricted` accepts no root.
-        queue: Kueue's LocalQueue, which lets the cell start.
-        tpu: asks for a TPU slice, and then for no GPU.
-        hosts: how many pods run the cell together, each with its index in TOPGALLANT_HOST_INDEX.
-        slices: how many TPU slices of so many hosts run the cell together.
-        unreachable_seconds: after which a cell is given up whose node is lost; fewer notice it sooner.
-        keep_seconds: how long an ended pod waits for its files to be fetched.
-        ttl_seconds: after which Kubernetes removes an ended cell that nobody has removed.
-        patch: what is merged last into the whole manifest: a Job, or a JobSet where there are several slices.
-            Mappings are merged, lists by the `mountPath`, `name` or `key` of their entries, and null takes away.
+        shared_memory_gb: the size of /dev/shm in 10^9 bytes, which PyTorch's workers need. It counts as memory.
+        scratch_gb: the maximum size of an attempt's directory, in 10^9 bytes.
+        tolerations: tolerations in Kubernetes' own form.
+        service_account: the service account whose token the pod gets; by default the pod gets no token.
+        run_as_user: the numeric user id in the containers; by default the user of the image. Namespaces with the Pod
+            Security Standard `restricted` don't accept root.
+        queue: the LocalQueue of Kueue in which the cell waits for its start.
+        tpu: the TPU slice to request; the pod then requests no GPU.
+        hosts: the number of pods that run the cell together. Each has its index in TOPGALLANT_HOST_INDEX.
+        slices: the number of TPU slices, of `hosts` pods each, that run the cell together.
+        unreachable_seconds: the time after which a cell is given up if its node is lost.
+        keep_seconds: how long a pod waits after its end until its files are fetched.
+        ttl_seconds: the time after which Kubernetes removes an ended cell that was not removed.
+        patch: merged last into the whole manifest: a Job, or a JobSet if there are several slices. Mappings are
+            merged, lists are merged by the `mountPath`, `name` or `key` of their entries, and null removes an entry.
     """
 
     image: Text | None = None
@@ -371,17 +374,17 @@ class Pod(_Part):
 
     @property
     def interpreter(self) -> str:
-        """The interpreter of the agent."""
+        """The interpreter that runs the agent."""
         return sys.executable if self.host_python else self.python
 
     @property
     def search_path(self) -> str | None:
-        """Where the workload looks for programs; None where its image says so."""
+        """The PATH of the workload; None to use the PATH of the image."""
         return f"{PurePosixPath(sys.executable).parent}:{_SEARCH_PATH}" if self.host_python else None
 
     @property
     def all_volumes(self) -> list[Volume]:
-        """The volumes, with those that Python is on."""
+        """The volumes, including those with the node's Python."""
         folders = dict.fromkeys((*_SYSTEM, sys.base_prefix, sys.prefix)) if self.host_python else ()
         inside = [folder for folder in folders if not any(_is_below(folder, other) for other in folders)]
         ours = [
@@ -392,7 +395,7 @@ class Pod(_Part):
 
     @property
     def devices(self) -> dict[str, int]:
-        """How many accelerators, and other resources that a node has a number of, each pod asks for."""
+        """The number of accelerators and other countable resources that each pod requests, by resource."""
         others = self.resources.extended if self.resources else {}
         if self.tpu:
             return {TPU: self.tpu.chips, **others}
@@ -400,24 +403,24 @@ class Pod(_Part):
 
     @property
     def hides_gpus(self) -> bool:
-        """Whether the workload is to see no GPU, also where its node has some."""
+        """Whether to hide the GPUs of the node from the workload."""
         return self.resources is not None and self.resources.gpu is None
 
 
 def parse(target: Mapping[str, Any], cell: Mapping[str, Any]) -> Pod:
-    """Return the pods of a cell: the fields of the cell over those of its target.
+    """Return the description of a cell's pods: the fields of the target, overridden by those of the cell.
 
     Raises:
-        ValueError: it names each field that is wrong.
+        ValueError: a field is wrong; the message names all wrong fields.
     """
     for said in (target, cell):
         if not isinstance(said, Mapping):
-            raise ValueError(  # noqa: TRY004  # as every other fault of a configuration
+            raise ValueError(  # noqa: TRY004  # all mistakes in a configuration are a ValueError
                 f"{shown(said)} does not describe a pod: a mapping was expected"
             )
     try:
         return _parsed(json.dumps([target, cell]))
-    except (TypeError, ValidationError):  # what is no JSON is wrong somewhere, which the model says better
+    except (TypeError, ValidationError):  # validate the values themselves for a better message
         pass
     try:
         return Pod.model_validate(merged(target, cell))
@@ -427,16 +430,16 @@ def parse(target: Mapping[str, Any], cell: Mapping[str, Any]) -> Pod:
 
 @functools.lru_cache(maxsize=256)
 def _parsed(both: str) -> Pod:
-    """Return pods that many cells have, read once for all."""
+    """Return the description for a target and a cell as JSON. The cache serves cells with equal pods."""
     target, cell = json.loads(both)
     return Pod.model_validate(merged(target, cell))
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping with another one over it.
+    """Return the mapping `base`, overridden by `over`.
 
-    Mappings are merged, also those in two lists whose entries all have a `mountPath`, a `name` or a `key` of their
-    own. Everything else is replaced, and a null stays as one.
+    Nested mappings are merged. Two lists are merged if all their entries have a unique `mountPath`, `name` or `key`.
+    Every other value is replaced. Nulls are kept.
     """
     return {**base, **{key: _merged(base.get(key), value) for key, value in over.items()}}
 
@@ -444,7 +447,7 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def _merged(base: Any, over: Any) -> Any:
     if isinstance(base, Mapping) and isinstance(over, Mapping):
         return merged(base, over)
-    # Mounts by their paths, as Kubernetes does: one volume has several.
+    # As in Kubernetes, mounts are matched by path, because a volume can have several mounts.
     for key in ("mountPath", "name", "key"):
         if (old := _by(key, base)) and (new := _by(key, over)):
             return list(merged(old, new).values())
@@ -467,7 +470,7 @@ def _is_below(folder: str, other: str) -> bool:
 
 
 def gigabytes(value: float) -> str:
-    """Return a number of 10^9 bytes as Kubernetes writes it: `32G`."""
+    """Return a number of 10^9 bytes as a Kubernetes quantity: `32G`."""
     return _quantity(value, "G", "M")
 
 
@@ -493,7 +496,7 @@ def _fault(detail: dict[str, Any]) -> str:
 
 
 def _fields_at(parts: list[str | int]) -> list[str]:
-    """Return the names of the fields of the mapping at a place in the description."""
+    """Return the names of the fields that the mapping at a path in the description may have."""
     fields = Pod.fields()
     for part in parts:
         if field := fields.get(str(part)):

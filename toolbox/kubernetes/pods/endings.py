@@ -1,8 +1,8 @@
-"""How an attempt ended, from what its pods and its Job say: each cause by itself, none guessed from another.
+"""Decides how an attempt ended, from the state of its pods and its Job. Each cause has evidence of its own.
 
-The agent of a pod tells how its workload ended; that holds unless the system ended it. Where an agent could not tell,
-the container, the pod and the Job say why. An attempt of several pods has ended when all of them have, or the first
-one badly: the others cannot go on without it.
+The agent of a pod reports how its workload ended, which holds unless the system ended the workload. Without a report,
+the states of the container, the pod and the Job decide. An attempt of several pods has ended when all pods have ended,
+or when one of them has failed, because the others cannot go on without it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _MISCONFIGURED: Final = ("CreateContainerConfigError", "CreateContainerError", "
 def conclude(
     pods: Sequence[PodView], job: JobView | None, *, expected: int, is_cancelled: bool
 ) -> WorkloadOutcome | None:
-    """Return how an attempt ended; None while it has not.
+    """Return the outcome of an attempt; None if the attempt has not ended.
 
     Args:
-        pods: by their index.
-        job: None where it has not been seen yet.
-        expected: how many pods it has.
-        is_cancelled: whether we asked for its end.
+        pods: the pods of the attempt, ordered by index.
+        job: the Job of the attempt; None if it has not been seen yet.
+        expected: the number of pods that the attempt should have.
+        is_cancelled: whether the run cancelled the attempt.
     """
     outcomes = [outcome_of(pod, job, is_cancelled=is_cancelled) for pod in pods]
     ended = [outcome for outcome in outcomes if outcome is not None]
@@ -45,10 +45,13 @@ def conclude(
 
 
 def untold(job: JobView, pods: Sequence[PodView], *, is_cancelled: bool, is_discarded: bool) -> WorkloadOutcome | None:
-    """Return how an attempt ended whose pods do not say it, by its Job; None where that goes on.
+    """Return the outcome of an attempt by its Job, if the pods show no outcome; None if the Job goes on.
 
     Args:
-        is_discarded: whether we end the Job, since a pod was taken from it.
+        job: the Job of the attempt.
+        pods: the pods of the attempt.
+        is_cancelled: whether the run cancelled the attempt.
+        is_discarded: whether the run deletes the Job because it has lost a pod.
     """
     if job.reason == _DEADLINE or (is_by_deadline(pods, job) and not is_cancelled):
         return WorkloadOutcome(EndedBy.TIMEOUT, message=_DEADLINE_TEXT)
@@ -66,7 +69,7 @@ def untold(job: JobView, pods: Sequence[PodView], *, is_cancelled: bool, is_disc
 
 
 def outcome_of(pod: PodView, job: JobView | None, *, is_cancelled: bool) -> WorkloadOutcome | None:
-    """Return how the workload of a pod ended; None while it has not."""
+    """Return the outcome of the workload in a pod; None if it has not ended."""
     by_deadline = job is not None and _is_by_deadline(pod, job)
     if pod.ended is not None:
         return _by_container(pod, pod.ended, is_cancelled=is_cancelled, by_deadline=by_deadline)
@@ -76,15 +79,15 @@ def outcome_of(pod: PodView, job: JobView | None, *, is_cancelled: bool) -> Work
 
 
 def is_by_deadline(pods: Sequence[PodView], job: JobView | None) -> bool:
-    """Tell whether the cluster has ended pods for the deadline of their Job: none takes their place."""
+    """Return whether the cluster ended pods for the deadline of their Job; such pods are not replaced."""
     return job is not None and (job.reason == _DEADLINE or any(_is_by_deadline(pod, job) for pod in pods))
 
 
 def is_told(pods: Sequence[PodView], job: JobView | None) -> bool:
-    """Tell whether it is known what pods were deleted for.
+    """Return whether it is known why pods were deleted.
 
-    That the deadline of a Job was the reason is said by the Job, and only when its pods are being deleted already; but
-    by then their times tell it too.
+    A Job reports that its deadline has passed only after it has begun to delete its pods. By then the deletion times
+    of the pods show the reason too.
     """
     if job is None:
         return False
@@ -92,7 +95,7 @@ def is_told(pods: Sequence[PodView], job: JobView | None) -> bool:
 
 
 def hopeless(pod: PodView) -> WorkloadOutcome | None:
-    """Return why a pod will never start, however long one waits; None where it may."""
+    """Return the outcome of a pod that can never start; None if it may start."""
     reason, message = pod.waiting
     if readiness.never_comes(reason, message):
         return WorkloadOutcome(EndedBy.NOT_STARTED, message=f"{reason}: {message}", host=pod.node)
@@ -100,16 +103,17 @@ def hopeless(pod: PodView) -> WorkloadOutcome | None:
 
 
 def is_stuck(pod: PodView) -> bool:
-    """Tell whether a pod does not start now: it has no node and gets none, or no image, or not what it names."""
+    """Return whether a pod cannot start now: it lacks a node, its image, or an object that it refers to."""
     return bool(pod.unschedulable and not pod.node) or pod.waiting[0] in (*readiness.PULLING, *_MISCONFIGURED)
 
 
 def overdue(pods: Sequence[PodView], seconds: float, events: Sequence[str]) -> WorkloadOutcome:
-    """Return why an attempt has not started in time.
+    """Return the outcome of an attempt that has not started in time.
 
     Args:
-        seconds: how long it was waited for.
-        events: what the cluster says of the Job and of its first pod.
+        pods: the pods of the attempt.
+        seconds: how long the attempt has waited.
+        events: the cluster's events about the Job and its first pod that has not started.
     """
     waited = f"in {seconds:.0f} s"
     for pod in pods:
@@ -135,18 +139,18 @@ def overdue(pods: Sequence[PodView], seconds: float, events: Sequence[str]) -> W
 
 
 def _is_by_deadline(pod: PodView, job: JobView) -> bool:
-    """Tell whether the cluster has ended a pod for the deadline of its Job. Its clocks count whole seconds."""
+    """Return whether the cluster ended a pod for the deadline of its Job. The cluster's times are whole seconds."""
     return job.reason == _DEADLINE or (pod.deleted_at is not None and pod.deleted_at + _TICK >= job.ends_at)
 
 
 def _is_of_absence(event: str) -> bool:
-    """Tell whether a volume is not to be had because somebody has named what there is not."""
+    """Return whether an event says that a volume cannot be mounted because its source does not exist."""
     return event.startswith("MountVolume") and any(sign in event for sign in _ABSENT)
 
 
 def _by_container(pod: PodView, ended: Ended, *, is_cancelled: bool, by_deadline: bool) -> WorkloadOutcome:
     told = _told(pod, ended.told) if ended.told is not None else None
-    # A part of it that was killed for memory, and that it got over, is its own affair.
+    # Ignore a killed child process if the workload recovered from it.
     if ended.reason == "OOMKilled" and (told is None or _is_bad_end(told)):
         limit = f" ({pod.memory_limit})" if pod.memory_limit else ""
         text = f"it was killed because it used more memory than its limit{limit}"
@@ -179,13 +183,13 @@ def _untold(pod: PodView, ended: Ended, *, is_cancelled: bool) -> WorkloadOutcom
 
 
 def _told(pod: PodView, told: Mapping[str, Any]) -> WorkloadOutcome:
-    """Return what the agent says; the machine is the node, which the pod does not know by that name."""
+    """Return the outcome that the agent reports, with the name of the node, which the agent does not know."""
     outcome = WorkloadOutcome.parse(told)
     return dataclasses.replace(outcome, host=pod.node or outcome.host)
 
 
 def _is_bad_end(told: WorkloadOutcome) -> bool:
-    """Tell whether it ended by itself, and badly."""
+    """Return whether the workload ended by itself, and failed."""
     return told.ended_by is EndedBy.SIGNAL or (told.ended_by is EndedBy.EXIT and told.exit_code != 0)
 
 

@@ -1,4 +1,4 @@
-"""Brings back what a workload has left in its pod, by the agent in the container `files`, which holds it."""
+"""Fetches the files and logs of a workload from its pod, by the agent in the container `files`."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from toolbox.system import cancellation, filesystem
 log = logging.getLogger(__name__)
 
 _HEADER: Final = 8
-_LONGEST_PIECE: Final = 1 << 20  # that the agent sends at once
+_LONGEST_PIECE: Final = 1 << 20  # maximum size of a piece that the agent sends
 _PAUSE: Final = 1.0
-_MOST_RENEWALS: Final = 50  # a pod that sends a piece and hangs up would be asked for ever
+_MOST_RENEWALS: Final = 50  # limits the attempts if a pod always sends some data and then disconnects
 _SILENCE: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is brought back.
+    """The files to fetch.
 
     Args:
-        patterns: of files.
-        logs: the streams whose logs are brought too.
-        directory: where all of it goes.
-        limits: of how much it may be.
+        patterns: the glob patterns of the files.
+        logs: the streams whose logs to fetch too.
+        directory: the destination.
+        limits: the limits of number and size.
     """
 
     patterns: tuple[str, ...]
@@ -53,16 +53,20 @@ class Wanted:
 
 
 def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, patience: float) -> None:
-    """Bring files and logs back, again where the connection drops.
+    """Fetch files and logs. Start again if the connection is lost.
 
     Args:
-        python: the interpreter in the pod, and `there`: the directory of the attempt.
-        patience: how long the server or the node may be away, in seconds: from a failure on, and anew after each try
-            that brought something, up to a number of tries.
+        cluster: the cluster of the pod.
+        pod: the name of the pod.
+        python: the interpreter in the pod.
+        there: the directory of the attempt in the pod.
+        wanted: the files to fetch.
+        patience: the number of seconds to retry after a failure. The time starts anew after each attempt that received
+            data, up to a maximum number of times.
 
     Raises:
-        LimitExceeded: there is more than the target's limits allow; what has arrived is kept.
-        StepError: they cannot be had, or cannot be written.
+        LimitExceeded: the files exceed the limits. The files that have arrived are kept.
+        StepError: the files cannot be fetched or written.
     """
     command = [python, "-I", "-S", AGENT, "send", there, json.dumps(wanted.patterns), json.dumps(wanted.logs)]
     archive = AttemptDirectory(wanted.directory).archive
@@ -85,7 +89,7 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, p
             cancellation.current().sleep(_PAUSE)
         _extract(archive, wanted)
     except LimitExceeded:
-        with suppress(LimitExceeded, tarfile.TarError):  # what has arrived
+        with suppress(LimitExceeded, tarfile.TarError):  # extract the files that have arrived
             _extract(archive, wanted)
         raise
     except (OSError, tarfile.TarError) as error:
@@ -96,16 +100,16 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, p
 
 
 def cancel(cluster: Cluster, pod: str, python: str, there: str) -> None:
-    """Have the workload of a pod end.
+    """Ask the agent of a pod to end its workload.
 
     Raises:
-        StepError: it cannot be asked: it has not started, or has ended.
+        StepError: the agent cannot be reached, because it has not started or has ended.
     """
     command = [python, "-I", "-S", AGENT, "cancel", there]
     with Execution.of(cluster, pod, WORKLOAD, command) as execution:
         if execution.read(len(CANCELLING), PATIENCE) != CANCELLING.encode():
             raise Away(f"{cluster.label}: {pod} cannot be cancelled: {execution.end(_PAUSE)}")
-        execution.end(_SILENCE)  # who lets go of it ends it
+        execution.end(_SILENCE)  # wait: closing the connection would end the command
 
 
 def _extract(archive: Path, wanted: Wanted) -> None:
@@ -114,7 +118,7 @@ def _extract(archive: Path, wanted: Wanted) -> None:
 
 
 def _receive(cluster: Cluster, pod: str, command: Sequence[str], stream: BinaryIO, most: int) -> None:
-    """Write the archive as it comes, asking for each piece of it: never more than one is on its way."""
+    """Write the archive as it arrives. Each piece is requested, so that at most one is in transit."""
     with Execution.of(cluster, pod, FILES, command) as execution:
         while True:
             execution.send(b"\n")

@@ -1,7 +1,7 @@
-"""The manifest of a cell on Kubernetes, from what is ordered and what its pods are like. Nothing here asks a cluster.
+"""Builds the manifest of a cell on Kubernetes from an `Order` and the description of its pods. Sends no requests.
 
-In the pod our agent runs the workload, in the container `workload`. A second container, `files`, keeps what it left
-until that has been fetched; there is none where nothing is fetched.
+In the container `workload`, Topgallant's agent runs the workload. A second container, `files`, keeps the pod alive
+until the workload's files have been fetched. It is left out if there are no files to fetch.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from toolbox.kubernetes.pods.views import FILES, WORKLOAD
 from toolbox.model.text import shown
 
 AGENT: Final = f"{ROOT}/agent/agent.zip"
-"""Where the agent is in a pod."""
+"""The path of the agent in a pod."""
 SOURCES: Final = f"{ROOT}/sources"
-"""Where the ConfigMap with the sources is in a pod."""
+"""The path in a pod of the ConfigMap with the sources."""
 
-_LONGEST_NAME: Final = 40  # a JobSet appends its slice and its host, and all of it has 63 characters
+_LONGEST_NAME: Final = 40  # a JobSet appends slice and host, and the result may have 63 characters
 _HASH: Final = 12
 _SLICE: Final = "slice"
-_OUR_SECONDS: Final = 5  # for the agent, after the workload was killed
+_OUR_SECONDS: Final = 5  # time for the agent to finish after the workload was killed
 _HOST_INDEX: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 _SLICE_INDEX: Final = "metadata.labels['jobset.sigs.k8s.io/job-index']"
 _TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-# Without requests and limits a namespace with a quota has no place for the pod.
+# A namespace with a quota rejects pods without requests and limits.
 _FILES_RESOURCES: Final = {
     "requests": {"cpu": "10m", "memory": "32Mi"},
     "limits": {"cpu": "1", "memory": "512Mi"},
 }
-# What the Pod Security Standard `restricted` asks of a container; `patch` gives a workload that needs more its right.
+# Required by the Pod Security Standard `restricted`. A workload that needs more privileges sets them by `patch`.
 _SECURITY: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 _SECCOMP: Final = {"type": "RuntimeDefault"}
 _BY_ONE_VALUE: Final = {
@@ -60,22 +60,23 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One attempt at a cell, as its backend orders it.
+    """A request for one attempt of a cell, as its backend makes it.
 
     Args:
-        name: of the Job; see `job_name`.
-        labels: ours: of the run and of the cell.
-        owner: the reference to the object that owns everything of the run.
-        directory: of the attempt, in the pod.
-        command: of the workload, and `env` its variables.
-        secret_env: variables whose values are in a Secret: its name and the key there.
-        limits: what the supervisor is told.
+        name: the name of the Job; see `job_name`.
+        labels: Topgallant's labels, which identify the run and the cell.
+        owner: the reference to the object that owns all objects of the run.
+        directory: the directory of the attempt in the pod.
+        command: the command of the workload.
+        env: the environment variables of the workload.
+        secret_env: the variables whose values are in a Secret: the name of the Secret and the key in it.
+        limits: the limits for the agent, which supervises the workload.
         agent: the name of the ConfigMap with the agent.
-        sources: the name of the ConfigMap with what the workload is given; None if it is given nothing.
-        keeps_files: whether something may have to be fetched in the end.
-        collect: the patterns of the files that are kept.
-        deadline_seconds: after which Kubernetes ends the cell, counted from its start; None for never.
-        grace_seconds: between SIGTERM and SIGKILL.
+        sources: the name of the ConfigMap with the workload's sources; None if it has none.
+        keeps_files: whether files may have to be fetched in the end.
+        collect: the patterns of the files to keep.
+        deadline_seconds: the time from its start after which Kubernetes ends the cell; None for no limit.
+        grace_seconds: the time between SIGTERM and SIGKILL.
     """
 
     name: str
@@ -96,9 +97,9 @@ class Order:
 
 
 def job_name(run: str, attempt: str) -> str:
-    """Return the name of the Job of an attempt of a run: the same for the same two, and no other has it.
+    """Return the name of an attempt's Job. It is unique, and depends only on the run and the attempt.
 
-    It is a label of DNS that begins with a letter, as the name of a Service must.
+    The name is a DNS label that begins with a letter, as the name of a Service must be.
     """
     digest = hashlib.sha256(f"{run}\0{attempt}".encode()).hexdigest()[:_HASH]
     words = re.sub(r"[^a-z0-9]+", "-", attempt.lower()).lstrip("-0123456789")
@@ -106,10 +107,10 @@ def job_name(run: str, attempt: str) -> str:
 
 
 def manifest(order: Order, pod: Pod) -> dict[str, Any]:
-    """Return a Job, or a JobSet where there are several slices, with the user's patch over it.
+    """Return a Job, or a JobSet if there are several slices, with the user's patch applied.
 
     Raises:
-        ValueError: there is no image, a text is no Unicode, or the patch changes what is not its to change.
+        ValueError: the image is missing, a text is not valid Unicode, or the patch changes a protected field.
     """
     if pod.image is None:
         raise ValueError("the pod has no `image`: set one in the target or in the cell")
@@ -122,10 +123,10 @@ def manifest(order: Order, pod: Pod) -> dict[str, Any]:
 
 
 def service(order: Order, pod: Pod) -> dict[str, Any] | None:
-    """Return the headless Service by which the hosts of a cell find one another; None where nobody needs one."""
-    if pod.hosts == 1 or pod.slices > 1:  # a JobSet makes its own
+    """Return the headless Service by which the hosts of a cell find one another; None if the cell needs none."""
+    if pod.hosts == 1 or pod.slices > 1:  # a JobSet creates its own Service
         return None
-    # Frameworks look one another up before they are ready.
+    # The hosts look one another up before they are ready.
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"job-name": order.name}}
     return {"apiVersion": "v1", "kind": "Service", "metadata": _without_nulls(_top(order, {}, {})), "spec": spec}
 
@@ -144,7 +145,7 @@ def _job(order: Order, pod: Pod) -> Any:
 
 
 def _job_set(order: Order, pod: Pod) -> Any:
-    # A slice is a node pool of GKE, and no two slices may share one.
+    # A slice occupies a whole node pool of GKE.
     exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
     template = {"metadata": _metadata(order, pod), "spec": _job_spec(order, pod)}
     return {
@@ -175,7 +176,7 @@ def _metadata(order: Order, pod: Pod) -> dict[str, Any]:
 
 
 def _queue(pod: Pod, labels: Mapping[str, str]) -> dict[str, str]:
-    """Add the label of the queue. Only the whole has it: pods that had it would each be queued."""
+    """Add the label of the queue. Only the Job or JobSet has this label, or else each pod would be queued."""
     return {**labels, QUEUE_LABEL: pod.queue} if pod.queue else dict(labels)
 
 
@@ -184,7 +185,7 @@ def _job_spec(order: Order, pod: Pod) -> dict[str, Any]:
     deadline = order.deadline_seconds
     return {
         "backoffLimit": 0,
-        # A pod that is being deleted may still run: another one beside it would be the same cell twice.
+        # A pod that is being deleted may still run, and a replacement would run the same cell twice.
         "podReplacementPolicy": "Failed",
         "activeDeadlineSeconds": None if deadline is None else max(1, math.ceil(deadline)),
         **(several if _is_distributed(pod) else {}),
@@ -211,7 +212,7 @@ def _pod_spec(order: Order, pod: Pod) -> dict[str, Any]:
 
 
 def _user(pod: Pod) -> dict[str, Any]:
-    """Return the user of the containers. Without one the image says it, and that may be root."""
+    """Return the security context for `run_as_user`. Without it the image decides the user, which may be root."""
     if pod.run_as_user is None:
         return {}
     return {"runAsUser": pod.run_as_user, "runAsNonRoot": pod.run_as_user != 0 or None, "fsGroup": pod.run_as_user}
@@ -265,7 +266,7 @@ def _agent(pod: Pod, *arguments: str) -> list[str]:
 
 
 def _env(order: Order, pod: Pod) -> list[dict[str, Any]]:
-    """Return the variables by their names. The cell's own win over those of its pod, and ours over all."""
+    """Return the variables sorted by name. The cell's variables override the pod's, and Topgallant's override both."""
     variables: dict[str, dict[str, Any]] = {}
     if pod.search_path:
         variables["PATH"] = {"value": pod.search_path}
@@ -280,7 +281,7 @@ def _env(order: Order, pod: Pod) -> list[dict[str, Any]]:
 
 
 def _place(order: Order, pod: Pod) -> dict[str, dict[str, Any]]:
-    """Return what tells each pod of a cell which of them it is, and where the first one is."""
+    """Return the variables that give each pod of a cell its index and the address of the first pod."""
     first = f"{order.name}-{_SLICE}-0" if pod.slices > 1 else order.name
     place = {
         "TOPGALLANT_HOSTS": {"value": str(pod.hosts)},
@@ -363,7 +364,7 @@ def _literals(texts: Iterable[str]) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """Write a text so that it arrives as it is: the kubelet replaces `$(NAME)`, and makes `$` of `$$`."""
+    """Escape a text for the kubelet, which expands `$(NAME)` and turns `$$` into `$`."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -376,12 +377,12 @@ def _compact(value: Any) -> str:
 
 
 def _held(order: Order, job: Path) -> Iterator[Path]:
-    """Yield the paths of what we find a cell by and rely on: a patch that changed it would break us in silence."""
+    """Yield the paths of the fields that Topgallant relies on, and that a patch may therefore not change."""
     template: Path = (*job, "spec", "template")
     yield from (("apiVersion",), ("kind",))
     yield from (("metadata", name) for name in ("name", "namespace", "ownerReferences"))
     yield from ((*at, "metadata", "labels", name) for at in ((), job, template) for name in order.labels)
-    # A cell is executed once, by as many pods as it has hosts, and only Kueue has it wait.
+    # A cell is executed once, by one pod per host, and only Kueue may suspend it.
     yield from ((*job, "spec", name) for name in _ONCE)
     if job:
         yield from (

@@ -1,4 +1,4 @@
-"""An attempt that runs, or ran, in pods: what is known of it here."""
+"""The state that the tracker keeps for an attempt in pods."""
 
 from __future__ import annotations
 
@@ -16,26 +16,31 @@ from toolbox.runs.layout import AttemptDirectory
 
 @dataclass(slots=True)
 class Attempt:
-    """An attempt that runs, or ran, in pods.
+    """An attempt that runs, or ran, in pods. All times are monotonic.
 
     Args:
+        name: the name of the attempt.
         job: the name of its Job.
-        directory: of the attempt here, and `there`: in the pods.
-        wait: how long it may take to start, and the server may be away, in seconds.
-        pod: what its pods are like.
-        log_bytes: the limit of each log.
-        since: when it began to wait for its start, by the monotonic clock; the time in a queue is left out.
-        submitted: when it was submitted, by the same clock.
-        outcome: how it ended, before all of its logs are here too.
-        is_cancelled: whether we asked for its end.
-        is_discarded: whether we end it, so that no other pod takes the place of one that is gone.
-        stop: how far that is, or what we were asked for; None where neither is to be.
-        ask_at: when the server is asked about it, by the same clock: its end is only half told.
-        is_asked: whether it is being asked.
-        found: how it ended, though something of it may still run.
-        patient_until: until when its pods may still say how they ended, by the same clock.
-        logs: by the names of its pods, and `copying`: those that are being brought.
-        unheard: since when there is a log that nobody follows yet, by the monotonic clock.
+        directory: the local directory of the attempt.
+        there: the directory of the attempt in the pods.
+        wait: the number of seconds that the start may take, and that the server may be unavailable.
+        pod: the description of its pods.
+        log_bytes: the maximum size of each log.
+        since: when it began to wait for its start; time in a queue does not count.
+        submitted: when it was submitted.
+        status: the status that the backend reports.
+        outcome: how it ended; set before all of its logs have been copied.
+        has_started: whether all of its pods have started.
+        is_cancelled: whether the run cancelled it.
+        is_discarded: whether the run deletes its Job, so that a lost pod is not replaced.
+        stop: the progress of its cancellation or deletion; None if it is not being stopped.
+        ask_at: when to ask the server for its state, because the watches have not yet shown how it ended.
+        is_asked: whether the server is being asked.
+        found: how it ended, while some of its pods may still run.
+        patient_until: until when its pods may still report how they ended.
+        logs: its logs, by the name of the pod.
+        copying: the log copies in progress, by the name of the pod.
+        unheard: when each log that is not followed yet was found, by the name of the pod.
     """
 
     name: str
@@ -63,23 +68,23 @@ class Attempt:
 
     @property
     def expected(self) -> int:
-        """How many pods it has."""
+        """The number of pods that the attempt should have."""
         return self.pod.hosts * self.pod.slices
 
     @property
     def is_running(self) -> bool:
-        """Whether nobody has been told of its end."""
+        """Whether the end of the attempt has not been reported yet."""
         return self.status.state is AttemptState.RUNNING
 
     def ask_in(self, seconds: float) -> None:
-        """Have the server asked about it so many seconds from now, or earlier where that is planned already."""
+        """Ask the server for the attempt's state after this many seconds, unless an earlier time is planned."""
         at = time.monotonic() + seconds
         self.ask_at = at if self.ask_at is None else min(self.ask_at, at)
 
     def has_to_be_asked(self, now: float) -> bool:
-        """Tell whether it is time for that, by the monotonic clock."""
+        """Return whether it is time to ask the server for the attempt's state."""
         return self.ask_at is not None and now >= self.ask_at
 
     def place(self, index: int) -> Path:
-        """Return where what is of its pod of this index goes: the first one is the cell to who looks at it."""
+        """Return the local directory for a pod's logs. The first pod uses the directory of the attempt itself."""
         return AttemptDirectory(self.directory).host(index).path

@@ -1,4 +1,4 @@
-"""What an attempt comes to once all of it is here, or is known to be lost, and how that is kept."""
+"""Completes and stores the outcome of an attempt after its logs and files have been fetched or are lost."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ log = logging.getLogger(__name__)
 
 
 def settled(attempt: Attempt, pods: Sequence[PodView], outcome: WorkloadOutcome) -> WorkloadOutcome:
-    """Return how an attempt ended, with what is lost of its files and of its logs.
+    """Return the final outcome of an attempt, which also reports lost files and logs.
 
     Args:
-        pods: of the attempt.
-        outcome: what they and its Job have told.
+        attempt: the attempt.
+        pods: the pods of the attempt.
+        outcome: the outcome according to the pods and the Job.
     """
     image = next((pod.image for pod in pods if pod.image), "")
     found = _without_logs(attempt, pods, _lost_files(attempt, pods) or outcome)
@@ -28,7 +29,7 @@ def settled(attempt: Attempt, pods: Sequence[PodView], outcome: WorkloadOutcome)
 
 
 def keep(attempt: Attempt, outcome: WorkloadOutcome) -> None:
-    """Write down how an attempt ended, as far as the disk takes it. Each of its hosts has its logs, though empty."""
+    """Write the outcome of an attempt, and an empty log where one is missing. Log a warning if writing fails."""
     try:
         for index in range(attempt.expected):
             place = filesystem.make_directory(attempt.place(index))
@@ -42,7 +43,7 @@ def keep(attempt: Attempt, outcome: WorkloadOutcome) -> None:
 
 
 def _lost_files(attempt: Attempt, pods: Sequence[PodView]) -> WorkloadOutcome | None:
-    """Return what an attempt comes to whose files are gone; None where they are not, or there were none."""
+    """Return the outcome of an attempt that has lost its files; None if no files were lost."""
     for pod in pods:
         told = pod.ended.told if pod.ended is not None else None
         if not told or not told.get("left"):

@@ -1,7 +1,7 @@
-"""What a run has in a cluster besides its Jobs: the object that owns everything of it, and what workloads are given.
+"""Creates the objects that a run needs in a cluster besides its Jobs: their owner, and the workloads' sources.
 
-The owner is a ConfigMap, which holds the agent. Whatever else there is of a run refers to it as its owner: to delete it
-deletes all (the Kubernetes documentation, "Garbage Collection").
+The owner is a ConfigMap, which contains the agent. All other objects of a run refer to it as their owner, so that
+deleting the owner deletes them all (the Kubernetes documentation, "Garbage Collection").
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from toolbox.runs.layout import AttemptDirectory
 
 MANAGED: Final = {"app.kubernetes.io/managed-by": "topgallant"}
 RUN_LABEL: Final = "topgallant.dev/run"
-_MOST_BYTES: Final = 900_000  # an object has at most 1 MiB, in base64
-_EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first day of a zip
+_MOST_BYTES: Final = 900_000  # an object may have at most 1 MiB
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file
 _MAIN: Final = "from toolbox.agent.pod import main\n\nmain()\n"
 
 
 class Provisions:
-    """What one run has in one namespace."""
+    """The objects of one run in one namespace, other than its Jobs."""
 
     def __init__(self, cluster: Cluster, run: str) -> None:
         self._cluster = cluster
@@ -51,10 +51,10 @@ class Provisions:
         self._made: dict[object, str] = {}
 
     def owner(self, patience: float) -> Mapping[str, str]:
-        """Return the reference to the owner, which is made where it is missing.
+        """Return the reference to the owner. Create the owner if it is missing.
 
         Raises:
-            StepError: it cannot be made.
+            StepError: the owner cannot be created.
         """
         with self._lock:
             if not self._owner:
@@ -64,10 +64,12 @@ class Provisions:
             return self._owner
 
     def sources(self, workload: Workload, directory: Path, patience: float) -> str | None:
-        """Have what a workload is given in the cluster, keep a copy, and return its name; None if it is nothing.
+        """Store a workload's sources in a ConfigMap, and return its name; None if the workload has no sources.
+
+        The directory `directory` gets a copy of the sources.
 
         Raises:
-            StepError: it is too much for an object of the cluster.
+            StepError: the sources are too large for a ConfigMap.
         """
         with staging.staged(workload, directory) as folder:
             if folder is None:
@@ -83,28 +85,28 @@ class Provisions:
             name = f"{self.name}-{hashlib.sha256(content).hexdigest()[:12]}"
             data = {"sources.tar.gz": content}
             self._once(name, lambda: self._config_map(name, data, patience))
-            with suppress(OSError):  # somebody else has put one there meanwhile
+            with suppress(OSError):  # another thread has put a copy there
                 folder.replace(AttemptDirectory(directory).sources)
             return name
 
     def secret_env(self, env: Mapping[str, str | Secret], patience: float) -> dict[str, tuple[str, str]]:
-        """Have the secrets among variables in a Secret of the run, and return where each is."""
+        """Store the variables that are secrets in a Secret, and return the name and key of each."""
         found = {name: value.reveal() for name, value in env.items() if isinstance(value, Secret)}
         if not found:
             return {}
-        # Its name says nothing of what is in it: another process that orchestrates makes another one.
+        # The name is random, so that it reveals nothing of the content. Each process creates a Secret of its own.
         name = self._once(
             tuple(sorted(found.items())), lambda: self._secret(f"{self.name}-{secrets.token_hex(4)}", found, patience)
         )
         return {variable: (name, variable) for variable in found}
 
     def forget(self) -> None:
-        """Have all of it made again: somebody may have deleted the owner, and what refers to that one goes too."""
+        """Create all objects again when they are needed: the owner may have been deleted, and with it the others."""
         with self._lock:
             self._owner, self._made = {}, {}
 
     def leave(self) -> None:
-        """Remove all of it, and with it what there still is of the run."""
+        """Delete the owner, and with it all remaining objects of the run."""
         self.forget()
         self._objects.delete(CONFIG_MAP, self._cluster.namespace, self.name)
 
@@ -134,7 +136,7 @@ class Provisions:
         try:
             self._objects.create(SECRET, self._cluster.namespace, body, patience=patience)
         except Refused as error:
-            if not error.is_there:  # by this request, the answer to which was lost
+            if not error.is_there:  # a Secret that exists comes from this request, whose response was lost
                 raise
         return body
 
@@ -146,7 +148,7 @@ class Provisions:
 
 @functools.cache
 def agent_program() -> bytes:
-    """Return the agent as a program: a zip that Python runs."""
+    """Return the agent as a zip file that Python can run."""
     folder = Path(agent.__file__).parent
     sources = {"__main__.py": _MAIN, "toolbox/__init__.py": "", "toolbox/agent/__init__.py": ""}
     sources |= {f"toolbox/agent/{file.name}": file.read_text(encoding="utf-8") for file in folder.glob("[!_]*.py")}
@@ -158,7 +160,7 @@ def agent_program() -> bytes:
 
 
 def _archive(folder: Path) -> bytes:
-    """Return a folder as an archive: the same files, wherever and whenever, are the same bytes."""
+    """Return a folder as an archive. The same files always give the same bytes."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
         for path in sorted(folder.rglob("*")):

@@ -1,8 +1,8 @@
-"""How attempts are stopped: their agents are asked, and a Job is removed only when nobody is left who may hear it.
+"""Stops attempts: asks their agents, and lets the Job be removed when no agent is left that could answer.
 
-A node may go on starting the container of a pod that is deleted, and then nobody hears how that ended (seen with
-Kubernetes 1.20). While its Job is there, each end is heard. So a pod that may start is waited for, and asked when it
-runs: what its agent says is true. When to look is the tracker's affair, and so is what the end comes to.
+A node may still start the container of a deleted pod, whose end is then never reported (seen with Kubernetes 1.20).
+Every end is reported while the Job exists. So a pod that may still start is waited for, and its agent is asked once it
+runs. The tracker decides when to check the pods, and which outcome the attempt has.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from toolbox.system.cancellation import CancelScope
 
 log = logging.getLogger(__name__)
 
-_ASKERS: Final = 32  # a node that does not answer holds one of them for a minute
-_AGAIN_SECONDS: Final = 3.0  # between two tries to ask a pod
-_RUN_SECONDS: Final = 30.0  # that a pod which runs may take to hear it, and beyond its start and grace to tell its end
-_START_SECONDS: Final = 15.0  # that a node may take to start a pod
-_PLACE_SECONDS: Final = 2.0  # that a new pod may take to come, and to get a node where there is one for it
+_ASKERS: Final = 32  # number of threads: a node that does not answer blocks one for a minute
+_AGAIN_SECONDS: Final = 3.0  # interval of requests to a pod
+_RUN_SECONDS: Final = 30.0  # time for a running pod to answer, and to report its end after start and grace period
+_START_SECONDS: Final = 15.0  # time for a node to start a pod
+_PLACE_SECONDS: Final = 2.0  # time for a new pod to be created, and to be scheduled if a node has room
 
 
 @dataclass(slots=True)
 class Stop:
-    """The way of an attempt to its end.
+    """The progress of stopping an attempt. All times are monotonic.
 
     Args:
-        since: when that was asked for, by the monotonic clock.
-        asked: when its pods were asked last, by their names; and who of them has `heard` it.
-        is_over: whether nobody is waited for any more: the Job is removed, or about to be.
+        since: when the stop was requested.
+        asked: when each pod was last asked to stop, by its name.
+        heard: the names of the pods whose agents have confirmed the request.
+        is_over: whether waiting has ended: the Job is removed, or about to be.
     """
 
     since: float
@@ -45,10 +46,12 @@ class Stop:
     is_over: bool = False
 
     def awaits(self, pods: Iterable[PodView], now: float, *, more: bool) -> bool:
-        """Tell whether pods are waited for: until they tell their end, or for as long as each may take.
+        """Return whether to wait for pods: until they report their end, or until the time limit of each.
 
         Args:
-            more: whether others are still to come.
+            pods: the pods to wait for.
+            now: the current monotonic time.
+            more: whether further pods may be created.
         """
         waited = now - self.since
         alive = [pod for pod in pods if pod.ended is None and not (pod.is_over or endings.is_stuck(pod))]
@@ -63,7 +66,7 @@ class Stop:
 
 
 class Asking:
-    """Asks the agents of pods to end what they run, in threads of its own."""
+    """Asks the agents of pods to end their workloads, in threads of its own."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_ASKERS, thread_name_prefix="stop")
@@ -71,10 +74,13 @@ class Asking:
         self._asking: set[str] = set()
 
     def ask(self, stop: Stop, pods: Iterable[PodView], ask: Callable[[str], None], now: float) -> None:
-        """Ask those of some pods that run and have not heard it; not again so soon.
+        """Ask the running pods that have not confirmed the request, but no pod twice within a few seconds.
 
         Args:
-            ask: asks a pod by its name, and raises StepError where it cannot hear.
+            stop: the progress of stopping the attempt.
+            pods: the pods of the attempt.
+            ask: asks a pod by its name, and raises StepError if its agent cannot be reached.
+            now: the current monotonic time.
         """
         with self._lock:
             for pod in pods:
@@ -86,17 +92,17 @@ class Asking:
                     self._threads.submit(self._ask, stop, name, ask)
 
     def close(self) -> None:
-        """Ask nobody any more."""
+        """Send no further requests."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, stop: Stop, pod: str, ask: Callable[[str], None]) -> None:
         try:
-            with cancellation.entered(CancelScope()):  # whoever has cancelled the run
+            with cancellation.entered(CancelScope()):  # go on even if the run is cancelled
                 ask(pod)
             stop.heard.add(pod)
         except StepError as error:
-            log.debug("%s: %s", pod, error)  # its container has ended, perhaps, and its node has not told
-        except Exception:  # a thread of a pool would keep it to itself
+            log.debug("%s: %s", pod, error)  # the container may have ended without a report from its node yet
+        except Exception:  # a thread pool would not report it
             log.exception("%s could not be asked to end", pod)
         finally:
             with self._lock:

@@ -1,8 +1,8 @@
-"""Knows how the attempts of a run on one cluster stand, by two watches for all of them: of Jobs, and of pods.
+"""Tracks the attempts of a run on one cluster by two watches: one of all Jobs, one of all pods.
 
-It decides nothing by itself: `endings` says when an attempt has ended and how, `stopping` how one is ended that is to.
-Here that is found out as soon as it can be, the logs are brought along, and whoever waits is told. Its threads: a watch
-each, a clock for what does not happen, and a bounded number that copy logs, ask the server, and write down ends.
+`endings` decides whether and how an attempt has ended, and `stopping` how to stop an attempt. The tracker applies these
+rules after each change, copies the logs, and notifies the backend. It has one thread per watch, a clock thread for
+timeouts, and a bounded number of threads that copy logs, send requests, and write outcomes.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ from toolbox.system.cancellation import CancelScope
 
 log = logging.getLogger(__name__)
 
-_FOLLOWERS: Final = 64  # logs that are followed at once; the others are brought in the end
-_SHORT_SECONDS: Final = 1.0  # of a workload that ends within them, and has said nothing, no log is asked for
+_FOLLOWERS: Final = 64  # number of logs to follow at once; the others are fetched in the end
+_SHORT_SECONDS: Final = 1.0  # a workload that ends within this time without output needs no request for its log
 _FINISHERS: Final = 8
 _CLOCK_SECONDS: Final = 1.0
 _DOUBT_SECONDS: Final = 1.0
 _ASK_SECONDS: Final = 10.0
-_WAITING_SECONDS: Final = 5.0  # before the view names what an attempt waits for: most start sooner
-_EVENTS_SECONDS: Final = 15.0  # between two requests for events
-_KILL_SECONDS: Final = 30.0  # that a busy node takes to end a pod whose time is up
+_WAITING_SECONDS: Final = 5.0  # time after which the view shows why an attempt still waits: most start sooner
+_EVENTS_SECONDS: Final = 15.0  # interval of requests for events
+_KILL_SECONDS: Final = 30.0  # time for a busy node to kill a pod after its grace period
 
 
 class Tracker:
     """The attempts of one run in one namespace.
 
     Args:
-        selector: finds what is of the run.
-        notify: told the name of an attempt that runs no longer, from a thread of ours.
-        remove: removes a Job, and tells whether it is gone.
-        events: returns what the cluster says of a Job, or of a pod, by its name.
+        cluster: the cluster with the namespace.
+        selector: the label selector for the objects of the run.
+        notify: called with the name of an attempt when its status changes, from a thread of the tracker.
+        remove: removes a Job, and returns whether the Job is gone.
+        events: returns the cluster's events about a Job or a pod, by its name.
     """
 
     def __init__(
@@ -77,17 +78,17 @@ class Tracker:
         self._is_closed = threading.Event()
         self._followers = ThreadPoolExecutor(_FOLLOWERS, thread_name_prefix="logs")
         self._finishers = ThreadPoolExecutor(_FINISHERS, thread_name_prefix="ends")
-        # A kubelet that hangs holds up the rest of its own logs, and no end.
+        # A separate pool, so that a kubelet that hangs delays only the last log lines.
         self._fetchers = ThreadPoolExecutor(_FINISHERS, thread_name_prefix="tails")
         self._asking = Asking()
-        self._newest_events: Mapping[str, str] = {}  # by the names of the objects that they are about
-        self._events_at = 0.0  # when they were asked for, by the monotonic clock
+        self._newest_events: Mapping[str, str] = {}  # the newest event by the name of its object
+        self._events_at = 0.0  # monotonic time of the last request for events
 
     def start(self, patience: float) -> None:
-        """Begin to watch, unless that was done.
+        """Start the watches, unless they have been started.
 
         Raises:
-            StepError: the cluster cannot be asked.
+            StepError: the cluster does not answer.
         """
         with self._starting:
             if self._watches:
@@ -104,10 +105,10 @@ class Tracker:
             threading.Thread(target=self._mind_the_time, name="clock", daemon=True).start()
 
     def watch_sets(self, patience: float) -> None:
-        """Begin to watch JobSets too, unless that was done. A cluster may have none.
+        """Start the watch of JobSets, unless it has been started. Some clusters don't have this kind.
 
         Raises:
-            StepError: the cluster cannot be asked, or knows no JobSets.
+            StepError: the cluster does not answer, or does not have the kind JobSet.
         """
         with self._starting:
             if not self._watches_sets:
@@ -123,18 +124,18 @@ class Tracker:
         return Watch(self._cluster, query, _Told(take, keep, self.miss))
 
     def has_job(self, job: str) -> bool:
-        """Tell whether a Job is known to be there."""
+        """Return whether a Job is known to exist."""
         with self._lock:
             return job in self._jobs and not self._jobs[job].is_deleted
 
     def is_set(self, job: str) -> bool:
-        """Tell whether it is a JobSet, by what is known of it."""
+        """Return whether the Job is known to be a JobSet."""
         with self._lock:
             view, attempt = self._jobs.get(job), self._by_job.get(job)
         return view.is_set if view is not None else attempt is not None and attempt.pod.slices > 1
 
     def add(self, attempt: Attempt) -> None:
-        """Follow an attempt from now on."""
+        """Start tracking an attempt."""
         with self._lock:
             self._attempts[attempt.name] = self._by_job[attempt.job] = attempt
         self._look(attempt.job)
@@ -145,24 +146,24 @@ class Tracker:
             return self._attempts[name]
 
     def find(self, name: str) -> Attempt | None:
-        """Return an attempt; None where it is not followed."""
+        """Return an attempt; None if it is not tracked."""
         with self._lock:
             return self._attempts.get(name)
 
     def pods_of(self, attempt: Attempt) -> list[PodView]:
-        """Return its pods as far as they are known, by their index."""
+        """Return the known pods of an attempt, ordered by index."""
         with self._lock:
             return self._members(attempt)
 
     def cancel(self, attempt: Attempt) -> None:
-        """Have an attempt end: by its agents, or with its Job where none of them can hear it."""
+        """Cancel an attempt: by its agents, or by deleting its Job if no agent can be reached."""
         with self._lock:
             attempt.is_cancelled = True
             attempt.stop = attempt.stop or Stop(time.monotonic())
         self._look(attempt.job)
 
     def forget(self, attempt: Attempt) -> None:
-        """Follow an attempt no longer."""
+        """Stop tracking an attempt."""
         with self._lock:
             self._attempts.pop(attempt.name, None)
             self._by_job.pop(attempt.job, None)
@@ -173,7 +174,7 @@ class Tracker:
             each.close()
 
     def end(self, attempt: Attempt, outcome: WorkloadOutcome) -> None:
-        """Take in how an attempt ended, and have the rest of its logs brought. The first that says so is right."""
+        """Record the outcome of an attempt, and fetch the rest of its logs. Only the first outcome counts."""
         with self._lock:
             if attempt.outcome is not None or self._is_closed.is_set():
                 return
@@ -188,17 +189,17 @@ class Tracker:
                 future = attempt.copying.get(name)
                 if future is not None and not future.cancel():
                     continue
-                # What waits for its turn behind logs that are followed might wait for long.
+                # In the pool of followers, the log might wait long behind others.
                 attempt.copying.pop(name, None)
                 if not logs.is_whole():
                     attempt.copying[name] = self._fetchers.submit(self._follow, attempt, name)
             is_complete = not attempt.copying
         if is_complete:
-            # Nobody is kept waiting by a disk in the thread of a watch.
+            # Writing to disk must not block the thread of a watch.
             self._do(self._finish, attempt)
 
     def close(self) -> None:
-        """Stop following all of them. What runs goes on."""
+        """Stop tracking all attempts. Running workloads go on."""
         with self._lock:
             self._is_closed.set()
             logs = [each for attempt in self._attempts.values() for each in attempt.logs.values()]
@@ -210,16 +211,16 @@ class Tracker:
         for pool in (self._followers, self._fetchers, self._finishers):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    # What the watches tell
+    # Changes that the watches report
 
     def _take_job(self, found: Json, is_gone: bool) -> None:  # see `_Told`
         meta = found["metadata"]
-        # A Job of a JobSet is only a part of what is waited for.
+        # Ignore the Jobs of a JobSet: the JobSet itself is tracked.
         if meta.get("labels", {}).get(views.ATTEMPT_LABEL) == meta["name"]:
             self.see_job(views.job(found, is_gone=is_gone), is_gone=is_gone)
 
     def see_job(self, view: JobView, *, is_gone: bool = False) -> None:
-        """Take in how a Job stands."""
+        """Record the state of a Job."""
         with self._lock:
             if is_gone and view.name not in self._by_job:
                 self._jobs.pop(view.name, None)
@@ -232,7 +233,7 @@ class Tracker:
             self.see_pod(views.pod(found, is_gone=is_gone), is_gone=is_gone)
 
     def see_pod(self, view: PodView, *, is_gone: bool = False) -> None:
-        """Take in how a pod stands."""
+        """Record the state of a pod."""
         with self._lock:
             of_job = self._pods.setdefault(view.job, {})
             if is_gone and view.job not in self._by_job:
@@ -241,42 +242,43 @@ class Tracker:
                     del self._pods[view.job]
                 return
             if of_job.get(view.name) == view:
-                return  # much that changes is of no interest
+                return  # the change is in a field that the view leaves out
             of_job[view.name] = view
         self._look(view.job)
 
     def keep_jobs(self, names: set[str], *, are_sets: bool = False) -> None:
-        """Take in that there are these Jobs, or JobSets, and no others."""
+        """Mark all Jobs, or all JobSets, as gone except those named."""
         with self._lock:
             gone = [view for name, view in self._jobs.items() if name not in names and view.is_set == are_sets]
         for view in gone:
             self.see_job(dataclasses.replace(view, is_deleted=True), is_gone=True)
 
     def keep_pods(self, names: set[str]) -> None:
-        """Take in that there are these pods, and no others."""
+        """Mark all pods as gone except those named."""
         with self._lock:
             gone = [view for pods in self._pods.values() for name, view in pods.items() if name not in names]
         for view in gone:
             self.see_pod(views.gone(view), is_gone=True)
 
     def miss(self, seconds: float, reason: str) -> None:
-        """Take in that nothing was heard for so long: who is not that patient knows no more of its attempts."""
+        """Report attempts as unreachable if the server has sent nothing for longer than their time limit."""
         with self._lock:
             lost = [attempt for attempt in self._running() if seconds > attempt.wait]
         for attempt in lost:
             self._tell(attempt, AttemptStatus(AttemptState.UNREACHABLE, message=reason))
 
-    # What comes of it
+    # Reactions to the changes
 
     def _running(self) -> Iterator[Attempt]:
         return (attempt for attempt in self._attempts.values() if attempt.is_running)
 
     def _look(self, job: str, *, is_fresh: bool = False, is_certain: bool = False) -> None:
-        """See whether an attempt has ended.
+        """Check whether the attempt of a Job has ended.
 
         Args:
-            is_fresh: whether the server was just asked.
-            is_certain: whether besides that nothing of it has any more to tell.
+            job: the name of the Job.
+            is_fresh: whether the state has just been read from the server.
+            is_certain: whether, in addition, no pod of the attempt can still report anything.
         """
         with self._lock:
             attempt = self._by_job.get(job)
@@ -299,7 +301,7 @@ class Tracker:
         if outcome is None and view is not None:
             outcome = endings.untold(view, pods, is_cancelled=is_cancelled, is_discarded=attempt.is_discarded)
             if outcome is not None and not is_certain:
-                # What its pods say comes on another connection, and may still be on its way.
+                # The reports of its pods arrive on another connection, and may be late.
                 attempt.ask_in(_DOUBT_SECONDS)
                 return
         outcome = attempt.found or outcome
@@ -308,12 +310,12 @@ class Tracker:
             self.end(attempt, outcome)
             return
         if outcome is not None:
-            # Other hosts of the cell; or, before Kubernetes 1.28, a pod that took the place of this one all the same.
-            # Another attempt begins when none of them runs.
+            # Other hosts of the cell may still run, or, before Kubernetes 1.28, a replacement of a deleted pod. The
+            # next attempt begins only when no pod runs.
             attempt.found = outcome
             attempt.ask_in(_DOUBT_SECONDS)
         if is_taken and not attempt.is_discarded:
-            # Its place would be taken by another pod, which would do again what this one did.
+            # Otherwise the Job would create a new pod, which would run the workload again.
             with self._lock:
                 attempt.is_discarded = True
                 attempt.stop = attempt.stop or Stop(time.monotonic())
@@ -325,14 +327,14 @@ class Tracker:
             self._set_waiting(attempt, "")
 
     def _may_go_on(self, attempt: Attempt) -> bool:
-        """Tell whether a pod of its Job may run, whosever place it has, or may come in the place of a deleted one."""
+        """Return whether any pod of the attempt's Job may still run, or may be created to replace a deleted pod."""
         with self._lock:
             own, view = self._members(attempt), self._jobs.get(attempt.job)
             is_replaced = view is not None and view.is_at_work and view.replaces and any(pod.is_deleted for pod in own)
             return is_replaced or any(pod.may_run for pod in self._pods.get(attempt.job, {}).values())
 
     def _stop_on(self, attempt: Attempt) -> None:
-        """Go on with the end that an attempt is to have."""
+        """Continue to stop an attempt, if a stop was requested."""
         with self._lock:
             stop, now = attempt.stop, time.monotonic()
             if stop is None or stop.is_over or self._is_closed.is_set():
@@ -356,13 +358,13 @@ class Tracker:
         self._do(self._remove_job, attempt)
 
     def _remove_job(self, attempt: Attempt) -> None:
-        """Remove the Job of an attempt; what runs of it says how it ended when it goes."""
+        """Remove the Job of an attempt. Running pods report their outcome when they are deleted."""
         self._remove(attempt.job)
         with self._lock:
             attempt.ask_in(_DOUBT_SECONDS)  # the watches may be behind
 
     def _members(self, attempt: Attempt) -> list[PodView]:
-        """Return the pods of an attempt by their index. A pod that another one has replaced stays: that one is none."""
+        """Return the pods of an attempt, ordered by index. Replacements of lost pods are left out."""
         pods = self._pods.get(attempt.job, {}).values()
         known = {pod.index: pod for pod in reversed(pods) if pod.index is not None}
         if known:
@@ -379,7 +381,7 @@ class Tracker:
         return attempt.logs[pod.name]
 
     def _follow_what_lasts(self, now: float) -> None:
-        """Have the logs followed of what has run for a while."""
+        """Start to follow the logs of pods that have run for a while."""
         with self._lock:
             for attempt in () if self._is_closed.is_set() else self._running():
                 for name in [name for name, since in attempt.unheard.items() if now - since > _SHORT_SECONDS]:
@@ -390,7 +392,7 @@ class Tracker:
     def _follow(self, attempt: Attempt, name: str) -> None:
         try:
             attempt.logs[name].follow()
-        except Exception:  # whoever waits for this attempt would wait for ever
+        except Exception:  # otherwise the attempt would never be reported as ended
             log.exception("the log of %s could not be copied", name)
         with self._lock:
             attempt.copying.pop(name, None)
@@ -399,7 +401,7 @@ class Tracker:
             self._do(self._finish, attempt)
 
     def _finish(self, attempt: Attempt) -> None:
-        """Write down how an attempt ended, and tell it, whatever comes between."""
+        """Write the outcome of an attempt, and report it even if writing fails."""
         outcome = attempt.outcome
         assert outcome is not None, "it has ended"
         pods = self.pods_of(attempt)
@@ -410,7 +412,8 @@ class Tracker:
             status = AttemptStatus(AttemptState.ENDED, outcome)
             has_more = any(pod.is_deleted or pod.ended is None for pod in pods) or len(pods) < attempt.expected
             if has_more and not any(pod.holds_files for pod in pods) and not self._remove(attempt.job):
-                # A pod that waits might start, and one that was deleted is replaced. What holds files is released soon.
+                # Remove the Job: a waiting pod might start, and a deleted pod might be replaced. Keep it while a pod
+                # holds files: the backend releases it soon.
                 text = f"{outcome.message}\nits Job could not be removed, and may still run"
                 status = AttemptStatus(AttemptState.UNREACHABLE, message=text)
         finally:
@@ -424,11 +427,11 @@ class Tracker:
         self._notify(attempt.name)
 
     def _mind_the_time(self) -> None:
-        """End what has not started in time; follow what says something. The time in a queue is not counted."""
+        """End attempts that have not started in time, and follow logs. Time in a queue does not count."""
         while not self._is_closed.wait(_CLOCK_SECONDS):
             try:
                 self._tick(time.monotonic())
-            except Exception:  # whoever waits would wait for ever
+            except Exception:  # without the clock, attempts might wait for ever
                 log.exception("%s: the clock goes on", self._cluster.label)
 
     def _tick(self, now: float) -> None:
@@ -453,7 +456,7 @@ class Tracker:
             self._do(self._ask, attempt, attempt.name in late)
 
     def _say_what_is_awaited(self, attempts: Iterable[Attempt], now: float) -> None:
-        """Have the status of each attempt say why it has not started yet."""
+        """Set the status message of each attempt to the reason why it has not started yet."""
         needs_events = False
         for attempt in attempts:
             with self._lock:
@@ -466,7 +469,7 @@ class Tracker:
             self._do(self._fetch_events)
 
     def _fetch_events(self) -> None:
-        """Ask for all events of the namespace: one request, however many attempts wait."""
+        """Fetch all events of the namespace, in one request for all waiting attempts."""
         try:
             found = list(Objects(self._cluster).listed(Query(EVENT, self._cluster.namespace), patience=_ASK_SECONDS))
         except StepError as error:
@@ -488,13 +491,13 @@ class Tracker:
         self._notify(attempt.name)
 
     def _do(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Do something in another thread, unless all of it is over."""
+        """Do work in another thread, unless the tracker is closed."""
 
         def tried() -> None:
             try:
-                with cancellation.entered(CancelScope()):  # what ends is brought home, whoever has cancelled the run
+                with cancellation.entered(CancelScope()):  # finish attempts even if the run is cancelled
                     work(*arguments)
-            except Exception:  # a thread of a pool would keep it to itself
+            except Exception:  # a thread pool would not report it
                 log.exception("%s has failed", self._cluster.label)
 
         with self._lock:
@@ -502,12 +505,13 @@ class Tracker:
                 self._finishers.submit(tried)
 
     def _ask(self, attempt: Attempt, is_late: bool) -> None:
-        """Ask for the pods of an attempt, and for its Job: what they do not say by now, they never will.
+        """Read the pods and the Job of an attempt from the server, and check whether the attempt has ended.
 
-        It is asked again where that fails.
+        The clock thread repeats a failed request.
 
         Args:
-            is_late: whether it ends where it has not started by now.
+            attempt: the attempt.
+            is_late: whether to end the attempt if it has not started by now.
         """
         try:
             is_certain = self._refresh(attempt)
@@ -521,10 +525,10 @@ class Tracker:
                 attempt.is_asked = False
 
     def _refresh(self, attempt: Attempt) -> bool:
-        """Have what is known of an attempt be what the server says now, and tell whether nothing of it may say more.
+        """Read the state of an attempt from the server, and return whether no pod of it can still report anything.
 
         Raises:
-            StepError: the server cannot be asked.
+            StepError: the server does not answer.
         """
         objects, namespace = Objects(self._cluster), self._cluster.namespace
         query = Query(POD, namespace, f"{views.ATTEMPT_LABEL}={attempt.job}")
@@ -535,9 +539,9 @@ class Tracker:
         job = objects.read(kind, namespace, attempt.job, patience=_ASK_SECONDS)
         with self._lock:
             if attempt.job not in self._by_job:
-                return False  # nobody waits for it any more
+                return False  # the attempt is no longer tracked
             known = self._pods.setdefault(attempt.job, {})
-            # What the watch has told meanwhile is younger.
+            # Keep the changes that the watch has reported meanwhile: they are newer.
             same = {name for name in {**found, **known} if known.get(name) is past.get(name)}
             known.update({name: pod for name, pod in found.items() if name in same})
             if self._jobs.get(attempt.job) is past_job:
@@ -547,7 +551,7 @@ class Tracker:
             is_ending = (
                 attempt.found or view.is_deleted or view.condition or any(pod.is_deleted for pod in known.values())
             )
-            # A pod says how it ended when it goes, which the watch tells; a node that is lost says nothing.
+            # A deleted pod still reports its outcome, by the watch, unless its node is lost.
             silent = [pod.grace_seconds for pod in known.values() if pod.may_run] if is_ending else []
             now = time.monotonic()
             if silent and attempt.patient_until is None:
@@ -559,7 +563,7 @@ class Tracker:
             return is_certain
 
     def _end_late(self, attempt: Attempt) -> None:
-        """End what has not started, and waits in no queue."""
+        """End an attempt that has not started and does not wait in a queue."""
         with self._lock:
             pods, view = self._members(attempt), self._jobs.get(attempt.job)
         if attempt.has_started or attempt.outcome or (view is not None and view.is_suspended):
@@ -575,12 +579,12 @@ class Tracker:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a watch tells, as `toolbox.kubernetes.api.watching.Told` has it: what is ours of it is read, and handed on.
+    """Passes the changes of a watch on; see `toolbox.kubernetes.api.watching.Told`.
 
     Args:
-        take: takes an object, and whether it is gone.
-        keep: takes the names of all that there are.
-        away: see there.
+        take: called with each object, and whether it is gone.
+        keep: called with the names of all objects that exist.
+        away: as in `Told`.
     """
 
     take: Callable[[Json, bool], None]
@@ -588,7 +592,7 @@ class _Told:
     away: Callable[[float, str], None]
 
     def listed(self, objects: Iterable[Json]) -> None:
-        """Take all that there is now."""
+        """Handle the complete list of objects."""
         names = set()
         for found in objects:
             names.add(str(found["metadata"]["name"]))
@@ -596,5 +600,5 @@ class _Told:
         self.keep(names)
 
     def changed(self, kind: str, found: Json) -> None:
-        """Take a change."""
+        """Handle a change of an object."""
         self.take(found, kind == "DELETED")

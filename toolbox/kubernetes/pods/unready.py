@@ -1,4 +1,4 @@
-"""Explains to a person why an attempt has not started yet. No decision depends on the text."""
+"""Explains why an attempt has not started yet. The text is for people: no decision depends on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ def reason(
     """Return why an attempt has not started; an empty text once all of its pods have.
 
     Args:
-        pods: those that the Job has so far.
+        job: the Job of the attempt; None if it has not been seen yet.
+        pods: the pods that the Job has so far.
         queue: the Kueue queue of the Job.
         events: the newest event about each object, by the name of the object.
     """
@@ -27,7 +28,7 @@ def reason(
 
 
 def needs_events(job: JobView | None, pods: Sequence[PodView]) -> bool:
-    """Tell whether only an event can say why an attempt has not started: its Job and its pods do not."""
+    """Return whether events are needed to explain why an attempt has not started."""
     if job is not None and job.is_suspended:
         return False
     return not pods or any(pod.node and not pod.has_started and not pod.waiting[1] for pod in pods)

@@ -1,4 +1,4 @@
-"""What the API server says of a Job and of a pod, read into what we need of it. Nothing is decided here."""
+"""Reads the fields of Jobs and pods that Topgallant needs into dataclasses. Makes no decisions."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any, Final
 
 WORKLOAD: Final = "workload"
 FILES: Final = "files"
-ATTEMPT_LABEL: Final = "topgallant.dev/attempt"  # of the pods of a Job or JobSet: its name
+ATTEMPT_LABEL: Final = "topgallant.dev/attempt"  # label of pods: the name of their Job or JobSet
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 SLICE: Final = "jobset.sigs.k8s.io/job-index"
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _OVER: Final = ("Succeeded", "Failed")  # the phases in which no container of a pod runs any more
-_TERMINAL: Final = ("Complete", "Failed", "Completed")  # of a Job; the last one of a JobSet
+_TERMINAL: Final = ("Complete", "Failed", "Completed")  # terminal conditions; only JobSets have `Completed`
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a container ended. `told`: what the agent wrote as its termination message; None where it could not."""
+    """How a container ended. `told` is the agent's termination message; None if the agent wrote none."""
 
     exit_code: int
     reason: str
@@ -32,10 +32,10 @@ class Ended:
 
     @property
     def said(self) -> Mapping[str, int] | None:
-        """How many bytes of each log were said; None where nobody knows."""
+        """The number of bytes that the workload wrote to each log; None if unknown."""
         found = self.told.get("log_said") if self.told is not None else None
         if not isinstance(found, dict) or not all(isinstance(count, int) for count in found.values()):
-            return None  # a workload may write there too
+            return None  # the workload may have written the termination message
         return found
 
 
@@ -45,20 +45,22 @@ class PodView:
 
     Args:
         job: the name of its Job.
-        index: its place among the pods of its cell; None where it has none.
-        node: where it runs; empty before that is decided.
-        unschedulable: why no node takes it, as the scheduler says.
-        waiting: why its container has not started: a reason and a message.
-        is_running: whether the workload's container runs, as far as its node has said.
-        ended: how that ended.
-        is_over: whether it is gone, or has ended as a whole.
-        has_files: whether there is a container `files`, and `files`: how that ended.
-        disruption: why it was taken from its node: evicted, preempted, its node lost.
-        is_deleted: whether it is being deleted, or is gone.
-        deleted_at: when that was asked for, in seconds of the cluster's clock; None where nobody has told it.
-        grace_seconds: how long it has from then on, or would have.
-        memory_limit: of the workload's container.
-        image: of that container, with the digest from its node: `NAME@sha256:...`; empty before the node reports it.
+        index: its index among the pods of its cell; None if it has no index.
+        node: the name of its node; empty before it is scheduled.
+        unschedulable: the scheduler's reason why no node takes the pod.
+        waiting: why the workload's container has not started: a reason and a message.
+        is_running: whether the workload's container runs, according to its node.
+        ended: how the workload's container ended; None if it has not.
+        is_over: whether the pod is gone, or all of its containers have ended.
+        has_files: whether the pod has a container `files`.
+        files: how the container `files` ended; None if it has not.
+        disruption: why the pod was removed from its node: evicted, preempted, or its node was lost.
+        is_deleted: whether the pod is being deleted, or is gone.
+        deleted_at: when its deletion was requested, in seconds of the cluster's clock; None if unknown.
+        grace_seconds: the time that the pod has, or would have, after a request for its deletion.
+        memory_limit: the memory limit of the workload's container.
+        image: the image of the workload's container, with the digest that its node reports: `NAME@sha256:...`; empty
+            before the node reports it.
     """
 
     name: str
@@ -82,17 +84,17 @@ class PodView:
 
     @property
     def has_started(self) -> bool:
-        """Whether its workload runs, or ran."""
+        """Whether the workload of the pod runs, or ran."""
         return self.is_running or self.ended is not None
 
     @property
     def may_run(self) -> bool:
-        """Whether a node has it and has not said that it is over: a node tells later what it does."""
+        """Whether the pod has a node that has not reported the pod's end. Nodes report with a delay."""
         return bool(self.node) and self.ended is None and not self.is_over
 
     @property
     def holds_files(self) -> bool:
-        """Whether what its workload left is still there."""
+        """Whether the pod still holds the files of its ended workload."""
         return self.ended is not None and self.has_files and self.files is None and not self.is_deleted
 
 
@@ -103,11 +105,12 @@ class JobView:
     Args:
         is_set: whether it is a JobSet.
         is_suspended: whether it waits in a queue.
-        condition: `Complete` or `Failed`, once it is terminal; else empty.
-        reason: of that, and the `message`.
+        condition: its terminal condition, `Complete` or `Failed`; empty before its end.
+        reason: the reason of the terminal condition.
+        message: the message of the terminal condition.
         is_deleted: whether it is being deleted, or is gone.
         ends_at: when the cluster ends it (`activeDeadlineSeconds`), in seconds of the cluster's clock.
-        replaces: whether another pod takes the place of one that is deleted at once: before Kubernetes 1.28.
+        replaces: whether it replaces a pod as soon as the pod is being deleted, as before Kubernetes 1.28.
     """
 
     name: str
@@ -123,12 +126,12 @@ class JobView:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether it may make pods."""
+        """Whether it may create pods."""
         return not (self.is_deleted or self.condition or self.is_suspended)
 
 
 def job(found: Mapping[str, Any], *, is_gone: bool = False) -> JobView:
-    """Read a Job."""
+    """Return the view of a Job or a JobSet."""
     meta, spec, status = found["metadata"], found.get("spec") or {}, found.get("status") or {}
     terminal = _condition(status, _TERMINAL) or {}
     return JobView(
@@ -146,7 +149,7 @@ def job(found: Mapping[str, Any], *, is_gone: bool = False) -> JobView:
 
 
 def pod(found: Mapping[str, Any], *, is_gone: bool = False) -> PodView:
-    """Read a pod of ours."""
+    """Return the view of a pod that has the label `ATTEMPT_LABEL`."""
     meta, spec, status = found["metadata"], found["spec"], found.get("status") or {}
     containers = {str(each["name"]): each.get("state") or {} for each in status.get("containerStatuses") or ()}
     main = containers.get(WORKLOAD, {})
@@ -185,7 +188,7 @@ def _image(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
 
 
 def gone(view: PodView) -> PodView:
-    """Return what is left to be said of a pod that is gone."""
+    """Return the view of a pod that is gone, with its last known state."""
     return dataclasses.replace(view, is_deleted=True, is_running=False, is_over=True)
 
 
@@ -195,7 +198,7 @@ def _ends_at(spec: Mapping[str, Any], status: Mapping[str, Any]) -> float:
 
 
 def _deleted_at(meta: Mapping[str, Any]) -> float | None:
-    """Return when the deletion of a pod was asked for: what is written there is when it may be carried out at last."""
+    """Return when the deletion of a pod was requested. Its `deletionTimestamp` is the end of the grace period."""
     if "deletionTimestamp" not in meta:
         return None
     return _moment(meta["deletionTimestamp"]) - float(meta.get("deletionGracePeriodSeconds") or 0)
@@ -232,7 +235,7 @@ def _condition(status: Mapping[str, Any], kinds: Iterable[str], value: str = "Tr
 
 
 def _disruption(status: Mapping[str, Any]) -> str:
-    """Return why a pod was taken from its node; see "Pod disruption conditions" in the Kubernetes documentation."""
+    """Return why a pod was removed from its node; see "Pod disruption conditions" in the Kubernetes documentation."""
     found = _condition(status, ("DisruptionTarget",))
     if found is not None:
         return f"{found.get('reason', '')}: {found.get('message', '')}".strip(": ")
