@@ -1,7 +1,7 @@
-"""How hosts and users are written: the one grammar for everything that reaches a machine by SSH or Ansible.
+"""The grammar of hosts and users, for every module that reaches a machine by SSH or Ansible.
 
-A host is a name, an alias of `~/.ssh/config`, an IPv4 address, or an IPv6 address in brackets. Other text could be an
-option of `ssh`, a template or a pattern of Ansible, or a path, and is refused.
+A host is a name, an alias of `~/.ssh/config`, an IPv4 address, or an IPv6 address in brackets. Any other text is
+refused: it could be an option of `ssh`, a template or a pattern of Ansible, or a path.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _ADDRESS = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>\[[^\[\]@]*\]|[^:\[\]@]*)(
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A machine and how to log in there.
+    """A machine, and how to log in to it.
 
     Args:
-        host: its name or address; an IPv6 address has no brackets here.
-        user: the user to log in as; the SSH configuration says it when left out.
-        port: the port of its SSH server; the SSH configuration says it when left out.
+        host: the name or address of the machine; an IPv6 address has no brackets here.
+        user: the user to log in as; that of the SSH configuration when left out.
+        port: the port of the SSH server; that of the SSH configuration when left out.
     """
 
     host: str
@@ -40,7 +40,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `[USER@]HOST[:PORT]`.
+        """Parse `[USER@]HOST[:PORT]`.
 
         Raises:
             ValueError: the text is not of this form.
@@ -61,7 +61,7 @@ class Address:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
-        """Have pydantic read an address from text."""
+        """Let pydantic parse an address from text."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(cls._validate)
@@ -108,7 +108,7 @@ def _is_name(text: str) -> bool:
 
 
 def _is_ipv6(text: str) -> bool:
-    # A zone (`%eth0`) would reach the file system and the expansions of ssh: an alias can name it.
+    # A zone (`%eth0`) is refused: ssh would expand it, and it would be a part of file names. Use an alias instead.
     return "%" not in text and _is_ip(text, ipaddress.IPv6Address)
 
 

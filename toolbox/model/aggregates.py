@@ -1,4 +1,4 @@
-"""One number from many: what a source of metrics makes of all that it found."""
+"""Reduces the numbers that a metric source finds to one number."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Value = TypeVar("Value")
 
 
 def aggregate(values: Sequence[float], how: Aggregate, *, source: str) -> float | tuple[float, ...]:
-    """Return what the values come to; `each` returns them all.
+    """Return the aggregate of the values; `each` returns them all.
 
     Args:
         values: finite numbers, in the order in which they were measured.
-        how: percentiles are interpolated linearly between the two nearest values, as numpy does by default.
-        source: where they are from, for the message.
+        how: the kind of aggregate. Percentiles interpolate linearly between the two nearest values, as numpy does.
+        source: where the values come from, for error messages.
 
     Raises:
-        ValueError: there are no values, or they come to no finite number.
+        ValueError: there are no values, or the aggregate is too large for a number.
     """
     if not values:
         raise ValueError(f"{source}: 0 numbers found")
@@ -42,10 +42,10 @@ def aggregate(values: Sequence[float], how: Aggregate, *, source: str) -> float 
 
 
 def after_warmup(found: Iterable[Value], warmup: int, *, source: str) -> list[Value]:
-    """Return what was found without the first `warmup` of it.
+    """Return the found values without the first `warmup` ones.
 
     Raises:
-        ValueError: nothing is left.
+        ValueError: no value is left.
     """
     everything = list(found)
     if len(everything) <= warmup:
@@ -58,7 +58,7 @@ def number(value: object, *, source: str) -> float:
     """Return a value of a document as a number.
 
     Raises:
-        ValueError: it is no finite number.
+        ValueError: the value is not a finite number.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
@@ -68,16 +68,16 @@ def number(value: object, *, source: str) -> float:
         if math.isfinite(result):
             return result
         value = result
-    # Aliases can make a small YAML document as large as one likes: no list or mapping is written out.
+    # Aliases can expand a small YAML document without limit: don't print lists and mappings.
     what = f"a {type(value).__name__}" if isinstance(value, list | dict) else shown(value)
     raise ValueError(f"{source} is {what}, a number was expected")
 
 
 def parsed(text: str, *, source: str) -> float:
-    """Return the number that a text writes.
+    """Parse a text as a number.
 
     Raises:
-        ValueError: it writes no finite number.
+        ValueError: the text is not a finite number.
     """
     try:
         value: object = float(text)
@@ -87,7 +87,7 @@ def parsed(text: str, *, source: str) -> float:
 
 
 def _percentile(values: Sequence[float], percent: int) -> float:
-    """Interpolate as method 7 of Hyndman and Fan, "Sample Quantiles in Statistical Packages" (1996)."""
+    """Interpolate with method 7 of Hyndman and Fan, "Sample Quantiles in Statistical Packages" (1996)."""
     ordered = sorted(values)
     place = (len(ordered) - 1) * percent / 100
     below = int(place)
@@ -97,7 +97,7 @@ def _percentile(values: Sequence[float], percent: int) -> float:
 
 _WAYS: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "median": statistics.median,
-    "mean": statistics.mean,  # exact: numbers that are all the same have it as their mean
+    "mean": statistics.mean,  # exact: the mean of equal numbers is that number
     "first": itemgetter(0),
     "last": itemgetter(-1),
     "min": min,

@@ -1,4 +1,4 @@
-"""The pauses between tries: each is longer than the one before, up to a limit."""
+"""Backoff: the pauses between tries. Each pause is longer than the one before, up to a limit."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import random
 from typing import Final
 
 JITTER: Final = 0.2
-_MOST_TRIES: Final = 50  # beyond them the limit counts: a power of them is still a number
+_MOST_TRIES: Final = 50  # beyond this, the limit applies anyway, and the power might overflow
 
 
 def pause(tries: int, *, first: float, most: float, factor: float = 2.0) -> float:
     """Return how long to wait before the next try, in seconds.
 
-    It is random by a fifth, so that those who failed at the same time do not return at the same time.
+    The pause is random by a fifth, so that clients that failed at the same time don't retry at the same time.
 
     Args:
         tries: the number of pauses before this one.
-        first: the first pause, `most`: the longest one, both in seconds.
-        factor: how much longer each pause is than the one before.
+        first: the first pause in seconds.
+        most: the longest pause in seconds.
+        factor: the ratio of each pause to the one before.
     """
     seconds = min(first * factor ** min(tries, _MOST_TRIES), most)
-    return seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311  # nobody may guess less by it
+    return seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311  # not for security

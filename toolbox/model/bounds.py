@@ -1,4 +1,4 @@
-"""Bounds of a metric: the range that its values are expected in, and which side of it is the better one."""
+"""Bounds of a metric: the range in which its values are expected, and which side of the range is better."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from enum import StrEnum
 from typing import Final
 
 REPORTED_FROM: Final = 5
-"""From how many samples on a value out of its bounds is reported."""
+"""The number of samples from which on a value out of its bounds is reported."""
 GATED_FROM: Final = 10
-"""From how many samples on a value out of its bounds fails its cell."""
+"""The number of samples from which on a value out of its bounds fails its cell."""
 
 
 class Direction(StrEnum):
-    """Which values of a metric are better."""
+    """Whether lower or higher values of a metric are better."""
 
     LOWER = "lower"
     HIGHER = "higher"
 
 
 class Side(StrEnum):
-    """On which side of its bounds a value is."""
+    """The side of its bounds on which a value is."""
 
     BELOW = "below"
     ABOVE = "above"
 
     def is_good(self, direction: Direction | None) -> bool:
-        """Tell whether a metric of this direction is better there. None is better of one without direction."""
+        """Return whether this side is better for a metric of this direction; False without a direction."""
         return direction is not None and (self is Side.BELOW) is (direction is Direction.LOWER)
 
 
 class Method(StrEnum):
-    """Where bounds come from. `toolbox.results.bounds_formulas` has the formulas; `manual` is what a person wrote."""
+    """The origin of bounds: a formula of `toolbox.results.bounds_formulas`, or `manual` if a person wrote them."""
 
     TORCHPRIME = "torchprime"
     PREDICTION = "prediction"
@@ -42,20 +42,20 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The bounds of a metric of a cell, and what they were computed from.
+    """The bounds of one metric of one cell, and the data that they were computed from.
 
     Args:
-        lower: None where there is no lower bound; likewise `upper`.
-        mean: of the samples; None where a person wrote the bounds without it.
-        samples: how many values there were; None where a person wrote the bounds.
-        unit: of the numbers; empty for bare ones, None where nobody wrote it: then it is that of the metric.
-        confidence: two-sided; None for a method that has none.
-        since: when the first of the samples was measured, and `until` the last.
-        noise_samples: how many values of earlier levels tell the noise, where the samples are too few for it.
+        lower: the lower bound; None if there is none. `upper`: likewise.
+        mean: the mean of the samples; None if a person wrote the bounds without a mean.
+        samples: the number of samples; None if a person wrote the bounds.
+        unit: the unit of the numbers; empty for bare numbers; None means the unit of the metric.
+        confidence: the two-sided confidence level; None for a method without one.
+        since: when the first sample was measured. `until`: when the last one was.
+        noise_samples: how many values of earlier levels were used to estimate the noise, if the samples are too few.
         minimum_detectable_change: the smallest change for the worse that fails a run with a probability of 90%, as a
-            share of the mean; None where it has no meaning.
-        accepted_since: when the first run of the accepted level started; None where no changed level was accepted.
-        accepted_by: the user who accepted the level, and `accepted_reason` why.
+            share of the mean; None if it has no meaning.
+        accepted_since: when the first run of the accepted level started; None if no changed level was accepted.
+        accepted_by: the user who accepted the level. `accepted_reason`: why.
         accepted_at: when the level was accepted.
     """
 
@@ -82,7 +82,7 @@ class Bound:
         return f"[{lower}, {upper}]"
 
     def compared(self, value: float) -> str:
-        """Return how far a value is from the usual one, as text that something may follow; empty where it has none."""
+        """Return how far a value is from the usual one, as the beginning of a sentence; empty without a mean."""
         if not self.mean:
             return ""
         percent = 100 * (value - self.mean) / abs(self.mean)
@@ -90,7 +90,7 @@ class Bound:
 
     @property
     def origin(self) -> str:
-        """Where they come from, as text."""
+        """The origin of the bounds, as text."""
         if self.samples is None:
             return "as a person wrote them"
         noise = f" and the noise of {self.noise_samples} earlier ones" if self.noise_samples else ""
@@ -98,25 +98,25 @@ class Bound:
 
     @property
     def _values(self) -> int | None:
-        """How many values tell how wide the bounds have to be."""
+        """How many values determine the width of the bounds."""
         return self.noise_samples or self.samples
 
     @property
     def is_reported(self) -> bool:
-        """Whether a value out of these bounds is reported: they are a person's, or there were enough samples."""
+        """Whether a value out of these bounds is reported: a person wrote them, or there were enough samples."""
         return self._values is None or self._values >= REPORTED_FROM
 
     @property
     def is_gating(self) -> bool:
-        """Whether a value out of these bounds fails its cell: they are a person's, or there were enough samples."""
+        """Whether a value out of these bounds fails its cell: a person wrote them, or there were enough samples."""
         return self._values is None or self._values >= GATED_FROM
 
     def is_in(self, unit: str) -> bool:
-        """Tell whether values in this unit can be held against these bounds."""
+        """Return whether values in this unit can be compared with these bounds."""
         return self.unit is None or self.unit == unit
 
     def side(self, value: float) -> Side | None:
-        """Return on which side a value is out of bounds; None for one within, the bounds included."""
+        """Return the side on which a value is out of bounds; None if it is within. The bounds are within."""
         if self.lower is not None and value < self.lower:
             return Side.BELOW
         if self.upper is not None and value > self.upper:

@@ -1,4 +1,4 @@
-"""Which cluster is meant, as frozen data."""
+"""How to reach a cluster, as frozen data."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a cluster is reached.
+    """The access to a cluster.
 
     Args:
-        kubeconfig: the file that says it; `$KUBECONFIG`, or `~/.kube/config`, when left out.
-        context: of that file; its current one when left out.
-        namespace: where things go that name none; that of the context when left out.
+        kubeconfig: the file that describes the access; `$KUBECONFIG`, or `~/.kube/config`, when left out.
+        context: the context in that file; the current one when left out.
+        namespace: the namespace of objects that name none; that of the context when left out.
     """
 
     kubeconfig: str | None = None

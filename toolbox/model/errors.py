@@ -1,7 +1,7 @@
 """The family of expected errors. The command line shows each as one message and an exit code.
 
-Anything else that escapes means that our own code is broken, and keeps its traceback. An error carries the
-verdict and the cause of the step that it ends, so that no caller has to guess them from the type.
+Any other exception that escapes is a bug in our own code, and keeps its traceback. An error carries the verdict and the
+cause of the step that it ends, so that callers need not derive them from its type.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FAULTS_OF_A_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EI
 
 
 class ToolboxError(Exception):
-    """An error that was foreseen: its text says what went wrong and what to do next."""
+    """An expected error: its text says what went wrong and what to do next."""
 
     exit_code = ExitCode.ERROR
     verdict = Verdict.ERROR
@@ -36,7 +36,7 @@ class ConfigurationError(UsageError):
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What is wrong, each with its file and line."""
+        """The faults, each with its file and line."""
         return (str(self),)
 
 
@@ -44,7 +44,7 @@ class ConfigurationFaults(ConfigurationError):
     """Several things are wrong with the configuration.
 
     Args:
-        faults: each with its file and line. A fault that occurs twice is named once.
+        faults: the faults, each with its file and line. Duplicates are shown once.
     """
 
     def __init__(self, faults: Iterable[str]) -> None:
@@ -55,7 +55,7 @@ class ConfigurationFaults(ConfigurationError):
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What is wrong, each with its file and line."""
+        """The faults, each with its file and line."""
         return self._faults
 
 
@@ -71,7 +71,7 @@ class DamagedFile(UsageError):
 
 
 class InfrastructureError(ToolboxError):
-    """A machine, a network or a program that we need did not do its part."""
+    """A machine, a network or a program outside of our control failed."""
 
 
 class StepError(ToolboxError):
@@ -80,8 +80,8 @@ class StepError(ToolboxError):
     Args:
         message: what happened, in one or a few lines.
         verdict: how the step ended.
-        cause: why.
-        directory: where the evidence is.
+        cause: why the step did not pass.
+        directory: the directory with the evidence.
     """
 
     def __init__(self, message: str, *, verdict: Verdict, cause: Cause, directory: Path | None = None) -> None:
@@ -104,23 +104,23 @@ class Undecided(StepError):
 
 
 class LimitExceeded(StepError):
-    """An attempt left more than its target allows to be brought back. Another try would exceed the limit again."""
+    """An attempt left more than its target allows to be fetched. Another try would exceed the limit again."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, verdict=Verdict.ERROR, cause=Cause.CONFIGURATION)
 
 
 class CheckFailed(StepError):
-    """The workload ran, and a check of what it left behind did not pass."""
+    """The workload ran, and a check of its results did not pass."""
 
     def __init__(self, message: str, *, directory: Path | None = None) -> None:
         super().__init__(message, verdict=Verdict.FAILED, cause=Cause.CHECK, directory=directory)
 
 
 class Cancelled(BaseException):
-    """The task was stopped because another one failed, or because the run is ending.
+    """The task was stopped because another task failed, or because the run is ending.
 
-    It is no `Exception`, as `KeyboardInterrupt` is none: an orchestration that catches errors does not catch it.
+    Like `KeyboardInterrupt` it is not an `Exception`, so that an orchestration's `except Exception` lets it pass.
     """
 
     exit_code = ExitCode.ERROR
@@ -129,7 +129,7 @@ class Cancelled(BaseException):
 
 
 class Interrupted(Cancelled):
-    """A signal asked the run to end."""
+    """A signal or the deadline ended the run."""
 
     def __init__(self, signal_number: int) -> None:
         self.signal_number = signal_number
@@ -147,7 +147,7 @@ class Interrupted(Cancelled):
 
 
 class SeveralErrors(ToolboxError):
-    """Several tasks failed. It stands for the first of them, and carries all."""
+    """Several tasks failed. The verdict, cause and exit code are those of the first error; `errors` has all."""
 
     def __init__(self, what: str, errors: Sequence[BaseException]) -> None:
         self.errors = tuple(errors)
@@ -177,5 +177,5 @@ def exit_code_of(error: BaseException) -> ExitCode:
 
 
 def describe(error: BaseException) -> str:
-    """Return the text of an error, with its type where it is not one of ours."""
+    """Return the text of an error, preceded by its type if it is not an expected error."""
     return str(error) if isinstance(error, ToolboxError | Cancelled) else f"{type(error).__name__}: {error}"

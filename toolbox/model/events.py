@@ -1,4 +1,4 @@
-"""What happens in a run, as frozen data: the journal keeps it, a view shows it."""
+"""The events of a run, as frozen data: the journal records them, and views show them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolbox.model.verdicts import Cause, Verdict
 
 
 class StepKind(StrEnum):
-    """What a step is."""
+    """The kind of a step."""
 
     PHASE = "phase"
     COMMAND = "command"
@@ -23,12 +23,12 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A run begins, or goes on.
+    """A run starts, or is resumed.
 
     Args:
         directory: the absolute path of the run directory.
-        pid: the process that runs it, on `host`.
-        revision: of the checkout with its configuration; empty where it is in none.
+        pid: the process that executes the run, on `host`.
+        revision: the revision of the checkout that has its configuration; empty outside of a checkout.
     """
 
     run: str
@@ -45,10 +45,10 @@ class StepStarted:
     """A step begins.
 
     Args:
-        step: its directory relative to the run directory: the identity of the step.
-        detail: the command line that reproduces it, where it has one.
-        key: by which it is known again when the run is resumed, whatever directory it has then.
-        fingerprint: of what it does: another one is another step.
+        step: the directory of the step, relative to the run directory: the identity of the step.
+        detail: the command line that reproduces the step, if there is one.
+        key: identifies the step in a resumed run, where its directory may be another one.
+        fingerprint: a digest of the work of the step: with another fingerprint it is another step.
     """
 
     step: str
@@ -65,8 +65,8 @@ class StepFinished:
 
     Args:
         seconds: wall time.
-        message: why it did not pass.
-        counts: whether its verdict counts for the step around it.
+        message: why the step did not pass.
+        counts: whether its verdict counts for the enclosing step.
     """
 
     step: str
@@ -81,12 +81,12 @@ class StepFinished:
 
 @dataclass(frozen=True, slots=True)
 class MatrixPlanned:
-    """The cells of a step are known, and the first of them may start.
+    """The cells of a step are known. The first of them may start now.
 
     Args:
-        cells: how many there are.
-        jobs: how many may run at once.
-        done: how many of them the run finished before it was resumed.
+        cells: the number of cells.
+        jobs: the number of cells that may run at once.
+        done: the number of cells that finished before the run was resumed.
     """
 
     step: str
@@ -100,9 +100,9 @@ class AttemptSubmitted:
     """The workload of a cell is about to be started on a target. It may be running from here on.
 
     Args:
-        step: the cell.
-        attempt: its number, from 1 on.
-        name: of the workload on the target.
+        step: the step of the cell.
+        attempt: the number of the attempt, from 1 on.
+        name: the name of the workload on the target.
     """
 
     step: str
@@ -113,10 +113,10 @@ class AttemptSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class AttemptWaiting:
-    """An attempt was submitted and waits for its start: for a place, for a node, for its image.
+    """A submitted attempt waits for its start: for a free place, a node or an image.
 
     Args:
-        reason: why, in the words of its target; empty once the attempt has started.
+        reason: why it waits, in the words of its target; empty once the attempt has started.
     """
 
     step: str
@@ -126,13 +126,13 @@ class AttemptWaiting:
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
-    """An attempt has ended, and all that it left is in its directory.
+    """An attempt has ended, and its files are in its directory.
 
     Args:
         seconds: wall time of the workload.
-        message: why it did not pass.
-        host: the machine that it ran on, as that calls itself, and the `accelerators` that could be seen there.
-        image: the container image that it ran in, as `NAME@sha256:...`; empty where that is not known.
+        message: why the attempt did not pass.
+        host: the name of the machine that it ran on. `accelerators`: the accelerators visible there.
+        image: the container image that it ran in, as `NAME@sha256:...`; empty if unknown.
     """
 
     step: str
@@ -151,7 +151,7 @@ class AttemptEnded:
 class AttemptAbandoned:
     """A person has given up an attempt whose end is unknown. The cell may be tried again.
 
-    What is left of the attempt is removed when its target answers (`AttemptReleased`). Its result never counts.
+    Its remains are removed when its target answers (`AttemptReleased`). Its result never counts.
     """
 
     step: str
@@ -160,7 +160,7 @@ class AttemptAbandoned:
 
 @dataclass(frozen=True, slots=True)
 class AttemptReleased:
-    """Nothing of an attempt is left on its target."""
+    """An attempt has left nothing on its target any more."""
 
     step: str
     attempt: int
@@ -171,8 +171,8 @@ class MetricMeasured:
     """A metric of a step has been read.
 
     Args:
-        value: None where it could not be, and `fault` says why.
-        direction: which values are better; None where nobody has said.
+        value: the value; None if it could not be read, for the reason in `fault`.
+        direction: which values are better; None if that is not configured.
     """
 
     step: str
@@ -190,16 +190,16 @@ class MetricMeasured:
 
 @dataclass(frozen=True, slots=True)
 class CheckJudged:
-    """A check has looked at what a workload left behind.
+    """A check has judged the evidence of a step.
 
     Args:
-        step: the step whose evidence it looked at.
+        step: the step with the evidence.
         check: the name of the check.
-        passed: its judgement; None where it had nothing to judge.
-        message: what it saw.
-        file: the file that shows it, and the line in it, where there is one.
-        metric: what was out of the range that earlier runs give, and on which `side`; empty where that is not why.
-        improves: whether that is the good side.
+        passed: the judgement; None if there was nothing to judge.
+        message: the reason for the judgement.
+        file: the file that shows the reason. `line`: the line in it, if there is one.
+        metric: the metric that is out of the range of earlier runs, if that is the reason; otherwise empty.
+        side: the side of the range on which the metric is. `improves`: whether that side is the better one.
         out_of_range: whether the check failed only because a measured value is out of its range.
     """
 
@@ -216,7 +216,7 @@ class CheckJudged:
 
     @classmethod
     def of(cls, step: str, check: str, found: Judgement) -> Self:
-        """Return the event of what a check says of a step."""
+        """Return the event for a check's judgement on a step."""
         kept = cls(step, check, found.passed, found.message, found.file, found.line, out_of_range=found.out_of_range)
         if (deviation := found.deviation) is None:
             return kept
@@ -230,7 +230,7 @@ class CheckJudged:
 
 
 def deviations_of(faults: Iterable[CheckJudged]) -> dict[str, Deviation]:
-    """Return the metrics that are out of their range, where nothing else is wrong: else there is nothing."""
+    """Return the deviating metrics if every fault is a deviation from earlier runs; otherwise an empty mapping."""
     found = {}
     for fault in faults:
         if fault.side is None:
@@ -240,7 +240,7 @@ def deviations_of(faults: Iterable[CheckJudged]) -> dict[str, Deviation]:
 
 
 def only_out_of_range(faults: Iterable[CheckJudged]) -> bool:
-    """Tell whether there are faults, and all of them are values out of their ranges."""
+    """Return whether there are faults, and all of them are values out of their ranges."""
     ranges = [fault.out_of_range or fault.side is not None for fault in faults]  # an old journal has only the side
     return bool(ranges) and all(ranges)
 
@@ -250,7 +250,7 @@ class ConfigurationChanged:
     """The orchestration replaced a field of the configuration.
 
     Args:
-        value: the new one, as YAML on one line.
+        value: the new value, as YAML on one line.
     """
 
     path: str
@@ -260,11 +260,11 @@ class ConfigurationChanged:
 
 @dataclass(frozen=True, slots=True)
 class LeaseAwaited:
-    """A run waits for a cluster that somebody else has.
+    """A run waits for a cluster that another run holds.
 
     Args:
-        cluster: its name in the configuration.
-        message: who has it, and since when.
+        cluster: the name of the cluster in the configuration.
+        message: which run holds it, and since when.
     """
 
     cluster: str
@@ -273,10 +273,10 @@ class LeaseAwaited:
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost:
-    """A cluster is no longer the run's, which ends.
+    """A run has lost its lease of a cluster. The run ends.
 
     Args:
-        message: who has it now, or why nobody knows.
+        message: which run holds the cluster now, or why that is unknown.
     """
 
     cluster: str
@@ -285,12 +285,12 @@ class LeaseLost:
 
 @dataclass(frozen=True, slots=True)
 class ClusterChosen:
-    """A run has a cluster from here on.
+    """A run uses a cluster from now on.
 
     Args:
-        cluster: its name in the configuration.
-        member: which of its pool; empty where it is of none.
-        kubeconfig: see `toolbox.model.clusters.Access`, as the next two; all empty where it is a machine.
+        cluster: the name of the cluster in the configuration.
+        member: the member of the pool that was chosen; empty without a pool.
+        kubeconfig: see `toolbox.model.clusters.Access`, also for `context` and `namespace`; all empty for a machine.
     """
 
     cluster: str
@@ -302,14 +302,14 @@ class ClusterChosen:
 
 @dataclass(frozen=True, slots=True)
 class ResourcePlanned:
-    """Something is about to be made for the run. It may be there from here on, and is to be removed after the run.
+    """A resource is about to be created for the run. It may exist from now on, and must be removed after the run.
 
     Args:
-        step: that makes it.
-        resource: its name out there, which comes of the run's and so can be found again.
-        cluster: what the configuration calls it.
-        kubeconfig: how to reach it, once it is there.
-        removal: the command line that removes it.
+        step: the step that creates the resource.
+        resource: the remote name, which is derived from the name of the run, so that it can be found again.
+        cluster: the name of the cluster in the configuration.
+        kubeconfig: how to reach the cluster once it exists.
+        removal: the command line that removes the resource.
     """
 
     step: str
@@ -321,14 +321,14 @@ class ResourcePlanned:
 
 @dataclass(frozen=True, slots=True)
 class ResourceMade:
-    """It is there, whole."""
+    """The resource exists, and is complete."""
 
     resource: str
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceRemoved:
-    """Nothing of it is left."""
+    """Nothing is left of the resource."""
 
     resource: str
 
@@ -338,8 +338,8 @@ class RunFinished:
     """A run has ended.
 
     Args:
-        exit_code: what the command line returns.
-        message: the first error, where there was one.
+        exit_code: the exit code of the command line.
+        message: the first error, if there was one.
     """
 
     verdict: Verdict
@@ -354,7 +354,7 @@ class SecretLeft:
     """A file holds a secret that cannot be masked without breaking the file: it must not leave the run directory.
 
     Args:
-        file: from the run directory on.
+        file: the path, relative to the run directory.
     """
 
     step: str
@@ -363,10 +363,10 @@ class SecretLeft:
 
 @dataclass(frozen=True, slots=True)
 class DurationsExpected:
-    """It is known how long cells took in earlier runs.
+    """The durations of cells in earlier runs are known.
 
     Args:
-        seconds: by the name of the cell.
+        seconds: the duration of each cell, by the name of the cell.
     """
 
     step: str
@@ -383,12 +383,12 @@ class TaskStarted:
 
 @dataclass(frozen=True, slots=True)
 class TaskFinished:
-    """Ansible has ended a task on one host.
+    """Ansible has finished a task on one host.
 
     Args:
         status: `ok`, `changed`, `skipped`, `failed`, `ignored` or `unreachable`.
-        command: the command that it ran, where it ran one.
-        output: what that printed, or the message of the task.
+        command: the command that the task ran, if any.
+        output: the output of the command, or the message of the task.
         seconds: wall time.
     """
 
@@ -403,10 +403,10 @@ class TaskFinished:
 
 @dataclass(frozen=True, slots=True)
 class FlakyCellsFailed:
-    """Cells failed that earlier runs show to be flaky: their failures explain nothing about the others.
+    """Cells failed that are flaky in earlier runs: their failures explain nothing about the other cells.
 
     Args:
-        cells: their ids.
+        cells: the ids of the flaky cells.
     """
 
     step: str
@@ -415,7 +415,7 @@ class FlakyCellsFailed:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A line that a person should see."""
+    """A line for the user."""
 
     step: str
     text: str
@@ -457,12 +457,12 @@ _IDENTITIES: Final = frozenset(
         *("check", "metric", "unit", "cluster", "member", "kubeconfig", "context", "namespace", "resource"),
     }
 )
-# What Ansible calls a task may hold the value of a variable; every other name is an identity.
+# The name of an Ansible task may contain the value of a variable. Every other name is an identity.
 _FREE_NAMES: Final = (TaskStarted, TaskFinished)
 
 
 def masked(event: AnyEvent, mask: Callable[[Any], Any]) -> AnyEvent:
-    """Return an event with the secrets in its free text masked. Identities keep their text."""
+    """Return an event with the secrets in its free text masked. Identities stay as they are."""
     identities = _IDENTITIES if isinstance(event, _FREE_NAMES) else _IDENTITIES | {"name"}
     names = [field.name for field in fields(event) if field.name not in identities]
     return replace(event, **{name: mask(getattr(event, name)) for name in names})

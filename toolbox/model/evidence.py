@@ -1,4 +1,4 @@
-"""What a check looks at, and what it says."""
+"""The evidence that a check judges, and its judgement."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Metric:
     """A number that a workload produced.
 
     Args:
-        value: the number; None where it could not be read, and `fault` says why.
-        unit: its unit, `s` for seconds; empty for a bare number.
-        samples: all numbers, where the source was asked for each; `value` is their median then.
-        direction: which values are better; None where nobody has said.
+        value: the number; None if it could not be read, for the reason in `fault`.
+        unit: the unit, such as `s` for seconds; empty for a bare number.
+        samples: all numbers, if the source is configured with `aggregate: each`; then `value` is their median.
+        direction: which values are better; None if that is not configured.
     """
 
     name: str
@@ -33,13 +33,13 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Another cell, that a check compares this one with.
+    """Another cell with which a check compares this cell.
 
     Args:
-        name: of the cell.
-        metrics: its numbers, by name; None where it has none that count: it was not run, or did not pass.
-        fault: why it has none.
-        is_missing: whether it is no part of this run, or was skipped: nobody can hold that against this cell.
+        name: the name of the other cell.
+        metrics: its metrics, by name; None if the cell did not run, or did not pass.
+        fault: why there are no metrics.
+        is_missing: whether the other cell is not in this run, or was skipped. Then the comparison fails no cell.
     """
 
     name: str
@@ -50,13 +50,13 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What an attempt left behind.
+    """The files and metrics of an attempt.
 
     Args:
-        directory: its files.
-        metrics: its numbers, by name.
-        reference: the cell to compare it with, for a check that asks for one.
-        bounds: those that earlier runs give the metrics of this cell, by name.
+        directory: the directory with its files.
+        metrics: its metrics, by name.
+        reference: the cell to compare with, for a check that needs one.
+        bounds: the bounds from earlier runs, by the names of the metrics.
     """
 
     directory: Path
@@ -67,10 +67,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A value out of the range that earlier runs give.
+    """A value out of the range of earlier runs.
 
     Args:
-        improves: whether it is on the good side of it.
+        improves: whether the value is on the better side of the range.
     """
 
     metric: str
@@ -80,15 +80,16 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a check says.
+    """The result of a check.
 
     Args:
-        passed: whether it passed; None where it had nothing to judge, which is no failure.
-        message: what it saw.
-        file: the file that shows it, from the directory of the evidence on.
-        line: the line of it, from 1 on.
-        deviation: where the reason is a value out of the range of earlier runs, which another attempt may confirm.
-        out_of_range: whether the check failed only because a measured value is out of its range, given or from history.
+        passed: whether the check passed; None if there was nothing to judge, which is not a failure.
+        message: the reason.
+        file: the file that shows the reason, relative to the directory of the evidence.
+        line: the line in the file, from 1 on.
+        deviation: the value out of the range of earlier runs, if that is the reason. Another attempt may confirm it.
+        out_of_range: whether the check failed only because a value is out of its range, configured or from earlier
+            runs.
     """
 
     passed: bool | None

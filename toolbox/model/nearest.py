@@ -1,4 +1,4 @@
-"""The names nearest to one that is not known: the end of many error messages."""
+"""Suggests the names that are most similar to an unknown name, for error messages."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Iterable
 from typing import Final
 
-_MISSPELLED: Final = 0.8  # how alike a misspelled name and the right one are, from 0 to 1
+_MISSPELLED: Final = 0.8  # the similarity of a misspelled name to the right one, from 0 to 1
 
 
 def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
-    """Return the known names most like this one, best first."""
+    """Return the known names that are most similar to a name, best first."""
     return difflib.get_close_matches(name, list(known), n=limit, cutoff=0.5)
 
 
@@ -26,7 +26,7 @@ def misspelled(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str], *, what: str = "known", prefix: str = "", most: int = 12) -> str:
-    """Return `did you mean ...?` with a prefix before each name, or the known names where none is near."""
+    """Return `did you mean ...?` with a prefix before each name, or the known names if none is similar."""
     names = sorted(set(known))
     if near := nearest(name, names):
         return f"did you mean {' or '.join(prefix + other for other in near)}?"

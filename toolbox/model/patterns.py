@@ -1,4 +1,4 @@
-"""Selects things by their names, with the patterns of a shell (`*`, `?`, `[...]`)."""
+"""Selects objects by their names, with shell patterns (`*`, `?`, `[...]`)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 def matching(pattern: str, things: Iterable[T], names: Callable[[T], Iterable[str]]) -> list[T]:
-    """Return the things that have a name equal to the pattern; if there are none, those with a name that matches it.
+    """Return the objects that have a name equal to the pattern; if there are none, those with a name that matches it.
 
-    Names may hold the characters of a pattern: `x=[a]` selects the thing of that name, and not `x=a`.
+    Names may contain pattern characters: `x=[a]` selects the object of that name, and not `x=a`.
     """
     candidates = list(things)
     equal = [thing for thing in candidates if pattern in names(thing)]
@@ -20,5 +20,5 @@ def matching(pattern: str, things: Iterable[T], names: Callable[[T], Iterable[st
 
 
 def covers(pattern: str, *names: str) -> bool:
-    """Tell whether a name equals the pattern, or matches it."""
+    """Return whether a name equals the pattern, or matches it."""
     return any(name == pattern or fnmatch.fnmatchcase(name, pattern) for name in names)

@@ -1,7 +1,7 @@
-"""The numbers that the parameters of commands may have, as types: `jobs: Count | None = None`.
+"""Types for the numbers that parameters of commands accept: `jobs: Count | None = None`.
 
-`toolbox.interface.signature` checks them before a command starts. pydantic is slow to import, and `--help` needs none
-of it: a `Range` is plain data.
+`toolbox.interface.signature` checks the numbers before a command starts. A `Range` is plain data, because pydantic is
+slow to import, and `--help` does not need it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-# Ten years. Timers of the system and of Kubernetes fail for numbers that are much larger.
+# Ten years. With much larger numbers, timers of the operating system and of Kubernetes fail.
 MOST_SECONDS: Final = 315_360_000
 
 
@@ -28,12 +28,12 @@ class Range:
     most: float | None = None
 
     def __contains__(self, value: float) -> bool:
-        """Tell whether a number is in the range. NaN never is."""
+        """Return whether a number is in the range. NaN never is."""
         is_large_enough = (self.above is None or value > self.above) and (self.least is None or value >= self.least)
         return is_large_enough and (self.most is None or value <= self.most)
 
     def __str__(self) -> str:
-        """Return what was expected, for a message."""
+        """Return a description of the range, for a message."""
         parts = [
             *([f"above {self.above:g}"] if self.above is not None else []),
             *([f"of at least {self.least:g}"] if self.least is not None else []),

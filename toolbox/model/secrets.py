@@ -1,4 +1,4 @@
-"""A secret is a type: it prints, logs, formats, reprs and pickles as `***`."""
+"""The type of secrets: they print, log, format and pickle as `***`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ READER: Final = "secret_reader"
 
 
 class Secret:
-    """A value that must reach one process and no file, log or terminal.
+    """A value that must reach one process, but no file, log or terminal.
 
     Args:
-        value: the value, or a function that reads it when it is first asked for.
-        reference: how the configuration (`*$@a.b`) or the command line (`env:NAME`, `@FILE`) writes it, which may be
-            shown.
+        value: the value, or a function that reads it when it is first needed.
+        reference: how the configuration (`*$@a.b`) or the command line (`env:NAME`, `@FILE`) refers to the secret. The
+            reference may be shown.
     """
 
     __slots__ = ("_reference", "_value")
@@ -29,14 +29,14 @@ class Secret:
         self._reference = reference
 
     def reveal(self) -> str:
-        """Return the value itself. Whoever calls this answers for where it goes."""
+        """Return the value itself. The caller is responsible for where the value goes."""
         if not isinstance(self._value, str):
             self._value = self._value()
         return self._value
 
     @property
     def reference(self) -> str | None:
-        """How the configuration or the command line writes this secret; None when it comes from neither."""
+        """How the configuration or the command line refers to this secret; None if neither does."""
         return self._reference
 
     def __repr__(self) -> str:
@@ -52,7 +52,7 @@ class Secret:
         return self
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> Self:
-        return self  # it does not change, and a copy in this process is no leak
+        return self  # a secret is immutable, and a copy within this process leaks nothing
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and self.reveal() == other.reveal()
@@ -62,7 +62,7 @@ class Secret:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
-        """Have pydantic make a secret of text, by the function `READER` of its context where there is one."""
+        """Let pydantic make a secret of text, with the function `READER` of its context if there is one."""
         from pydantic_core import core_schema
 
         return core_schema.with_info_plain_validator_function(cls._validate)

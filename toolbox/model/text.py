@@ -1,4 +1,4 @@
-"""Values as messages show them."""
+"""Formats values for messages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _HOUR: Final = 3600
 
 
 def truncate(text: str, longest: int = LONGEST_LINE) -> str:
-    """Return a text of at most `longest` characters: the end of a longer text is replaced by an ellipsis."""
+    """Return a text with at most `longest` characters. An ellipsis replaces the end of a longer text."""
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def without_middle(lines: Sequence[str], most: int) -> Sequence[str]:
-    """Return the lines; of more than `most` lines the first and the last ones, and how many are left out."""
+    """Return the lines. Of more than `most` lines, replace the middle by a note on how many are left out."""
     if len(lines) <= most:
         return lines
     half = most // 2
@@ -27,15 +27,15 @@ def without_middle(lines: Sequence[str], most: int) -> Sequence[str]:
 
 
 def shown(value: object, *, longest: int = 60) -> str:
-    """Return the repr of a value, truncated where it is long."""
+    """Return the repr of a value, truncated if it is long."""
     return truncate(repr(value), longest)
 
 
 def duration(seconds: float | None, digits: int = 1) -> str:
-    """Return a duration as people write it: `0.5 s`, `2 min 5 s`, `1 h 3 min`; nothing if it is not known.
+    """Return a duration as text: `0.5 s`, `2 min 5 s`, `1 h 3 min`; empty if it is unknown.
 
     Args:
-        digits: after the point, of less than a minute.
+        digits: the number of decimal places of a duration under a minute.
     """
     if seconds is None:
         return ""
@@ -48,14 +48,14 @@ def duration(seconds: float | None, digits: int = 1) -> str:
 
 
 def without_kind(message: str) -> str:
-    """Return a message of a pydantic validator without the kind of error that pydantic puts before it."""
+    """Return the message of a pydantic validator without the kind of error that pydantic puts before it."""
     return message.removeprefix("Value error, ")
 
 
 def as_text(value: object) -> str:
-    """Return a value of a configuration as text: text as it is, and any other value as YAML writes it (`true`, `null`).
+    """Return a configuration value as text: a text as it is, and any other value as in YAML (`true`, `null`).
 
-    Mappings and lists become JSON, which is YAML too.
+    Mappings and lists are written as JSON, which is YAML as well.
     """
     if isinstance(value, str):
         return value

@@ -1,7 +1,7 @@
 """How a step ended and why: the verdicts, the causes, their order, and the exit code of a run.
 
-They are values that the journal, the summary and every report carry. Nobody infers them from counts, from
-the text of a log, or from the fact that an exception arrived.
+The journal, the summary and every report carry them as values. They are never derived from counts, from the text of a
+log, or from the fact that an exception was raised.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 from typing import Final
 
-CAUSE_KEY: Final = "topgallant_cause"  # where a module of ours tells Ansible why it failed
+CAUSE_KEY: Final = "topgallant_cause"  # with this key, our Ansible modules report why they failed
 
 
 class Verdict(StrEnum):
@@ -26,7 +26,7 @@ class Verdict(StrEnum):
 
     @property
     def is_pass(self) -> bool:
-        """True when nobody has to look at the step."""
+        """Whether the step needs no attention."""
         return self in {Verdict.PASSED, Verdict.SKIPPED, Verdict.XFAILED}
 
 
@@ -45,7 +45,7 @@ class Cause(StrEnum):
 
 
 class ExitCode(IntEnum):
-    """What the command line returns to the shell."""
+    """The exit code of the command line."""
 
     PASSED = 0
     FAILED = 1
@@ -57,7 +57,7 @@ class ExitCode(IntEnum):
     SIGTERM = 143
 
 
-# The worst outcome wins. What was cancelled has told nothing: the failure that had it cancelled says more.
+# The worst outcome wins. A cancelled step says little: the failure that caused the cancellation says more.
 _SEVERITY = (
     Verdict.SKIPPED,
     Verdict.PASSED,
@@ -75,7 +75,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
 
 
 def exit_code(verdict: Verdict | None) -> ExitCode:
-    """Return the exit code of a run that ended with this verdict and that no signal or deadline ended."""
+    """Return the exit code of a run with this verdict, if no signal and no deadline ended the run."""
     match verdict:
         case None | Verdict.SKIPPED:
             return ExitCode.NOTHING_RAN

@@ -1,4 +1,4 @@
-"""What a cell executes and how that ended, as frozen data."""
+"""The workload of a cell and its outcome, as frozen data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from toolbox.model.clusters import Access
 from toolbox.model.secrets import Secret
 
-LOG_BYTES: Final = 1 << 26  # of each log, where nothing else is configured
+LOG_BYTES: Final = 1 << 26  # per log, unless configured otherwise
 _HEADER_BYTES: Final = 1 << 12
 _LONGEST_TEXT: Final = 2000
 _LARGEST: Final = 1 << 62
@@ -20,12 +20,12 @@ _ARCHIVE_END_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long things may take, in seconds.
+    """Time limits, in seconds.
 
     Args:
-        wait: for a machine: to reach it, and to get a place on it.
+        wait: for reaching the machine, and for getting a place on it.
         run: for the workload, from its start on.
-        silence: for the workload to print nothing, which is what a hang looks like; None for any time.
+        silence: for a workload that prints nothing, which probably hangs; None for no limit.
         grace: between SIGTERM and SIGKILL.
     """
 
@@ -37,18 +37,18 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What to execute on a target.
+    """What to execute on a target, and how.
 
     Args:
         command: the program and its arguments.
         env: environment variables besides those of the target.
         cwd: the working directory on the target; a new directory of the attempt when left out.
-        files: what to send, by the name that it gets below `src/`.
-        written: texts to send, likewise.
-        collect: patterns of the files to bring back.
-        pod: what it asks of the pods that run it, over what its target says; nothing to a target that runs none.
-        log_bytes: how much of a log is kept from its start on.
-        sample_seconds: between two samples of what it uses; None for none.
+        files: the files to send, by the names that they get below `src/`.
+        written: the texts to send, likewise.
+        collect: the patterns of the files to fetch.
+        pod: the settings for its pods, which override those of the target. Other backends ignore them.
+        log_bytes: how many bytes to keep from the start of each log.
+        sample_seconds: the interval between two samples of resource use; None for no sampling.
     """
 
     command: tuple[str, ...]
@@ -64,10 +64,10 @@ class Workload:
 
 
 class EndedBy(StrEnum):
-    """What ended a workload.
+    """How a workload ended.
 
-    Of those that only some backends know: a place for it was not found in time (`no_capacity`), its image did not come
-    (`image`), its machine was taken from it (`evicted`), it was killed for the memory that it used (`out_of_memory`).
+    Only some backends report these: no place was found in time (`no_capacity`), the image could not be pulled
+    (`image`), the machine was taken away (`evicted`), the workload exceeded its memory limit (`out_of_memory`).
     """
 
     EXIT = "exit"
@@ -85,18 +85,18 @@ class EndedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadOutcome:
-    """How a workload ended, as its supervisor wrote it down.
+    """How a workload ended, as recorded by its supervisor.
 
     Args:
-        exit_code: its exit status; 128 and the number of a signal that ended it.
-        message: what else there is to say.
+        exit_code: the exit status; 128 plus the number of the signal if a signal ended the workload.
+        message: further details.
         seconds: wall time.
-        leftovers: how many processes it left running, which were ended.
-        log_dropped: bytes that its logs had no room for.
-        log_fault: why its logs are incomplete, where they are not.
-        host: the machine that it ran on, as that calls itself, and the `accelerators` that could be seen there.
-        may_remain: whether processes of it may run on, since its supervisor was killed.
-        image: the container image that it ran in, as `NAME@sha256:...`; empty where that is not known.
+        leftovers: how many processes it left running. They were killed.
+        log_dropped: how many bytes its logs had no room for.
+        log_fault: why its logs are incomplete; empty if they are complete.
+        host: the name of the machine that it ran on. `accelerators`: the accelerators visible there.
+        may_remain: whether processes of it may still run, because its supervisor was killed.
+        image: the container image that it ran in, as `NAME@sha256:...`; empty if unknown.
     """
 
     ended_by: EndedBy
@@ -114,7 +114,7 @@ class WorkloadOutcome:
 
     @classmethod
     def parse(cls, record: Mapping[str, Any] | None) -> Self:
-        """Read what the supervisor wrote; nothing, where it was killed before it could."""
+        """Parse the record of a supervisor; None if the supervisor was killed before it wrote one."""
         if record is None:
             return cls(EndedBy.LOST, message="its supervisor was killed, or the machine was restarted")
         try:
@@ -132,16 +132,16 @@ class WorkloadOutcome:
                 _text(record["accelerators"]),
                 image=_text(record.get("image", "")),
             )
-        except (KeyError, TypeError, ValueError, AttributeError):  # the workload can write there too
+        except (KeyError, TypeError, ValueError, AttributeError):  # the workload can overwrite the record
             return cls(EndedBy.LOST, message="its outcome.json is not what a supervisor writes")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the outcome as a supervisor writes it, and `parse` reads it."""
+        """Return the outcome in the format of a supervisor, which `parse` reads."""
         return {**asdict(self), "log_dropped": {"stdout": self.log_dropped} if self.log_dropped else {}}
 
 
 def _text(value: object) -> str:
-    """Return a text of a record, as much of it as a supervisor writes."""
+    """Return a text of a record, cut to the length that a supervisor writes."""
     if not isinstance(value, str):
         raise TypeError("text was expected")
     return value[:_LONGEST_TEXT]
@@ -161,11 +161,11 @@ def _number(value: object) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """An attempt that was submitted.
+    """A submitted attempt.
 
     Args:
-        name: derived from run, cell and attempt: it is the same after a restart.
-        directory: of the attempt, in the run directory.
+        name: a name that is derived from run, cell and attempt, so that it is the same after a restart.
+        directory: the directory of the attempt in the run directory.
     """
 
     name: str
@@ -173,7 +173,7 @@ class Handle:
 
 
 class AttemptState(StrEnum):
-    """How an attempt stands."""
+    """The state of an attempt."""
 
     RUNNING = "running"
     ENDED = "ended"
@@ -182,10 +182,10 @@ class AttemptState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AttemptStatus:
-    """How an attempt stands, as far as is known.
+    """The status of an attempt, as far as it is known.
 
     Args:
-        outcome: where it has ended.
+        outcome: the outcome, if the attempt has ended.
         message: why the target cannot be reached, or why an attempt has not started yet; otherwise empty.
     """
 
@@ -196,30 +196,30 @@ class AttemptStatus:
 
 @dataclass(frozen=True, slots=True)
 class CollectLimits:
-    """How much one attempt may leave to be brought back from its target: bytes, and files with their directories."""
+    """How much of an attempt may be fetched from its target: bytes, and files including directories."""
 
     bytes: int = 1 << 36
     files: int = 200_000
 
     @property
     def archive_bytes(self) -> int:
-        """How long an archive of that may be, with a header and a long name for each file."""
+        """The largest size of an archive within these limits, with a header and a long name for each file."""
         return self.bytes + self.files * _HEADER_BYTES + _ARCHIVE_END_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class TargetContext:
-    """What a backend is told besides the description of its target.
+    """The data that a backend gets besides the description of its target.
 
     Args:
-        name: of the target.
+        name: the name of the target.
         run: the name of the run.
-        mark: by which the processes that the backend itself starts here are found; see `toolbox.system.processes`.
+        mark: the mark of the processes that the backend starts on this machine; see `toolbox.system.processes`.
         variables: environment variables of workloads that run on this machine.
-        secrets: returns the secret values of the run. An agent is told only those that its workload is given.
-        notify: to be told the name of an attempt whose status has changed, from any thread.
-        clusters: how to reach the clusters that the run has, by the names of its configuration.
-        limits: of what one attempt may leave there.
+        secrets: returns the secret values of the run. An agent gets only those that its workload has.
+        notify: to be called with the name of an attempt whose status has changed, from any thread.
+        clusters: how to reach the clusters of the run, by their names in the configuration.
+        limits: how much of one attempt may be fetched.
     """
 
     name: str

@@ -1,1 +1,1 @@
-"""The gateways to this machine: its environment variables, processes and files. One module each."""
+"""The gateways to this machine, one module each: environment variables, processes, files, signals."""

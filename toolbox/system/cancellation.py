@@ -1,7 +1,7 @@
-"""Structured cancellation: a scope knows what runs in it, and ends it in an orderly way.
+"""Structured cancellation: a scope knows the tasks that run in it, and ends them in order.
 
-A task that runs something registers how to end it. Whoever cancels the scope ends all of that, in this scope and
-in those opened inside it; afterwards nothing can be started there.
+A task registers a function that ends it. Cancelling a scope calls all of these functions, also those of the scopes
+inside; afterwards nothing can be started in the scope.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ class CancelScope:
         self._numbers = itertools.count()
         self._endings: dict[int, Callable[[], object]] = {}
         self._cancelled = threading.Event()
-        # In a parent that was cancelled already, this cancels the new scope at once.
+        # If the parent was cancelled already, this cancels the new scope at once.
         self._leave_parent = parent.add(lambda: self.cancel(parent.reason or "")) if parent is not None else None
 
     @property
     def reason(self) -> str | None:
-        """Why the scope was cancelled, or None while it was not."""
+        """Why the scope was cancelled; None if it was not."""
         return self._reason
 
     def check(self) -> None:
-        """Raise `Cancelled` when the scope was cancelled: nothing may be started in it any more."""
+        """Raise `Cancelled` if the scope was cancelled."""
         if self._reason is not None:
             raise Cancelled(self._reason)
 
     def sleep(self, seconds: float) -> None:
-        """Wait so long, or until the scope is cancelled, which raises `Cancelled` at once."""
+        """Wait for `seconds`. If the scope is cancelled, raise `Cancelled` at once."""
         end = time.monotonic() + seconds
-        # In pieces: a signal that the system hands to another thread does not wake this one.
+        # In short waits: a signal that the system delivers to another thread does not wake this one.
         while (left := end - time.monotonic()) > 0 and not self._cancelled.wait(min(left, _SIGNAL_SECONDS)):
             continue
         self.check()
 
     def add(self, ending: Callable[[], object]) -> Callable[[], None]:
-        """Register how to end something that runs, and return how to take that back when it has ended.
+        """Register a function that ends a task, and return a function that removes it once the task has ended.
 
-        In a scope that was cancelled already it is ended at once.
+        In a scope that was cancelled already, `ending` is called at once.
         """
         with self._lock:
             number = next(self._numbers)
@@ -65,7 +65,7 @@ class CancelScope:
         return lambda: self._remove(number)
 
     def cancel(self, reason: str) -> None:
-        """End all that runs in the scope, side by side, and wait for it."""
+        """End all tasks of the scope in parallel, and wait until they have ended."""
         with self._lock:
             if self._reason is not None:
                 return
@@ -79,7 +79,7 @@ class CancelScope:
             thread.join()
 
     def close(self) -> None:
-        """Leave the scope around this one."""
+        """Remove this scope from its parent."""
         if self._leave_parent is not None:
             self._leave_parent()
 
@@ -93,13 +93,13 @@ entered = _current.entered
 
 
 def current() -> CancelScope:
-    """Return the scope around; one that nobody cancels where there is none."""
+    """Return the current scope. Without one, return a scope that is never cancelled."""
     return _current.get() or CancelScope()
 
 
 @contextmanager
 def opened_by_process() -> Iterator[CancelScope]:
-    """Open a scope inside the current one, also for threads that have none."""
+    """Open a scope inside the current one, also for threads without a context."""
     with opened() as scope, _current.entered_by_process(scope):
         yield scope
 

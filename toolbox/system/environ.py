@@ -1,6 +1,6 @@
-"""The only module that reads the environment variables of this process. Nothing writes them.
+"""The only module that reads the environment variables of this process. No module changes them.
 
-A child process gets its variables in its own mapping (`toolbox.system.processes`), never through ours.
+A child process gets its variables as a mapping of its own (`toolbox.system.processes`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ WORKSPACE: Final = "TOPGALLANT_WORKSPACE"
 
 
 def get(name: str) -> str | None:
-    """Return a variable, or None when it is not set or empty."""
+    """Return a variable; None if it is not set, or empty."""
     return os.environ.get(name) or None
 
 
 def get_path(name: str) -> Path | None:
-    """Return a variable that names a file or a directory, or None."""
+    """Return a variable that names a file or a directory; None if it is not set."""
     value = get(name)
     return expanded(value) if value else None
 
@@ -34,7 +34,7 @@ def expanded(path: str | Path) -> Path:
     """Return a path with `~` and `~USER` replaced by a home directory.
 
     Raises:
-        UsageError: that home directory is not known.
+        UsageError: the home directory is unknown.
     """
     try:
         return Path(path).expanduser()
@@ -43,25 +43,25 @@ def expanded(path: str | Path) -> Path:
 
 
 def is_workflow() -> bool:
-    """Tell whether a CI system reads commands for itself in what we print: GitHub Actions or Azure Pipelines."""
+    """Return whether a CI system executes commands in our output: GitHub Actions or Azure Pipelines."""
     return get("GITHUB_ACTIONS") is not None or get("TF_BUILD") is not None
 
 
 def program() -> str:
-    """Return how this command line was called: `./run_toolbox.py` in a checkout, `topgallant` where installed."""
+    """Return the name of this command line: `./run_toolbox.py` in a checkout, `topgallant` where it is installed."""
     name = Path(sys.argv[0]).name
     return name if name == "topgallant" else "./run_toolbox.py"
 
 
 def everything() -> dict[str, str]:
-    """Return a copy of all variables, for a child process. It never goes into a file."""
+    """Return a copy of all variables, for a child process. Don't write it to a file."""
     return dict(os.environ)
 
 
 def state_directory() -> Path:
-    """Return where this program keeps what outlives its runs, for this user.
+    """Return the directory for files of this user that outlive a run.
 
-    As the XDG Base Directory Specification says, a relative path in `$XDG_STATE_HOME` is ignored.
+    As the XDG Base Directory Specification requires, a relative path in `$XDG_STATE_HOME` is ignored.
 
     Raises:
         UsageError: the user has no home directory.
@@ -75,11 +75,11 @@ def home() -> Path:
     """Return the home directory of this user.
 
     Raises:
-        UsageError: the user has none.
+        UsageError: the user has no home directory.
     """
     try:
         found = Path() if os.environ.get("HOME") == "" else Path.home()
-    except RuntimeError:  # $HOME is not set, and the system does not know this user: as in many containers
+    except RuntimeError:  # $HOME is not set, and the system does not know this user, as in many containers
         found = Path()
     if not found.is_absolute():
         raise UsageError("this user has no home directory: set $HOME to a directory")

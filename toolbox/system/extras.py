@@ -1,4 +1,4 @@
-"""The optional client libraries: which are missing, and how to install them here."""
+"""The optional client libraries: checks that they are installed, and knows how to install them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolbox.model.errors import ConfigurationError
 from toolbox.system import places
 
 Extra = Literal["kubernetes", "postgres"]
-# The modules of each extra of pyproject.toml.
+# The modules of each extra in pyproject.toml.
 MODULES: Final[Mapping[Extra, Sequence[str]]] = {
     "kubernetes": ("kubernetes", "orjson", "websocket", "certifi"),
     "postgres": ("psycopg",),
@@ -20,13 +20,13 @@ MODULES: Final[Mapping[Extra, Sequence[str]]] = {
 
 
 def require(extra: Extra, what: str) -> None:
-    """See that the libraries of an extra are installed, without importing them.
+    """Check that the libraries of an extra are installed, without importing them.
 
     Args:
-        what: what needs them, for the message.
+        what: the feature that needs them, for the message.
 
     Raises:
-        ConfigurationError: one is missing; the message has the command that installs it.
+        ConfigurationError: a library is missing; the message has the command that installs it.
     """
     missing = [name for name in MODULES[extra] if importlib.util.find_spec(name) is None]
     if missing:

@@ -1,4 +1,4 @@
-"""Files of a run: private to their owner, and never half written."""
+"""Writes the files of a run: private to their owner, and always complete."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ PRIVATE_DIRECTORY: Final = 0o700
 
 
 def make_directory(path: Path) -> Path:
-    """Create a private directory and its parents where they are missing, and return it."""
+    """Create a private directory and its missing parents, and return it."""
     path.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIRECTORY)
     return path
 
 
 def make_durable_directory(path: Path) -> Path:
-    """Create a private directory and its parents, and wait until the disk has those that were missing."""
+    """Create a private directory and its missing parents, and wait until the new directories are on the disk."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     make_directory(path)
     for folder in missing:
@@ -38,7 +38,7 @@ def make_durable_directory(path: Path) -> Path:
 
 
 def sync_directory(path: Path) -> None:
-    """Wait until the disk has the names in a directory: of files that were created, renamed or removed there."""
+    """Wait until the disk has the names in a directory, after files there were created, renamed or removed."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -47,7 +47,7 @@ def sync_directory(path: Path) -> None:
 
 
 def write_text(path: Path, text: str, *, durable: bool = False) -> Path:
-    """Write a private text file whole or not at all: a reader sees the old text or the new one.
+    """Write a private text file atomically: a reader sees the old text or the new text.
 
     Args:
         durable: see `write_bytes`.
@@ -56,22 +56,22 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> Path:
 
 
 def encode(text: str) -> bytes:
-    """Return a text as UTF-8; what is none (a name that the system gave us in other bytes) is escaped."""
+    """Return a text as UTF-8. Bytes of file names that are not UTF-8, which Python has as surrogates, are escaped."""
     return text.encode(errors="backslashreplace")
 
 
 def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> Path:
-    """Write a private file whole or not at all.
+    """Write a private file atomically.
 
     Args:
-        durable: return only when the disk has it, so that a power cut leaves the old file or the new one. What a
-            resumed run reads needs that; what can be derived again does not, and a wait for the disk is not cheap.
+        durable: return only when the content is on the disk, so that a power cut leaves the old file or the new one.
+            Use it for files that a resumed run reads. It is slow, and needless for files that can be derived again.
     """
     return write_pieces(path, [content], durable=durable)
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False, mode: int = PRIVATE_FILE) -> Path:
-    """Write a file whole or not at all, piece by piece. The pieces may be read from the old file.
+    """Write a file atomically, piece by piece. The pieces may be read from the old file.
 
     Args:
         durable: see `write_bytes`.
@@ -96,7 +96,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False, 
 
 
 def write_derived(path: Path, render: Callable[[], str]) -> Path:
-    """Write a file that can be made again from others. Where that fails no outdated file is left, and the error raised.
+    """Write a file that is derived from others. If that fails, remove the outdated file, and raise the error.
 
     Args:
         render: returns the content.
@@ -116,7 +116,7 @@ def append_text(path: Path, text: str) -> None:
 
 
 def size(path: Path) -> int:
-    """Return how many bytes a file has; 0 where there is none."""
+    """Return the size of a file in bytes; 0 if there is no file."""
     try:
         return path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
@@ -124,7 +124,7 @@ def size(path: Path) -> int:
 
 
 def write_at(path: Path, offset: int, content: bytes) -> None:
-    """Write a piece of a private file at its place."""
+    """Write a piece of a private file at an offset."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         while content:
@@ -135,26 +135,26 @@ def write_at(path: Path, offset: int, content: bytes) -> None:
 
 
 def open_lock(path: Path, mode: int = PRIVATE_FILE) -> int:
-    """Return a descriptor of a lock file, which is created where it is missing.
+    """Open a lock file and return its descriptor. Create the file if it is missing.
 
-    In a directory where others can write, another user may have put something else there: no link is followed, and
-    nothing but a regular file with one name is opened. Its owner is this user, root, the owner of the directory, or,
-    where others may create files in the directory, any user.
+    In a directory where others can write, another user may have replaced the file. So no link is followed, and only a
+    regular file without further hard links is opened. It must belong to this user, to root, or to the owner of the
+    directory; if others may create files in the directory, it may belong to any user.
 
     Args:
-        mode: of a new file.
+        mode: the permissions of a new file.
 
     Raises:
-        OSError: there is something else, or it cannot be opened.
+        OSError: the path is not such a file, or cannot be opened.
     """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        # To create what is there already is refused in a directory that all may write to (fs.protected_regular).
+        # Opening without O_CREAT first: with it, fs.protected_regular refuses existing files in a shared directory.
         descriptor = os.open(path, flags)
     except FileNotFoundError:
         with suppress(FileExistsError):  # another process was faster
             descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
-            os.fchmod(descriptor, mode)  # whatever the umask
+            os.fchmod(descriptor, mode)  # regardless of the umask
             return descriptor
         descriptor = os.open(path, flags)
     if fault := _lock_fault(os.fstat(descriptor), path.parent.stat()):
@@ -164,7 +164,7 @@ def open_lock(path: Path, mode: int = PRIVATE_FILE) -> int:
 
 
 def _lock_fault(file: os.stat_result, directory: os.stat_result) -> str:
-    """Return why a file is not used as a lock; an empty text where it is."""
+    """Return why a file must not be used as a lock; an empty text if it may."""
     if not stat.S_ISREG(file.st_mode):
         return "it is not a regular file"
     if file.st_nlink != 1:
@@ -176,26 +176,26 @@ def _lock_fault(file: os.stat_result, directory: os.stat_result) -> str:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Open for `open(..., opener=)` so that a new file is private."""
+    """Create files as private in `open(..., opener=private_opener)`."""
     return os.open(path, flags, PRIVATE_FILE)
 
 
 def dump_json(value: object) -> str:
-    """Return a value as JSON that a person can read."""
+    """Return a value as JSON with indentation."""
     return json.dumps(value, indent=2, default=str, ensure_ascii=False) + "\n"
 
 
 def write_json(path: Path, value: object, *, durable: bool = False) -> Path:
-    """Write a value as JSON that a person can read. `durable`: see `write_bytes`."""
+    """Write a value as JSON with indentation. `durable`: see `write_bytes`."""
     return write_text(path, dump_json(value), durable=durable)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file of ours, whose top is an object.
+    """Read a JSON file that Topgallant wrote, and that holds an object.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is not JSON, or nested deeper than any file of ours.
+        OSError: the file cannot be read.
+        ValueError: the file is not JSON, or is nested deeper than any file that Topgallant writes.
     """
     try:
         value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -205,7 +205,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_yaml(path: Path, value: object, *, durable: bool = False) -> Path:
-    """Write a value as YAML, in its own order. `durable`: see `write_bytes`."""
+    """Write a value as YAML, and keep the order of its keys. `durable`: see `write_bytes`."""
     return write_text(path, dump_yaml(value), durable=durable)
 
 
@@ -213,14 +213,14 @@ _BREAKS = re.compile("[\x85\u2028\u2029]")
 
 
 class Dumper(yaml.SafeDumper):
-    """Plain YAML: no aliases, so that each value stands where it is read."""
+    """Writes YAML without aliases: every value is written out."""
 
     def ignore_aliases(self, _data: Any) -> bool:
-        """Write every value where it stands, also one that stands elsewhere too."""
+        """Return True: a value that occurs twice is written twice."""
         return True
 
     def analyze_scalar(self, scalar: str) -> Any:
-        """Have a text with Unicode's own line breaks quoted: in any other style it would be read with spaces there."""
+        """Quote a text with Unicode line breaks: in other styles, a reader would turn them into spaces."""
         found = super().analyze_scalar(scalar)
         if _BREAKS.search(scalar):
             found.allow_flow_plain = found.allow_block_plain = found.allow_single_quoted = found.allow_block = False
@@ -239,7 +239,7 @@ Dumper.add_multi_representer(Path, lambda dumper, path: dumper.represent_str(str
 
 
 def dump_yaml(value: object) -> str:
-    """Return a value as YAML, in its own order."""
+    """Return a value as YAML, and keep the order of its keys."""
     return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)
 
 

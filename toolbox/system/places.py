@@ -1,8 +1,8 @@
-"""Where roles, projects, configurations and extensions are found: in the workspace first, then in Topgallant itself.
+"""Finds roles, projects, configurations and extensions: first in the workspace, then in Topgallant itself.
 
 The workspace is the repository of a team: the directory that `$TOPGALLANT_WORKSPACE` names, or the nearest one from
-the working directory upwards that has projects, commands or roles. Topgallant's own files stand beside `toolbox/` in a
-checkout, and in `toolbox/bundled/` where the package was installed.
+the working directory upwards that has projects, commands or roles. Topgallant's own files are beside `toolbox/` in a
+checkout, and in `toolbox/bundled/` in an installed package.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from toolbox.system import environ
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOLDERS: Final = ("projects", "commands", "roles")
-# Many directories have a folder `projects`. Above the working directory, only one with such contents is a workspace.
+# Many directories have a folder `projects`: above the working directory, a workspace must have one of these files.
 _CONTENTS: Final = ("projects/*/orchestration.py", "commands/*.py", "roles/*/tasks/main.yml")
 ARTIFACTS: Final = "artifacts"
 COMMANDS = _PACKAGE / "commands"
 
 
 class _Process:
-    """The workspace of the run that this process executes; `is_pinned` tells whether there is such a run."""
+    """The workspace of the run that this process executes. `is_pinned` is False if there is no such run."""
 
     is_pinned = False
     workspace: Path | None = None
 
 
 def builtin_root() -> Path:
-    """Return the directory that holds our own `roles/`, `projects/`, `config/` and `command_args/`."""
+    """Return the directory with Topgallant's own `roles/`, `projects/`, `config/` and `command_args/`."""
     bundled = _PACKAGE / "bundled"
     return bundled if bundled.is_dir() else _PACKAGE.parent
 
 
 def workspace() -> Path | None:
-    """Return the workspace, or None where there is none.
+    """Return the workspace; None if there is none.
 
     Raises:
         UsageError: `$TOPGALLANT_WORKSPACE` does not name a directory.
@@ -49,7 +49,7 @@ def workspace() -> Path | None:
 
 
 def workspace_above(directory: Path) -> Path | None:
-    """Return the nearest workspace from a directory upwards, or None where there is none."""
+    """Return the nearest workspace from a directory upwards; None if there is none."""
     ours = builtin_root()
     for candidate in (directory, *directory.parents):
         if candidate == ours:
@@ -63,7 +63,7 @@ def workspace_above(directory: Path) -> Path | None:
 
 @contextmanager
 def pinned(root: Path | None) -> Iterator[None]:
-    """Keep one workspace, or none, for the body, which may change the working directory."""
+    """Keep one workspace, or none, for the body, even if the body changes the working directory."""
     before = _Process.is_pinned, _Process.workspace
     _Process.is_pinned, _Process.workspace = True, root
     try:
@@ -73,31 +73,31 @@ def pinned(root: Path | None) -> Iterator[None]:
 
 
 def roots() -> list[Path]:
-    """Return the directories to look in, the most specific first."""
+    """Return the directories to search, the most specific first."""
     found = workspace()
     return [builtin_root()] if found is None else [found, builtin_root()]
 
 
 def artifacts() -> Path:
-    """Return where runs go by default: `$ARTIFACT_DIR`, or `artifacts/` in the workspace or the working directory."""
+    """Return the directory for runs by default: `$ARTIFACT_DIR`, or `artifacts/` in the workspace or $PWD."""
     return environ.get_path(environ.ARTIFACT_DIR) or (workspace() or Path.cwd()) / ARTIFACTS
 
 
 def folders(kind: str) -> list[Path]:
-    """Return the folders `commands` or `roles` of each root and of its projects, the first to look in first."""
+    """Return the folders `commands` or `roles` of each root and of its projects, in search order."""
     found = [folder for root in roots() for folder in (root / kind, *sorted(root.glob(f"projects/*/{kind}")))]
     return [folder for folder in found if folder.is_dir()]
 
 
 def find(kind: str, *relative: str) -> Path | None:
-    """Return the first existing file or directory of this relative path in the folders of a kind, or None."""
+    """Return the first file or directory with this path in the folders of a kind; None if there is none."""
     candidates = (folder.joinpath(*relative) for folder in folders(kind))
-    # A name from outside may be too long for a file: `Path.exists` raises there.
+    # A name from outside may be too long for a file: `Path.exists` would raise.
     return next((path for path in candidates if os.path.exists(path)), None)  # noqa: PTH110
 
 
 def entries(kind: str, pattern: str) -> Iterator[Path]:
-    """Yield what matches the pattern in the folders of a kind, one path per name, sorted by name."""
+    """Yield the paths that match the pattern in the folders of a kind: one path per name, sorted by name."""
     found = {path.name: path for folder in reversed(folders(kind)) for path in folder.glob(pattern)}
     yield from (found[name] for name in sorted(found))
 
@@ -119,7 +119,7 @@ def _named_workspace() -> Path | None:
 
 
 def _is_trusted(file: Path, directory: Path) -> bool:
-    """Tell whether a file above a directory may be executed: other users can write to `/tmp`, a parent of many."""
+    """Return whether a file above a directory may be executed: in a parent such as `/tmp`, other users can write."""
     try:
         owners = {0, os.getuid(), directory.stat().st_uid}
         return file.stat().st_uid in owners and file.parent.stat().st_uid in owners

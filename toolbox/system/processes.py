@@ -1,8 +1,8 @@
-"""The only module of the orchestrator that starts and ends processes. (`toolbox.agent` does so on the targets.)
+"""The only module of the orchestrator that starts and ends processes. (On the targets, `toolbox.agent` does.)
 
-Every process carries the directory of its step in the environment variable `TOPGALLANT_STEP`. Its children
-inherit it, also those that leave the process group or lose their parent, so that a step's processes can be found
-and ended whole. Jenkins finds the processes of a build in the same way (its ProcessTreeKiller).
+Every process has the directory of its step in the environment variable `TOPGALLANT_STEP`. Its children inherit the
+variable, even if they leave the process group or lose their parent, so that all processes of a step can be found and
+ended. Jenkins finds the processes of a build in the same way (its ProcessTreeKiller).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ GRACE_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.02
 _SIGNAL_SECONDS: Final = 0.1
 _DRAIN_SECONDS: Final = 2.0
-_LONGEST_ERROR: Final = 1 << 12  # bytes of a line of standard error that are kept as one
-_LONGEST_TEXT: Final = 1 << 20  # bytes of a line of output that are read at once
+_LONGEST_ERROR: Final = 1 << 12  # longer lines of standard error are split after so many bytes
+_LONGEST_TEXT: Final = 1 << 20  # longer lines of output are split after so many bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Completed:
     """A process that has ended.
 
     Args:
-        returncode: its exit status; minus the number of the signal that ended it.
-        stdout: what it printed, or None when that was not captured.
+        returncode: the exit status, or the negative number of the signal that ended the process.
+        stdout: the captured output; None if it was not captured.
         stderr: likewise.
     """
 
@@ -52,9 +52,9 @@ class Completed:
 
 
 def environment(step: Path, variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables of a process of a step: ours, those given, the step's directory, and its mark.
+    """Return the variables for a process of a step: ours, the given ones, the step's directory, and its mark.
 
-    The URL of the store is not among them: it may hold a password, and is nobody else's affair.
+    The URL of the store is removed: it may hold a password, and no child process needs it.
     """
     ours = environ.everything()
     ours.pop(environ.RESULTS_DATABASE, None)
@@ -79,26 +79,26 @@ def run(
     capture_stdout: bool = False,
     capture_stderr: bool = False,
 ) -> Completed:
-    """Run a program to its end, in a session of its own, and return how it ended.
+    """Run a program to its end in a new session, and return its result.
 
-    Whatever interrupts the waiting (a cancelled scope, a signal) ends the process with its children first.
+    If the wait is interrupted (by a cancelled scope or a signal), the process and its children are ended first.
 
     Args:
-        env: its variables; `environment` makes them.
-        stdout: a file for its output; otherwise `on_line` takes it, or it is captured.
-        on_line: takes each line of output that is not captured, from a thread of its own.
-        on_error_line: the same for standard error; `on_line` when left out.
-        whole_lines: False hands over what is printed as it comes, in pieces, with the ends of lines.
+        env: the environment variables, as `environment` returns them.
+        stdout: a file for the output; without a file, `on_line` gets the output, or it is captured.
+        on_line: called with each line of output, in a thread of its own.
+        on_error_line: called with each line of standard error; `on_line` when left out.
+        whole_lines: False passes output on as it is printed, in pieces that include the ends of lines.
 
     Raises:
-        Cancelled: the scope was cancelled before or while it ran.
+        Cancelled: the scope was cancelled before or during the run.
         OSError: the program cannot be started.
     """
     scope = cancellation.current()
     scope.check()
     mark = env[MARK]
     with signals.deferred():
-        process = subprocess.Popen(  # a list of arguments; a shell only where a user wrote one
+        process = subprocess.Popen(  # a list of arguments; a shell runs only if the user wrote a shell command
             list(args),
             env=dict(env),
             cwd=cwd,
@@ -128,7 +128,7 @@ def run(
     finally:
         done()
     if scope.reason is not None:
-        end()  # it has ended, but who cancelled may still be ending what it started
+        end()  # it has ended, but the cancelling thread may still be ending its children
         scope.check()
     return Completed(
         tuple(args),
@@ -139,15 +139,15 @@ def run(
 
 
 class LineTooLong(Exception):
-    """A program writes a line that is longer than any that it should write."""
+    """A line of a program's output is longer than allowed."""
 
 
 class Channel:
-    """A program that is talked to over its standard input and output for as long as it lives.
+    """A running program, and pipes to its standard input and output.
 
     Args:
         args: the program and its arguments.
-        env: its variables; `environment` makes them.
+        env: the environment variables, as `environment` returns them.
     """
 
     _KEPT_ERRORS: Final = 20
@@ -170,15 +170,15 @@ class Channel:
 
     @property
     def errors(self) -> str:
-        """The last lines that it wrote to standard error, once its output has ended."""
+        """The last lines of its standard error, once its output has ended."""
         self._error_reader.join(_DRAIN_SECONDS)
         return "\n".join(self._errors)
 
     def write(self, content: bytes) -> None:
-        """Send something, whole, from any thread.
+        """Send all of the content. May be called from any thread.
 
         Raises:
-            OSError: it is gone.
+            OSError: the program has ended.
         """
         assert self._process.stdin is not None, "it is started with pipes"
         view = memoryview(content)
@@ -189,7 +189,7 @@ class Channel:
                 view = view[self._process.stdin.write(view) or 0 :]
 
     def lines(self, longest: int) -> Iterator[bytes]:
-        """Yield the lines that it writes, until it is gone.
+        """Yield the lines of its output until the program ends.
 
         Raises:
             LineTooLong: a line has more bytes than `longest`.
@@ -202,7 +202,7 @@ class Channel:
                 yield line
 
     def close(self) -> int:
-        """Have it end, by the end of its input and then by force, and return its exit status."""
+        """Close its input, kill the program if it does not end, and return its exit status."""
         with self._lock, suppress(OSError):
             assert self._process.stdin is not None, "it is started with pipes"
             self._process.stdin.close()
@@ -222,8 +222,8 @@ class Channel:
 def _await(process: subprocess.Popen[bytes]) -> None:
     """Wait for the end of a process.
 
-    The main thread looks up now and then: the system may hand a signal to any thread, and it is the main thread that
-    runs its handler, once it is no longer in a system call that nobody interrupts.
+    The wait is interrupted regularly: the system may deliver a signal to any thread, but only the main thread runs the
+    handler, and not before it returns from a system call.
     """
     if threading.current_thread() is not threading.main_thread():
         process.wait()
@@ -236,10 +236,10 @@ def _await(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _exit_of(process: subprocess.Popen[bytes]) -> Iterator[Callable[[], bool]]:
-    """Yield a function that waits a moment, and tells whether the process has ended."""
+    """Yield a function that waits a moment, and returns whether the process has ended."""
     try:
         descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # not on this system, or the process has been waited for
+    except (AttributeError, OSError):  # the system has no pidfd, or the process has been waited for
         yield lambda: _has_ended(process)
         return
     try:
@@ -259,7 +259,7 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 class _Pump:
-    """Reads a stream to its end in a thread, so that a full pipe never stops the program."""
+    """Reads a stream to its end in a thread, so that a full pipe never blocks the program."""
 
     def __init__(
         self,
@@ -277,10 +277,10 @@ class _Pump:
         self._thread.start()
 
     def text(self) -> str:
-        """Return all that came, where no one else took the lines, once the program has ended.
+        """Return the text that no callback took, once the program has ended.
 
-        What it left running in the background may hold the stream open: that is not waited for. What went wrong
-        with a line is raised here.
+        Don't wait for background processes of the program that still hold the stream open. An exception of the
+        callback is raised here.
         """
         self._thread.join(_DRAIN_SECONDS)
         if self._error is not None:
@@ -288,7 +288,7 @@ class _Pump:
         return "".join(self._lines)
 
     def _read(self, stream: IO[bytes] | None, on_text: Callable[[str], None] | None) -> None:
-        if stream is None:  # it goes to a file
+        if stream is None:  # the output goes to a file
             return
         try:
             with stream:
@@ -297,13 +297,13 @@ class _Pump:
                         self._lines.append(text)
                     else:
                         on_text(text.rstrip("\r\n") if self._whole_lines else text)
-        except BaseException as error:  # noqa: BLE001  # raised by `text`, in the thread that waits
+        except BaseException as error:  # noqa: BLE001  # `text` raises it in the waiting thread
             self._error = error
             self._on_error()
 
 
 def _lines(stream: IO[bytes]) -> Iterator[str]:
-    """Yield the lines; one that is very long comes in pieces, which are cut between characters."""
+    """Yield the lines of a stream. A very long line comes in pieces, which are cut between characters."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     while content := stream.readline(_LONGEST_TEXT):
         if text := decoder.decode(content, final=content.endswith(b"\n")):
@@ -320,7 +320,7 @@ def _pieces(stream: IO[bytes]) -> Iterator[str]:
 
 
 def end_tree(pid: int, mark: str, *, grace: float = GRACE_SECONDS) -> None:
-    """End a process with all its descendants, and everything that carries the mark: SIGTERM, then SIGKILL."""
+    """End a process, its descendants, and all processes with the mark: first SIGTERM, then SIGKILL."""
     _end(lambda: [*_descendants(pid), *_marked(mark)], grace)
 
 
@@ -328,7 +328,7 @@ def end_marked(directory: Path, *, grace: float = GRACE_SECONDS, keep: Sequence[
     """End every process of the steps at or below a directory, and return how many there were.
 
     Args:
-        keep: directories below it whose processes go on.
+        keep: directories below `directory` whose processes run on.
     """
     kept = tuple(str(path) for path in keep)
     return _end(lambda: _marked(str(directory), kept), grace)
@@ -345,7 +345,7 @@ def _end(find: Callable[[], list[psutil.Process]], grace: float) -> int:
         _signal(process, kill=False)
     alive = _wait(found, grace)
     deadline = time.monotonic() + grace
-    # What was forked after a look is found by the next one.
+    # The next pass finds the processes that were forked during this one.
     while left := [process for process in _distinct([*alive, *find()]) if _is_alive(process)]:
         for process in left:
             _signal(process, kill=True)
@@ -357,7 +357,7 @@ def _end(find: Callable[[], list[psutil.Process]], grace: float) -> int:
 
 
 def _wait(found: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
-    """Wait, and return what lives on. Exit statuses are left to who started the processes (psutil would take them)."""
+    """Wait, and return the processes that still live. Leave exit statuses to the owners (psutil would take them)."""
     deadline = time.monotonic() + seconds
     while (alive := [process for process in found if _is_alive(process)]) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
@@ -388,7 +388,7 @@ def _marked(mark: str, kept: Sequence[str] = ()) -> list[psutil.Process]:
             if value is None or not _is_below(value, mark) or any(_is_below(value, other) for other in kept):
                 continue
             is_alive = process.status() != psutil.STATUS_ZOMBIE
-        except (psutil.Error, OSError):  # it has ended meanwhile, or is not ours to look into
+        except (psutil.Error, OSError):  # it has ended meanwhile, or belongs to another user
             continue
         if is_alive and process.pid != own:
             found.append(process)

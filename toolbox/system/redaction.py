@@ -1,6 +1,6 @@
-"""Takes secret values out of every text that is written or shown.
+"""Masks secret values in every text that is written or shown.
 
-The type `Secret` keeps a value from being printed by mistake; this is the second wall, for what programs print.
+The type `Secret` keeps values from being printed by mistake. This module masks them in the output of programs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_NOT_TEXT: Final = 0.1
 
 
 class Swept(NamedTuple):
-    """What a sweep found.
+    """The result of a sweep.
 
     Args:
         masked: the files in which secrets were masked.
@@ -49,7 +49,7 @@ class Redactor:
         self._values: tuple[str, ...] = ()
 
     def add(self, values: Iterable[str]) -> None:
-        """Learn secret values, in every form of `toolbox.agent.masking`."""
+        """Add secret values, in every form of `toolbox.agent.masking`."""
         with self._lock:
             new = {*values} - self._secrets
             forms = {form for value in new for form in masking.forms(value)}
@@ -57,25 +57,25 @@ class Redactor:
             self._secrets |= new
 
     def values(self) -> tuple[str, ...]:
-        """Return all the texts that are masked, the longest first."""
+        """Return all texts that are masked, the longest first."""
         return self._values
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the secret values themselves, for a program elsewhere that masks them."""
+        """Return the secret values themselves, for another program that masks them."""
         return tuple(self._secrets)
 
     def __call__(self, text: str) -> str:
-        """Return the text without the secret values."""
+        """Return the text with the secret values masked."""
         for value in self._values:
             if value in text:
                 text = text.replace(value, MASK)
         return text
 
     def texts(self, value: Any, *, keep_keys: bool = False) -> Any:
-        """Return a value without the secret values in its texts. Numbers and words of ours (enums) stay as they are.
+        """Return a value with the secrets in its texts masked. Numbers and enums stay as they are.
 
         Args:
-            keep_keys: leave the keys of mappings as they are: they are the names of fields, which a program looks up.
+            keep_keys: leave the keys of mappings as they are: programs look them up.
         """
         if not self._values:
             return value
@@ -87,10 +87,10 @@ class Redactor:
         return type(value)(map(mask, value)) if isinstance(value, list | tuple) else value
 
     def sweep(self, directory: Path, *, spare: Callable[[Path], bool] = lambda _: False) -> Swept:
-        """Mask the secret values in the files below a directory, each read in pieces.
+        """Mask the secret values in the files below a directory. The files are read in pieces.
 
         Args:
-            spare: tells which files to leave alone.
+            spare: returns whether to leave a file alone.
         """
         patterns = [value.encode("utf-8", "surrogateescape") for value in self._values]
         swept = Swept([], [], [])
@@ -103,14 +103,14 @@ class Redactor:
                         filesystem.write_pieces(file, _masked(file, patterns))
                         swept.masked.append(file)
             except FileNotFoundError:
-                continue  # what it belongs to goes on, and has removed it
+                continue  # the file's process still runs, and has removed the file
             except OSError as error:
                 swept.faults.append(f"{file} could not be searched for secrets: {error}")
         return swept
 
 
 def _pieces(file: Path) -> Iterator[bytes]:
-    """Yield what a file holds; of each hole, which may be as long as one likes, one NUL byte."""
+    """Yield the content of a file. A hole, which may be of any length, is replaced by one NUL byte."""
     with file.open("rb", buffering=0) as stream:
         end, place = os.fstat(stream.fileno()).st_size, 0
         while place < end:
@@ -122,23 +122,23 @@ def _pieces(file: Path) -> Iterator[bytes]:
                 start += len(piece)
                 yield piece
             if start < stop:
-                return  # it has become shorter
+                return  # the file has become shorter
             place = stop
 
 
 def _next_data(descriptor: int, place: int, end: int) -> tuple[int, int]:
-    """Return where the data behind a place in a file begins, and where the next hole or the end of the file is."""
+    """Return where the next data after an offset begins, and where that data ends."""
     try:
         start = os.lseek(descriptor, place, os.SEEK_DATA)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # there is only a hole
+        if error.errno == errno.ENXIO:  # only a hole follows
             return end, end
-        return place, end  # the file system does not tell
+        return place, end  # the file system does not support this
     return start, min(end, os.lseek(descriptor, start, os.SEEK_HOLE))
 
 
 def _holds_any(file: Path, patterns: list[bytes]) -> bool:
-    """Read a file in pieces, which overlap so that a value on the border is seen."""
+    """Read a file in pieces, which overlap so that a value across a border is found."""
     overlap = max(map(len, patterns)) - 1
     tail = b""
     for piece in _pieces(file):
@@ -150,9 +150,9 @@ def _holds_any(file: Path, patterns: list[bytes]) -> bool:
 
 
 def _is_binary(file: Path) -> bool:
-    """Tell whether a change of length would break a file: it has a NUL byte, or begins with what is not text.
+    """Return whether masking would break a file: it has a NUL byte, or does not begin with text.
 
-    A log is text, whatever a program printed.
+    A log is always treated as text.
     """
     if file.suffix == ".log":
         return False
@@ -177,10 +177,10 @@ class _Process:
 
 
 def current() -> Redactor:
-    """Return the redactor of this process, in each of its threads. The command line sets it up."""
+    """Return the redactor of this process, which is the same in all threads. The command line sets it."""
     return _Process.redactor
 
 
 def use(redactor: Redactor) -> None:
-    """Make this the redactor of the process."""
+    """Set the redactor of the process."""
     _Process.redactor = redactor

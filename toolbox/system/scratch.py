@@ -1,8 +1,8 @@
-"""Private directories for what must not outlive a step: secrets on their way to a command.
+"""Private directories for files that must not outlive a step: secrets on their way to a command.
 
-They are in memory where the system has `/dev/shm`. Each is locked while its process lives, and the system lets the
-lock go whatever ends that: what a killed process left is removed by the next one. A lock, and not the number of the
-process: containers that share `/dev/shm` have numbers of their own.
+They are in memory if the system has `/dev/shm`. Each directory is locked while its process lives, and the system
+releases the lock when the process ends. The next process removes the directories of killed processes. Process ids would
+not do instead of locks: containers may share `/dev/shm`, but each has process ids of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # the directory made in it i
 
 @contextmanager
 def directory() -> Iterator[Path]:
-    """Yield a new private directory, and remove it with all that is in it."""
+    """Yield a new private directory, and remove it with its content afterwards."""
     parent = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
     _remove_abandoned(parent)
     path, lock = _create(parent)
@@ -39,7 +39,7 @@ def _create(parent: Path) -> tuple[Path, int]:
         with suppress(FileNotFoundError):
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             fcntl.flock(lock, fcntl.LOCK_EX)
-            # Before it was locked, another process could take it for abandoned.
+            # Before it was locked, another process may have removed it as abandoned.
             if path.exists():
                 return path, lock
             os.close(lock)
@@ -47,7 +47,7 @@ def _create(parent: Path) -> tuple[Path, int]:
 
 def _remove_abandoned(parent: Path) -> None:
     for path in parent.glob(f"{_PREFIX}*"):
-        # Somebody else's, in use, no directory, or removed by another process meanwhile.
+        # It belongs to another user, is in use, is not a directory, or was removed by another process.
         with suppress(OSError):
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:

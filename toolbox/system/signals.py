@@ -1,6 +1,6 @@
-"""SIGINT, SIGTERM and SIGHUP as exceptions of the main thread, held back where a run must not be torn apart.
+"""Raises SIGINT, SIGTERM and SIGHUP as exceptions in the main thread, or holds them back where they would do harm.
 
-The command line installs the handlers; importing this sets none.
+The command line installs the handlers; importing this module does not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolbox.model.errors import Interrupted
 
 log = logging.getLogger(__name__)
 
-# One to end the run, one for impatience; who sends a third means it.
+# The first signal ends the run, the second one only counts, and the third one stops the cleanup too.
 _PATIENCE: Final = 3
 
 
@@ -26,12 +26,12 @@ def _nobody() -> None:
 
 
 class _State:
-    """What has arrived. Only the main thread and its signal handlers touch it."""
+    """The signals that have arrived. Only the main thread and its signal handlers use it."""
 
     received: list[int]
     is_shielded: bool
     is_deferred: bool
-    wake: Callable[[], object]  # where signals are deferred
+    wake: Callable[[], object]  # called when a signal arrives while signals are deferred
 
     def __init__(self) -> None:
         self.received = []
@@ -44,9 +44,9 @@ _state = _State()
 
 
 def install() -> None:
-    """Have SIGINT, SIGTERM, SIGHUP (a terminal that is gone) and a deadline raise `Interrupted` in the main thread.
+    """Make SIGINT, SIGTERM, SIGHUP (the terminal is gone) and a deadline raise `Interrupted` in the main thread.
 
-    What `nohup` has had ignored stays ignored.
+    A signal that `nohup` has set to be ignored stays ignored.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -55,7 +55,7 @@ def install() -> None:
 
 @contextmanager
 def deadline(seconds: float | None) -> Iterator[None]:
-    """Interrupt the body after so many seconds, if it takes longer."""
+    """Interrupt the body after `seconds`, if it takes longer."""
     signal.setitimer(signal.ITIMER_REAL, seconds or 0)
     try:
         yield
@@ -64,13 +64,13 @@ def deadline(seconds: float | None) -> Iterator[None]:
 
 
 def first() -> int | None:
-    """Return the first signal that arrived, or None."""
+    """Return the first signal that arrived; None if there was none."""
     return _state.received[0] if _state.received else None
 
 
 @contextmanager
 def shielded() -> Iterator[None]:
-    """Hold signals back: they are remembered, and the third one raises all the same."""
+    """Hold signals back: they are recorded, and only the third one raises."""
     before, _state.is_shielded = _state.is_shielded, True
     try:
         yield
@@ -80,7 +80,7 @@ def shielded() -> Iterator[None]:
 
 @contextmanager
 def exposed() -> Iterator[None]:
-    """Let signals raise inside of a shielded region; one that was held back raises now."""
+    """Let signals raise inside of a shielded region. A signal that was held back raises now."""
     before, _state.is_shielded = _state.is_shielded, False
     try:
         if _state.received:
@@ -92,13 +92,13 @@ def exposed() -> Iterator[None]:
 
 @contextmanager
 def deferred(wake: Callable[[], object] | None = None) -> Iterator[None]:
-    """Let no signal tear the body apart; the caller asks for those that came, with `check`, where it is ready.
+    """Let no signal interrupt the body. The caller raises for signals that arrived, with `check`, where it is safe.
 
     Args:
-        wake: called in the handler of a signal, between two instructions of anything: it may take no lock.
+        wake: called in the signal handler, between any two instructions: it must not take a lock.
 
-    An exception out of nowhere is no way to leave code that hands locks to other threads: one that is raised between
-    the acquiring of a lock and the line that would release it leaves the others waiting for ever.
+    In code that hands locks to other threads, an exception from a signal handler is dangerous: raised between the
+    acquisition of a lock and the line that would release it, it leaves the other threads waiting forever.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
