@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
 
 from toolbox.kubernetes.api.connection import Json
 from toolbox.model.secrets import MASK
 from toolbox.system import filesystem
-
-# In it `kubectl apply` keeps the whole manifest: of a Secret, its values.
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def shown(found: Json) -> Json:
@@ -19,7 +15,7 @@ def shown(found: Json) -> Json:
     meta = {name: value for name, value in (found.get("metadata") or {}).items() if name != "managedFields"}
     if found.get("kind") != "Secret":
         return {**found, "metadata": meta}
-    # Not only kubectl keeps a copy of a whole object there.
+    # `kubectl apply` and other programs keep a copy of the whole object there.
     if "annotations" in meta:
         meta["annotations"] = dict.fromkeys(meta["annotations"] or (), MASK)
     masked: Json = {part: dict.fromkeys(found[part] or (), MASK) for part in ("data", "stringData") if part in found}

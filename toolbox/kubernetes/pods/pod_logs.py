@@ -42,7 +42,6 @@ _GLANCE_SECONDS: Final = 5.0
 _STRAY_LINES: Final = 5
 _STRAY_BYTES: Final = 1000  # of each of them
 _LONGEST_LINE: Final = 1 << 16
-_BAD_REQUEST: Final = 400  # the container has not started
 
 
 class PodLogs:
