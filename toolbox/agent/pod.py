@@ -6,9 +6,8 @@
     cancel DIRECTORY                          executed in `workload`: end the workload
 
 ORDER and PATTERNS are JSON. The outcome is the termination message of the container `workload`, which is a part of the
-pod's status: reading it needs no further request. The container exits with the status of the workload, or with 1 if
-that
-status is 0 although the workload was ended.
+pod's status: reading it needs no further request. The container exits with the status of the workload. If that status
+is 0 although the workload was ended, the container exits with 1.
 
 While `send` runs, each line on its input requests one piece of the archive. A piece begins with its length in eight
 digits; the length 0 marks the end.

@@ -1,1 +1,1 @@
-"""The matrix: from the axes of a configuration to cells, their plan, and its execution."""
+"""The matrix: turns the axes of a configuration into cells, plans them, and executes the plan."""

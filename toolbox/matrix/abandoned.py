@@ -1,5 +1,6 @@
-"""Workloads that this session does not wait for: those of attempts that a person has given up, and those of a resumed
-run that ends before it adopts them.
+"""Ends and removes workloads that this session does not wait for.
+
+They belong to attempts that a person has given up, or to a resumed run that ends before it adopts them.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ log = logging.getLogger(__name__)
 _LONGEST_SECONDS: Final = 30.0
 _ANSWER_SECONDS: Final = 10.0
 _AWAY_SECONDS: Final = 5.0
-_END_SECONDS: Final = 90.0  # on Kubernetes a pod that is being started is asked to end once it runs
+_END_SECONDS: Final = 90.0  # on Kubernetes, a pod that is starting can be ended only once it runs
 _LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """An attempt that may be on its target.
+    """An attempt that may still be on its target.
 
     Args:
-        directory: of the attempt, in the run directory.
+        directory: the directory of the attempt in the run directory.
     """
 
     attempt: PastAttempt
@@ -56,14 +57,14 @@ class Left:
         return self.attempt.submitted.target
 
     def note_removal(self, recorder: Recorder) -> None:
-        """Write down that nothing of the attempt is left on its target."""
+        """Record that nothing of the attempt is left on its target."""
         self.attempt.is_released = True
         submitted = self.attempt.submitted
         recorder.record(AttemptReleased(submitted.step, submitted.attempt), sync=False)
 
 
 def left(plan: Plan, root: Path, attempts: Iterable[tuple[PastStep, PastAttempt]]) -> dict[str, list[Left]]:
-    """Return attempts by their targets, as far as the plan has their cells.
+    """Return the attempts whose cells are in the plan, by their targets.
 
     Args:
         root: the run directory.
@@ -79,10 +80,10 @@ def left(plan: Plan, root: Path, attempts: Iterable[tuple[PastStep, PastAttempt]
 
 
 def end(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
-    """Have every workload end that may be running, and wait for it. The run finds them cancelled when it goes on.
+    """End every workload that may be running, and wait for it. A resumed run finds these attempts cancelled.
 
     Args:
-        clusters: how to reach the clusters that the run has.
+        clusters: how to reach the clusters of the run.
     """
     for target, attempts in left(plan, recorder.root, recorder.past.open_attempts()).items():
         with ExitStack() as stack:
@@ -96,10 +97,10 @@ def end(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
 
 
 def remove(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
-    """Remove what is left of the attempts that a person has given up, from each target that answers.
+    """Remove the remains of attempts that a person has given up, from each target that answers.
 
     Args:
-        clusters: how to reach the clusters that the run has.
+        clusters: how to reach the clusters of the run.
     """
     for target, attempts in left(plan, recorder.root, recorder.past.abandoned_attempts()).items():
         with ExitStack() as stack:
@@ -114,7 +115,7 @@ def remove(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> No
 
 
 def _leave(backend: Backend, target: str, recorder: Recorder) -> None:
-    """Remove what else the run has on a target, unless an attempt may still need it."""
+    """Remove the other objects of the run from a target, unless an attempt may still need them."""
     if recorder.past.open_attempts() or recorder.past.abandoned_attempts():
         return
     try:
@@ -124,7 +125,7 @@ def _leave(backend: Backend, target: str, recorder: Recorder) -> None:
 
 
 def discard(backend: Backend, attempts: Iterable[Left], removed: Callable[[Left], None]) -> None:
-    """End the workloads of attempts on one target, and remove what is left of them, as far as the target answers.
+    """End the workloads of attempts on one target, and remove their remains, as far as the target answers.
 
     Args:
         removed: called with each attempt that left nothing on its target.
@@ -136,7 +137,7 @@ def discard(backend: Backend, attempts: Iterable[Left], removed: Callable[[Left]
         except (StepError, Cancelled, OSError) as error:
             log.warning("what %s left on %s may be there still: %s", attempt.name, attempt.target, describe(error))
             if isinstance(error, Cancelled) or time.monotonic() - began > _AWAY_SECONDS:
-                return  # the target is away: each of the other attempts would take as long
+                return  # the target does not answer: each of the other attempts would take as long
         else:
             removed(attempt)
 
@@ -152,10 +153,10 @@ def _discard(backend: Backend, attempt: Left) -> None:
 
 
 def end_workloads(backend: Backend, attempts: Iterable[Left], *, wait: float = _ANSWER_SECONDS) -> None:
-    """Have the workloads of attempts on one target end, and wait for it. Their results are left to a resumed run.
+    """End the workloads of attempts on one target, and wait for it. A resumed run collects their results.
 
     Args:
-        wait: how long the target may take to answer, in seconds.
+        wait: the number of seconds that the target may take to answer.
 
     Raises:
         StepError: the target does not answer.
@@ -170,13 +171,13 @@ def end_workloads(backend: Backend, attempts: Iterable[Left], *, wait: float = _
                 handles.append(found)
         except StepError as error:
             if time.monotonic() - began > _LONGEST_SECONDS:
-                raise  # the target is away: each of the others would take as long to say so
+                raise  # the target does not answer: each of the others would take as long
             log.warning("%s may be running still: %s", attempt.name, describe(error))
     _have_ended(backend, handles, _LONGEST_SECONDS)
 
 
 def _have_ended(backend: Backend, handles: Iterable[Handle], seconds: float) -> bool:
-    """Wait until no workload runs, at most this long, and tell whether all have ended."""
+    """Wait for at most `seconds` until no workload runs, and return whether all have ended."""
     handles, deadline = list(handles), time.monotonic() + seconds
     while any(status.state is AttemptState.RUNNING for status in backend.poll(handles).values()):
         if time.monotonic() > deadline:
@@ -186,7 +187,7 @@ def _have_ended(backend: Backend, handles: Iterable[Handle], seconds: float) -> 
 
 
 def _briefly(workload: Workload, seconds: float) -> Workload:
-    """Return a workload whose `timeouts.wait` is at most this long."""
+    """Return a workload whose `timeouts.wait` is at most `seconds`."""
     wait = min(seconds, workload.timeouts.wait)
     return replace(workload, timeouts=replace(workload.timeouts, wait=wait))
 

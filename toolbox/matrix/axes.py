@@ -1,6 +1,6 @@
-"""From the axes of the block `matrix` to the combinations to test. Pure functions: nothing is read or written.
+"""Expands the axes of the block `matrix` into the combinations to test. Pure functions: nothing is read or written.
 
-The plan makes cells of the combinations, and asks what `skip`, `xfail`, `settings` and `checks` say of each.
+The plan makes a cell of each combination, and applies `skip`, `xfail`, `settings` and `checks` to it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 from toolbox.matrix.specification import MatrixBlock, canonical, canonical_object, path_of
 from toolbox.model.text import as_text, shown
 
-MOST: Final = 100_000  # combinations of one product: more are a mistake, and would fill the memory
+MOST: Final = 100_000  # the most combinations of one product: more are probably a mistake, and would fill the memory
 _LONGEST_LABEL: Final = 40
 _WITHOUT_AXES: Final = "default"
 
@@ -27,11 +27,11 @@ class Combination:
 
     Args:
         settings: the values by axis, in the order of the axes.
-        labels: how a name shows each value, by axis.
-        id: 12 hex digits that stand for the settings, whatever the order of the axes; 1, 1.0 and "1" differ.
-        name: `model=small,batch=8`, without white space, control characters and `/`. No two in a plan are the same:
-            to those that would be (1 and "1" look alike) `,id=` and the beginning of their id is added. The one
-            combination of no axes is `default`.
+        labels: how the name shows each value, by axis.
+        id: 12 hex digits, computed from the settings. The order of the axes does not matter; 1, 1.0 and "1" differ.
+        name: `model=small,batch=8`, without white space, control characters and `/`. Names in a plan are unique: if
+            several would be the same (1 and "1" look alike), `,id=` and the beginning of the id are appended. Without
+            axes, the name of the one combination is `default`.
     """
 
     settings: Mapping[str, Any]
@@ -41,24 +41,24 @@ class Combination:
 
 
 def expand(block: MatrixBlock) -> list[Combination]:
-    """Return the combinations: the product of the axes without what `exclude` matches, then what `include` adds.
+    """Return the product of the axes without the matches of `exclude`, plus the combinations of `include`.
 
-    Axes of a group of `zip` stand at the place of the first of them; the last axis varies fastest. An entry of
-    `include` names a value (on the axis or not), a label, or a list of these for some axes; the others take all their
-    values, those of a group by its rows. What is there already is not added again.
+    The axes of a `zip` group take the place of the first of them. The last axis varies fastest. An entry of `include`
+    gives some axes a value (also one that is not on the axis), a label, or a list of these. The other axes take all
+    their values; the axes of a group take them row by row. A combination that exists already is not added again.
 
     Raises:
-        ValueError: an entry of `include` names some axes of a group with values that no row of it has, or the axes
-            have more than `MOST` combinations.
+        ValueError: an entry of `include` names some axes of a group with values that no row has, or the axes have more
+            than `MOST` combinations.
     """
     space = _Space(block)
     return space.combinations(space.rows())
 
 
 def matches(when: Mapping[str, Any], combination: Combination) -> bool:
-    """Tell whether, for each axis that `when` names, a combination has that value, that label, or one of that list.
+    """Return whether a combination has, for each axis in `when`, that value or label, or one of that list.
 
-    Values are compared with their types: 8 is not 8.0. The text "8" matches the number 8 as well, as its label.
+    Values are compared with their types: 8 is not 8.0. But the text "8" is also the label of the number 8, and matches.
     """
     return all(
         axis in combination.settings
@@ -68,12 +68,12 @@ def matches(when: Mapping[str, Any], combination: Combination) -> bool:
 
 
 def unmatched(block: MatrixBlock) -> list[str]:
-    """Return a note on each entry of `exclude`, `skip`, `xfail` and so on that matches no combination.
+    """Return a note on each entry of `exclude`, `skip`, `xfail` and the like that matches no combination.
 
-    That is no error: a preset may have made an axis shorter.
+    This is not an error: a preset may have shortened an axis.
 
     Raises:
-        ValueError: as `expand`.
+        ValueError: see `expand`.
     """
     space = _Space(block)
     product, rows = list(space.product()), space.rows()
@@ -95,10 +95,10 @@ def unmatched(block: MatrixBlock) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A value of an axis. Two are equal when their canonical JSON is.
+    """A value of an axis. Two choices are equal if the canonical JSON of their values is.
 
     Args:
-        part: what it adds to a name: `batch=8`.
+        part: what the value adds to a name: `batch=8`.
     """
 
     key: str
@@ -112,24 +112,24 @@ _Row = tuple[_Choice, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """What `exclude` or `when` says of one axis."""
+    """The condition of `exclude` or `when` on one axis."""
 
     keys: frozenset[str]
     labels: frozenset[str]
 
     @classmethod
     def of(cls, pattern: object) -> _Pattern:
-        """Read a value, a label, or a list of them, which may also be a value itself."""
+        """Parse a value, a label, or a list of them. The list may also be a value itself."""
         items = [pattern, *(pattern if isinstance(pattern, list) else ())]
         return cls(frozenset(map(canonical, items)), frozenset(item for item in items if isinstance(item, str)))
 
     def takes(self, key: str, label: str) -> bool:
-        """Tell whether a value is meant."""
+        """Return whether the pattern matches a value."""
         return key in self.keys or label in self.labels
 
 
 class _Space:
-    """The axes of a block, and how they vary together. A row has a choice for each, in their order."""
+    """The axes of a block, and the groups in which they vary. A row has one choice per axis, in their order."""
 
     def __init__(self, block: MatrixBlock) -> None:
         self._block = block
@@ -142,14 +142,14 @@ class _Space:
         }
 
     def rows(self) -> list[_Row]:
-        """Return what is to be tested."""
+        """Return the rows to test."""
         excluded = [self.selector(when) for when in self._block.exclude]
         kept = (row for row in self.product() if not any(selects(row) for selects in excluded))
         added = (self._included(entry, f"`matrix.include[{index}]`") for index, entry in enumerate(self._block.include))
         return list(dict.fromkeys(itertools.chain(kept, *added)))
 
     def product(self, choices: Sequence[Sequence[_Row]] | None = None) -> Iterator[_Row]:
-        """Yield every combination of the choices for each group; without choices, of all that it has."""
+        """Yield every combination of the choices for each group; without `choices`, of all choices."""
         choices = list(self._groups.values()) if choices is None else choices
         if (count := math.prod(map(len, choices))) > MOST:
             raise ValueError(
@@ -162,13 +162,13 @@ class _Space:
             yield tuple(row[index] for index in order)
 
     def selector(self, when: Mapping[str, Any]) -> Callable[[_Row], bool]:
-        """Return a function that tells whether a row has what `when` names."""
+        """Return a function that returns whether a row matches `when`."""
         axes = list(self._axes)
         patterns = [(axes.index(axis), _Pattern.of(pattern)) for axis, pattern in when.items()]
         return lambda row: all(pattern.takes(row[index].key, row[index].label) for index, pattern in patterns)
 
     def combinations(self, rows: Iterable[_Row]) -> list[Combination]:
-        """Return rows as combinations, with names that tell them apart."""
+        """Return rows as combinations with unique names."""
         settings = [dict(zip(self._axes, row, strict=True)) for row in rows]
         ids = [_digest(canonical_object({axis: choice.key for axis, choice in row.items()}), 12) for row in settings]
         names = _unique([",".join(choice.part for choice in row.values()) or _WITHOUT_AXES for row in settings], ids)
@@ -205,7 +205,7 @@ class _Space:
         return found
 
     def _rows_of(self, group: tuple[str, ...], named: Mapping[str, list[_Choice]], where: str) -> list[_Row]:
-        """Return the rows of a group that have what is named; new ones where that is said of all its axes."""
+        """Return the rows of a group that have the named choices. If all its axes are named, the rows may be new."""
         given = [axis for axis in group if axis in named]
         if not given:
             return self._groups[group]
@@ -224,7 +224,7 @@ class _Space:
 
 
 def short_names(axes: Iterable[str]) -> dict[str, str]:
-    """Return how a name shows each axis: by the last key of a path, unless that is the name of another one too."""
+    """Return how names show each axis: by the last key of its path, unless another axis would show the same."""
     names = {axis: _last_key(axis) for axis in axes}
     counts = Counter(names.values())
     return {axis: name if counts[name] == 1 else axis for axis, name in names.items()}
@@ -235,7 +235,7 @@ def _last_key(axis: str) -> str:
 
 
 def _label(axis: str, value: object, key: str) -> str:
-    """Return how a name shows a value that the configuration gives no label."""
+    """Return how a name shows a value that has no label in the configuration."""
     if isinstance(value, dict) and isinstance(name := value.get("name"), str) and name:
         return name
     if not isinstance(value, dict | list) and len(text := as_text(value)) <= _LONGEST_LABEL:
@@ -249,7 +249,7 @@ def _clean(text: str) -> str:
 
 def _unique(names: list[str], ids: list[str]) -> list[str]:
     found = names
-    for digits in (6, 12):  # a label may look like another's name with its id
+    for digits in (6, 12):  # a label may look like the name and id of another combination
         counts = Counter(found)
         found = [
             f"{plain},id={identity[:digits]}" if counts[name] > 1 else name

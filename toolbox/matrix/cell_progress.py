@@ -1,4 +1,4 @@
-"""One cell on its way through the run: its step, its attempts, and what they came to."""
+"""The progress of one cell through the run: its step, its attempts, and its result."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _RETRIED: Final = (Cause.INFRASTRUCTURE, Cause.CAPACITY, Cause.TIMEOUT, Cause.PR
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What an attempt came to, as far as it can be said without other cells.
+    """The result of an attempt, before it is compared with other cells.
 
     Args:
-        outcome: where the workload did not end by itself; None where the judgements say it.
-        judgements: of the checks that compare with no other cell, by name.
+        outcome: the outcome if the workload did not end by itself; None if the judgements decide it.
+        judgements: the judgements of the checks that compare with no other cell, by name.
         seconds: wall time of the workload.
-        host: the machine that it ran on, as that calls itself, and the `accelerators` that could be seen there.
-        image: the container image that it ran in, as `NAME@sha256:...`; empty where that is not known.
-        remark: what else is to be told.
-        is_open: whether nobody knows how the attempt ends: it may be running, or what it left is still on its target.
-            It is left to a resumed run, and no other one is begun beside it.
+        host: the name of the machine that it ran on. `accelerators`: the accelerators visible there.
+        image: the container image that it ran in, as `NAME@sha256:...`; empty if unknown.
+        remark: a further remark for the user.
+        is_open: whether the end of the attempt is unknown: it may be running, or its files are still on its target. A
+            resumed run takes care of it. The cell gets no other attempt meanwhile.
     """
 
     outcome: Outcome | None
@@ -61,18 +61,18 @@ class Conclusion:
 
     @property
     def remarks(self) -> list[str]:
-        """What a person should know of it, whatever it came to."""
+        """The remarks for the user, whatever the outcome."""
         reported = [found.message for _, found in self.judgements if found.passed is None and found.deviation]
         return [*reported, *([self.remark] if self.remark else [])]
 
     def so_far(self) -> Outcome:
-        """Return what it came to."""
+        """Return the outcome, before comparisons with other cells."""
         return self.outcome or verdict(self.judgements)
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How an attempt ended. `deviations`: see `judgement.deviations`."""
+    """An attempt that has ended, and its outcome. `deviations`: see `judgement.deviations`."""
 
     number: int
     outcome: Outcome
@@ -81,12 +81,12 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
-    """How a cell ended.
+    """The final result of a cell.
 
     Args:
-        directory: its step's.
-        attempts: how many it took, in this run and before.
-        counts: whether its verdict counts for the run: not in quarantine.
+        directory: the directory of its step.
+        attempts: the number of its attempts, in this run and before.
+        counts: whether its verdict counts for the run. It does not if the cell is in quarantine.
     """
 
     name: str
@@ -99,17 +99,17 @@ class CellResult:
 
 
 class CellState(StrEnum):
-    """Where a cell stands in this session of the run.
+    """The state of a cell in this session of the run.
 
     NEW: nothing is decided yet.
     WAITING: it waits for room on a target.
-    PAUSED: it waits some time before its next attempt.
-    BLOCKED: it waits until the attempt that a person has given up is removed from its target.
-    STARTING: its attempt is being submitted, or is looked for where an earlier session submitted it.
+    PAUSED: it waits for a while before its next attempt.
+    BLOCKED: it waits until an attempt that a person has given up is removed from its target.
+    STARTING: its attempt is being submitted, or is looked for on the target to which an earlier session submitted it.
     RUNNING: its workload is on the target.
-    JUDGING: its workload has ended; what it left is brought back and judged.
-    COMPARING: its attempt passed so far, and waits for the cell that it is compared with.
-    ENDED: its verdict is written down.
+    JUDGING: its workload has ended. Its files are being fetched and judged.
+    COMPARING: its attempt passed so far, and waits for the cell to compare with.
+    ENDED: its verdict is recorded.
     """
 
     NEW = "new"
@@ -140,15 +140,15 @@ _NEXT: Final[Mapping[CellState, frozenset[CellState]]] = {
 
 @dataclass(slots=True)
 class CellRun:
-    """A cell that is being run.
+    """The execution of a cell.
 
     Args:
         attempt: the number of its latest attempt.
-        target: where that is.
-        handle: of its workload, once it was submitted.
-        is_adopted: whether that attempt was submitted before the run was resumed.
-        state: changed by `become`.
-        history: how its attempts ended, in this run and before.
+        target: the target of the latest attempt.
+        handle: the handle of the workload, once it is submitted.
+        is_adopted: whether the latest attempt was submitted before the run was resumed.
+        state: the state of the cell; `become` changes it.
+        history: its attempts that have ended, in this run and before.
         waiting: why the latest attempt has not started yet; empty once it has.
     """
 
@@ -171,7 +171,7 @@ class CellRun:
 
     @property
     def name(self) -> str:
-        """The name of the attempt's workload: the same, whoever asks for it."""
+        """The name of the attempt's workload, which is the same after a restart."""
         return f"{self.run}-{self.cell.id}-{self.attempt}"
 
     @property
@@ -180,7 +180,7 @@ class CellRun:
         return StepDirectory(self.step.directory).attempt(self.attempt).path
 
     def remember(self, before: PastStep) -> None:
-        """Take over the attempts that the cell had before the run was resumed: their numbers are not given again."""
+        """Take over the attempts that the cell had before the run was resumed, so that their numbers stay unique."""
         for attempt in before.attempts:
             self.attempt, self.target = attempt.submitted.attempt, attempt.submitted.target
             if attempt.ended is not None and before.is_open:
@@ -188,7 +188,7 @@ class CellRun:
                 self.history.append(Ended(self.attempt, outcome, attempt.deviations))
 
     def begin(self) -> None:
-        """Write down that the cell is being run, and with which settings."""
+        """Record that the cell starts, and its settings."""
         cell, step = self.cell, self.step
         directory = StepDirectory(step.directory)
         step.recorder.record(
@@ -199,27 +199,27 @@ class CellRun:
             filesystem.write_yaml(directory.settings, dict(cell.settings))
 
     def submit(self, target: str) -> None:
-        """Write down that the next attempt is about to be started."""
+        """Record that the next attempt is about to be started."""
         self.become(CellState.STARTING)
         self.attempt, self.target, self.handle = self.attempt + 1, target, None
         self.is_adopted, self.waiting = False, ""
         filesystem.make_directory(self.directory)
-        # What ends while no orchestrator lives is found by these names, also after a power cut.
+        # A resumed run finds the attempt by these directory names, also after a power cut.
         for folder in (self.step.directory, self.parent.directory):
             filesystem.sync_directory(folder)
         self.step.recorder.record(AttemptSubmitted(self.step.identity, self.attempt, self.name, target))
 
     def note_waiting(self, reason: str) -> None:
-        """Write down why the attempt has not started yet, where that has changed."""
+        """Record why the attempt has not started yet, if the reason has changed."""
         if reason != self.waiting:
             self.waiting = reason
             self.step.recorder.record(AttemptWaiting(self.step.identity, self.attempt, reason), sync=False)
 
     def end(self, outcome: Outcome, conclusion: Conclusion, *, sync: bool) -> None:
-        """Write down how the attempt ended.
+        """Record how the attempt ended.
 
         Args:
-            sync: wait until the disk has it: what it left on its target is about to be removed.
+            sync: wait until the record is on the disk, because the remains on the target will be removed next.
         """
         record = self.step.recorder.record
         identity = self.step.identity
@@ -244,9 +244,10 @@ class CellRun:
         self.history.append(Ended(self.attempt, outcome, deviations(conclusion.judgements)))
 
     def weighed(self, conclusion: Conclusion) -> Outcome:
-        """Return what the cell comes to by the latest attempt and those before it.
+        """Return the outcome of the cell from the latest attempt and those before it.
 
-        A value out of the range of earlier runs is confirmed by another one on the same side of it. Else it is noise.
+        A value out of the range of earlier runs is confirmed if another attempt has a value on the same side.
+        Otherwise the value is noise.
         """
         outcome, now = conclusion.so_far(), deviations(conclusion.judgements)
         before = next((one.deviations for one in self.history if one.deviations and one.number != self.attempt), {})
@@ -261,15 +262,15 @@ class CellRun:
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Whether the latest attempt is the first one with a value out of its range: another one says what it means."""
+        """Whether only the latest attempt has a value out of its range: another attempt has to confirm it."""
         latest = self.history[-1].deviations if self.history else {}
         return bool(latest) and sum(bool(ended.deviations) for ended in self.history) == 1
 
     def pause(self) -> float | None:
-        """Return how long to wait before another attempt, in seconds; None where there is none any more."""
+        """Return how many seconds to wait before another attempt; None if there is no other attempt."""
         latest = self.history[-1]
         if self.is_adopted and latest.outcome.verdict is Verdict.CANCELLED:
-            return 0.0  # by who resumed the run, or before that
+            return 0.0  # cancelled when the run was resumed, or before
         if latest.deviations:
             return 0.0 if self.is_unconfirmed else None
         causes = Counter(ended.outcome.cause for ended in self.history if not ended.deviations)
@@ -280,9 +281,9 @@ class CellRun:
         return pause(len(self.history) - 1, first=backoff.first, most=backoff.most, factor=backoff.factor)
 
     def finish(self, outcome: Outcome, conclusion: Conclusion) -> Outcome:
-        """Write down how the cell ended, and return it: what was expected of it is taken into account."""
+        """Record how the cell ended, and return its outcome with xfail and quarantine taken into account."""
         self.become(CellState.ENDED)
-        # A workload that was adopted has begun before this step of the resumed run.
+        # The workload of an adopted attempt began before this step of the resumed run.
         self.step.started = min(self.step.started, time.monotonic() - conclusion.seconds)
         outcome = self._as_expected(self._with_history(outcome, conclusion.remarks))
         self.step.add(outcome)

@@ -1,6 +1,6 @@
-"""What of an attempt may block, done in threads: to start it, to bring back what it left, to read and judge that.
+"""Runs the blocking parts of attempts in worker threads: starts them, fetches their files, judges them.
 
-Each result comes back as news, through one queue, to the one thread that decides; so does what backends tell. The
+Each result, and each notification of a backend, goes through one queue to the one thread that makes decisions. The
 number of threads does not depend on the number of cells.
 """
 
@@ -43,9 +43,9 @@ class Executions:
 
     Args:
         variables: environment variables of workloads on this machine.
-        clusters: how to reach the clusters that the run has.
+        clusters: how to reach the clusters of the run.
         jobs: how many cells run at once.
-        on_change: told, in the thread of `next_news`, the name of an attempt of which there is news.
+        on_change: called with the name of an attempt whose status has changed, in the thread of `next_news`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Executions:
         self._clusters = clusters
         self._on_change = on_change
         self._news: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        # Starts wait for targets that do not answer: nothing else waits behind them.
+        # Starts may wait for targets that do not answer. So they have threads of their own.
         self._starters = ThreadPoolExecutor(min(_MOST_THREADS, jobs), thread_name_prefix="start")
         self._threads = ThreadPoolExecutor(min(_MOST_THREADS, jobs + 2), thread_name_prefix="cells")
         self._removers = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="remove")
@@ -74,7 +74,7 @@ class Executions:
         self._is_settled = False
 
     def next_news(self, timeout: float) -> None:
-        """Deal with what there is to deal with, waiting so many seconds for the first of it."""
+        """Handle the queued news, after waiting at most `timeout` seconds for the first of it."""
         try:
             self._news.get(timeout=timeout)()
             while True:
@@ -83,46 +83,46 @@ class Executions:
             return
 
     def wake(self) -> None:
-        """Have `next_news` wait no longer. A handler of signals may do this: the queue is made for it."""
+        """Make `next_news` return. A signal handler may call this: the queue is reentrant."""
         self._news.put(_no_news)
 
     def start(self, run: CellRun, done: Callable[[Handle], None], failed: Callable[[Conclusion], None]) -> None:
-        """Start an attempt, or find it where it runs already."""
+        """Start an attempt, or adopt it if it runs already."""
         self._do(partial(self._start, run), done, lambda error: failed(_not_started(error)), threads=self._starters)
 
     def status(self, run: CellRun) -> AttemptStatus:
-        """Return how an attempt stands that was started."""
+        """Return the status of an attempt that was started."""
         assert run.handle is not None, "it was started"
         return self._backend(run.target).poll([run.handle])[run.handle]
 
     def gather(self, run: CellRun, status: AttemptStatus, done: Callable[[Conclusion], None]) -> None:
-        """Bring back what an ended attempt left, and judge it as far as that needs no other cell."""
+        """Fetch the files of an ended attempt, and judge it as far as that needs no other cell."""
         self._do(partial(self._gather, run, status), done, lambda error: done(_failure(error)))
 
     def cancel(self, run: CellRun) -> None:
-        """Have an attempt end."""
+        """End an attempt early."""
         if run.handle is not None:
             cancel = partial(_uncancelled, partial(self._backend(run.target).cancel, run.handle))
             self._do(cancel, _nothing, partial(_warn, f"the workload of {run.cell.name} could not be ended"))
 
     def end_open(self, target: str, attempts: Sequence[Left]) -> None:
-        """Have attempts end that may be running, if their target answers now."""
+        """End attempts that may be running, if their target answers now."""
         end = partial(_uncancelled, lambda: abandoned.end_workloads(self._backend(target), attempts))
         self._do(end, _nothing, partial(_warn, f"workloads on {target} may be running"), threads=self._removers)
 
     def release(self, target: str, handle: Handle, done: Callable[[], None]) -> None:
-        """Remove what an attempt left on its target. Where that fails it is tried again when the run is resumed."""
+        """Remove the remains of an attempt from its target. If that fails, a resumed run tries again."""
         release = partial(_uncancelled, partial(self._backend(target).release, handle))
         self._do(release, lambda _: done(), partial(_warn, f"what {handle.name} left on {target} is still there"))
 
     def discard(
         self, target: str, attempts: Sequence[Left], removed: Callable[[Left], None], done: Callable[[], None]
     ) -> None:
-        """Remove what is left of attempts that a person has given up, as far as their target answers.
+        """Remove the remains of attempts that a person has given up, as far as their target answers.
 
         Args:
             removed: called with each attempt that left nothing on its target.
-            done: called after that.
+            done: called at the end.
         """
 
         def work() -> None:
@@ -136,17 +136,17 @@ class Executions:
         self._do(work, lambda _: done(), failed, threads=self._removers)
 
     def stop_starting(self, reason: str) -> None:
-        """Wait no longer for targets that do not answer."""
+        """Stop waiting for targets that do not answer."""
         self._starting.cancel(reason)
 
     def settle(self) -> None:
-        """Wait for what is being done, and deal with it. Nothing is begun any more: a resumed run does that."""
+        """Wait for the running work, and handle its results. Nothing new starts: a resumed run continues."""
         self._shut_down()
         self._is_settled = True
         self.next_news(0)
 
     def leave(self, targets: Iterable[str]) -> None:
-        """Remove what else the run has on targets where all its attempts have been released."""
+        """Remove the other objects of the run from targets on which all its attempts have been released."""
         for target in targets:
             try:
                 self._backend(target).leave()
@@ -154,7 +154,7 @@ class Executions:
                 _warn(f"what the run has on {target} is still there", error)
 
     def close(self) -> None:
-        """Wait for what is being done, and let go of the targets."""
+        """Wait for the running work, and close the connections to the targets."""
         self._shut_down()
         for backend in self._backends.values():
             backend.close()
@@ -170,7 +170,7 @@ class Executions:
         failed: Callable[[BaseException], None],
         threads: ThreadPoolExecutor | None = None,
     ) -> None:
-        """Do something in another thread, and have the deciding one told of its result, unless all is settled."""
+        """Run `work` in another thread, and queue its result for the deciding thread, unless all is settled."""
 
         def call() -> None:
             try:
@@ -190,10 +190,10 @@ class Executions:
             return self._backend(run.target).submit(run.cell.workload, run.name, run.directory)
 
     def _adopt(self, run: CellRun) -> Handle | None:
-        """Return an attempt that an earlier session submitted; None where the target answers that it has none.
+        """Return an attempt that an earlier session submitted; None if the target answers that it has none.
 
         Raises:
-            Undecided: there is no answer: the workload may be running there.
+            Undecided: the target does not answer: the workload may be running there.
         """
         try:
             return self._backend(run.target).find(run.cell.workload, run.name, run.directory)
@@ -212,7 +212,7 @@ class Executions:
         except LimitExceeded as error:
             return _failure(error)
         except (StepError, Cancelled, OSError) as error:
-            # It is there still: a resumed run brings it back, and does not run it again.
+            # The files are still on the target. A resumed run fetches them, and does not run the attempt again.
             return replace(_failure(error), is_open=True)
         self._recorder.sweep(run.step.identity, run.directory)
         outcome = status.outcome or WorkloadOutcome.parse(None)
@@ -249,7 +249,7 @@ class Executions:
 
 
 def _concluded(outcome: WorkloadOutcome, conclusion: Conclusion) -> Conclusion:
-    """Return a conclusion with what is known of the workload."""
+    """Return a conclusion together with the facts about the workload."""
     return replace(
         conclusion,
         seconds=outcome.seconds,
@@ -284,7 +284,7 @@ def _not_started(error: BaseException) -> Conclusion:
 
 
 def _uncancelled(work: Callable[[], None]) -> None:
-    """Clean up, with all the patience that it takes: that the run was cancelled is no reason to give up early."""
+    """Clean up with the usual timeouts, even if the run was cancelled."""
     with cancellation.entered(CancelScope()):
         work()
 

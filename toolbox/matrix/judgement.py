@@ -1,4 +1,4 @@
-"""Judges what an attempt left behind: reads its metrics, asks the checks, and says what verdict that makes."""
+"""Judges an attempt: reads its metrics, runs the checks, and derives the verdict."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from toolbox.runs.steps import Outcome
 log = logging.getLogger(__name__)
 
 _EXIT_STATUS = "exit_status"
-_COMMON = ("unit", "direction")  # what any metric has
+_COMMON = ("unit", "direction")  # every metric has these
 
 
 @dataclass(frozen=True, slots=True)
 class NamedCheck:
-    """A check with its name. `to`: how the cell differs that it compares with; None where it compares with none."""
+    """A check and its name. `to`: the settings of the cell to compare with; None if it compares with none."""
 
     name: str
     check: Check
@@ -34,10 +34,10 @@ class NamedCheck:
 
     @classmethod
     def parse(cls, spec: Mapping[str, Any]) -> Self:
-        """Read what the configuration says of a check.
+        """Parse the description of a check in the configuration.
 
         Raises:
-            ValueError: it is not described well.
+            ValueError: the description is wrong.
         """
         check = parse_check(spec)
         return cls(str(spec["check"]), check, check.to if isinstance(check, RelationCheck) else None)
@@ -45,7 +45,7 @@ class NamedCheck:
 
 @dataclass(frozen=True, slots=True)
 class NamedSource:
-    """Where a metric is read from, and what it is."""
+    """A metric: its source, unit and direction."""
 
     source: MetricSource
     unit: str = ""
@@ -53,10 +53,10 @@ class NamedSource:
 
     @classmethod
     def parse(cls, spec: Mapping[str, Any]) -> Self:
-        """Read what the configuration says of a metric.
+        """Parse the description of a metric in the configuration.
 
         Raises:
-            ValueError: it is not described well.
+            ValueError: the description is wrong.
         """
         direction = spec.get("direction")
         if direction is not None and (not isinstance(direction, str) or direction not in set(Direction)):
@@ -67,17 +67,17 @@ class NamedSource:
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """The metrics to read and the checks to ask."""
+    """The metrics to read and the checks to run."""
 
     checks: tuple[NamedCheck, ...]
     sources: Mapping[str, NamedSource]
 
     @classmethod
     def parse(cls, checks: Sequence[Mapping[str, Any]], metrics: Mapping[str, Mapping[str, Any]]) -> Self:
-        """Read what the configuration says. Every attempt has its exit status checked, if by nothing else.
+        """Parse the checks and metrics of the configuration. Without a check of the exit status, one is added.
 
         Raises:
-            ValueError: a check or a metric is not described well.
+            ValueError: the description of a check or a metric is wrong.
         """
         named = [NamedCheck.parse(spec) for spec in checks]
         if not any(check.name == _EXIT_STATUS for check in named):
@@ -86,7 +86,7 @@ class Expectations:
 
     @property
     def by_history(self) -> list[str]:
-        """The metrics that are held against what earlier runs say."""
+        """The metrics that are compared with the bounds of earlier runs."""
         checks = [named.check for named in self.checks]
         return [check.metric for check in checks if isinstance(check, HistoryCheck) and check.bounds is not None]
 
@@ -121,11 +121,11 @@ def judge(
     reference: Callable[[Mapping[str, Any]], Reference | None],
     bounds: Mapping[str, Bound] | None = None,
 ) -> list[tuple[str, Judgement]]:
-    """Ask the checks.
+    """Run the checks.
 
     Args:
         reference: returns the cell to compare with.
-        bounds: those that earlier runs give.
+        bounds: the bounds from earlier runs, by the names of the metrics.
     """
     found = []
     for named in checks:
@@ -138,13 +138,13 @@ def _judge(named: NamedCheck, evidence: Evidence) -> Judgement:
     try:
         return named.check.judge(evidence)
     except Exception as error:
-        # A check may be a file of a team. Its faults must not end the cells of other checks.
+        # A check may come from a workspace. Its bugs must not end the cells of other checks.
         log.exception("the check `%s` is broken", named.name)
         return Judgement(False, f"the check is broken: {describe(error)}")
 
 
 def without_judgement(outcome: WorkloadOutcome) -> Outcome | None:
-    """Return what an attempt comes to whose workload did not end by itself; None where the checks have to say."""
+    """Return the outcome of an attempt whose workload did not end by itself; None if the checks decide it."""
     text = outcome.message
     match outcome.ended_by:
         case EndedBy.TIMEOUT | EndedBy.SILENCE:
@@ -166,7 +166,7 @@ def without_judgement(outcome: WorkloadOutcome) -> Outcome | None:
 
 
 def verdict(judgements: Sequence[tuple[str, Judgement]]) -> Outcome:
-    """Return what the checks come to: a workload that failed is the fault of the product, whatever else is wrong."""
+    """Return the outcome that the checks decide. If the workload failed, the cause is always `product`."""
     bad = [(name, judgement.message) for name, judgement in judgements if judgement.passed is False]
     if not bad:
         return Outcome(Verdict.PASSED)
@@ -180,14 +180,14 @@ def verdict(judgements: Sequence[tuple[str, Judgement]]) -> Outcome:
 
 
 def deviations(judgements: Sequence[tuple[str, Judgement]]) -> dict[str, Deviation]:
-    """Return the metrics that are out of their range, where nothing else is wrong: else there is nothing."""
+    """Return the deviating metrics if every fault is a deviation from earlier runs; otherwise an empty mapping."""
     bad = [found for _, found in judgements if found.passed is False]
     found = {each.deviation.metric: each.deviation for each in bad if each.deviation is not None}
     return found if all(each.deviation is not None for each in bad) else {}
 
 
 def without(judgements: Sequence[tuple[str, Judgement]], metrics: Iterable[str]) -> list[tuple[str, Judgement]]:
-    """Return the judgements but for those that these metrics are out of their range."""
+    """Return the judgements without those whose reason is a deviation of the given metrics."""
     left_out = set(metrics)
     return [
         (name, found) for name, found in judgements if found.deviation is None or found.deviation.metric not in left_out

@@ -1,7 +1,7 @@
-"""The plan of a matrix: its cells with all that is decided of them before the first one starts.
+"""The plan of a matrix: its cells, with everything that is decided before the first of them starts.
 
-Everything that can be wrong with a cell is found here: each has its workload, its checks and its metrics resolved with
-its own settings over the configuration.
+All mistakes in cells are found here: the workload, the checks and the metrics of each cell are resolved with the cell's
+own settings over the configuration.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ _BASH: Final = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which cells of the matrix are asked for.
+    """The cells to run.
 
     Args:
-        cells: a pattern for their names or ids, as the shell has them; all where it is left out.
-        shard: which part of how many: (1, 3). The parts are disjoint, and together they are all.
+        cells: a shell pattern for their names or ids; all cells when left out.
+        shard: which part of how many: (1, 3). The parts are disjoint, and together they are the whole matrix.
     """
 
     cells: str | None = None
@@ -69,18 +69,18 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One combination, and all that is known of it.
+    """One combination, and everything that is planned for it.
 
     Args:
         index: its place in the matrix.
-        targets: where it may run.
-        resources: what it takes, by label.
-        skip: why it is not run; empty where it is.
-        xfail: why it is expected to fail; None where it is not, or no longer.
-        quarantine: why its verdict does not count; None where it does, or does again.
-        bounds: what earlier runs say of its metrics, by name.
-        note: what else is to be said of it.
-        fingerprint: of what it executes and how that is judged.
+        targets: the names of the targets on which it may run.
+        resources: the amount that it takes of each resource, by label.
+        skip: why it does not run; empty if it runs.
+        xfail: why it is expected to fail; None if it is not, or not any more.
+        quarantine: why its verdict does not count; None if it counts.
+        bounds: the bounds from earlier runs, by the names of the metrics.
+        note: a further remark for the user.
+        fingerprint: a hash of its workload and of how it is judged.
     """
 
     index: int
@@ -101,7 +101,7 @@ class Cell:
     bounds: Mapping[str, Bound] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the cell as `plan.json` holds it."""
+        """Return the cell as it is written to `plan.json`."""
         timeouts = self.workload.timeouts
         return {
             "id": self.id,
@@ -123,15 +123,15 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The cells that are asked for, in their order.
+    """The selected cells, in their order.
 
     Args:
-        total: how many the matrix has.
-        targets: those that its cells may run on, by name.
-        pools: how much of each label the run may take at once.
-        deadline: of the whole run, in seconds.
-        notes: what in the matrix has no effect.
-        files: the digests of the files that the workloads are sent, by their paths from the workspace on.
+        total: the number of cells in the matrix.
+        targets: the targets on which its cells may run, by name.
+        pools: how much of each resource the run may take at once, by label.
+        deadline: the time limit of the whole run, in seconds.
+        notes: remarks on parts of the matrix that have no effect.
+        files: the digests of the files that the workloads are sent, by their paths relative to the workspace.
     """
 
     cells: tuple[Cell, ...]
@@ -145,7 +145,7 @@ class Plan:
     files: Mapping[str, str] = field(default_factory=dict)
 
     def workloads(self) -> dict[str, list[Workload]]:
-        """Return what may be run on each target."""
+        """Return the workloads that may run on each target."""
         found: dict[str, list[Workload]] = {}
         for cell in self.cells:
             if not cell.skip:
@@ -154,7 +154,7 @@ class Plan:
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """Return the plan as `plan.json` holds it."""
+        """Return the plan as it is written to `plan.json`."""
         return {
             "total": self.total,
             "notes": list(self.notes),
@@ -164,16 +164,16 @@ class Plan:
         }
 
     def write(self, directory: Path) -> None:
-        """Freeze the plan in `plan.json`."""
+        """Write the plan to `plan.json`, where it stays unchanged."""
         text = json.dumps(self.as_json(), indent=1, default=str, ensure_ascii=False)
         filesystem.write_text(RunDirectory(directory).plan, f"{text}\n", durable=True)
 
 
 def frozen_bounds(directory: Path) -> dict[tuple[str, str], Bound]:
-    """Return the bounds with which a run was planned, by the id of the cell and the metric.
+    """Return the bounds with which a run was planned, by cell id and metric.
 
     Raises:
-        UsageError: its plan cannot be read.
+        UsageError: the plan of the run cannot be read.
     """
     file = RunDirectory(directory).plan
     try:
@@ -194,7 +194,7 @@ def _bound_json(bound: Bound) -> dict[str, Any]:
 
 
 def has_matrix(configuration: Configuration) -> bool:
-    """Tell whether a configuration has a matrix."""
+    """Return whether a configuration has a matrix."""
     return configuration.get(BLOCK, default=None) is not None
 
 
@@ -210,13 +210,13 @@ def make(
     """Make the plan.
 
     Args:
-        root: where local paths start.
-        today: which expectations of failure hold.
-        bounds: what earlier runs say, by the id of the cell and the metric.
+        root: the directory at which local paths start.
+        today: the date that decides which entries of `xfail` and `quarantine` have expired.
+        bounds: the bounds from earlier runs, by cell id and metric.
 
     Raises:
-        ConfigurationError: something is wrong with the matrix, or with a cell of it.
-        UsageError: no cell is selected, or there is no such part.
+        ConfigurationError: the matrix or one of its cells is wrong.
+        UsageError: no cell is selected, or the shard does not exist.
     """
     block = configuration.block(BLOCK, MatrixBlock)
     _check_paths(configuration, block.axes)
@@ -239,7 +239,7 @@ def make(
 
 
 def _check_paths(configuration: Configuration, names: Iterable[str]) -> None:
-    """Check that each axis that is a path leads to a field, where the cells will see their own values."""
+    """Check that each axis that is a path leads to a field, because cells replace the value of that field."""
     faults: list[str] = []
     for axis in names:
         if path_of(axis) is not None:
@@ -256,7 +256,7 @@ def _made(planner: _Planner, chosen: Sequence[tuple[int, Combination]]) -> tuple
     """Return the cells of combinations.
 
     Raises:
-        ConfigurationFaults: all that is wrong with any cell, each fault once, with the cells that have it.
+        ConfigurationFaults: the faults of all cells. Each is listed once, with the cells that have it.
     """
     cells: list[Cell] = []
     names: dict[str, list[str]] = {}
@@ -272,7 +272,7 @@ def _made(planner: _Planner, chosen: Sequence[tuple[int, Combination]]) -> tuple
 
 
 def _of_cells(names: Sequence[str], total: int) -> str:
-    """Return which cells have a fault; nothing if all of them have it."""
+    """Return a text that names the cells with a fault; empty if all cells have it."""
     if len(names) == total:
         return ""
     return f" (the cell `{names[0]}`)" if len(names) == 1 else f" ({len(names)} of {total} cells, as `{names[0]}`)"
@@ -281,7 +281,7 @@ def _of_cells(names: Sequence[str], total: int) -> str:
 def _without_effect(
     cells: Sequence[Cell], pools: Mapping[str, int], targets: Mapping[str, Target], relations: Relations
 ) -> Iterator[str]:
-    """Yield what is written and does nothing: a pool that nobody takes from, a cell to compare with that is none."""
+    """Yield a note on each part of the matrix without effect, such as an unused pool or a missing cell to compare."""
     taken = {label for cell in cells for label in cell.resources}
     capped = {*pools, *(label for target in targets.values() for label in target.capacity)}
     yield from (f"`{BLOCK}.pools.{label}`: no cell takes any" for label in pools if label not in taken)
@@ -314,7 +314,7 @@ def _selected(combinations: Sequence[Combination], selection: Selection) -> list
 
 @dataclass(slots=True)
 class _Planner:
-    """Makes cells of combinations."""
+    """Makes cells from combinations."""
 
     configuration: Configuration
     block: MatrixBlock
@@ -329,7 +329,7 @@ class _Planner:
         """Make a cell.
 
         Raises:
-            ConfigurationFaults: all that is wrong with the cell, each fault with its line.
+            ConfigurationFaults: the faults of the cell, each with its line.
         """
         seen = self._seen_by(combination)
         target, resources, timeouts, retries = self._settings(combination)
@@ -373,7 +373,7 @@ class _Planner:
         )
 
     def _checks(self, seen: Configuration, combination: Combination, faults: _Faults) -> dict[int, Any]:
-        """Return the checks that a cell is asked for, by their places in the list of all."""
+        """Return the checks that apply to a cell, by their indexes in the list of all checks."""
         return {
             index: {key: value for key, value in spec.items() if key != "when"}
             for index, spec in self._members(seen, ("checks", range(len(self.block.checks))), faults)
@@ -384,14 +384,14 @@ class _Planner:
     def _members(
         seen: Configuration, block: tuple[str, Iterable[str | int]], faults: _Faults
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield the members of a block of the matrix, without those whose references are wrong."""
+        """Yield the members of a block of the matrix, without those that have wrong references."""
         name, keys = block
         found = faults.collect(f"{BLOCK}.{name}", partial(seen.get, f"{BLOCK}.{name}", default={}))
         if found is not None:
             yield from found.items() if isinstance(found, dict) else enumerate(found)
             return
         for key in keys:
-            with contextlib.suppress(ConfigurationError):  # which is among the faults already
+            with contextlib.suppress(ConfigurationError):  # the error is among the faults already
                 yield key, seen.get(paths.render((BLOCK, name, key)))
 
     def _check_acceptance(self, workload: Workload, targets: Sequence[str]) -> None:
@@ -402,7 +402,7 @@ class _Planner:
                 raise ValueError(f"the target `{name}` cannot run it: {error}") from None
 
     def _expected(self, checks: Mapping[int, Any], metrics: Mapping[str, Any], faults: _Faults) -> Expectations | None:
-        """Return the checks and metrics, read once for all cells that have the same."""
+        """Return the checks and metrics, parsed once for all cells that have the same."""
         key = json.dumps([list(checks.values()), metrics], default=str)
         if key not in self._expectations:
             before = len(faults.found)
@@ -415,7 +415,7 @@ class _Planner:
         return self._expectations.get(key)
 
     def _check(self, spec: Mapping[str, Any]) -> None:
-        """Check that a check is described well, and that what it names is there."""
+        """Check that the description of a check is right, and that the metrics and axes that it names exist."""
         check = NamedCheck.parse(spec)
         metric = check.check.metric if isinstance(check.check, MetricCheck) else None
         if metric is not None and metric not in self.block.metrics:
@@ -449,7 +449,7 @@ class _Planner:
                 raise ValueError(f"it takes {count} {label}, and the pool has {self.block.pools[label]}")
 
     def _targets(self, wanted: str | list[str], resources: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the targets that are meant, by their name or a label, and that could ever hold the cell."""
+        """Return the targets that are named or labelled so, and that have enough capacity for the cell."""
         asked = [wanted] if isinstance(wanted, str) else wanted
         found: dict[str, Target] = {}
         for text in asked:
@@ -491,13 +491,13 @@ class _Planner:
 
 @dataclass(slots=True)
 class _Faults:
-    """What is wrong with a cell, each with its file and line."""
+    """Collects the faults of a cell, each with its file and line."""
 
     configuration: Configuration
     found: list[str] = field(default_factory=list)
 
     def collect(self, path: str, make: Callable[[], T]) -> T | None:
-        """Return what a function makes of the field at a path; None where the field is wrong, which is noted."""
+        """Return what `make` makes of the field at a path. If the field is wrong, record the fault and return None."""
         try:
             return make()
         except ConfigurationError as error:
@@ -516,13 +516,13 @@ def _written(name: str, value: object) -> str:
 def _fingerprint(
     workload: Workload, files_sent: Sequence[Any], checks: Sequence[Any], metrics: Mapping[str, Any]
 ) -> str:
-    """Return a hash that identifies the work of a cell. A secret counts by its reference.
+    """Return a hash that identifies the work of a cell. For a secret, its reference is hashed.
 
     Args:
         files_sent: the names of the files that the workload is sent, with their digests.
     """
     env = {name: value.reference if isinstance(value, Secret) else value for name, value in workload.env.items()}
     sent = [files_sent, dict(workload.written), list(workload.collect)]
-    pod = [dict(workload.pod)] if workload.pod else []  # its image, above all
+    pod = [dict(workload.pod)] if workload.pod else []  # above all its image
     text = json.dumps([workload.command, env, workload.cwd, sent, checks, metrics, *pod], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""Who may run now: what the targets and the pools have left, and whose turn it is."""
+"""Decides which cell may run next: tracks the free capacity of targets and pools, and queues the waiting cells."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MOST_PASSED_OVER: Final = 10
 
 @dataclass(slots=True)
 class Pools:
-    """What is in use, of the targets and of the pools of the whole run.
+    """The capacity in use, per target and per pool of the whole run.
 
     Args:
         jobs: how many cells may run at once.
-        pools: how much of each label they may have together.
+        pools: how much of each resource all cells together may take, by label.
     """
 
     targets: Mapping[str, Target]
@@ -33,10 +33,10 @@ class Pools:
     _used_on: dict[str, Counter[str]] = field(default_factory=dict)
 
     def choose(self, cell: Cell, avoid: str = "") -> str | None:
-        """Return the target with the least to do that has room for a cell; None where there is none now.
+        """Return the least loaded target that has room for a cell; None if there is none now.
 
         Args:
-            avoid: a target to take only where there is no other: the cell has failed there.
+            avoid: a target to use only if there is no other, because the cell has failed there.
         """
         if self._used[_JOBS] >= self.jobs or not _has_room(self._used, self.pools, cell.resources):
             return None
@@ -49,21 +49,21 @@ class Pools:
         return min(free, key=lambda name: (name == avoid, self._load(name)), default=None)
 
     def take(self, target: str, cell: Cell) -> None:
-        """Note that a cell runs on a target."""
+        """Record that a cell runs on a target."""
         for used in (self._used, self._on(target)):
             used.update({**cell.resources, _JOBS: 1})
 
     def give_back(self, target: str, cell: Cell) -> None:
-        """Note that it does no more."""
+        """Record that a cell does not run on a target any more."""
         for used in (self._used, self._on(target)):
             used.subtract({**cell.resources, _JOBS: 1})
 
     def avoid(self, target: str) -> None:
-        """Take a target that could not be reached only where there is no other, for a while: it would take them all."""
+        """Use an unreachable target only if there is no other for a while: it fails fast, and so looks free."""
         self._out_until[target] = time.monotonic() + _OUT_SECONDS
 
     def trust(self, target: str) -> None:
-        """Take a target as any other again: it has answered."""
+        """Use a target normally again: it has answered."""
         self._out_until.pop(target, None)
 
     def _on(self, target: str) -> Counter[str]:
@@ -79,22 +79,22 @@ def _has_room(used: Mapping[str, int], capacity: Mapping[str, int], needs: Mappi
 
 @dataclass(slots=True)
 class _Line:
-    """Cells that need the same. `passed_over`: how often others were started since its first one could have been."""
+    """Cells that need the same resources. `passed_over`: how often other cells started while these could not."""
 
     targets: frozenset[str]
     cells: deque[Cell] = field(default_factory=deque)
     passed_over: int = 0
 
     def yields_to(self, other: _Line) -> bool:
-        """Tell whether these cells leave the targets alone that others have waited for too long."""
+        """Return whether these cells must leave shared targets to a line that has waited too long."""
         return self is not other and other.passed_over >= _MOST_PASSED_OVER and bool(self.targets & other.targets)
 
 
 class FairQueue:
-    """The cells that wait. Those that need the same wait in one line, and the lines take turns.
+    """The waiting cells. Cells that need the same resources wait in one line, and the lines take turns.
 
-    A line that needs much is passed over by those that need little. When that has happened ten times the others leave
-    its targets alone until its turn has come.
+    Lines with small needs pass over a line with large needs. After that has happened ten times, the other lines leave
+    the targets of that line alone until it has had its turn.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class FairQueue:
         return self._length
 
     def add(self, cell: Cell, *, first: bool = False) -> None:
-        """Have a cell wait: at the end of its line, or at its head."""
+        """Add a waiting cell at the end of its line, or at the head of it."""
         key = (cell.targets, tuple(sorted(cell.resources.items())))
         if key not in self._lines:
             self._lines[key] = _Line(frozenset(cell.targets))
@@ -116,7 +116,7 @@ class FairQueue:
         self._length += 1
 
     def next(self, choose: Callable[[Cell], str | None]) -> tuple[Cell, str] | None:
-        """Return the next cell for which there is a target, and that; None where nobody can run now."""
+        """Return the next cell for which there is a target, and the target; None if no cell can run now."""
         waiting = [line for line in self._turns if line.cells]
         starved = max(waiting, key=lambda line: line.passed_over, default=None)
         for _ in range(len(self._turns)):

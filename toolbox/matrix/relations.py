@@ -1,4 +1,4 @@
-"""Finds the cell that a check compares another one with: the one whose settings differ as the check says."""
+"""Finds the cell with which a check compares another cell, by the settings in which the two differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Relations:
     """The cells of a matrix by their settings.
 
     Args:
-        combinations: all of the matrix, also those that are not run.
+        combinations: all combinations of the matrix, also those that do not run.
     """
 
     def __init__(self, combinations: Sequence[Combination]) -> None:
@@ -22,8 +22,8 @@ class Relations:
         self._labels: dict[tuple[str, str], str] = {}
 
     def other(self, settings: Mapping[str, Any], to: Mapping[str, Any]) -> Combination | None:
-        """Return the combination that has `to` in place of its own, values or labels; None where there is none."""
-        if self._ids is None:  # most matrices need none of this
+        """Return the combination that has the values or labels of `to` instead of its own; None if there is none."""
+        if self._ids is None:  # most matrices have no relations
             self._ids = {self._key(found.settings): found for found in self._combinations}
             self._labels = {
                 (axis, label): canonical(found.settings[axis])

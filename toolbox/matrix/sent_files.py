@@ -16,10 +16,10 @@ from toolbox.hosts import staging
 
 @dataclass(slots=True)
 class SentFiles:
-    """The files and folders that the workloads of a plan are sent.
+    """The files and folders to send with the workloads of a plan.
 
     Args:
-        root: relative paths in `digests` begin here.
+        root: the directory to which the paths in `digests` are relative.
     """
 
     root: Path
@@ -27,7 +27,7 @@ class SentFiles:
     _fingerprints: dict[Path, str] = field(default_factory=dict)
 
     def of(self, sources: Mapping[str, Path]) -> list[list[str]]:
-        """Return each name under which a workload gets a file or folder, with the fingerprint of its content.
+        """Return a pair for each name under which a workload gets a file or folder: the name and a fingerprint.
 
         Raises:
             ValueError: a file cannot be read.

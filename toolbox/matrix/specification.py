@@ -1,8 +1,8 @@
-"""The blocks `matrix` and `targets` of a configuration: what a project may write in them.
+"""The models of the blocks `matrix` and `targets` of a configuration.
 
-`contracts/` hands these models to the configuration, which holds the blocks against them before anything starts;
-`axes.py` makes combinations of them. What a check, a source of metrics or a backend asks for is its own affair:
-here it is only seen that each is named. A text such as `@cell.batch` may stand wherever text or any value may.
+`contracts/` registers these models with the configuration, which validates the blocks before anything starts; `axes.py`
+makes combinations from them. Checks, metric sources and backends have models of their own: these models only require
+that each is named. A reference such as `@cell.batch` may replace any text or value.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _YAML: Final = (".yaml", ".yml")
 
 
 def canonical(value: object) -> str:
-    """Return the canonical JSON of a value: two values of an axis are one when theirs is the same.
+    """Return the canonical JSON of a value. Two values of an axis are the same if their canonical JSON is.
 
-    Keys are sorted and types tell: 1, 1.0, true, "1", null and a date all differ. What JSON has no type for becomes
-    an object whose key begins with `!`; a key that begins with it gets another one.
+    Keys are sorted, and types matter: 1, 1.0, true, "1", null and a date all differ. A value without a JSON type
+    becomes an object whose key begins with `!`. Another `!` is put before a key that begins with `!`.
 
     Raises:
-        ValueError: there is something in it that no axis can have: a secret, or what is no plain data.
+        ValueError: the value contains something that an axis cannot have: a secret, or an object that is no plain data.
     """
     if isinstance(value, Mapping):
         return canonical_object({key: canonical(item) for key, item in value.items()})
@@ -61,7 +61,7 @@ def canonical(value: object) -> str:
 
 
 def canonical_object(members: Mapping[Any, str]) -> str:
-    """Return the canonical JSON of a mapping, from that of its values."""
+    """Return the canonical JSON of a mapping, given the canonical JSON of its values."""
     return f"{{{','.join(sorted(f'{_canonical_key(key)}:{text}' for key, text in members.items()))}}}"
 
 
@@ -72,16 +72,16 @@ def _canonical_key(key: object) -> str:
 
 
 def path_of(axis: str) -> paths.Path | None:
-    """Return the path of the configuration that an axis sets, or None where it is a plain setting.
+    """Return the path in the configuration that an axis sets; None if the axis is a plain setting.
 
     Raises:
-        PathError: its name holds a dot or a bracket, and is not a path.
+        PathError: the name of the axis has a dot or a bracket, but is not a path.
     """
     return paths.parse(axis) if re.search(r"[.\[\]]", axis) else None
 
 
 class Block(BaseModel):
-    """A block in which a field that is not known is a mistake, and that nobody changes."""
+    """A block that refuses unknown fields, and cannot be changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -92,7 +92,7 @@ Tries = Annotated[int, Field(ge=0, le=10)]
 Resources = dict[str, Annotated[int, Field(ge=0)]]
 
 
-# The axes, and what names them
+# The axes, and the fields that name axes
 
 
 def _axis(values: object) -> list[Any] | dict[str, Any]:
@@ -129,7 +129,7 @@ def _distinct(axes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _are_axes(names: Iterable[str], info: ValidationInfo) -> None:
-    axes = info.data.get("axes")  # missing where the axes are wrong themselves, which is fault enough
+    axes = info.data.get("axes")  # missing if the axes are wrong, which is reported anyway
     for name in names:
         if axes is not None and name not in axes:
             raise ValueError(f"no axis `{name}`: {did_you_mean(name, axes, what='axes')}")
@@ -176,17 +176,17 @@ Metric = Annotated[dict[str, Any], AfterValidator(_metric)]
 Check = Annotated[dict[str, Any], AfterValidator(_check)]
 
 
-# What is different for some combinations
+# Settings for some combinations
 
 
 class Timeouts(Block):
-    """How long things may take, in seconds.
+    """Time limits, in seconds.
 
     Args:
-        wait: from being submitted to running.
-        run: the workload itself.
-        silence: without a new line of output; None for as long as it likes.
-        grace: from being asked to stop to being stopped.
+        wait: from the submission to the start.
+        run: for the workload.
+        silence: without a new line of output; None for no limit.
+        grace: from SIGTERM to SIGKILL.
     """
 
     wait: Seconds = 600
@@ -196,7 +196,7 @@ class Timeouts(Block):
 
 
 class PartialTimeouts(Block):
-    """Timeouts of which only some are given."""
+    """Timeouts of which some may be missing."""
 
     wait: Seconds | None = None
     run: Seconds | None = None
@@ -204,14 +204,14 @@ class PartialTimeouts(Block):
     grace: Seconds | None = None
 
     def over(self, timeouts: Timeouts) -> Timeouts:
-        """Return timeouts with those replaced that are given; a null takes `silence` away, and nothing else."""
+        """Return `timeouts` with the given values replaced. Null removes the limit of `silence`, and only that one."""
         given = self.model_dump(exclude_unset=True)
         update = {name: seconds for name, seconds in given.items() if seconds is not None or name == "silence"}
         return timeouts.model_copy(update=update)
 
 
 class Backoff(Block):
-    """How long to wait before another attempt, in seconds: `first`, times `factor` each time, never over `most`."""
+    """The pause before another attempt, in seconds: `first`, times `factor` for each further pause, at most `most`."""
 
     first: Seconds = 5
     factor: float = Field(default=2, ge=1)
@@ -219,7 +219,7 @@ class Backoff(Block):
 
 
 class Retries(Block):
-    """How many more attempts a cell gets, by the cause for which one did not pass."""
+    """The number of further attempts of a cell, by the cause of the failure."""
 
     infrastructure: Tries = 2
     capacity: Tries = 2
@@ -230,7 +230,7 @@ class Retries(Block):
 
 
 class PartialRetries(Block):
-    """Numbers of attempts of which only some are given."""
+    """Retries of which some may be missing."""
 
     infrastructure: Tries | None = None
     capacity: Tries | None = None
@@ -239,32 +239,32 @@ class PartialRetries(Block):
     check: Tries | None = None
 
     def over(self, retries: Retries) -> Retries:
-        """Return retries with those replaced that are given."""
+        """Return `retries` with the given values replaced."""
         return retries.model_copy(update=self.model_dump(exclude_none=True))
 
 
 class Conditional(Block):
-    """What holds for some combinations.
+    """An entry that applies to some combinations.
 
     Args:
-        when: what they have, by axis: a value, a label, or a list of them. Empty: all combinations.
+        when: the condition, by axis: a value, a label, or a list of them. Empty: all combinations.
     """
 
     when: dict[str, Any]
 
 
 class Skip(Conditional):
-    """Combinations that are not run, and why."""
+    """Combinations that do not run, and the reason."""
 
     reason: Text
 
 
 class Excuse(Conditional):
-    """Why some combinations need not pass.
+    """The reason why some combinations need not pass.
 
     Args:
-        owner: who looks after it.
-        expires: the last day on which it holds.
+        owner: the person or team that is responsible.
+        expires: the last day on which the entry applies.
     """
 
     word: ClassVar[str]
@@ -274,19 +274,19 @@ class Excuse(Conditional):
 
 
 class Xfail(Excuse):
-    """Combinations that are known not to pass."""
+    """Combinations that are known to fail."""
 
     word = "expected to fail"
 
 
 class Quarantine(Excuse):
-    """Combinations that are run, and whose verdicts do not count: they pass and fail under the same code."""
+    """Combinations that run, but whose verdicts do not count: they pass and fail under the same code."""
 
     word = "in quarantine"
 
 
 class Settings(Conditional):
-    """What some combinations have instead of what all have. Of several entries the later ones win, field by field."""
+    """Settings that replace the general ones for some combinations. Later entries win, field by field."""
 
     target: Text | Annotated[list[Text], Field(min_length=1)] | None = None
     resources: Resources | None = None
@@ -343,18 +343,19 @@ Inside = Annotated[str, AfterValidator(_inside)]
 
 
 class WorkloadBlock(Block):
-    """What a cell executes.
+    """The workload of a cell.
 
     Args:
         command: a list of arguments, or text for bash.
-        env: variables of its environment: texts, numbers and secrets.
-        cwd: the directory in which it runs.
-        files: what it is given: names below `src/`, and the local files or directories that they are copies of.
-        write: what is written for it: names below `src/`, and text, or a value to write as JSON or YAML by that name.
-        collect: patterns of the files to bring back.
-        pod: what it asks of the pods that run it, over what its target says: see docs/kubernetes.md.
+        env: environment variables: texts, numbers and secrets.
+        cwd: the working directory.
+        files: files to send: names below `src/`, and the local files or directories to copy.
+        write: files to generate: names below `src/`, and a text, or a value that is written as JSON or YAML, depending
+            on the name.
+        collect: patterns of the files to fetch.
+        pod: settings of its pods, which override those of the target: see docs/kubernetes.md.
         log_bytes: how much of its output is kept.
-        sample_seconds: how often to look at what it uses of its machine; None for never.
+        sample_seconds: the interval between two samples of its resource use; None for no sampling.
     """
 
     command: Annotated[list[Word], Field(min_length=1)] | str
@@ -398,21 +399,21 @@ class WorkloadBlock(Block):
 
 
 class MatrixBlock(Block):
-    """What to run, on which combinations, and how it is judged.
+    """The combinations to run, the workload, and how each cell is judged.
 
     Args:
-        axes: a list of values, or a mapping from labels, which stand in names, to values. A dot or a bracket makes the
-            name of an axis a path of the configuration; any other name is a plain setting. No axes make one cell.
-        zip: axes that advance together.
+        axes: a list of values, or a mapping from labels to values. Names show the labels. A dot or a bracket makes the
+            name of an axis a path in the configuration; any other name is a plain setting. No axes make one cell.
+        zip: groups of axes that advance together.
         include: combinations to add, by the values of some axes.
-        exclude: combinations to take away.
-        target: the name or the label of a target, or several.
-        jobs: how many cells run at once; None leaves it to the targets.
-        pools: how much there is of what `resources` asks for, over all targets.
-        resources: what each cell takes, by name.
-        deadline: seconds for the whole run.
-        metrics: sources of numbers, by the name of the metric.
-        checks: judgements on each cell, or `when` on some.
+        exclude: combinations to remove.
+        target: the name or the label of a target, or several of them.
+        jobs: how many cells run at once; None for as many as the targets can run.
+        pools: the amount of each resource that all cells together may take, over all targets.
+        resources: the amount of each resource that a cell takes, by name.
+        deadline: the time limit of the whole run, in seconds.
+        metrics: the sources of metrics, by the name of the metric.
+        checks: the checks of each cell, or with `when` of some cells.
     """
 
     axes: Axes = {}
@@ -425,7 +426,7 @@ class MatrixBlock(Block):
     settings: list[Annotated[Settings, AfterValidator(_when)]] = []
     target: Text | Annotated[list[Text], Field(min_length=1)] = "local"
     jobs: int | None = Field(default=None, ge=1)
-    pools: dict[str, Annotated[int, Field(ge=1)]] = {}  # nothing could ever run with a cap of 0
+    pools: dict[str, Annotated[int, Field(ge=1)]] = {}  # with a cap of 0, no cell could ever run
     resources: Resources = {}
     timeouts: Timeouts = Timeouts()
     deadline: Seconds | None = None
@@ -436,7 +437,7 @@ class MatrixBlock(Block):
 
     @model_validator(mode="after")
     def _has_a_value_once(self) -> Self:
-        """An axis of a group of `zip` may repeat a value, beside another one of its neighbours."""
+        """Check that no axis repeats a value. An axis in a `zip` group may: its neighbours then differ."""
         grouped = {axis for group in self.zip for axis in group}
         for axis, values in self.axes.items():
             if axis in grouped:
@@ -458,15 +459,15 @@ class MatrixBlock(Block):
 
 
 class TargetBlock(BaseModel):
-    """A place where cells run. The other fields are those of its backend.
+    """A place where cells run. The further fields depend on the backend.
 
     Args:
         backend: the name of the backend.
-        labels: what else a matrix may call it, together with others.
-        capacity: how much there is of what cells take, by name; `jobs` is how many run at once.
-        accelerator: what it computes with, for the records: `H200`, `v6e-1`.
-        cost_per_hour: what an hour of it costs, in the currency of `results.currency`.
-        collect_bytes: how many bytes one attempt may leave to be brought back, and collect_files: how many files.
+        labels: further names, which targets may share.
+        capacity: the amount of each resource that the target has, by name. `jobs` is how many cells run at once.
+        accelerator: the kind of its accelerators, for the records: `H200`, `v6e-1`.
+        cost_per_hour: the price of an hour, in the currency of `results.currency`.
+        collect_bytes: how many bytes may be fetched from one attempt. `collect_files`: how many files.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)

@@ -21,10 +21,10 @@ class Target:
     """A place where cells run.
 
     Args:
-        capacity: how much of each label it has; what is not named has no limit. `jobs` is how many cells at once.
-        accelerator: what it computes with; None where nobody has said.
-        cost_per_hour: of one attempt on it, likewise.
-        limits: of what one attempt may leave on it.
+        capacity: the amount of each resource that it has, by label; unlimited for others. `jobs`: cells at once.
+        accelerator: the kind of its accelerators; None if not configured.
+        cost_per_hour: the price of an hour of one attempt; None if not configured.
+        limits: how much of one attempt may be fetched.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Target:
     limits: CollectLimits = field(default_factory=CollectLimits)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the target as `plan.json` holds it."""
+        """Return the target as it is written to `plan.json`."""
         return {
             "backend": self.backend,
             "address": self.description.address(self.name),
@@ -46,15 +46,15 @@ class Target:
         }
 
     def can_hold(self, resources: Mapping[str, int]) -> bool:
-        """Tell whether it could run a cell that takes so much, if nothing else ran there."""
+        """Return whether the target has enough capacity for a cell, if nothing else runs there."""
         return all(count <= self.capacity.get(label, count) for label, count in resources.items())
 
 
 def read(configuration: Configuration) -> dict[str, Target]:
-    """Return the targets of a configuration by name. `local` is this machine, if nothing else is called so.
+    """Return the targets of a configuration by name. `local` is this machine, unless a target has that name.
 
     Raises:
-        ConfigurationError: one is not described well.
+        ConfigurationError: the description of a target is wrong.
     """
     found = {}
     for name, target in configuration.block(BLOCK, TargetsBlock).root.items():
@@ -82,15 +82,15 @@ def read(configuration: Configuration) -> dict[str, Target]:
 def verify(
     targets: Mapping[str, Target], clusters: Mapping[str, Access | None], workloads: Mapping[str, Iterable[Workload]]
 ) -> None:
-    """See that cells can be run on targets, as far as that can be known before anything is begun.
+    """Check that cells can run on targets, as far as that is known before anything starts.
 
     Args:
-        workloads: what may be run on each.
-        clusters: how to reach the clusters of the run, by their names; None where that is not known yet.
+        workloads: the workloads that may run on each target.
+        clusters: how to reach the clusters of the run, by name; None for a cluster that is not known yet.
 
     Raises:
-        ConfigurationError: something has to be changed first.
-        InfrastructureError: a target cannot be asked.
+        ConfigurationError: the configuration or a permission must be changed first.
+        InfrastructureError: a target does not answer.
     """
     for name, target in targets.items():
         target.description.verify(name, clusters, workloads.get(name, ()))

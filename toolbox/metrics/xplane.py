@@ -66,8 +66,7 @@ class Source(BaseModel):
         plane = _only(space.planes, self.plane, "planes", file)
         line = _only(plane.lines, self.line, "lines", f"`{self.plane}` of {file}")
         # Starts are relative to the timestamp of the line, which cancels out between two of them. An event that stands
-        # for
-        # several (num_occurrences) has no start.
+        # for several (num_occurrences) has no start.
         events = [event for event in line.events if not event.num_occurrences]
         starts = sorted(event.offset_ps for event in self._chosen(events, _names(plane), file))
         source = f"`{self.line}` of {file}"
