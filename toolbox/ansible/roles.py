@@ -15,20 +15,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Concatenate, Final, ParamSpec, cast, overload
+from typing import Any, Final, TypeVar, overload
 
 from toolbox.ansible import inventory, playbook, unsafe_yaml
 from toolbox.ansible.playbook import Play
 from toolbox.ansible.role_events import RoleEvents
 from toolbox.ansible.role_variables import Body, located, plain
 from toolbox.ansible.unsafe_yaml import untrusted
-from toolbox.interface import signature
-from toolbox.interface.registry import HOSTS
+from toolbox.interface.registry import HOSTS, Command
 from toolbox.model.addresses import Address
 from toolbox.model.clusters import Access
 from toolbox.model.errors import StepError, UsageError
@@ -41,7 +39,6 @@ from toolbox.runs.layout import StepDirectory
 from toolbox.runs.steps import Step
 from toolbox.system import cancellation, environ, extras, filesystem, places, scratch
 
-Arguments = ParamSpec("Arguments")
 _ACCESS: Final = tuple(field.name for field in dataclasses.fields(Access))
 _CAUSES_OF_WORKLOADS: Final = {Cause.PRODUCT, Cause.TIMEOUT}  # what was run failed, and not what runs it
 
@@ -91,59 +88,43 @@ class RoleCall:
         return hashlib.sha256(filesystem.encode(self.command_line)).hexdigest()[:12]
 
 
-@dataclass(frozen=True, slots=True)
-class RoleOutcome:
-    """What a toolbox command left.
-
-    Args:
-        directory: the step's directory.
-    """
-
-    directory: Path
-
-    @property
-    def artifacts(self) -> Path:
-        """Where the state that the role saw is."""
-        return StepDirectory(self.directory).state
-
-
-Method = Callable[Concatenate[Any, Arguments], Mapping[str, Any] | None]
-Command = Callable[Concatenate[Any, Arguments], RoleOutcome]
+Method = TypeVar("Method", bound=Callable[..., Mapping[str, Any] | None])
 
 
 @overload
-def role(method: Method[Arguments], /) -> Command[Arguments]: ...
+def role(method: Method, /) -> Method: ...
 @overload
-def role(name: str, /) -> Callable[[Method[Arguments]], Command[Arguments]]: ...
-def role(method: Method[Arguments] | str, /) -> Any:
-    """Turn a method into a toolbox command that a role carries out: the role of its name, or of `@role("name")`."""
+def role(name: str, /) -> Callable[[Method], Method]: ...
+def role(method: Any, /) -> Any:
+    """Mark a method as a toolbox command that a role carries out: `GROUP_COMMAND`, or the role of `@role("name")`."""
     if not isinstance(method, str):
-        return _command(method, None)
+        return _marked(method, "")
     if not method.isascii() or not method.isidentifier():
         raise ValueError(f"@role({method!r}): the name of a role was expected, as in @role('disk_measure')")
-    return functools.partial(_command, role_name=method)
+    return functools.partial(_marked, role_name=method)
 
 
-def _command(method: Method[Arguments], role_name: str | None) -> Command[Arguments]:
-    group = re.sub(r"(?<!^)(?=[A-Z])", "_", method.__qualname__.split(".")[-2]).lower()
-    command = method.__name__
-
-    @functools.wraps(method)
-    def call(self: Any, *args: Any, **kwargs: Any) -> RoleOutcome:
-        described = signature.of(method, name=f"{group} {command}", extra=[HOSTS])
-        names = [parameter.name for parameter in described.parameters]
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        values = signature.bind(described, given, text=False)
-        hosts = values.pop(HOSTS.name) or ()
-        body = Body(functools.partial(method, self), described)
-        return run(RoleCall(group, command, values, hosts, body=body, role_name=role_name))
-
-    call.role = role_name or f"{group}_{command}"  # type: ignore[attr-defined]  # how the registry tells such a command
-    return cast("Command[Arguments]", call)
+def _marked(method: Method, role_name: str) -> Method:
+    method.role = role_name  # type: ignore[attr-defined]  # the registry reads it
+    return method
 
 
-def run(call: RoleCall) -> RoleOutcome:
-    """Run a role as a step, and return what it left.
+def call(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts: bool = True) -> Path:
+    """Carry out a toolbox command by its role, and return the directory of the step.
+
+    Args:
+        values: the arguments, as `signature.bind` returns them.
+        suffix: see `RoleCall`.
+        counts: see `RoleCall`.
+    """
+    arguments = dict(values)
+    hosts = arguments.pop(HOSTS.name) or ()
+    body = Body(command.call, command.signature)
+    return run(RoleCall(command.group, command.name, arguments, hosts, suffix, counts, body, command.role))
+
+
+def run(call: RoleCall) -> Path:
+    """Run a role as a step, and return the directory of the step.
 
     Raises:
         UsageError: there is no such role, a host is named twice, or the body refused. Nothing was started.
@@ -164,7 +145,7 @@ def run(call: RoleCall) -> RoleOutcome:
     place = parent.place(name, StepKind.COMMAND)
     if parent.answered(place, fingerprint):
         assert place.before is not None, "it answered"
-        return RoleOutcome(parent.recorder.root / place.before.started.step)
+        return parent.recorder.root / place.before.started.step
     if variables is None:
         variables = _variables(call)
     redactor.add(secret.reveal() for secret in secrets_in(variables))
@@ -183,7 +164,7 @@ def run(call: RoleCall) -> RoleOutcome:
             _run_play(call, step, Play(play, hosts, places.folders("roles"), step.directory, private))
         finally:
             steps.sweep(step)
-        return RoleOutcome(step.directory)
+        return step.directory
 
 
 def _variables(call: RoleCall) -> dict[str, Any]:

@@ -37,13 +37,14 @@ def _shown(text: str, *, is_json: bool) -> str:
 
 
 def _invoke_role(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
+    from toolbox.ansible import roles
     from toolbox.orchestration import session
     from toolbox.reports.terminal import live_view
     from toolbox.runs import steps
 
     with live_view.view() as view, steps.entered(session.outside_of_a_run([view.show], redactor)) as top:
         try:
-            directory = command.call(**values).directory
+            directory = roles.call(command, values)
             exit_code = ExitCode.PASSED
         except StepError as error:
             directory, exit_code = error.directory or top.directory, error.exit_code

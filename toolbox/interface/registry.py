@@ -14,7 +14,6 @@ import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,11 +43,11 @@ RESERVED = frozenset({"group", "command", "artifact_dir_suffix", "check", "hosts
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A toolbox command, ready to be called with the arguments that its signature names.
+    """A toolbox command.
 
     Args:
-        role: the name of the role that carries it out, if there is one.
-        method: the method as it is written, bound to its object.
+        call: the function or the bound method. If a role carries the command out, it is called before the role.
+        role: the name of the role that carries the command out, if there is one.
     """
 
     group: str
@@ -56,7 +55,6 @@ class Command:
     call: Callable[..., Any]
     signature: Signature
     role: str | None
-    method: Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,16 +169,15 @@ def command(group_name: str, name: str) -> Command:
 
 def _command(group_name: str, name: str, call: Callable[..., Any]) -> Command:
     role = getattr(call, "role", None)
+    if role == "":  # `@role` without a name
+        role = f"{group_name}_{name}"
     label = group_name if group_name == name else f"{group_name} {name}"
     if role is None and (found := places.find("roles", f"{group_name}_{name}")) is not None:
         raise TypeError(f"{label} has the role {found}, and is not marked with `@role` (toolbox.ansible.roles)")
     described = signature.of(call, name=label, extra=[HOSTS] if role else [])
     if role and (taken := RESERVED & {parameter.name for parameter in described.parameters[:-1]}):
         raise TypeError(f"{label}: a parameter cannot be called {min(taken)}: `run.run_toolbox` has one of that name")
-    method = inspect.unwrap(call)
-    if method is not call and inspect.ismethod(call):
-        method = partial(method, call.__self__)
-    return Command(group_name, name, call, described, role, method)
+    return Command(group_name, name, call, described, role)
 
 
 def _is_command(name: str, value: object) -> bool:

@@ -192,9 +192,8 @@ def bind(
     for parameter in signature.parameters:
         if parameter.name in arguments:
             try:
-                values[parameter.name] = convert(
-                    parameter, arguments[parameter.name], text=text, argv=text or parameter.name in argv
-                )
+                value = arguments[parameter.name]
+                values[parameter.name] = convert(parameter, value, text=text, argv=parameter.name in argv)
             except ValueError as error:
                 faults.append(str(error))
         elif parameter.required:
@@ -219,13 +218,13 @@ def call(signature: Signature, function: Callable[..., Any], values: Mapping[str
     return function(*positional, **named)
 
 
-def convert(parameter: Parameter, value: Any, *, text: bool, argv: bool | None = None) -> Any:
+def convert(parameter: Parameter, value: Any, *, text: bool, argv: bool = False) -> Any:
     """Return a value as the type of a parameter.
 
     Args:
         text: whether the value is the text of a command line.
-        argv: whether the value comes from a command line, where a secret is written as a reference; `text` when left
-            out.
+        argv: whether the value comes from a command line although it is not text any more. A secret is written as a
+            reference on a command line.
 
     Raises:
         ValueError: it is not of that type; the message says what was expected.
@@ -239,7 +238,7 @@ def convert(parameter: Parameter, value: Any, *, text: bool, argv: bool | None =
         return value
     from pydantic import ValidationError
 
-    reader = secret_arguments.read if (text if argv is None else argv) else Secret
+    reader = secret_arguments.read if text or argv else Secret
     try:
         converted = _adapter(parameter.annotation).validate_python(value, context={READER: reader})
     except ValidationError as error:

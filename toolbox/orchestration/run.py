@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from toolbox.ansible import roles
-from toolbox.ansible.role_variables import Body
-from toolbox.ansible.roles import RoleCall
 from toolbox.interface import registry, signature
 from toolbox.model.errors import StepError, UsageError
 from toolbox.model.events import Note, StepKind
@@ -143,14 +141,11 @@ def run_toolbox(
 
 def _call(found: registry.Command, values: dict[str, Any], suffix: str, *, counts: bool) -> ToolboxResult:
     if found.role is not None:
-        hosts = values.pop(registry.HOSTS.name) or ()
-        body = Body(found.method, found.signature)
-        outcome = roles.run(RoleCall(found.group, found.name, values, hosts, suffix, counts, body, found.role))
-        return ToolboxResult(outcome.directory)
+        return ToolboxResult(roles.call(found, values, suffix=suffix, counts=counts))
     name = f"{found.group}__{found.name}{suffix}"
     with steps.opened(name, kind=StepKind.COMMAND, counts=counts) as step:
         try:
-            return ToolboxResult(step.directory, found.call(**values))
+            return ToolboxResult(step.directory, signature.call(found.signature, found.call, values))
         except StepError as error:
             error.directory = error.directory or step.directory
             raise

@@ -451,6 +451,13 @@ def test_a_body_that_refuses_starts_nothing(root: Path, top: Step, shown: list[E
     assert list(top.directory.iterdir()) == []
 
 
+def test_a_method_with_a_role_stays_the_method_that_was_written() -> None:
+    def measure() -> None:
+        """Measure."""
+
+    assert roles.role(measure) is roles.role("disk_measure")(measure) is measure
+
+
 @pytest.mark.parametrize("name", ["", "a b", "../x", "{{ x }}", "dísk"])
 def test_the_name_of_a_role_is_a_name(name: str) -> None:
     with pytest.raises(ValueError, match="the name of a role was expected"):

@@ -24,9 +24,7 @@ def deploy(
     """
 
 
-COMMAND = Command(
-    "thing", "deploy", deploy, signature.of(deploy, name="thing deploy"), role="thing_deploy", method=deploy
-)
+COMMAND = Command("thing", "deploy", deploy, signature.of(deploy, name="thing deploy"), role="thing_deploy")
 
 
 def test_a_command_is_explained_with_each_of_its_arguments() -> None:
@@ -60,7 +58,7 @@ def test_a_command_without_arguments_is_one_line_and_its_usage() -> None:
     def nothing() -> None:
         """Do nothing."""
 
-    command = Command("thing", "nothing", nothing, signature.of(nothing, name="thing nothing"), None, nothing)
+    command = Command("thing", "nothing", nothing, signature.of(nothing, name="thing nothing"), None)
     assert helptext.of_command(command) == "thing nothing: Do nothing.\n\nusage: ./run_toolbox.py thing nothing\n"
 
 

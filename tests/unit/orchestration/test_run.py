@@ -244,6 +244,8 @@ class Failing:
   """Fails."""
   def judge(self, message: str):
     raise CheckFailed(message)
+  def join(self, separator: str, *words: str):
+    return separator.join(words)
 '''
 
 
@@ -265,6 +267,11 @@ def test_a_command_without_a_role_is_a_step_too(tmp_path: Path, seen: Seen) -> N
     (end,) = seen.of(StepFinished)
     assert (end.step, end.kind, end.verdict, end.counts) == ("000__failing__judge_large", "command", "failed", True)
     assert "too slow" in (tmp_path / end.step / "FAILURE").read_text()
+
+
+@pytest.mark.usefixtures("failing", "top")
+def test_a_command_takes_all_that_is_left_as_on_the_command_line() -> None:
+    assert run.run_toolbox("failing", "join", separator="-", words=["a", 1]).value == "a-1"
 
 
 @pytest.mark.usefixtures("failing")
