@@ -1,6 +1,6 @@
 """The lines of logs that show why a step ended as it did.
 
-A log may be of any size: what is read of it, and what a page takes from all of them, is limited.
+A log may be of any size: there is a limit on how much of it is read, and on the excerpts of a page.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a log. `number`: from 1 on; None where nobody has counted."""
+    """A line of a log. `number`: from 1 on; None if it is not known."""
 
     number: int | None
     text: str
@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Lines of a file that follow one another."""
+    """Consecutive lines of a file."""
 
     what: str
     href: str
@@ -56,10 +56,10 @@ class Excerpts:
 
     Args:
         root: the run directory.
-        characters: how many the page has room for, in all.
-        scanned: how many may be read in search of lines, in all.
-        withheld: files, from the root on, that hold a secret: nothing is taken from them.
-        is_cut: whether something was left out for want of room.
+        characters: how many characters all excerpts of the page may have.
+        scanned: how many characters may be read in search of lines.
+        withheld: files, relative to the root, that hold a secret: no line is taken from them.
+        is_cut: whether excerpts were left out because the page has no room.
     """
 
     root: Path
@@ -69,7 +69,7 @@ class Excerpts:
     is_cut: bool = field(default=False, init=False)
 
     def of(self, step: StepSummary, *, is_bad: bool) -> list[Excerpt]:
-        """Return the excerpts of a step: of one that passed, only the lines that its checks name."""
+        """Return the excerpts of a step. Those of a step that passed are only the lines that its checks name."""
         if self.characters <= 0:
             self.is_cut = self.is_cut or is_bad
             return []
@@ -116,7 +116,7 @@ class Excerpts:
         return path if is_shown else None
 
     def _ends(self, parts: tuple[str, ...], known: Collection[str]) -> Iterator[Excerpt]:
-        """Yield the ends of the logs that have no evidence in them."""
+        """Yield the ends of the logs that contain no evidence."""
         for name in _LOGS:
             path = self._file(*parts, name)
             if path is not None and (address := _links.href(self.root, path)) not in known:
@@ -126,7 +126,7 @@ class Excerpts:
 
 
 def _windows(lines: list[Line]) -> Iterator[list[Line]]:
-    """Yield the lines in parts, where some are left out between them."""
+    """Yield the groups of consecutive lines."""
     part: list[Line] = []
     for line in lines:
         if part and part[-1].number != (line.number or 0) - 1:
@@ -138,7 +138,7 @@ def _windows(lines: list[Line]) -> Iterator[list[Line]]:
 
 
 def _end(path: Path) -> list[Line]:
-    """Return the last lines of a log, with their numbers where it is short."""
+    """Return the last lines of a log, with their numbers if the log is short."""
     try:
         with path.open("rb") as log:
             begin = max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES)

@@ -1,4 +1,4 @@
-"""Links from a page to the files of a run: relative, and to nothing but what really lies in its directory."""
+"""Relative links from a page to the files of a run. No link leads out of the directory of the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolbox.runs.layout import AttemptDirectory, StepDirectory
 from toolbox.system import redaction
 
 _MOST_FILES: Final = 12  # of a directory
-_MOST_SEEN: Final = 1000  # of them, to choose from
+_MOST_SEEN: Final = 1000  # files of a directory that are compared
 _DEEPEST: Final = 6
 _INNER: Final = (AttemptDirectory.results, StepDirectory.state)  # folders whose files are named one by one
 WHOLE: Final = "the whole directory"
@@ -33,8 +33,8 @@ class Link:
     """A file or a folder.
 
     Args:
-        bytes: its size; None of a folder.
-        is_withheld: whether it or its name holds a secret, so that the page names the file without a link.
+        bytes: the size of the file; None for a folder.
+        is_withheld: whether the file or its name holds a secret, so that the page names the file without a link.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Link:
 
 
 def inside(root: Path, *parts: str) -> Path | None:
-    """Return a path in a directory; None where it is not there, leads out of it, or goes through a symbolic link."""
+    """Return a path in a directory; None if it does not exist, leads out of it, or goes through a symbolic link."""
     relative = PurePosixPath(*parts)
     if relative.is_absolute() or ".." in relative.parts or "\0" in str(relative):
         return None
@@ -55,30 +55,30 @@ def inside(root: Path, *parts: str) -> Path | None:
 
 
 def href(root: Path, path: Path) -> str:
-    """Return the address of a path that `inside` gave, from the page on. No name can be taken for a scheme."""
+    """Return the address of a path that `inside` returned, relative to the page. No name is mistaken for a scheme."""
     return "./" + quote(os.fsencode(path.relative_to(_resolved(root))))
 
 
 @functools.lru_cache(maxsize=16)
 def _resolved(root: Path) -> Path:
-    """Return where a directory really is. A page asks for that thousands of times."""
+    """Return the resolved path of a directory. A page needs it thousands of times."""
     return root.resolve()
 
 
 def withhold(links: Iterable[Link], files: Collection[str]) -> list[Link]:
-    """Mark the links to files, named from the page on, that hold a secret."""
+    """Mark the links to files that hold a secret. `files` are relative to the page."""
     addresses = {"./" + quote(os.fsencode(file)) for file in files}
     return [replace(link, is_withheld=link.is_withheld or link.href in addresses) for link in links]
 
 
 def link(root: Path, *parts: str, name: str) -> Link | None:
-    """Return the link to one file or folder, under a name; None as `inside` has it."""
+    """Return the link to one file or folder, under a name; None where `inside` returns None."""
     path = inside(root, *parts)
     return _link(root, path, name) if path is not None else None
 
 
 def of_directory(root: Path, *parts: str) -> list[Link]:
-    """Return the links to a folder and to what lies in it: logs first, hidden files never, and not too many."""
+    """Return the links to some files of a folder, logs first and no hidden files, and to the folder itself."""
     folder = inside(root, *parts)
     if folder is None or not folder.is_dir():
         return []
@@ -93,7 +93,7 @@ def _rank(name: str) -> int:
 
 
 def _entries(folder: Path, depth: int) -> Iterator[Path]:
-    """Yield files, those of some folders one by one, and other folders as they are."""
+    """Yield the files and folders of a folder; in place of a folder of `_INNER`, its files."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(".") or entry.name in _OURS or entry.is_symlink():

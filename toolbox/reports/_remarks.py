@@ -1,4 +1,4 @@
-"""What a report says of steps for which the run did not fail, and of failures that nothing separates from the rest."""
+"""Remarks of reports: on steps that did not fail the run, and on failures that have nothing in common."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from toolbox.runs import attribution
 from toolbox.runs.summary import RunSummary, StepSummary
 
 NOTHING_IN_COMMON: Final = "The failures have no condition on the axes in common that the other cells do not meet."
-_FEWEST_CELLS: Final = 4  # with fewer, anybody sees it
+_FEWEST_CELLS: Final = 4  # with fewer cells it is obvious
 _MOST_LINES: Final = 8
 _LONGEST: Final = 400  # characters of a line
 
 
 def of(summary: RunSummary) -> list[StepSummary]:
-    """Return the steps with a remark: first what failed and does not count, then cells that passed with a message."""
+    """Return the steps with a remark: first failures that do not count, then cells that passed with a message."""
     steps = [step for step in summary.steps.values() if step.kind in {StepKind.CELL, StepKind.COMMAND}]
     bad = [step for step in steps if not step.counts and _is_bad(step)]
     passed = [step for step in summary.cells if step.verdict is Verdict.PASSED and step.message.strip()]
@@ -25,23 +25,23 @@ def of(summary: RunSummary) -> list[StepSummary]:
 
 
 def is_quarantined_failure(step: StepSummary) -> bool:
-    """Tell whether a cell did not pass, in quarantine."""
+    """Tell whether a step is a cell in quarantine that did not pass."""
     return step.kind is StepKind.CELL and not step.counts and _is_bad(step)
 
 
 def text(step: StepSummary) -> str:
-    """Return what there is to say of a step, short enough for a list."""
+    """Return the remark on a step, short enough for a list."""
     lines = [truncate(line, _LONGEST) for line in step.message.splitlines()]
     return "\n".join(without_middle([*lines, *uncounted(step)], _MOST_LINES))
 
 
 def uncounted(step: StepSummary) -> list[str]:
-    """Return the line that says that a step does not count, where its message has none."""
+    """Return the line that says that a step does not count, unless its message says so."""
     return ["its verdict does not count"] if not step.counts and "does not count" not in step.message else []
 
 
 def has_nothing_in_common(summary: RunSummary) -> bool:
-    """Tell whether several cells failed, others passed, and nothing is known that separates them."""
+    """Tell whether several cells failed, others passed, and no condition separates them."""
     cells = [step for step in summary.cells if step.counts and step.labels]
     failed = [step for step in cells if step.verdict in {Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED}]
     has_passed = any(step.verdict is Verdict.PASSED for step in cells)

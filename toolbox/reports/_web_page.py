@@ -1,7 +1,7 @@
-"""The pages that people open in a browser: one file each, which needs nothing else and can be made to do nothing else.
+"""Web pages: one file each, which needs no other file.
 
-All that a template shows is escaped, and cleaned of control characters. A browser runs no script and takes no style but
-ours, which the page names by their digests, and asks nobody for anything.
+All values in a template are escaped, and cleaned of control characters. By its security policy, which names our scripts
+and styles by their digests, a page runs no other script, uses no other style, and loads nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DIGITS: Final = 12  # of a revision
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How a verdict, or the want of one, is shown: never by its colour alone.
+    """How a verdict, or a missing verdict, is shown: never by its colour alone.
 
     Args:
         key: its class in the style sheet.
@@ -52,7 +52,7 @@ _MARKS: Final = {
     Verdict.XPASSED: Mark("xpassed", "\u2260", "passed unexpectedly", is_bad=True),
     Verdict.CANCELLED: Mark("cancelled", "\u2298", "cancelled", is_bad=True),
 }
-# Of what did not pass and does not count, as it is in quarantine: nobody has to look at it now.
+# For steps in quarantine that did not pass: they do not count.
 _QUARANTINED: Final = {
     verdict: Mark(f"{bad.key}-quarantined", "\u22a0", f"{bad.word}, in quarantine")
     for verdict, bad in _MARKS.items()
@@ -61,12 +61,12 @@ _QUARANTINED: Final = {
 _GOING_ON: Final = Mark("running", "\u2026", "going on")
 _NOT_ENDED: Final = Mark("lost", "?", "not ended", is_bad=True)
 WAITING: Final = Mark("waiting", "\u00b7", "not started")
-# A colour of each for the icon of the browser's tab, which knows no style sheet.
+# Colours for the icon of the browser's tab, to which the style sheet does not apply.
 _ICON_COLOURS: Final = {"passed": "#1d7a48", "running": "#1b63b5", "failed": "#c02222", "error": "#8b2a93"}
 
 
 def mark(verdict: Verdict | None, state: State, *, is_quarantined: bool = False) -> Mark:
-    """Return how a verdict is shown; without one, as it is in a run of this state."""
+    """Return how a verdict is shown; if there is none, how a step without a verdict is shown in a run of this state."""
     if verdict is not None:
         return (_QUARANTINED if is_quarantined else _MARKS).get(verdict, _MARKS[verdict])
     return _GOING_ON if state is State.RUNNING else _NOT_ENDED
@@ -80,7 +80,7 @@ def render(template: Path, *, styles: Sequence[str], scripts: Sequence[str], ico
         styles: files in the `assets/` beside `templates/`, after `base.css`.
         scripts: files in these `assets/`.
         icon: of the browser's tab.
-        context: what the template shows; `data` is what the scripts find in `#data`.
+        context: the variables of the template; the scripts find `data` in the element `#data`.
     """
     assets = template.parents[1] / "assets"
     style = _assets(_HERE / "base.css", *(assets / name for name in styles))
@@ -101,14 +101,14 @@ def size(count: int) -> str:
 
 
 def revision(name: str | None) -> str:
-    """Return as much of a revision as tells it from others, with the `+` of a changed tree."""
+    """Return the first characters of a revision, with the `+` of a changed tree."""
     if not name:
         return "unknown"
     return name[:_DIGITS] + "+" if name.endswith("+") and len(name) > _DIGITS else name[:_DIGITS]
 
 
 def _moment(when: datetime | None) -> Markup:
-    """Return a moment in UTC, also for programs."""
+    """Return a time in UTC as an HTML element."""
     if when is None:
         return Markup()
     utc = when.astimezone(UTC)
@@ -116,7 +116,7 @@ def _moment(when: datetime | None) -> Markup:
 
 
 def _cleaned(value: Any) -> Any:
-    """Return what a template shows, as text without what would steer a terminal or turn its direction."""
+    """Return a value of a template without control characters and characters that change the direction of text."""
     return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -1,9 +1,9 @@
-"""`junit.xml`, which Jenkins, GitLab and GitHub's actions read: a suite a phase, a test case a cell or command.
+"""`junit.xml`, which Jenkins, GitLab and GitHub's actions read: one suite per phase, one test case per cell or command.
 
 Derived from the summary of a run. The format is that of the schema of Jenkins' xUnit plugin (junit-10.xsd), which
-refuses a whole file for an element or attribute that it does not know: a failure is a `failure`, an error an `error`,
-what was skipped, was expected to fail, or failed in quarantine is `skipped`. A test case has no properties there: they
-stand in its output, as lines `[[PROPERTY|name=value]]`, as https://github.com/testmoapp/junitxml describes.
+rejects a file with an unknown element or attribute. A failure is a `failure`, an error is an `error`; a step that was
+skipped, was expected to fail, or failed in quarantine is `skipped`. The schema has no properties of test cases: they
+are lines `[[PROPERTY|name=value]]` of the output, as https://github.com/testmoapp/junitxml describes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def render(summary: RunSummary) -> str:
             suites.setdefault(step.step.partition("/")[0], []).append(step)
     report = _Report(summary)
     counts = _counts(f"{summary.project} {summary.run}", [step for cases in suites.values() for step in cases])
-    del counts["skipped"]  # the schema knows it of a suite only
+    del counts["skipped"]  # the schema allows it only for a suite
     report.open("testsuites", counts)
     for phase, cases in suites.items():
         report.suite(f"{summary.project}.{phase.partition('__')[2]}", cases)
@@ -82,7 +82,7 @@ class _Report:
         self._xml.endElement(element)
 
     def element(self, element: str, text: str, attributes: Mapping[str, str] | None = None) -> None:
-        """Write an element that holds a text, or nothing."""
+        """Write an element with a text, which may be empty."""
         self.open(element, attributes or {})
         self._xml.characters(_text(text))
         self.close(element)
@@ -128,13 +128,13 @@ class _Report:
 
 
 def _element(step: StepSummary) -> str | None:
-    """Return what the case of a step holds; None where it passed."""
+    """Return the name of the element inside the test case of a step; None if the step passed."""
     found = _ELEMENTS.get(step.verdict or Verdict.CANCELLED)
     return found if step.counts or found is None else "skipped"
 
 
 def _properties(step: StepSummary) -> Iterator[str]:
-    """Yield what is known of a case, in lines that tools read as its properties."""
+    """Yield the properties of a test case, as lines that tools recognise."""
     values = {f"settings.{axis}": label for axis, label in step.labels.items()}
     if step.attempts:
         values |= {"target": step.attempts[-1].target, "attempts": str(len(step.attempts))}
@@ -155,12 +155,12 @@ def _evidence(excerpts: Iterable[Excerpt]) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text of others in which tools find neither properties nor attachments."""
+    """Return a text from outside in which tools find neither properties nor attachments."""
     return _DOUBLE_BRACKET.sub(" ", text)
 
 
 def _asked(directory: Path) -> Mapping[str, Any]:
-    """Return what `run.json` says of a run; nothing where there is none."""
+    """Return the contents of the `run.json` of a run; nothing if it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         asked: object = filesystem.read_json(RunDirectory(directory).request)
         return asked if isinstance(asked, dict) else {}

@@ -1,7 +1,7 @@
 """`report.html`: a run on one page, for a person with a browser and nothing else.
 
-Derived from the summary of the run and from the files that lie beside it; any of these may be missing. The page loads
-nothing, and links only to files of its own directory, so that it can be moved or archived together with that.
+Derived from the summary of the run and from the files of the run directory, each of which may be missing. The page
+loads nothing, and links only to files of this directory, so that the directory can be moved or archived.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from toolbox.system import filesystem
 _TEMPLATE: Final = Path(__file__).parent / "page/templates/report.html"
 _MOST_FAILURES: Final = 20
 _MOST_REMARKS: Final = 50
-_OPEN: Final = 3  # so many failures are open from the beginning, without a script too
+_OPEN: Final = 3  # failures that are open at first, even without a script
 _OWN_FILES: Final = (
     *(RunDirectory.summary, RunDirectory.junit, RunDirectory.plan),
     *(RunDirectory.configuration, RunDirectory.journal, RunDirectory.request),
@@ -43,7 +43,7 @@ def render(summary: RunSummary, *, now: datetime | None = None) -> str:
     """Return the report of a run.
 
     Args:
-        now: as what time a run that is going on is shown.
+        now: the time at which a run that is going on is shown.
     """
     now = now or datetime.now(UTC)
     steps = step_details.collect(summary)
@@ -82,7 +82,7 @@ def render(summary: RunSummary, *, now: datetime | None = None) -> str:
 
 
 def _seconds(summary: RunSummary, now: datetime) -> float | None:
-    """Return how long the run took, or has taken so far."""
+    """Return how long the run took, or has taken so far; None if that is not known."""
     if summary.finished is not None:
         return summary.finished.seconds
     is_running = summary.state is State.RUNNING and summary.started is not None
@@ -96,7 +96,7 @@ def _counts(cells: Sequence[Shown]) -> list[tuple[Mark, int]]:
 
 
 def _about(summary: RunSummary) -> dict[str, str]:
-    """Return where the run comes from, as far as its `run.json` tells."""
+    """Return the origin of the run, from its `run.json`."""
     asked: Any = {}
     with contextlib.suppress(OSError, ValueError):
         asked = filesystem.read_json(RunDirectory(summary.directory).request)

@@ -18,11 +18,11 @@ from toolbox.results import changes
 from toolbox.results.changes import Change
 from toolbox.results.series import RunReference, Series
 
-LONGEST: Final = 2000  # values in which changes are looked for, and that are drawn
-BEFORE: Final = 10  # values that the latest is held against
+LONGEST: Final = 2000  # latest values, in which changes are searched, and which are drawn
+BEFORE: Final = 10  # values that the latest value is compared with
 Known = Mapping[tuple[str, str], Bound]  # by the id of the cell and the metric
-Noise = Mapping[tuple[str, str], tuple[int, int]]  # how many of how many values were noisy, likewise
-Presets = Mapping[tuple[str, datetime], Sequence[str]]  # of runs, by their names and when they started
+Noise = Mapping[tuple[str, str], tuple[int, int]]  # the numbers of noisy values and of all values, likewise
+Presets = Mapping[tuple[str, datetime], Sequence[str]]  # by the name and the start of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Shift:
     """A change of the level of a metric.
 
     Args:
-        run: the first with the new level, and `last` the last with the old one.
-        is_worse: None where nobody has said which values are better.
-        other_presets: whether the two runs had other presets.
+        run: the first run with the new level; `last` is the last run with the old level.
+        is_worse: None if the metric has no direction.
+        other_presets: whether the two runs had different presets.
     """
 
     change: Change
@@ -43,12 +43,12 @@ class Shift:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether there are enough values after it to be sure."""
+        """Whether enough values after the change confirm it."""
         return self.change.state is changes.State.CONFIRMED
 
     @property
     def percent(self) -> float | None:
-        """By how much the level went up, in percent; None where that has no meaning."""
+        """By how much the level went up, in percent; None if that has no meaning."""
         return changes.percent(self.change.before, self.change.after)
 
 
@@ -57,12 +57,12 @@ class History:
     """A metric of a cell.
 
     Args:
-        series: its latest values, at least one.
-        earlier: how many values it has besides.
-        bound: those in force, or those that its values would give; None where there are too few.
+        series: the latest values, at least one.
+        earlier: how many earlier values there are.
+        bound: the bounds in force, or those that the values would give; None if there are too few values.
         is_in_force: whether the bounds are in the project's file of bounds.
-        noisy: how many of how many values were out of their range in one attempt, and not in the other; None where
-            none was.
+        noisy: the number of values that were out of their range in one attempt but not in the other, and the number of
+            all values; None if no value was.
     """
 
     series: Series
@@ -79,14 +79,14 @@ class History:
 
     @property
     def percent(self) -> float | None:
-        """By how much the last value is above the median of the `BEFORE` ones before it; None without a meaning."""
+        """By how much the last value is above the median of the `BEFORE` values before it, in percent, or None."""
         before = self.series.values[-BEFORE - 1 : -1]
         usual = float(np.median(before)) if len(before) else 0.0
         return 100 * (self.latest / usual - 1) if usual > 0 else None
 
     @cached_property
     def bounded_from(self) -> int | None:
-        """The place of the first value that the bounds are for; None without bounds."""
+        """The index of the first value that the bounds apply to; None without bounds."""
         if self.bound is None or not self.bound.is_reported:
             return None
         since = self.bound.since
@@ -95,7 +95,7 @@ class History:
 
     @cached_property
     def outside(self) -> dict[int, Side]:
-        """On which side the values are that are out of bounds, by their places."""
+        """The sides of the values that are out of bounds, by their indices."""
         begin = self.bounded_from
         if begin is None or self.bound is None:
             return {}
@@ -109,7 +109,7 @@ class History:
 
     @property
     def regressions(self) -> list[Shift]:
-        """The changes for the worse, those that may be excursions left out."""
+        """The confirmed changes for the worse."""
         return [shift for shift in self.shifts if shift.is_confirmed and shift.is_worse]
 
     @property
@@ -122,8 +122,8 @@ def of(found: Iterable[Series], known: Known, noise: Noise, presets: Presets) ->
     """Return the histories of series.
 
     Args:
-        known: the bounds that are in force.
-        presets: of all runs of the series.
+        known: the bounds in force.
+        presets: the presets of all runs of the series.
     """
     keyed = [(series, (series.cell, series.metric)) for series in found]
     return [_history(series, known.get(key), noise.get(key), presets) for series, key in keyed]
@@ -147,7 +147,7 @@ def _shift(series: Series, change: Change, presets: Presets) -> Shift:
 
 
 def _would_be(series: Series) -> Bound | None:
-    """Return the bounds that `update_bounds` would find; None where the values have none."""
+    """Return the bounds that `update_bounds` would write; None if the values give none."""
     with contextlib.suppress(ValueError):
         return formulas.bound_of(series)
     return None

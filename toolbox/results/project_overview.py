@@ -22,10 +22,10 @@ from toolbox.results.records import ResultRow, RunRow
 from toolbox.runs.attribution import Finding
 
 Item = TypeVar("Item")
-RECENT: Final = 30  # runs that are shown one by one
-RECENT_DAYS: Final = 30  # in which a change for the worse counts as a regression
-SPEED_RUNS: Final = 10  # latest runs of a cell that tell how slow it is
-_MOST_RESULTS: Final = 30_000  # that are read of a project, for a store of years to be shown in seconds
+RECENT: Final = 30  # latest runs, which are shown one by one
+RECENT_DAYS: Final = 30  # a change for the worse is a regression for this long
+SPEED_RUNS: Final = 10  # latest runs of a cell, whose median is its time
+_MOST_RESULTS: Final = 30_000  # read per project, so that a store of years is shown in seconds
 STATES: Final = (
     "failing",
     "broken",
@@ -38,7 +38,7 @@ STATES: Final = (
     "suspect",
     "changed",
 )
-"""What there can be to see in a cell, the most urgent first."""
+"""The possible states of a cell, the most urgent first."""
 _GOOD: Final = {Verdict.PASSED, Verdict.XFAILED}
 BAD: Final = {Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED}
 
@@ -48,9 +48,9 @@ class Cell:
     """A cell of a project.
 
     Args:
-        results: the latest, the newest first.
-        recent: how it ended in the recent runs of the project, the newest first; None where it was not part of one.
-        flaky: None where nothing was seen of it lately.
+        results: the latest results, the newest first.
+        recent: the result in each recent run of the project, the newest first; None for a run without the cell.
+        flaky: None if there are no recent results.
         regressions: recent changes for the worse.
     """
 
@@ -65,23 +65,23 @@ class Cell:
 
     @property
     def latest(self) -> ResultRow | None:
-        """How it ended in the latest recent run that it was part of; None where it was part of none."""
+        """The latest result among the recent runs; None if none of them had the cell."""
         return next((result for result in self.recent if result is not None), None)
 
     @property
     def is_quarantined(self) -> bool:
-        """Whether it was in quarantine in the latest recent run."""
+        """Whether the cell was in quarantine in the latest recent run."""
         return self.latest is not None and not self.latest.counts
 
     @property
     def seconds(self) -> float | None:
-        """How long it takes: the median of its latest runs."""
+        """How long the cell takes: the median of its latest runs."""
         known = [result.seconds for result in self.results[:SPEED_RUNS] if result.seconds is not None]
         return statistics.median(known) if known else None
 
     @cached_property
     def states(self) -> list[str]:
-        """What there is to see in it, in the order of `STATES`."""
+        """The states of the cell, in the order of `STATES`."""
         flaky = self.flaky.state if self.flaky is not None else flakiness.State.HEALTHY
         shifts = [shift for history in self.histories for shift in history.shifts]
         found = {
@@ -104,11 +104,11 @@ class Project:
     """A project.
 
     Args:
-        runs: the recent ones, the newest first; `count` is how many there are in all.
-        cells: those with something to see first.
-        looked_at: how many runs tell about flakiness.
+        runs: the recent runs, the newest first; `count` is the number of all runs.
+        cells: the most urgent first.
+        looked_at: from how many runs flakiness is computed.
         in_common: what the cells that failed in the latest run have in common.
-        days: what each day cost, the latest first; `months` likewise.
+        days: the cost of each day, the latest first; `months` likewise.
     """
 
     name: str
@@ -122,9 +122,9 @@ class Project:
 
     @property
     def pass_rate(self) -> float | None:
-        """Which share of the cells of the recent runs passed; None without any.
+        """The share of the cells of the recent runs that passed; None if there are none.
 
-        Those in quarantine do not count, and those that were skipped or cancelled, or did not end, say nothing.
+        Cells that were in quarantine, skipped or cancelled, or that did not end, are left out.
         """
         counted = [result.verdict for cell in self.cells for result in cell.recent if result and result.counts]
         passed, failed = (sum(verdict in verdicts for verdict in counted) for verdicts in (_GOOD, BAD))
@@ -153,7 +153,7 @@ def regressions(cells: Iterable[Cell]) -> list[tuple[Cell, History, Shift]]:
 
 
 def flaky(cells: Iterable[Cell]) -> list[Cell]:
-    """Return the cells that are not healthy, as `flakiness` orders them."""
+    """Return the cells that are not healthy, in the order of the states of `flakiness`."""
     order = list(flakiness.State)
     found = [(cell, cell.flaky) for cell in cells if cell.flaky is not None]
     bad = [(cell, flaky) for cell, flaky in found if flaky.state is not flakiness.State.HEALTHY]
@@ -168,11 +168,11 @@ def slowest(cells: Iterable[Cell]) -> list[tuple[Cell, float]]:
 
 
 def collect(connection: Connection, wanted: Filter, bounds: Mapping[str, Known], *, now: datetime) -> list[Project]:
-    """Return the projects, by their names.
+    """Return the projects, sorted by name.
 
     Args:
-        wanted: which runs to look at.
-        bounds: those in force, by project.
+        wanted: which runs to read.
+        bounds: the bounds in force, by project.
     """
     runs = _grouped(queries.runs(connection, wanted), lambda row: row.project)
     return [
@@ -200,7 +200,7 @@ def _project(connection: Connection, wanted: Filter, rows: Sequence[RunRow], kno
 
 
 def _in_common(results: Sequence[ResultRow], run: RunRow) -> list[Finding]:
-    """Return what the cells that failed in a run have in common, without those that fail at random."""
+    """Return what the cells that failed in a run have in common, apart from flaky cells."""
     of_run = [result for result in results if result.run.id == run.id]
     failed = {result.cell for result in of_run if result.verdict != Verdict.PASSED}
     flaky = observations.known_flaky(result for result in results if result.cell in failed)
@@ -208,7 +208,7 @@ def _in_common(results: Sequence[ResultRow], run: RunRow) -> list[Finding]:
 
 
 def _readable(rows: Sequence[RunRow]) -> list[RunRow]:
-    """Return the latest runs whose results are read: the recent ones, and more while they are not too many."""
+    """Return the latest runs whose results are read: the recent runs, and more as long as there are few results."""
     count, total = 0, 0
     for row in rows:
         total += sum(row.cells.values())

@@ -1,8 +1,8 @@
 """A run as Markdown, of a limited length, which any forge shows.
 
-What others wrote stands in `<code>` and `<pre>` only: there a forge makes no mentions, references, links or emoji.
-All of it is blocks of HTML without an empty line, where Markdown means nothing. What has no room is left out in whole
-blocks and rows, the least important first: the rows of cells that passed, then failures from the last one on.
+Text from outside stands in `<code>` and `<pre>` only: there a forge makes no mentions, references, links or emoji.
+The page consists of blocks of HTML without empty lines, in which Markdown has no meaning. If there is no room for all
+blocks and rows, whole ones are left out: first the rows of cells that passed, then failures from the last one on.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def render(summary: RunSummary, *, limit: int, artifacts_url: str = "") -> str:
     """Return a run as Markdown.
 
     Args:
-        limit: of the bytes of UTF-8, and so of the characters too.
-        artifacts_url: where the run directory can be read, for links to it. Without it the paths are named.
+        limit: the greatest length, in bytes of UTF-8.
+        artifacts_url: the address of the run directory, for links to it; if empty, the page names paths instead.
 
     Raises:
         ValueError: the limit leaves no room for the verdict, or the address is not one of HTTP.
@@ -63,7 +63,7 @@ def render(summary: RunSummary, *, limit: int, artifacts_url: str = "") -> str:
 
 
 class _Page:
-    """Blocks, as long as there is room.
+    """The blocks of a page, as long as there is room.
 
     Args:
         room: how many bytes are left.
@@ -79,10 +79,10 @@ class _Page:
         return "\n".join(self._blocks)
 
     def add(self, block: str, kept: int = 0) -> bool:
-        """Add a block, with an empty line after it, unless it has no room or is empty.
+        """Add a block and an empty line, unless the block is empty or there is no room. Tell whether it was added.
 
         Args:
-            kept: how many bytes have to be left.
+            kept: how many bytes must remain.
         """
         fits = bool(block) and _size(block) + 1 <= self.room - kept
         if fits:
@@ -91,7 +91,7 @@ class _Page:
         return fits
 
     def add_failures(self, summary: RunSummary, kept: int) -> None:
-        """Add what failed: the first ones with what shows it, then, as long as there is room, in a line each."""
+        """Add the failures: the first ones with excerpts of logs, then one line each, as long as there is room."""
         excerpts = Excerpts(summary.directory, characters=self.room, withheld=summary.secrets_left)
         failures = summary.failures
         for index, step in enumerate(failures):
@@ -104,7 +104,7 @@ class _Page:
             self.add(f"<p>{summary.cancelled} others were cancelled</p>", kept)
 
     def add_remarks(self, summary: RunSummary, kept: int) -> None:
-        """Add what is to be said of steps for which the run did not fail, as long as there is room."""
+        """Add the remarks on steps that did not fail the run, as long as there is room."""
         remarks = _remarks.of(summary)
         for index, step in enumerate(remarks):
             left = f"<p>and {len(remarks) - index} more remarks</p>"
@@ -117,7 +117,7 @@ class _Page:
                 break
 
     def rows(self, summary: RunSummary) -> Iterator[str]:
-        """Yield a row for each cell, those first that did not pass; without a matrix, for each command."""
+        """Yield a row for each cell, first those that did not pass; in a run without a matrix, for each command."""
         names = _metrics(summary)[:_MOST_METRICS]
         for step in sorted(_cases(summary), key=lambda step: step.verdict is not None and step.verdict.is_pass):
             uncounted = "" if step.counts else f", {_why_uncounted(step)}"
@@ -136,7 +136,7 @@ class _Page:
             yield f"<tr>{''.join(f'<td>{column}</td>' for column in columns)}</tr>"
 
     def add_cells(self, rows: Sequence[str], summary: RunSummary) -> None:
-        """Add the table of the cells, with as many rows as have room."""
+        """Add the table of the cells, with as many rows as there is room for."""
         metrics = _metrics(summary)
         names = ["verdict", "cause", "target", "attempts", "time", *map(_code, metrics[:_MOST_METRICS])]
         what = "cell" if summary.cells else "command"
@@ -156,7 +156,7 @@ class _Page:
             self.add(f"<p>and {others} more metrics</p>")
 
     def _failure(self, step: StepSummary, excerpts: Excerpts) -> str:
-        """Return what failed, folded, with its message and what of its logs shows it."""
+        """Return a failure, folded, with its message and excerpts of its logs."""
         parts = [f"<details><summary>{_title(step)}</summary>", _pre(step.message.splitlines())]
         for excerpt in excerpts.of(step, is_bad=True):
             lines = [f"{line.number or '':>6}{'>' if line.is_evidence else ' '} {line.text}" for line in excerpt.lines]
@@ -167,7 +167,7 @@ class _Page:
         return f"<p>{_title(step)} {self._place(step, 'look at it') if self._url else ''}</p>"
 
     def _place(self, step: StepSummary, text: str) -> str:
-        """Return a text as a link to the directory of a step, where the address of the run is known."""
+        """Return a text as a link to the directory of a step if the address of the run is known, else as code."""
         if not self._url:
             return _code(text)
         address = f"{self._url}/{quote(step.step, errors='replace')}"
@@ -217,14 +217,14 @@ def _title(step: StepSummary) -> str:
 
 
 def _words(verdict: Verdict | None, cause: str | None, state: State) -> str:
-    """Return how something ended or stands, in words of ours."""
+    """Return the verdict of a step or run; without one, whether it is going on."""
     if verdict is None:
         return "going on" if state is State.RUNNING else "not ended"
     return html.escape(f"{verdict} ({cause})" if cause else verdict)
 
 
 def _standing(step: StepSummary, cause: str | None, state: State = State.DEAD) -> str:
-    """Return how a step ended or stands. What did not pass and does not count is told apart."""
+    """Return the verdict of a step, and whether it is a failure that does not count."""
     is_set_apart = not step.counts and step.verdict is not None and not step.verdict.is_pass
     apart = f" {_why_uncounted(step)}" if is_set_apart else ""
     return f"{_words(step.verdict, None, state)}{apart}" + (f" ({html.escape(cause)})" if cause else "")
@@ -241,13 +241,13 @@ def _metric(metric: MetricMeasured | None) -> str:
 
 
 def _code(text: str, longest: int = LONGEST_LINE) -> str:
-    """Return a text of others in one line, truncated where it is long."""
+    """Return a text from outside as one line of code, truncated if it is long."""
     line = " ".join(clean(text).split())
     return f"<code>{html.escape(truncate(line, longest))}</code>"
 
 
 def _pre(lines: Sequence[str], most: int = _MOST_LINES, longest: int = LONGEST_LINE) -> str:
-    """Return lines of others. Their ends are written as numbers, so that none of them ends the block."""
+    """Return lines from outside as a block. Line ends are character references, so that no line ends the block."""
     shown = without_middle(lines, most)
     text = "&#10;".join(html.escape(truncate(clean(line).replace("\n", " "), longest)) for line in shown)
     return f"<pre>{text}</pre>" if text else ""

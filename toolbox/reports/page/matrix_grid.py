@@ -1,4 +1,4 @@
-"""The matrix of a run as a grid by two of its axes, for the page and for the script that lays it out by others."""
+"""The matrix of a run as a grid of two axes, for the page, and for its script, which can choose other axes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Axis:
     """An axis.
 
     Args:
-        key: what the plan calls it, and `name`: what people read.
-        places: its labels, in the order of the plan, and the place of each.
+        key: the name in the plan; `name` is the name on the page.
+        places: the position of each label, in the order of the plan.
     """
 
     key: str
@@ -31,13 +31,13 @@ class Axis:
 
     @property
     def values(self) -> list[str]:
-        """Its labels, in the order of the plan."""
+        """The labels, in the order of the plan."""
         return list(self.places)
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A cell in the grid. `text`: what tells it from the others of its box; empty where they are too many."""
+    """A cell in the grid. `text` distinguishes it from the other cells of its box; empty if there are too many."""
 
     anchor: str
     name: str
@@ -50,9 +50,9 @@ class Grid:
     """A table of boxes of cells, with one axis down and another across.
 
     Args:
-        axes: all of them.
-        rows: the place among `axes` of the one down.
-        columns: of the one across; None where there is none.
+        axes: all axes.
+        rows: the index of the axis whose labels are the rows.
+        columns: the index of the axis whose labels are the columns; None if there is one column.
         boxes: row by row.
     """
 
@@ -63,7 +63,7 @@ class Grid:
 
 
 def make(cells: Sequence[Shown]) -> Grid | None:
-    """Return the grid of the cells by the first axes that vary; None where no cell has an axis."""
+    """Return the grid of the cells by the first axes that vary; None if no cell has an axis."""
     axes = _axes(cells)
     if not axes:
         return None
@@ -84,7 +84,7 @@ def make(cells: Sequence[Shown]) -> Grid | None:
 
 
 def data(cells: Sequence[Shown], grid: Grid | None) -> dict[str, Any]:
-    """Return what the script needs to lay out the same cells by any two axes, and to filter them."""
+    """Return the data that the script needs to show the cells by any two axes, and to filter them."""
     axes = grid.axes if grid is not None else ()
     return {
         "axes": [{"name": axis.name, "values": axis.values} for axis in axes],
@@ -106,12 +106,12 @@ def _axes(cells: Sequence[Shown]) -> list[Axis]:
 
 
 def _places(cell: Shown, axes: Sequence[Axis]) -> list[int]:
-    """Return which value of each axis the cell has; -1 where it has none."""
+    """Return the index of the cell's label on each axis; -1 if the cell has no label there."""
     return [axis.places.get(clean(str(cell.step.labels.get(axis.key))), -1) for axis in axes]
 
 
 def _first_choice(axes: Sequence[Axis]) -> tuple[int, int | None]:
-    """Return the axes to begin with: the first two that vary and make no table that nobody could look at."""
+    """Return the first two axes that vary and whose table is not too large; one axis if there are no such two."""
     varying = [index for index, axis in enumerate(axes) if len(axis.values) > 1] or [0]
     for rows, columns in itertools.combinations(varying, 2):
         if len(axes[rows].values) * len(axes[columns].values) <= MOST_BOXES:

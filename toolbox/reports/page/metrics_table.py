@@ -1,4 +1,4 @@
-"""The metrics of all cells in one table, each beside the range of its earlier runs."""
+"""The table of the metrics of all cells, each with the range that earlier runs give."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolbox.reports.page.step_details import Shown
 
 MOST_ROWS: Final = 250
 MOST_COLUMNS: Final = 30
-_WRITTEN_OUT: Final = (1e5, 1e15)  # numbers of so many digits are
+_WRITTEN_OUT: Final = (1e5, 1e15)  # numbers in this range have no exponent
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,10 @@ class Number:
     """A metric of a cell.
 
     Args:
-        value: with its unit; empty where it is not known, and `fault` says why.
-        range: of earlier runs; empty where there is none, or one in another unit.
-        side: on which side of it the value is; None within, or where it is from too few values to say so.
-        deviation: from the mean of earlier runs; empty where that is not known.
+        value: with its unit; empty if it is not known, and then `fault` says why.
+        range: of earlier runs; empty if there is none, or if its unit is another.
+        side: the side of the range on which the value is; None within the range, or if too few values gave the range.
+        deviation: from the mean of earlier runs; empty if the mean is not known.
     """
 
     value: str
@@ -36,7 +36,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A cell. `numbers`: one for each name; None where the cell has no such metric."""
+    """A cell. `numbers`: one for each name; None if the cell has no such metric."""
 
     shown: Shown
     numbers: Sequence[Number | None]
@@ -44,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The metrics of all cells. `rows_left_out` and `columns_left_out`: for how many the page has no room."""
+    """The metrics of all cells. The page has no room for `rows_left_out` rows and `columns_left_out` columns."""
 
     names: Sequence[str]
     rows: Sequence[Row]
@@ -53,7 +53,7 @@ class Table:
 
 
 def make(steps: Sequence[Shown]) -> Table | None:
-    """Return the table of the steps that have begun; None where none has a metric."""
+    """Return the table of the steps that have begun; None if no step has a metric."""
     begun = [shown for shown in steps if shown.step.step]
     names = list(dict.fromkeys(metric.metric for shown in begun for metric in shown.step.metrics))
     if not names:
@@ -83,7 +83,7 @@ def _number(metric: MetricMeasured, planned: Any) -> Number:
 
 
 def _bound(planned: Any) -> Bound | None:
-    """Return a bound of the plan: a mapping, or of earlier versions the lower and the upper one; None if it is not."""
+    """Return a bound of the plan, which is a mapping, or in earlier versions a pair; None if it is neither."""
     with contextlib.suppress(KeyError, TypeError, ValueError):
         lower, upper = (planned["lower"], planned["upper"]) if isinstance(planned, Mapping) else planned
         others = planned if isinstance(planned, Mapping) else {}
@@ -95,6 +95,6 @@ def _bound(planned: Any) -> Bound | None:
 
 
 def _digits(value: float) -> str:
-    """Return a number with five significant digits, or those before its point."""
+    """Return a number with five significant digits, or with all digits before the point."""
     least, most = _WRITTEN_OUT
     return f"{value:,.0f}" if least <= abs(value) < most else f"{value:.5g}"

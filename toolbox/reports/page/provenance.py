@@ -1,7 +1,7 @@
-"""The resolved configuration of a run, line by line, with who gave a field its value.
+"""The resolved configuration of a run, line by line, with the origin of each value.
 
-From what the run directory holds: `config.yaml`, and in `run.json` every change that presets and overrides made. What
-the orchestration changed while it ran is in the journal.
+The configuration is in `config.yaml` of the run directory, the changes by presets and overrides are in `run.json`, and
+the changes that the orchestration made while it ran are in the journal.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A field that got another value.
+    """A change of the value of a field.
 
     Args:
         by: a preset, an override, or the orchestration.
-        where: the file and line that say so; empty where none does.
-        replaced: what was there before, and `replaced_where` the file and line that said that.
+        where: the file and line of the new value; empty if it has none.
+        replaced: the earlier value, and `replaced_where` its file and line.
     """
 
     path: str
@@ -49,8 +49,8 @@ class ConfigLine:
     """A line of the configuration.
 
     Args:
-        by: who gave it its value, where that is not the project's own file.
-        is_first: whether the line before it has another author, or belongs to another field.
+        by: the preset or override that gave the value; empty if the project's own file did.
+        is_first: whether the line before belongs to another change, or to none.
     """
 
     number: int
@@ -61,7 +61,7 @@ class ConfigLine:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The configuration. `left_out`: how many lines the page has no room for."""
+    """The configuration. The page has no room for `left_out` lines."""
 
     lines: Sequence[ConfigLine]
     changes: Sequence[Change]
@@ -69,7 +69,7 @@ class Resolved:
 
 
 def of(directory: Path) -> Resolved:
-    """Return the configuration of a run; without lines where it has none."""
+    """Return the configuration of a run, which has no lines if the file is missing."""
     text = _text(RunDirectory(directory).configuration)
     changes = [*_applied(RunDirectory(directory).request), *_by_the_orchestration(directory)]
     lines = text.splitlines()
@@ -103,7 +103,7 @@ def _by_the_orchestration(directory: Path) -> Iterator[Change]:
 
 
 def _authors(text: str, changes: Sequence[Change]) -> dict[int, Change]:
-    """Return by line, from 0 on, the change that gave it its value. The last one wins."""
+    """Return the change that gave each line its value, by line from 0 on. The last change wins."""
     places: dict[tuple[str, ...], range] = {}
     with contextlib.suppress(yaml.YAMLError, RecursionError):
         _places(yaml.compose(text, Loader=_LOADER), (), places)
@@ -116,7 +116,7 @@ def _authors(text: str, changes: Sequence[Change]) -> dict[int, Change]:
 
 
 def _places(node: yaml.Node | None, at: tuple[str, ...], places: dict[tuple[str, ...], range]) -> None:
-    """Find out which lines each field has."""
+    """Add the lines of each field to `places`."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             path = (*at, str(key.value))
@@ -130,6 +130,6 @@ def _places(node: yaml.Node | None, at: tuple[str, ...], places: dict[tuple[str,
 
 
 def _last(node: yaml.Node) -> int:
-    """Return the last line of a value. What is written over several lines ends where the next thing begins."""
+    """Return the last line of a value. The end mark of a block is at the beginning of the next node."""
     is_block = getattr(node, "flow_style", None) is False or getattr(node, "style", None) in {"|", ">"}
     return max(node.start_mark.line, node.end_mark.line - 1) if is_block else node.end_mark.line

@@ -1,4 +1,4 @@
-"""The steps of a run as a page shows them: with what the plan says of a cell, excerpts of logs, and links."""
+"""The steps of a run as a page shows them: with the plan of a cell, excerpts of logs, and links."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from toolbox.runs.summary import AttemptSummary, RunSummary, StepSummary
 from toolbox.system import filesystem
 
 MOST_CELLS: Final = 1500  # on a page
-MOST_IN_FULL: Final = 250  # cells; of more, only so many that did not pass
+MOST_IN_FULL: Final = 250  # cells with all details, failed ones first
 _PLAIN_ID = re.compile(r"[0-9a-f]{6,40}")
 
 
@@ -33,13 +33,13 @@ class Shown:
     """A step, or a cell that has not started.
 
     Args:
-        anchor: the id of its details.
-        settings: of a cell: the axis, the label, and the value where that says more.
-        remarks: what the plan says of it, such as the reason why it is skipped.
-        bounds: of its metrics, by name, as the plan has them.
-        command: what it ran, as one would write it in a shell.
-        attempts: with the link to the directory of each.
-        is_brief: whether it is told in a few lines, as there are many.
+        anchor: the id of the details on the page.
+        settings: of a cell: the axis, the label, and the value if it says more than the label.
+        remarks: remarks of the plan, such as the reason why a cell is skipped.
+        bounds: the bounds of the plan by the names of metrics.
+        command: the command as a line of a shell.
+        attempts: each with the link to its directory.
+        is_brief: whether the page shows it in a few lines, because there are many cells.
     """
 
     anchor: str
@@ -57,11 +57,11 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """All that a page shows of the steps of a run.
+    """The steps of a run as a page shows them.
 
     Args:
         left_out: how many cells the page has no room for.
-        is_brief: whether some are told in brief.
+        is_brief: whether some cells are shown in brief.
         is_cut: whether excerpts are left out.
     """
 
@@ -73,7 +73,7 @@ class Steps:
 
 
 def collect(summary: RunSummary) -> Steps:
-    """Return the steps of a run, those of its plan that have not started included."""
+    """Return the steps of a run, including the cells of its plan that have not started."""
     plan = _plan(summary.directory)
     cells = _in_plan_order(summary, plan)
     worst_first = [id(cell) for cell in sorted(cells, key=lambda cell: _rank(cell, summary))]
@@ -94,7 +94,7 @@ def collect(summary: RunSummary) -> Steps:
 
 
 def _plan(directory: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the cells of the plan by their id; none where there is no plan, or one that is not ours."""
+    """Return the cells of the plan by their id; none if there is no valid plan."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         return {
             str(cell["id"]): cell
@@ -124,7 +124,7 @@ def _mark(step: StepSummary, summary: RunSummary) -> Mark:
 
 
 def _rank(step: StepSummary, summary: RunSummary) -> tuple[bool, bool]:
-    """Return what sorts steps, the worst first, then what failed and does not count."""
+    """Return a sort key: first failures, then failures that do not count, then the other steps."""
     return not _mark(step, summary).is_bad, not _remarks.is_quarantined_failure(step)
 
 
@@ -168,7 +168,7 @@ def _is_leaf(step: StepSummary) -> bool:
 
 
 def _anchor(step: StepSummary) -> str:
-    """Return an id that stays the same when the run goes on, and that nobody else chooses."""
+    """Return an id that stays the same when the run goes on, and that no text from outside can choose."""
     if step.kind is StepKind.CELL and _PLAIN_ID.fullmatch(step.identity):
         return f"c-{step.identity}"
     return f"s-{hashlib.sha256(filesystem.encode(f'{step.step} {step.key}')).hexdigest()[:12]}"
@@ -186,7 +186,7 @@ def _told(step: StepSummary, cell: Mapping[str, Any]) -> Iterator[str]:
     if cell.get("skip"):
         yield f"skipped: {cell['skip']}"
     for key, words in (("xfail", "expected to fail"), ("quarantine", "in quarantine")):
-        # The message of a cell that did not pass has it too.
+        # The message of a cell that did not pass says it too.
         if isinstance(excuse := cell.get(key), Mapping) and words not in step.message:
             yield f"{words} until {excuse.get('expires')} ({excuse.get('owner')}): {excuse.get('reason')}"
     if cell.get("note"):
@@ -197,7 +197,7 @@ def _told(step: StepSummary, cell: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _command(step: StepSummary, cell: Mapping[str, Any], root: Path) -> str:
-    """Return what a cell ran, from the plan; of another step, the command line that reproduces it."""
+    """Return the command of a cell, from the plan; for another step, the command line that reproduces it."""
     if isinstance(words := cell.get("command"), list):
         return str(words[-1]) if words[-2:-1] == ["-c"] else shlex.join(map(str, words))
     path = _links.inside(root, step.step, StepDirectory.record)
@@ -212,7 +212,7 @@ def _folder(attempt: AttemptSummary) -> str:
 
 
 def _files(step: StepSummary, root: Path) -> list[Link]:
-    """Return the links to what a step left, of a cell what its last attempt did."""
+    """Return the links to the files of a step; for a cell, those of its last attempt."""
     if not step.attempts:
         return _links.of_directory(root, step.step)
     found = _links.of_directory(root, step.step, _folder(step.attempts[-1]))[:-1]

@@ -1,4 +1,4 @@
-"""The steps of a run on a time line: a phase, group or command has a row of its own, cells share lanes."""
+"""The time line of a run: each phase, group or command has its own row, and cells share lanes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class TimeLine:
-    """The rows, and the marks below them: how far each is, in percent, and what it says."""
+    """The rows, and the marks below them: the position of each in percent, and its text."""
 
     rows: Sequence[Row]
     ticks: Sequence[tuple[float, str]]
@@ -63,17 +63,17 @@ class _Span:
         return max(0.0, (shown.step.started - self.begin).total_seconds())
 
     def end(self, shown: Shown) -> float:
-        """Return when it ended; at the end of all where nobody knows."""
+        """Return when a step ended; the end of the run if that is not known."""
         seconds = shown.step.seconds
         return self.seconds if seconds is None else min(self.seconds, self.at(shown) + seconds)
 
 
 def make(steps: Sequence[Shown], cells: Sequence[Shown], now: datetime, *, is_running: bool) -> TimeLine | None:
-    """Return the time line; None where nothing has begun.
+    """Return the time line; None if no step has begun.
 
     Args:
-        steps: all but the cells, in their order.
-        now: where a run that is going on ends.
+        steps: all steps but the cells, in their order.
+        now: the end of the time line of a run that is going on.
     """
     begun = [shown for shown in (*steps, *cells) if shown.step.started is not None]
     if not begun:
@@ -97,7 +97,7 @@ def make(steps: Sequence[Shown], cells: Sequence[Shown], now: datetime, *, is_ru
 
 
 def _ticks(seconds: float) -> list[tuple[float, str]]:
-    """Return the marks, with as many digits as tell them apart: nobody sees that they are rounded."""
+    """Return the marks, with as many digits as are needed for rounding not to show."""
     step = seconds / _TICKS
     digits = next(
         (digits for digits in range(1, _MOST_DIGITS) if abs(round(step, digits) - step) <= step / 20), _MOST_DIGITS
@@ -106,7 +106,7 @@ def _ticks(seconds: float) -> list[tuple[float, str]]:
 
 
 def _lanes(cells: Sequence[Shown], span: _Span, depth: int) -> Row:
-    """Return cells in as few lanes as need be for no two to overlap."""
+    """Return the row of cells, in the smallest number of lanes in which no two cells overlap."""
     placed: list[tuple[Shown, float, int]] = []
     busy: list[tuple[float, int]] = []
     lanes = 0

@@ -1,4 +1,4 @@
-"""What is drawn on the dashboard: small lines in the page itself, and the numbers of the charts of its script."""
+"""The charts of the dashboard: small lines as SVG, and the data of the charts that its script draws."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_DAYS: Final = 92
 
 
 def line(history: History) -> Markup:
-    """Return the course of a metric as a small drawing. It says nothing that the numbers beside it do not."""
+    """Return the history of a metric as a small line. It adds nothing to the numbers beside it."""
     parts = np.array_split(history.series.values, min(_POINTS, history.size))
     levels = np.array([np.median(part) for part in parts])
     low, high = float(levels.min()), float(levels.max())
@@ -45,11 +45,11 @@ def line(history: History) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The metrics of a cell as the script draws them.
+    """The charts of the metrics of a cell.
 
     Args:
         data: for the script.
-        points: how many values of each metric are drawn: the latest.
+        points: how many of the latest values of each metric are drawn.
     """
 
     data: dict[str, Any]
@@ -65,7 +65,7 @@ class _Runs:
         self.times: list[int] = []
 
     def place(self, run: RunReference) -> int:
-        """Return the place of a run, which is one object for all series."""
+        """Return the index of a run, which is one object in all series."""
         place = self._places.setdefault(id(run), len(self.names))
         if place == len(self.names):
             self.names.append((truncate(clean(run.run), 200), truncate(clean(run.revision or ""), 60)))
@@ -110,7 +110,7 @@ def _chart(history: History, begin: int, runs: _Runs) -> dict[str, Any]:
 
 
 def of_costs(days: Iterable[Cost]) -> list[dict[str, Any]]:
-    """Return the charts of what the latest days cost: one for each currency."""
+    """Return the charts of the cost of the latest days, one per currency."""
     priced: dict[str, dict[str, float]] = {}
     for day in days:
         if day.cost is not None:
@@ -134,5 +134,5 @@ def _seconds(when: datetime) -> int:
 
 
 def _number(value: float) -> float:
-    """Return a number with the digits that a chart can show."""
+    """Return a number rounded to the digits that a chart can show."""
     return float(f"{value:.6g}")

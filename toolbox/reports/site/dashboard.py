@@ -1,6 +1,6 @@
-"""`results dashboard`: a static site of all projects, from the store. Its pages need nothing but themselves.
+"""`results dashboard`: a static site of all projects, from the store. Each page is one file, which needs no other.
 
-`index.html` is about all projects, `projects/` has a page for each, `cells/` one for each of their cells.
+`index.html` is about all projects, `projects/` has a page for each project, and `cells/` a page for each cell.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ def write(
 
     Args:
         connection: to the store.
-        output: the directory of the site. What is there is replaced if it is a site of ours.
-        project: look only at this one.
-        presets: look only at runs that had all of them.
-        since: look only at runs since then.
-        bounds: those in force, by project.
-        now: as of when; regressions are those of the days before.
+        output: the directory of the site. A site that Topgallant wrote there is replaced.
+        project: the only project to show; None for all.
+        presets: show only the runs with all these presets.
+        since: show only the runs since then.
+        bounds: the bounds in force, by project.
+        now: the time of the site; regressions are those of the days before.
 
     Raises:
-        UsageError: something else than a site of ours is at `output`.
+        UsageError: `output` exists, and is not a site of Topgallant.
         InfrastructureError: the site cannot be written.
     """
     target = site_directory.resolved(output)
@@ -71,7 +71,7 @@ def write(
 
 
 class _Pages:
-    """Writes pages into a directory, for the place where they will be. `wanted`: which runs they are about."""
+    """Writes pages into `directory`, which is later moved to `target`. `wanted`: the runs that the pages show."""
 
     def __init__(self, directory: Path, target: Path, wanted: Filter, now: datetime) -> None:
         self._directory = directory
@@ -99,7 +99,7 @@ class _Pages:
         )
 
     def project(self, project: Project) -> None:
-        """Write the page about a project, and those that only list the cells that it has no room for."""
+        """Write the page about a project, and pages that list the cells that it has no room for."""
         shown = _with_room(project.cells)
         counts = {key: sum(key in cell.states for cell in project.cells) for key in project_overview.STATES}
         self._write(
@@ -117,7 +117,7 @@ class _Pages:
         )
 
     def _others(self, project: Project, begin: int) -> Iterator[tuple[int, int, str]]:
-        """Write lists of the cells from a place on; yield the first and the last of each, from 1, and its page."""
+        """Write lists of the cells from an index on; yield the numbers of the first and the last cell, and the page."""
         for number, first in enumerate(range(begin, len(project.cells), _MOST_OTHERS), 1):
             cells, page = (
                 project.cells[first : first + _MOST_OTHERS],
@@ -187,7 +187,7 @@ class _Pages:
 
 
 def _with_room(cells: Sequence[Cell]) -> Sequence[Cell]:
-    """Return the first cells: as many as have room on a page with all that there is to say about them."""
+    """Return as many of the first cells as a page has room for, with all their details."""
     room = _ROOM
     for count, cell in enumerate(cells):
         room -= 800 + 75 * len(cell.recent) + 1200 * len(cell.histories)

@@ -1,4 +1,4 @@
-"""How the dashboard writes numbers, times and money, and what else all of its templates know."""
+"""How the dashboard writes numbers, times and money, and the other variables of all its templates."""
 
 from __future__ import annotations
 
@@ -33,40 +33,40 @@ STATE_WORDS: Final = {
     "suspect": "suspect",
     "changed": "level changed",
 }
-"""What the states of a cell are called, see `project_overview.STATES`."""
+"""The names of the states of a cell, see `project_overview.STATES`."""
 _QUARANTINED: Final = Mark("quarantined", "\u22a0", "failed in quarantine")
 _HEADINGS: Final = ("%m-%d", "%Y-%m-%d", "%m-%d %H:%M", "%m-%d %H:%M:%S")
 
 
 def number(value: float) -> str:
-    """Return a number with four digits, or those before its point."""
+    """Return a number with four digits, or with all digits before the point."""
     if not 1 <= abs(value) < _LARGEST:
         return f"{value:.4g}"
     return f"{value:,.{max(0, 4 - len(str(int(abs(value)))))}f}"
 
 
 def counted(count: int, word: str) -> str:
-    """Return how many there are of something."""
+    """Return a count with its noun: `1 run`, `2 runs`."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def percent(value: float) -> str:
-    """Return a change, which always has a sign."""
+    """Return a change in percent, with a sign."""
     return f"{value:+.1f} %"
 
 
 def money(cost: Cost) -> str:
-    """Return what something cost, which is known."""
+    """Return a known cost with its currency."""
     return f"{cost.cost or 0:,.2f} {truncate(cost.currency, 40)}"
 
 
 def day(when: datetime) -> str:
-    """Return the day of a moment, in UTC."""
+    """Return the date of a time, in UTC."""
     return f"{when.astimezone(UTC):%Y-%m-%d}"
 
 
 def headings(runs: Sequence[RunRow]) -> list[str]:
-    """Return when runs started, in UTC, with as much as tells each from the others."""
+    """Return when runs started, in UTC, in the shortest form that distinguishes them."""
     found: list[str] = []
     for form in _HEADINGS:
         found = [run.started.astimezone(UTC).strftime(form) for run in runs]
@@ -76,17 +76,17 @@ def headings(runs: Sequence[RunRow]) -> list[str]:
 
 
 def minute(when: datetime) -> str:
-    """Return a moment to the minute, in UTC."""
+    """Return a time to the minute, in UTC."""
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def mark(verdict: str | None, state: str) -> Mark:
-    """Return how a verdict of the store is shown; without one, as it is in a run of this state."""
+    """Return how a verdict of the store is shown; see `_web_page.mark`."""
     return _web_page.mark(Verdict(verdict) if verdict else None, State(state))
 
 
 def result_mark(result: ResultRow) -> Mark:
-    """Return how the end of a cell is shown: a failure in quarantine is not like others."""
+    """Return how the result of a cell is shown: a failure in quarantine differs from others."""
     if result.verdict in project_overview.BAD and not result.counts:
         return _QUARANTINED
     return mark(result.verdict, result.run.state)
@@ -134,4 +134,4 @@ WORDS: Final[dict[str, Any]] = {
     "minute": minute,
     "line": charts.line,
 }
-"""What every template knows."""
+"""The variables of every template."""

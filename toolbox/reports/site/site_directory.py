@@ -1,4 +1,4 @@
-"""A directory of pages: the names of its files, links from it to runs, and how it takes the place of an older one."""
+"""The directory of a site: the names of its files, links to reports of runs, and the replacement of an older site."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _DIRECTORY_MODE: Final = 0o777  # less the umask
 
 
 def file_name(*names: str) -> str:
-    """Return the name of a page for what has these names: safe anywhere, and never that of other names."""
+    """Return the file name of the page for these names: valid on any system, and different for different names."""
     return "~".join(_safe(name) for name in names) + ".html"
 
 
 def _safe(name: str) -> str:
-    """Return a plain name as it is, and any other with a digest, which no plain name can have: it holds a dot."""
+    """Return a plain name as it is, and any other name with a dot and a digest, which no plain name contains."""
     if _PLAIN.fullmatch(name):
         return name
     readable = _READABLE.sub("-", name.lower()).strip("-_")[:40]
@@ -38,17 +38,17 @@ def _safe(name: str) -> str:
 
 
 class Reports:
-    """Finds the reports of runs. Each directory is looked at once."""
+    """Finds the reports of runs. It reads each directory once."""
 
     def __init__(self) -> None:
         self._found: dict[str, Path | None] = {}
 
     def address(self, directory: str, page: Path) -> str | None:
-        """Return the address of the report of a run from a page on, relative; None where there is none.
+        """Return the address of the report of a run, relative to a page; None if there is no report.
 
         Args:
-            directory: of the run.
-            page: where the page will be.
+            directory: the directory of the run.
+            page: the later path of the page.
         """
         if directory not in self._found:
             self._found[directory] = _report(directory)
@@ -67,16 +67,16 @@ def _report(directory: str) -> Path | None:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file that everyone may read whom the umask lets."""
+    """Write a file with the permissions of the umask."""
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(filesystem.encode(text))
 
 
 def resolved(output: Path) -> Path:
-    """Return where a site will be.
+    """Return the absolute path of a site.
 
     Raises:
-        UsageError: something else than a site of ours is there.
+        UsageError: the path exists, and is not a site of Topgallant.
     """
     target = environ.expanded(output).resolve()
     if not target.exists() or (target.is_dir() and (_is_ours(target) or not any(target.iterdir()))):
@@ -95,7 +95,7 @@ def _is_ours(directory: Path) -> bool:
 
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """Yield an empty directory. When the block ends well it takes the place of the target; else nothing has changed.
+    """Yield an empty directory, which replaces the target at the end of the block. After an error nothing has changed.
 
     Raises:
         InfrastructureError: it cannot be written.
@@ -113,7 +113,7 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 def _swap(new: Path, target: Path, old: Path) -> None:
-    """Put a directory in the place of another, which is kept until the new one is there."""
+    """Replace a directory by another, and remove it only after that."""
     if not target.exists():
         new.rename(target)
         return

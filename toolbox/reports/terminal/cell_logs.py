@@ -32,8 +32,8 @@ class _Log:
     """One log of an attempt, and how much of it has been shown.
 
     Args:
-        prefix: what each line begins with.
-        partial: the beginning of a line whose end is not there yet.
+        prefix: a text before each line.
+        partial: the beginning of a line that is not complete yet.
     """
 
     file: Path
@@ -54,7 +54,7 @@ class _Log:
             return
 
     def show_rest(self) -> None:
-        """Show what stands after the last end of a line."""
+        """Show the text after the last line end."""
         if self.partial:
             self._write(self.partial + (b"\n" if self.prefix else b""))
             self.partial = b""
@@ -77,7 +77,7 @@ class _Log:
 
 @dataclass(slots=True)
 class CellLogs:
-    """The logs of the cells of one run: of their latest attempts, and of those that follow.
+    """The logs of the cells of one run: of their latest attempts, and of later attempts.
 
     Args:
         wanted: the name or the id of a cell, or a pattern; None for all cells.
@@ -90,7 +90,7 @@ class CellLogs:
     _logs: dict[tuple[str, int], list[_Log]] = field(default_factory=dict)
 
     def show(self) -> None:
-        """Show what has been printed until now.
+        """Show the logs as they are now.
 
         Raises:
             UsageError: the directory is not that of a run, or no such cell has begun.
@@ -105,7 +105,7 @@ class CellLogs:
             self._say("nothing has been printed")
 
     def follow(self, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Show what is printed until the cell, or the run, has ended.
+        """Show the logs, and new lines until the cell or the run has ended.
 
         Raises:
             UsageError: the directory is not that of a run, or it has ended and no such cell has begun.
@@ -124,7 +124,7 @@ class CellLogs:
                 self._open(cells, is_one=self._is_one_name(cells))
             self._advance(is_end=is_over)
             if not is_over:
-                # The journal of a large run takes a while to read: look less often then.
+                # The journal of a large run takes a while to read, and is then read less often.
                 sleep(max(_POLL_SECONDS, _PAUSES * (time.monotonic() - began)))
         if run.state is State.DEAD:
             self._say("the process of the run is gone: its workloads may be running, and are not followed")

@@ -1,7 +1,7 @@
 """The live view of a run: its steps and tasks as they begin and end.
 
-On a terminal the steps that are going on stand at the bottom, with their time; elsewhere each change is a line.
-What programs print is shown as text: no markup, no control characters.
+On a terminal the running steps stand at the bottom, with their time; otherwise each change is a line. The output of
+programs is shown as text: without markup and control characters.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _MARKS: Final = {True: ("pass ", "green"), False: ("FAIL ", "bold red"), None: (
 _REFRESH_SECONDS: Final = 0.125
 _UNBROKEN_COLUMNS: Final = 2000
 _MOST_LINES: Final = 6
-MOST_ROWS: Final = 12  # of what runs, at the bottom
+MOST_ROWS: Final = 12  # running cells, at the bottom
 
 
 class View:
@@ -76,7 +76,7 @@ class View:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Keep the steps that are going on at the bottom of a terminal."""
+        """Keep the running steps at the bottom of a terminal."""
         if not self.console.is_terminal:
             yield
             return
@@ -91,9 +91,9 @@ class View:
                 refresher.join()
 
     def _refresh(self, live: Live, over: threading.Event) -> None:
-        """Keep the bottom up to date, never while a line is printed.
+        """Refresh the bottom, but never while a line is printed.
 
-        Rich says where to go up to before it prints, and its own refresh would come between: lines would be lost.
+        Rich moves the cursor up before it prints. If its own thread refreshed meanwhile, lines would be lost.
         """
         while not over.wait(_REFRESH_SECONDS):
             with self._lock:
@@ -161,7 +161,7 @@ class View:
                 self._detail(indent + block(event.output, indent))
 
     def _detail(self, text: str) -> None:
-        """Show lines of lesser weight; a terminal cuts them at its edge."""
+        """Show less important lines, which a terminal truncates at its edge."""
         if self.console.is_terminal:
             self.console.print(Text(text, style="dim"), no_wrap=True, overflow="ellipsis")
         else:
@@ -171,7 +171,7 @@ class View:
         self._print(Text.assemble(_indent(step), (self._side(step), "cyan"), text))
 
     def _print(self, text: Text) -> None:
-        """Show lines. Where there are no colours, this is all that there is to do: a matrix has many lines."""
+        """Show lines. Without a terminal it bypasses Rich, which is slow for the many lines of a matrix."""
         if self.console.is_terminal:
             self.console.print(text, soft_wrap=True)
         elif not self.console.quiet:
@@ -182,7 +182,7 @@ class View:
                 self.console.on_broken_pipe()
 
     def _side(self, step: str) -> str:
-        """Return which of the steps that go on side by side a line is about; nothing where one goes on alone."""
+        """Return the name of the step that a line is about; nothing if no other step runs beside it."""
         parts = step.split("/")
         running = [other.split("/") for other in self._running]
         for depth, part in enumerate(parts):
@@ -212,7 +212,7 @@ class View:
 
 
 class _Console(Console):
-    """A console that others cannot steer, and whose reader may go away (`| head`): what was begun goes on, unseen."""
+    """A console without foreign control sequences. If its reader goes away (`| head`), the run continues unseen."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Yield what is printed. Only Rich itself writes control sequences."""
@@ -220,7 +220,7 @@ class _Console(Console):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def on_broken_pipe(self) -> None:
-        """Show nothing from here on. Rich would end the program."""
+        """Show nothing more. Rich would end the program."""
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
@@ -229,7 +229,7 @@ class _Console(Console):
 def view(stream: IO[str] | None = None) -> Iterator[View]:
     """Yield a view on a stream, standard output when it is left out."""
     target = stream or sys.stdout
-    # Where nobody looks at columns, nothing is broken to fit them: a program reads ids and paths.
+    # Lines are not broken if the output is not a terminal, because programs read ids and paths from it.
     width = None if target.isatty() else _UNBROKEN_COLUMNS
     shown = View(_Console(file=target, width=width, highlight=False, markup=False, emoji=False))
     with shown.shown():
@@ -237,7 +237,7 @@ def view(stream: IO[str] | None = None) -> Iterator[View]:
 
 
 def masked(line: str) -> str:
-    """Return a line of a log that is swept only when its attempt has ended."""
+    """Return a line of a log without secrets: the log itself is masked only when its attempt has ended."""
     return redaction.current()(clean(line))
 
 

@@ -1,4 +1,4 @@
-"""The plan of a matrix as a table: what would run, where, with what, for how long, and what is skipped and why."""
+"""The plan of a matrix as a table: the targets, resources and time limits of each cell, and why cells are skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a matrix is: what is done, what runs and says what, and how long it will take."""
+"""The progress of a matrix: how many cells are done, the running ones with their last lines, and the time left."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Running:
 
 @dataclass(slots=True)
 class Progress:
-    """The cells of a run that goes on, from its events."""
+    """The cells of a run that is going on, from its events."""
 
     _directory: Path = field(default_factory=Path)
     _planned: int = 0
@@ -48,11 +48,11 @@ class Progress:
 
     @property
     def is_shown(self) -> bool:
-        """Whether there is a matrix that goes on."""
+        """Whether there is a matrix with cells left."""
         return self._planned > 0 and self._done < self._planned
 
     def take(self, event: Event) -> None:
-        """Take in an event."""
+        """Update the progress by an event."""
         match event:
             case RunStarted():
                 self._directory = Path(event.directory)
@@ -74,11 +74,11 @@ class Progress:
                 self._finished[event.name] = event.seconds
 
     def is_running(self, step: str) -> bool:
-        """Tell whether a step is a cell that runs."""
+        """Tell whether a step is a running cell."""
         return step in self._running
 
     def headline(self) -> str:
-        """Return the counts, and how long it will take."""
+        """Return the counts, and the time left."""
         bad = [f"{count} {verdict}" for verdict, count in self._verdicts.items() if not verdict.is_pass]
         waiting = self._planned - self._done - len(self._running)
         parts = [f"{self._done} of {self._planned} done", *bad, f"{len(self._running)} running"]
@@ -97,7 +97,7 @@ class Progress:
         return self._earlier + self._verdicts.total()
 
     def _seconds_left(self) -> float | None:
-        """Return an estimate: what earlier runs took, for the cells that they had; otherwise what cells take now."""
+        """Return an estimate: from the times in earlier runs, or from the mean for cells without earlier times."""
         known = [*self._expected.values(), *self._finished.values()]
         if not known:
             return None

@@ -1,4 +1,4 @@
-"""What the store says, as rows for `rows.py`: one function a command of `results`."""
+"""The contents of the store as rows for `rows.py`: one function per command of `results`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ COSTS: Final = ("period", "project", "cost", "currency", "runs", "unpriced", "se
 
 
 def of_runs(runs: Iterable[RunRow]) -> list[Row]:
-    """Return one row a run."""
+    """Return one row per run."""
     return [
         {
             **{name: getattr(run, name) for name in RUNS},
@@ -80,7 +80,7 @@ def of_runs(runs: Iterable[RunRow]) -> list[Row]:
 
 
 def of_values(results: Iterable[ResultRow]) -> list[Row]:
-    """Return one row a value of a metric."""
+    """Return one row per value of a metric."""
     return [
         {
             "run": result.run.run,
@@ -99,7 +99,7 @@ def of_values(results: Iterable[ResultRow]) -> list[Row]:
 
 
 def of_cells(results: Iterable[ResultRow], checks: Mapping[tuple[int, str], Any]) -> list[Row]:
-    """Return one row a cell of a run. `checks`: what they said, by the run and the id of the cell."""
+    """Return one row per cell of a run. `checks`: their results, by the run and the id of the cell."""
     return [
         {
             "cell": result.name,
@@ -134,7 +134,7 @@ def with_metrics(rows: Sequence[Row]) -> list[str]:
 
 
 def of_comparisons(comparisons: Iterable[Comparison]) -> list[Row]:
-    """Return one row a metric of a cell."""
+    """Return one row per metric of a cell."""
     return [
         {
             "cell": one.name,
@@ -152,7 +152,7 @@ def of_comparisons(comparisons: Iterable[Comparison]) -> list[Row]:
 
 
 def summary_of_comparisons(comparisons: Sequence[Comparison]) -> str:
-    """Return how many metrics became what: `1 worse, 4 same, of 5 metrics`."""
+    """Return the number of metrics with each change: `1 worse, 4 same, of 5 metrics`."""
     counts = Counter(one.change for one in comparisons)
     some = [f"{counts[change]} {change}" for change in comparison.Change if counts[change]]
     return ", ".join([*some, f"of {len(comparisons)} metrics"])
@@ -188,14 +188,14 @@ def _detected(bound: Bound | None) -> str | None:
 
 
 def _moved(before: Bound | None, after: Bound | None) -> float | None:
-    """Return by how much the mean went up, in percent; None where that cannot be said."""
+    """Return by how much the mean went up, in percent; None if it cannot be computed."""
     if before is None or after is None or not before.is_in(after.unit or ""):
         return None
     return _percent(before.mean, after.mean)
 
 
 def _became(decision: Decision) -> str | None:
-    """Return what became of the level: better or worse where it has left the bounds that were there."""
+    """Return whether the level became better or worse: None if it is within the earlier bounds."""
     before, after, direction = decision.before, decision.after, decision.series.direction
     if before is None or after is None or after.mean is None or not before.is_in(after.unit or ""):
         return None
@@ -212,7 +212,7 @@ def _is_wide(bound: Bound) -> bool:
 
 
 def of_changes(found: Iterable[tuple[Series, Sequence[Change]]]) -> list[Row]:
-    """Return one row a change of a level."""
+    """Return one row per change of a level."""
     return [_change(series, change) for series, changes in found for change in changes]
 
 
@@ -245,14 +245,14 @@ def _word(series: Series, change: Change) -> str:
 
 
 def of_numbers(changes: Iterable[Change]) -> list[Row]:
-    """Return one row a change in a series of bare numbers."""
+    """Return one row per change in a series of plain numbers."""
     return [{name: getattr(change, name) for name in NUMBERS[1:]} | {"state": str(change.state)} for change in changes]
 
 
 def of_flakiness(
     project: str, found: Iterable[Flakiness], noise: Mapping[tuple[str, str], tuple[int, int]]
 ) -> list[Row]:
-    """Return one row a cell. `noise`: how many of how many values were noisy, by the id of the cell and the metric."""
+    """Return one row per cell. `noise`: the noisy values and all values, by the id of the cell and the metric."""
     return [
         {
             "project": project,
@@ -283,11 +283,11 @@ def _advice(cell: Flakiness) -> str | None:
 
 
 def of_costs(costs: Iterable[Cost]) -> list[Row]:
-    """Return one row a period, a project and a currency."""
+    """Return one row per period, project and currency."""
     return [{name: getattr(one, name) for name in COSTS} for one in costs]
 
 
 def _percent(before: float | None, after: float | None) -> float | None:
-    """Return `changes.percent` for a table; None where a number is missing too."""
+    """Return `changes.percent` for a table; None also if a number is missing."""
     percent = None if before is None or after is None else changes.percent(before, after)
     return None if percent is None else round(percent, 2)

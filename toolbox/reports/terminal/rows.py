@@ -31,7 +31,7 @@ _WORDS: Final = {
 
 
 def dump(rows: Sequence[Row], columns: Sequence[str], kind: Literal["json", "csv"]) -> str:
-    """Return the rows as a program reads them. CSV has a header, also where there are no rows.
+    """Return the rows as a program reads them. CSV has a header even if there are no rows.
 
     JSON has no number for infinity or "not a number": such a value is null, and the other values stay. In CSV, a text
     that a spreadsheet would take for a formula has a quote before it.
@@ -46,10 +46,10 @@ def dump(rows: Sequence[Row], columns: Sequence[str], kind: Literal["json", "csv
 
 
 def show(rows: Sequence[Row], columns: Sequence[str], console: Console, *, empty: str) -> None:
-    """Print the rows as a table, columns that are empty everywhere left out.
+    """Print the rows as a table without empty columns.
 
     Args:
-        empty: what to say where there are none.
+        empty: the text if there are no rows.
     """
     if not rows:
         console.print(Text(empty, style="dim"), soft_wrap=True)
@@ -89,14 +89,14 @@ def _field(value: Any, digits: int | None = None) -> str:
 
 
 def _pair(key: str, item: Any, digits: int | None) -> str:
-    """Return a count as `2 passed`, and what has a unit as `step_time 0.5 s`."""
+    """Return a count as `2 passed`, and a value with a unit as `step_time 0.5 s`."""
     if not isinstance(item, Mapping):
         return f"{_field(item, digits)} {key}"
     return " ".join(filter(None, [key, _field(item["value"], digits) or "-", item["unit"]]))
 
 
 def _finite(value: Any) -> Any:
-    """Return a value of nested lists and mappings with null in the place of each number that is not finite."""
+    """Return a nested value in which null replaces each number that is not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -80,7 +80,7 @@ def _elapsed(step: StepSummary, state: State) -> float | None:
 
 
 def _going_on(summary: RunSummary) -> list[StepSummary]:
-    """Return the cells that run, with something to be read from."""
+    """Return the running cells that have an attempt."""
     cells = [step for step in summary.cells if step.verdict is None and step.attempts]
     return cells[:MOST_ROWS] if summary.state is State.RUNNING else []
 
@@ -90,7 +90,7 @@ def _log_of(step: StepSummary, directory: Path) -> Path:
 
 
 def _shown(summary: RunSummary) -> list[StepSummary]:
-    """Return the steps to show: of many cells, those that did not pass."""
+    """Return the steps to show; if there are many cells, only the cells that did not pass."""
     if len(summary.cells) <= _MOST_CELLS:
         return list(summary.steps.values())
     bad = [step.step for step in summary.cells if step.verdict is None or not step.verdict.is_pass]
@@ -99,7 +99,7 @@ def _shown(summary: RunSummary) -> list[StepSummary]:
 
 
 def _counted(summary: RunSummary) -> str:
-    """Return how the cells ended, or stand."""
+    """Return the counts of the verdicts of the cells."""
     counts = Counter(step.verdict or _without_verdict(summary) for step in summary.cells)
     missing = (summary.planned_cells or 0) - len(summary.cells)
     counted = [f"{count} {verdict}" for verdict, count in counts.items()]
@@ -158,7 +158,7 @@ def _warnings(summary: RunSummary) -> Iterator[Text]:
 
 
 def _without_end(summary: RunSummary) -> Iterator[Text]:
-    """Yield which attempts may be running, or may have left something, and what to do about them."""
+    """Yield the attempts that may be running or may have left something, and what to do about them."""
     command = f"{environ.program()} project resume {summary.directory}"
     for attempts, said, what_to_do in (
         (summary.open_attempts, "may be running", f"`{command}` adopts it; with --abandon it is given up"),
