@@ -42,7 +42,7 @@ CONFIGURATIONS = {
     "unknown extended preset": (
         "ci_presets:\n  a:\n    extends: [nope]\n",
         ["--presets=a"],
-        ["bad.yaml:3", "unknown preset `nope`", "asked for by a"],
+        ["bad.yaml:3", "unknown preset `nope`", "requested by a"],
     ),
     "preset with an unknown field": (
         "ci_presets:\n  a:\n    tests.gpus: 2\ntests: {gpu: 1}\n",
@@ -199,7 +199,7 @@ COMMAND_LINES = {
     "deadline of no time": (["project", "run", "small", "--deadline=0"], "--deadline is 0.0, a number above 0"),
     "negative number of jobs": (["project", "resume", "x", "--jobs=-1"], "--jobs is -1, a number above 0"),
     "no failures at all": (["project", "run", "small", "--max_failures=0"], "--max_failures is 0"),
-    "shard of very many": (["project", "plan", "small", f"--shard=1/{'9' * 5000}"], "which part of how many"),
+    "shard of very many": (["project", "plan", "small", f"--shard=1/{'9' * 5000}"], "a shard was expected"),
     "timeout that is not a number": (["cluster", "wait_ready", "--timeout=nan"], "--timeout is 'nan', a finite"),
     "lease without a length": (["cluster", "take_lease", "x", "--ttl=0"], "--ttl is 0, a number above 0"),
     "unknown format": (["project", "list", "--format=xml"], "one of text, json was expected"),
@@ -227,7 +227,7 @@ COMMAND_LINES = {
     "comment with an unknown preset": (["ci", "run", "--text=/test small lod"], "did you mean loud?"),
     "comment with an unknown path": (["ci", "run", "--text=/test small\n/var greting: x"], "did you mean greeting?"),
     "comment with an unknown phase": (["ci", "run", "--text=/test small\n/skip tests"], "did you mean test?"),
-    "comment that asks for nothing": (["ci", "run", "--text=looks good to me"], "asks for no run"),
+    "comment that asks for nothing": (["ci", "run", "--text=looks good to me"], "does not request a run"),
 }
 
 

@@ -83,7 +83,7 @@ def test_every_line_that_cannot_be_understood_is_named(small: Workspace) -> None
     assert outcome.exit_code == 2
     for number in (1, 2, 3):
         assert f"\n  line {number}: " in outcome.stderr
-    assert "cannot stand together" in outcome.stderr
+    assert "cannot be used together" in outcome.stderr
 
 
 ATTACKS = {

@@ -194,12 +194,12 @@ MATRIX = """\
         (
             0,
             [
-                "  @cell.batch is a value of the axis `batch`, another one in each cell of the matrix",
+                "  @cell.batch is the value of the axis `batch`, which differs between cells",
                 "  matrix.axes.batch = [8, 16]",
                 "    config.yaml:5 wrote it",
             ],
         ),
-        (1, ["  @cell is all values of a cell of the matrix"]),
+        (1, ["  @cell stands for all axis values of a cell of the matrix"]),
         (2, ["  @cell.bach is a value of a cell of the matrix, and there is no axis `bach`"]),
         (3, []),
         (

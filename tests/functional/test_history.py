@@ -64,7 +64,7 @@ def test_too_fast_is_out_of_bounds_as_well_and_is_no_regression(grid: Grid) -> N
     outcome = measuring(grid, 0.5, 0.5).run()
     assert outcome.exit_code == 1, str(outcome)
     assert grid.workspace.summary()["cause"] == "check"
-    assert "that is the better side" in outcome.stdout
+    assert "this is the better side" in outcome.stdout
 
 
 def test_without_a_direction_either_side_is_a_regression(grid: Grid) -> None:
@@ -75,7 +75,7 @@ def test_without_a_direction_either_side_is_a_regression(grid: Grid) -> None:
 def test_the_bounds_of_few_runs_are_told_and_do_not_fail(grid: Grid) -> None:
     outcome = measuring(grid, 1.3, samples=9).run()
     assert outcome.exit_code == 0, str(outcome)
-    assert "they are too few to fail for it" in outcome.stdout
+    assert "these are too few for the check to fail" in outcome.stdout
     assert len(attempts(grid)) == 1
 
 
@@ -86,7 +86,7 @@ def test_without_bounds_a_value_is_only_recorded(grid: Grid) -> None:
     assert outcome.exit_code == 0, str(outcome)
     (cell,) = [step for step in grid.workspace.summary()["steps"] if step["kind"] == "cell"]
     (check,) = [check for check in cell["checks"] if check["check"] == "metric"]
-    assert (check["passed"], check["message"]) == (None, "time is 1.3 s; too few runs so far give it no bounds")
+    assert (check["passed"], check["message"]) == (None, "time is 1.3 s; there are too few runs for bounds yet")
 
 
 def test_manual_bounds_win_over_those_of_earlier_runs(grid: Grid) -> None:
@@ -188,7 +188,7 @@ def test_a_quarantine_that_is_over_gates_again_and_says_so(grid: Grid) -> None:
     kept = {"when": {"x": "b"}, "reason": "#9", "owner": "me", "expires": "2020-01-01"}
     outcome = grid.configure(quarantine=[kept]).mark("fail-b").run()
     assert outcome.exit_code == 1
-    assert "in quarantine until 2020-01-01 (me: #9): that is over" in outcome.stdout
+    assert "in quarantine until 2020-01-01 (me: #9): this entry has expired" in outcome.stdout
 
 
 @pytest.mark.parametrize("name", ["grid.yaml", "grid.manual.yaml"])

@@ -363,7 +363,7 @@ def test_a_body_that_refuses_is_wrong_usage(hostile: Workspace) -> None:
 def test_the_name_of_a_node_pool_is_a_name(hostile: Workspace, name: str) -> None:
     outcome = hostile.run("cluster", "set_scale", "--kind=gke", f"--name={name}", "--replicas=1", "--cluster=c")
     assert outcome.exit_code == 2
-    assert "small letters, digits, `.` and `-` were expected" in outcome.stderr
+    assert "lower-case letters, digits, `.` and `-` were expected" in outcome.stderr
     assert list(hostile.artifacts.glob("toolbox/*")) == []
 
 

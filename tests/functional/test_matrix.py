@@ -251,7 +251,7 @@ def test_a_reference_in_a_text_command_that_cannot_be_quoted_starts_nothing(grid
     grid.configure(workload={"command": "cat <<EOF\n{@cell.x}\nEOF"})
     outcome = grid.run()
     assert outcome.exit_code == 2
-    assert "config/grid.yaml:13: `matrix.workload.command`: {@cell.x} stands where its value" in outcome.stderr
+    assert "config/grid.yaml:13: `matrix.workload.command`: {@cell.x} is where its value" in outcome.stderr
     assert grid.workspace.runs() == []
 
 

@@ -66,7 +66,7 @@ def test_cells_are_chosen_by_a_pattern(grid: Grid) -> None:
     ("flag", "said"),
     [
         ("--cells=x=aa", "error: --cells=x=aa: no cell has such a name; did you mean x=a"),
-        ("--shard=4/3", "error: --shard=4/3: which part of how many was expected: 1/3, 2/3 or 3/3"),
+        ("--shard=4/3", "error: --shard=4/3: a shard was expected, for example 1/3, 2/3 or 3/3"),
         ("--shard=0/3", "error: --shard=0/3"),
         ("--shard=1", "error: --shard=1"),
     ],
@@ -86,7 +86,7 @@ def test_a_choice_of_cells_that_is_wrong_starts_nothing(grid: Grid, command: str
         ({"workload": {"command": ["{@cell.y}"]}}, "`matrix.workload.command[0]`: dangling reference '{@cell.y}'"),
         ({"target": "lokal"}, "`matrix.target`: no target `lokal`: did you mean local?"),
         ({"checks": [{"check": "exit_statsu"}]}, "unknown check `exit_statsu`: did you mean exit_status?"),
-        ({"pools": {"gpu": 1}, "resources": {"gpu": 2}}, "it takes 2 gpu, and the pool has 1"),
+        ({"pools": {"gpu": 1}, "resources": {"gpu": 2}}, "it needs 2 gpu, but the pool has only 1"),
     ],
 )
 def test_a_matrix_that_is_wrong_starts_nothing_and_says_where(

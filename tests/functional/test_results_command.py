@@ -270,7 +270,7 @@ def test_what_cannot_be_accepted_is_told(results: Results, workspace: Workspace)
         ("--accept=time", "--reason=x"): "CELLS:METRICS was expected",
         ("--accept=*:tim", "--reason=x"): "--accept matches no metric of a cell; there are model=",
         ("--accept=model=small*:time", "--reason=x"): "the level of none of them has changed",
-        ("--reason=x",): "--accept=CELLS:METRICS is missing",
+        ("--reason=x",): "--reason needs --accept=CELLS:METRICS",
     }
     for argv, said in mistakes.items():
         outcome = results("update_bounds", "training", *argv)
@@ -280,11 +280,11 @@ def test_what_cannot_be_accepted_is_told(results: Results, workspace: Workspace)
 
 def test_a_project_a_metric_or_a_store_that_there_is_none_of_is_named(results: Results) -> None:
     mistakes = {
-        ("list", "--project=trainin"): "has no run of a project `trainin`: did you mean training?",
+        ("list", "--project=trainin"): "has no run of the project `trainin`: did you mean training?",
         ("changes", "--metric=tim"): "--metric=tim: did you mean time?",
         ("list", "--database=no/such.sqlite"): "there is no store no/such.sqlite",
         ("list", "--limit=-1"): "--limit is -1, a number above 0 was expected",
-        ("changes", "--csv=x", "--project=training"): "with --csv there is only --column and --format",
+        ("changes", "--csv=x", "--project=training"): "--csv can be used only with --column and --format",
         ("cost", "--by=week"): "one of day, month was expected",
     }
     for argv, said in mistakes.items():
@@ -327,11 +327,11 @@ MISTAKES = [
     (["list", "--since=banana"], "--since=banana: a time was expected"),
     (["list", "--since=now", "--until=2026-01-01"], "ends before it begins"),
     (["show", "2027"], "the store has no run `2027`"),
-    (["compare", "2026-05-01..2026-04-01", "latest"], "it ends before it begins"),
+    (["compare", "2026-05-01..2026-04-01", "latest"], "the period ends before it begins"),
     (["update_bounds", "trainin"], "did you mean training"),
     (["update_bounds", "training", "--confidence=99.9"], "--confidence=99.9"),
     (["changes", "--csv=no.csv"], "--csv=no.csv: No such file"),
-    (["list", "--database=mysql://x/y"], "mysql is no database for it"),
+    (["list", "--database=mysql://x/y"], "mysql is not supported"),
     (["import"], "--run_dirs is missing"),
     (["import", "."], "is not the directory of a run"),
     (["report", "."], "is not the directory of a run"),
@@ -349,11 +349,11 @@ def test_a_mistake_is_told_in_a_few_lines(workspace: Workspace, argv: list[str],
 
 def test_an_empty_store_says_so(workspace: Workspace) -> None:
     outcome = workspace.run("results", "list")
-    assert "has nothing of that kind" in outcome.stdout
+    assert "has no matching results" in outcome.stdout
     assert loaded(workspace.run("results", "list", "--format=json")) == []
 
 
 def test_a_value_of_a_csv_that_is_none_is_named_by_its_line(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("value\n1\nfast\n")
     outcome = workspace.run("results", "changes", f"--csv={tmp_path / 'bad.csv'}")
-    assert "bad.csv:3: 'fast' is no finite number" in outcome.stderr
+    assert "bad.csv:3: 'fast' is not a finite number" in outcome.stderr

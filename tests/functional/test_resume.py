@@ -263,7 +263,7 @@ def test_a_second_orchestrator_is_refused_while_the_first_lives(grid: Grid) -> N
         grid.wait_for("begin a")
         outcome = grid.resume()
         assert (outcome.exit_code, outcome.stdout) == (3, ""), str(outcome)
-        assert outcome.stderr == f"error: {grid.directory} is the run of another process, which is alive\n"
+        assert outcome.stderr == f"error: {grid.directory} is in use by another process, which is still running\n"
         grid.unmark("hold-a")
         assert running.wait().exit_code == 0
     assert Counter(grid.said) == once("a")
@@ -287,7 +287,7 @@ def test_another_configuration_is_refused_with_the_field_and_nothing_is_started(
     content = journal.read_bytes()
     outcome = grid.configure(**change).resume()
     assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
-    assert f"is not what it was when the run {grid.directory.name} began" in outcome.stderr
+    assert f"has changed since the run {grid.directory.name} began" in outcome.stderr
     assert said in outcome.stderr
     assert (grid.said, journal.read_bytes()) == (before, content)
     grid.configure().unmark("hold-b")

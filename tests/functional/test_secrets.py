@@ -222,7 +222,7 @@ def test_a_secret_in_a_template_that_makes_text_of_it_is_refused_or_kept(vault: 
     vault.write({"command_args/vault.yaml.j2": "vault open:\n  token: {{ [token] | tojson }}\n"})
     outcome = started(vault, "from_config", "vault", "open", "--project=vault", "--show_args")
     assert outcome.exit_code == 2
-    assert "a secret cannot go through `tojson`" in outcome.stderr
+    assert "a secret cannot be used with `tojson`" in outcome.stderr
 
 
 # A key that a program prints line by line, and that each way of quoting writes in another way.
@@ -280,7 +280,7 @@ def test_a_binary_file_that_holds_a_secret_is_named_everywhere_and_not_changed(v
     assert (directory / "000__test/archive.bin").read_bytes() == b"\0" + KEY.encode() + b"\0"
     assert (directory / "000__test/header.txt").read_text() == "***\n"
     assert vault.summary()["secrets_left"] == ["000__test/archive.bin"]
-    assert "files that hold a secret, do not pass them on: 000__test/archive.bin" in outcome.stdout
+    assert "files that contain a secret, do not publish them: 000__test/archive.bin" in outcome.stdout
     page = (directory / "report.html").read_text()
     assert "archive.bin (holds a secret)" in page
     assert 'href="./000__test/archive.bin"' not in page

@@ -460,7 +460,7 @@ def test_what_a_run_leaves_behind_fails_it_by_its_name(shared: Shared, teams: tu
     assert outcome.exit_code == 1, str(outcome)
     assert team.workspace.summary()["cause"] == "check"
     message = team.workspace.summary()["message"]
-    assert "the cluster sut is not as it was found:" in message
+    assert "the cluster sut has changed since the run began:" in message
     assert f"added: ConfigMap/{shared.namespace}/left" in message
     assert f"added: Secret/{shared.namespace}/door" in message
     assert len(list(team.workspace.run_directory().glob("*__release_clusters/sut-*.yaml"))) == 2

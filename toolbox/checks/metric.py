@@ -30,7 +30,7 @@ class Check(BaseModel):
     @model_validator(mode="after")
     def _has_bounds(self) -> Check:
         if self.bounds is not None and (self.lower is not None or self.upper is not None):
-            raise ValueError("bounds are given or `auto`, not both")
+            raise ValueError("give bounds or `bounds: auto`, not both")
         if self.bounds is None and self.lower is None and self.upper is None:
             raise ValueError("a lower or an upper bound was expected, or `bounds: auto`")
         if self.lower is not None and self.upper is not None and self.lower > self.upper:
@@ -64,7 +64,7 @@ class Check(BaseModel):
 
     def _judge_by_history(self, metric: Metric, value: float, bound: Bound | None) -> Judgement:
         if bound is None:
-            return Judgement(None, f"{self.metric} is {metric}; too few runs so far give it no bounds")
+            return Judgement(None, f"{self.metric} is {metric}; there are too few runs for bounds yet")
         if not bound.is_in(metric.unit):
             theirs = bound.unit or "bare numbers"
             said = f"{self.metric} is {metric}, and its bounds are in {theirs}: `results update_bounds` makes new ones"
@@ -76,10 +76,10 @@ class Check(BaseModel):
         improves = side.is_good(metric.direction)
         said = f"{self.metric} is {metric}, {bound.compared(value)}{side} {bound.range}{unit}, {bound.origin}"
         if improves:
-            said += ": that is the better side, and may mean that less was done"
+            said += ": this is the better side, but check that the workload did not do less"
         deviation = Deviation(self.metric, side, improves)
         if not bound.is_gating:
-            return Judgement(None, f"{said}; they are too few to fail for it", deviation=deviation)
+            return Judgement(None, f"{said}; these are too few for the check to fail", deviation=deviation)
         return Judgement(False, said, deviation=deviation, out_of_range=True)
 
     def _judge_each(self, metric: Metric) -> Judgement:

@@ -62,7 +62,7 @@ class Check(BaseModel):
         assert above is not None
         quotient = above / below if below else math.inf
         if not math.isfinite(quotient):
-            raise ValueError(f"{mine} against {other} has no {self.kind}")
+            raise ValueError(f"the {self.kind} of {mine} and {other} is undefined")
         return quotient
 
     def _expected(self) -> str:

@@ -69,7 +69,7 @@ def parse(text: str) -> Asked:
         UsageError: a command is unknown, or wrongly written; every one of them is named with its line.
     """
     if len(text) > _LONGEST:
-        raise UsageError(f"the comment has {len(text)} characters, {_LONGEST} are the most")
+        raise UsageError(f"the comment has {len(text)} characters, but at most {_LONGEST} are allowed")
     asked: dict[str, Any] = {"overrides": {}, "skip": (), "only": ()}
     faults: list[str] = []
     for line in _lines(text):
@@ -78,7 +78,7 @@ def parse(text: str) -> Asked:
         except ValueError as error:
             faults.append(f"line {line.number}: {error}")
     if asked["skip"] and asked["only"]:
-        faults.append("/skip and /only cannot stand together")
+        faults.append("/skip and /only cannot be used together")
     if faults:
         raise UsageError(
             "\n  ".join(["the comment cannot be understood:", *faults])
@@ -136,7 +136,7 @@ def _take(asked: dict[str, Any], line: Line) -> None:
     match line.name:
         case "test":
             if "project" in asked:
-                raise ValueError("/test stands twice: one project is run for a comment")
+                raise ValueError("/test occurs twice: a comment can run only one project")
             words = _words(line, "the name of a project")
             asked["project"], asked["presets"] = words[0], tuple(words[1:])
         case "var":
@@ -172,7 +172,7 @@ def _refuse_explosive(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError("/var: a YAML alias (*) is not taken here: write the value out")  # noqa: TRY004  # `parse` names it
+            raise ValueError("/var: a YAML alias (*) is not allowed here: write the value itself")  # noqa: TRY004  # `parse` names it
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
             raise ValueError(f"/var: {shown(text.strip())} is nested more than {_DEEPEST} levels deep")

@@ -41,7 +41,7 @@ def acceptance(accept: str | None, reason: str | None) -> Acceptance | None:
     """
     if accept is None:
         if reason is not None:
-            raise UsageError(f"--reason={reason}: it says why a level is accepted: --accept=CELLS:METRICS is missing")
+            raise UsageError(f"--reason={reason}: --reason needs --accept=CELLS:METRICS")
         return None
     cells, _, metrics = accept.rpartition(":")
     if not cells or not metrics:

@@ -54,7 +54,7 @@ def parse_period(text: str, *, flag: str, now: datetime | None = None) -> tuple[
     since = parse(begin, flag=flag, now=now) if begin.strip() else datetime.fromtimestamp(0, UTC)
     until = parse(end, flag=flag, now=now, is_end=True) if end.strip() else now
     if since > until:
-        raise UsageError(f"{flag}: {text}: it ends before it begins")
+        raise UsageError(f"{flag}: {text}: the period ends before it begins")
     return since, until
 
 
@@ -88,4 +88,4 @@ def _zone(text: str, flag: str) -> tuple[str, tzinfo | None]:
     try:
         return match["text"], ZoneInfo(match["zone"])
     except (ZoneInfoNotFoundError, ValueError):
-        raise UsageError(f"--{flag}={text}: no time zone is called {match['zone']}") from None
+        raise UsageError(f"--{flag}={text}: unknown time zone {match['zone']}") from None

@@ -24,7 +24,7 @@ from toolbox.results.series import Series
 from toolbox.results.store import Store, default_location
 from toolbox.system import places
 
-_NOTHING: Final = "the store {store} has nothing of that kind"
+_NOTHING: Final = "the store {store} has no matching results"
 
 
 def location(database: str | None, project: str | None) -> str:
@@ -46,7 +46,7 @@ def opened(database: str | None, project: str | None) -> Iterator[tuple[Store, C
     with Store(location(database, project), is_new=database is None) as store, store.reading() as connection:
         if project is not None and project not in (known := queries.projects(connection)):
             hint = did_you_mean(project, known, what="projects")
-            raise UsageError(f"the store {store.location} has no run of a project `{project}`: {hint}")
+            raise UsageError(f"the store {store.location} has no run of the project `{project}`: {hint}")
         yield store, connection
 
 
@@ -69,7 +69,7 @@ def wanted(
     begin = _moments.parse(since, flag="since") if since is not None else None
     end = _moments.parse(until, flag="until", is_end=True) if until is not None else None
     if begin is not None and end is not None and begin > end:
-        raise UsageError(f"--since={since} --until={until}: that ends before it begins")
+        raise UsageError(f"--since={since} --until={until}: the period ends before it begins")
     return Filter(project, cells, settings or {}, metric, revision, begin, end, presets or ())
 
 

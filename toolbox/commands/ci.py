@@ -58,7 +58,7 @@ class Ci:
         if asked.help:
             return slash.HELP
         if asked.project is None:
-            raise UsageError("the comment asks for no run: write `/test PROJECT [PRESET ...]` in it")
+            raise UsageError("the comment does not request a run: add `/test PROJECT [PRESET ...]`")
         execute = partial(project_run.execute, _request(asked, artifact_dir))
         return _project_run.shown(execute, as_json=format == "json")
 

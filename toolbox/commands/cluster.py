@@ -189,10 +189,10 @@ class Cluster:
             force: let nodes go where others run pods.
         """
         if kind == "gke" and cluster is None:
-            raise ValueError(f"--cluster is missing: the name in GKE of the cluster whose node pool is {name}")
+            raise ValueError(f"--cluster is missing: the GKE name of the cluster with the node pool {name}")
         for flag, value in {"name": name, "cluster": cluster}.items():
             if value is not None and not is_name(value):  # gcloud would take a leading `-` for a flag
-                raise ValueError(f"--{flag}={value!r}: small letters, digits, `.` and `-` were expected")
+                raise ValueError(f"--{flag}={value!r}: lower-case letters, digits, `.` and `-` were expected")
 
     @role
     def apply(

@@ -221,7 +221,7 @@ def _axis_explained(configuration: Configuration, reference: str) -> Iterator[st
     """Say where the values of a reference to the cell are written, which only a cell of the matrix knows."""
     axis = next(iter(paths.parse(reference[1:])[1:]), None)
     if axis is None:
-        yield f"{reference} is all values of a cell of the matrix"
+        yield f"{reference} stands for all axis values of a cell of the matrix"
         return
     field = paths.render(("matrix", "axes", axis))
     try:
@@ -229,7 +229,7 @@ def _axis_explained(configuration: Configuration, reference: str) -> Iterator[st
     except paths.PathError:
         yield f"{reference} is a value of a cell of the matrix, and there is no axis `{axis}`"
         return
-    yield f"{reference} is a value of the axis `{axis}`, another one in each cell of the matrix"
+    yield f"{reference} is the value of the axis `{axis}`, which differs between cells"
     yield from _explained(configuration, field)
 
 

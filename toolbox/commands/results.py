@@ -257,7 +257,7 @@ class Results:
         """
         if csv is not None:
             if any(flag is not None for flag in (project, cells, settings, metric, since, until, presets, database)):
-                raise UsageError("results changes: with --csv there is only --column and --format: a file has no more")
+                raise UsageError("results changes: --csv can be used only with --column and --format")
             return _changes_of_csv(csv, column, format)
         wanted = _results.wanted(since=since, until=until)
         with _results.opened(database, project) as (store, connection):
@@ -316,7 +316,7 @@ class Results:
                 if len(bad) < len(found)
                 else []
             ),
-            *([f"of {unknown} nothing is known: none of their runs has passed or failed"] if unknown else []),
+            *([f"{unknown} are unknown: none of their runs has passed or failed"] if unknown else []),
         ]
         if results and not bad:
             return "\n".join(remarks)
@@ -420,7 +420,7 @@ class Results:
 
 def _said(done: Recorded, store: Store) -> str:
     if done.is_outdated:
-        return f"{done.run} of {done.project}: left as it is, {store.location} knows a later state of it"
+        return f"{done.run} of {done.project}: not imported, because {store.location} has a later state of this run"
     word = "recorded" if done.is_new else "recorded anew"
     return f"{done.run} of {done.project}: {word}, {done.cells} cells, {done.samples} values, in {store.location}"
 

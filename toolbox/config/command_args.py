@@ -151,9 +151,9 @@ class Template:
 
     def _not_yaml(self, error: yaml.YAMLError) -> str:
         mark = getattr(error, "problem_mark", None)
-        line = f" (line {mark.line + 1} of what it renders to)" if mark else ""
+        line = f" (line {mark.line + 1} of the rendered template)" if mark else ""
         problem = getattr(error, "problem", None) or error
-        return f"{self._file}: what the template renders to is not YAML: {problem}{line}"
+        return f"{self._file}: the rendered template is not YAML: {problem}{line}"
 
     def _explained(self, fault: _Fault) -> str:
         error = fault.error
@@ -362,7 +362,9 @@ def _plain(value: Any) -> Any:
 def _to_json(value: Any) -> _Raw:
     def refuse(item: Any) -> str:
         if isinstance(item, Secret):
-            raise _RaisedByTemplate("a secret cannot go through `tojson`: write it as an expression by itself")
+            raise _RaisedByTemplate(
+                "a secret cannot be used with `tojson`: write the secret as an expression of its own"
+            )
         return str(item)
 
     return _Raw(json.dumps(_plain(value), default=refuse))

@@ -89,7 +89,7 @@ class Document:
             PathError: there is no such field, or it is the document itself.
         """
         if not path:
-            raise paths.PathError("`$` is the whole document, name a field of it", source=self.source)
+            raise paths.PathError("`$` is the whole document: name a field", source=self.source)
         *_, (container, key, replaced) = self._walk_to_existing(path)
         marks = self.marks.setdefault(id(container), _Marks(container, {}))
         slot = (id(container), key)
@@ -213,7 +213,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
             return self.construct_yaml_timestamp(node)
         except ValueError as error:
             raise yaml.constructor.ConstructorError(
-                None, None, f"{node.value} is no date: {error}", node.start_mark
+                None, None, f"{node.value} is not a date: {error}", node.start_mark
             ) from None
 
     def _location(self, node: yaml.Node) -> Location:
@@ -288,7 +288,7 @@ def _refuse_a_cycle(value: object, source: str, around: tuple[int, ...]) -> None
     """Refuse an anchor that holds itself, which YAML can write and nothing here could end to read."""
     if isinstance(value, dict | list):
         if id(value) in around:
-            raise ConfigurationError(f"{source}: broken YAML: an anchor (&) holds an alias (*) of itself")
+            raise ConfigurationError(f"{source}: broken YAML: an anchor (&) contains an alias (*) of itself")
         for item in value.values() if isinstance(value, dict) else value:
             _refuse_a_cycle(item, source, (*around, id(value)))
 

@@ -77,7 +77,7 @@ def _entries(document: Document, name: str, chain: Sequence[str]) -> dict[str, A
     if not chain:
         where, asked = document.source, ""
     else:
-        where, asked = document.where((BLOCK, chain[-1], EXTENDS)), f", asked for by {' -> '.join(chain)}"
+        where, asked = document.where((BLOCK, chain[-1], EXTENDS)), f", requested by {' -> '.join(chain)}"
     if entries is not None or (isinstance(block, dict) and name in block):
         raise ConfigurationError(f"{where}: `{BLOCK}.{name}` is {entries!r}, not a preset{asked}")
     hint = did_you_mean(name, known(document), what="presets")

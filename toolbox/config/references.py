@@ -163,7 +163,7 @@ class Resolver:
         path, written = self._written_at(text[1:], text, at, trail)
         if isinstance(written, str) and path[:1] == (CELL,):
             hint = f"give the axis lists of arguments, or write `[bash, -c, {text!r}]`"
-            raise self._fault(at, f"{text} is text of a cell, which is not executed: {hint}")
+            raise self._fault(at, f"{text} is a text of a cell, and such a text is never executed: {hint}")
         if isinstance(written, str) and is_reference(written):
             return self._follow(written, path, trail, is_shell=True)
         return self.resolve(written, at=path, trail=trail)

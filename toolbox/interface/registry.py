@@ -129,11 +129,11 @@ def _loaded(name: str, path: Path) -> Group:
 def _merged(ours: Group, theirs: Group) -> Group:
     """Add the commands of a workspace to a group of ours. Where both have a command, that of the workspace counts."""
     if ours.alone or theirs.alone:
-        log.info("the group `%s` is the one of the workspace, in place of ours", ours.name)
+        log.info("the group `%s` of the workspace replaces the built-in group", ours.name)
         return theirs
     if both := sorted(ours.commands.keys() & theirs.commands.keys()):
         names = ", ".join(f"`{ours.name} {name}`" for name in both)
-        log.info("the workspace has %s, in place of ours", names)
+        log.info("the workspace replaces the built-in command %s", names)
     return Group(ours.name, ours.summary, ours.commands | theirs.commands)
 
 

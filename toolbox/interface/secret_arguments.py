@@ -48,7 +48,7 @@ def _from_file(name: str) -> Secret:
         reason = getattr(error, "strerror", None) or error
         raise ValueError(f"the file {file} cannot be read: {reason}") from None
     if len(content) > _LARGEST_FILE:
-        raise ValueError(f"the file {file} has more than {_LARGEST_FILE >> 20} MiB, which is no secret")
+        raise ValueError(f"the file {file} has more than {_LARGEST_FILE >> 20} MiB, which is too large for a secret")
     if not text:
         raise ValueError(f"the file {file} is empty")
     return Secret(text, reference=f"@{file}")

@@ -107,7 +107,7 @@ def remove(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> No
             try:
                 backend = _open(plan, target, recorder, clusters)
             except ToolboxError as error:
-                log.warning("what attempts left on %s may be there still: %s", target, describe(error))
+                log.warning("files of attempts may remain on %s: %s", target, describe(error))
                 continue
             stack.callback(backend.close)
             discard(backend, attempts, lambda each: each.note_removal(recorder))
@@ -121,7 +121,7 @@ def _leave(backend: Backend, target: str, recorder: Recorder) -> None:
     try:
         backend.leave()
     except (StepError, OSError) as error:
-        log.warning("what the run has on %s is still there: %s", target, describe(error))
+        log.warning("files of the run remain on %s: %s", target, describe(error))
 
 
 def discard(backend: Backend, attempts: Iterable[Left], removed: Callable[[Left], None]) -> None:
@@ -135,7 +135,7 @@ def discard(backend: Backend, attempts: Iterable[Left], removed: Callable[[Left]
         try:
             _discard(backend, attempt)
         except (StepError, Cancelled, OSError) as error:
-            log.warning("what %s left on %s may be there still: %s", attempt.name, attempt.target, describe(error))
+            log.warning("files of %s may remain on %s: %s", attempt.name, attempt.target, describe(error))
             if isinstance(error, Cancelled) or time.monotonic() - began > _AWAY_SECONDS:
                 return  # the target does not answer: each of the other attempts would take as long
         else:

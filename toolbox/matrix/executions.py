@@ -113,7 +113,7 @@ class Executions:
     def release(self, target: str, handle: Handle, done: Callable[[], None]) -> None:
         """Remove the remains of an attempt from its target. If that fails, a resumed run tries again."""
         release = partial(_uncancelled, partial(self._backend(target).release, handle))
-        self._do(release, lambda _: done(), partial(_warn, f"what {handle.name} left on {target} is still there"))
+        self._do(release, lambda _: done(), partial(_warn, f"files of {handle.name} remain on {target}"))
 
     def discard(
         self, target: str, attempts: Sequence[Left], removed: Callable[[Left], None], done: Callable[[], None]
@@ -130,7 +130,7 @@ class Executions:
                 abandoned.discard(self._backend(target), attempts, lambda each: self._news.put(partial(removed, each)))
 
         def failed(error: BaseException) -> None:
-            _warn(f"what attempts left on {target} may be there still", error)
+            _warn(f"files of attempts may remain on {target}", error)
             done()
 
         self._do(work, lambda _: done(), failed, threads=self._removers)
@@ -151,7 +151,7 @@ class Executions:
             try:
                 self._backend(target).leave()
             except (ToolboxError, Cancelled, OSError) as error:
-                _warn(f"what the run has on {target} is still there", error)
+                _warn(f"files of the run remain on {target}", error)
 
     def close(self) -> None:
         """Wait for the running work, and close the connections to the targets."""
@@ -264,7 +264,7 @@ def _remark(outcome: WorkloadOutcome) -> str:
     parts = []
     if outcome.leftovers:
         count = "a process" if outcome.leftovers == 1 else f"{outcome.leftovers} processes"
-        parts.append(f"{count} that it left running had to be ended")
+        parts.append(f"{count} of the workload had to be ended")
     if outcome.log_dropped:
         parts.append(f"its logs have reached their limit: {outcome.log_dropped} bytes are left out")
     return "; ".join(parts)

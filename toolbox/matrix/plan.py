@@ -284,13 +284,13 @@ def _without_effect(
     """Yield a note on each part of the matrix without effect, such as an unused pool or a missing cell to compare."""
     taken = {label for cell in cells for label in cell.resources}
     capped = {*pools, *(label for target in targets.values() for label in target.capacity)}
-    yield from (f"`{BLOCK}.pools.{label}`: no cell takes any" for label in pools if label not in taken)
-    yield from (f"cells take {label}, and nothing says how much there is" for label in sorted(taken - capped))
+    yield from (f"`{BLOCK}.pools.{label}`: no cell uses this pool" for label in pools if label not in taken)
+    yield from (f"cells need {label}, but no pool and no target limits it" for label in sorted(taken - capped))
     asked = Counter(metric for cell in cells for metric in cell.expectations.by_history if not cell.skip)
     found = Counter(metric for cell in cells for metric in cell.bounds if not cell.skip)
     for metric, count in asked.items():
         if missing := count - found[metric]:
-            yield f"`bounds: auto` of `{metric}`: {missing} of {count} cells have none yet, and only record it"
+            yield f"`bounds: auto` of `{metric}`: {missing} of {count} cells have no bounds yet and only record it"
     seen = set()
     for cell in cells:
         for check in cell.expectations.checks:
@@ -364,7 +364,8 @@ class _Planner:
             xfail=next((xfail for xfail in xfails if xfail not in expired), None),
             quarantine=next((found for found in quarantines if found not in expired), None),
             note="; ".join(
-                f"{found.word} until {found.expires} ({found.owner}: {found.reason}): that is over" for found in expired
+                f"{found.word} until {found.expires} ({found.owner}: {found.reason}): this entry has expired"
+                for found in expired
             ),
             workload=workload,
             expectations=expectations,
@@ -446,7 +447,7 @@ class _Planner:
     def _check_pools(self, resources: Mapping[str, int]) -> None:
         for label, count in resources.items():
             if count > self.block.pools.get(label, count):
-                raise ValueError(f"it takes {count} {label}, and the pool has {self.block.pools[label]}")
+                raise ValueError(f"it needs {count} {label}, but the pool has only {self.block.pools[label]}")
 
     def _targets(self, wanted: str | list[str], resources: Mapping[str, int]) -> tuple[str, ...]:
         """Return the targets that are named or labelled so, and that have enough capacity for the cell."""

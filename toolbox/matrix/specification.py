@@ -123,7 +123,7 @@ def _distinct(axes: dict[str, Any]) -> dict[str, Any]:
         except paths.PathError as error:
             raise ValueError(f"an axis with a dot or a bracket in its name is a path, and {error.detail}") from None
         if path in names:
-            raise ValueError(f"the axes `{names[path]}` and `{axis}` are one")
+            raise ValueError(f"the axes `{names[path]}` and `{axis}` are the same path")
         names[path] = axis
     return axes
 
@@ -307,7 +307,7 @@ def _when(entry: _Conditional, info: ValidationInfo) -> _Conditional:
 
 def _word(value: object) -> str | int | float | bool | None:
     if isinstance(value, Secret):
-        raise ValueError("everybody on the machine can read a command: hand a secret over in `env`")  # noqa: TRY004
+        raise ValueError("everybody on the machine can read a command: pass a secret in `env`")  # noqa: TRY004
     if value is not None and not isinstance(value, str | int | float | bool):
         raise ValueError("a text, a number, true, false or null was expected")
     return value
@@ -319,20 +319,20 @@ def _word_or_secret(value: object) -> object:
 
 def _variable(name: str) -> str:
     if not _VARIABLE.fullmatch(name):
-        raise ValueError("a variable has letters, digits and _ in its name, and no digit at its beginning")
+        raise ValueError("the name of a variable consists of letters, digits and _, and does not begin with a digit")
     return name
 
 
 def _inside(name: str) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or not path.parts or ".." in path.parts or not name.isprintable():
-        raise ValueError(f"{shown(name)} is not a relative path that stays inside")
+        raise ValueError(f"{shown(name)} is not a relative path inside the directory")
     return name
 
 
 def _refuse_secrets(value: object) -> None:
     if isinstance(value, Secret):
-        raise ValueError("a secret is never written to a file: hand it over in `env`")  # noqa: TRY004
+        raise ValueError("a secret is never written to a file: pass it in `env`")  # noqa: TRY004
     if isinstance(value, Mapping | list):
         for item in value.values() if isinstance(value, Mapping) else value:
             _refuse_secrets(item)
@@ -383,11 +383,13 @@ class WorkloadBlock(Block):
             if isinstance(content, str) or name.endswith(_YAML):
                 continue
             if not name.endswith(".json"):
-                raise ValueError(f"what is in {name} is not text, and the name ends in neither .json, .yaml nor .yml")
+                raise ValueError(
+                    f"the content of {name} is not text, and the name does not end in .json, .yaml or .yml"
+                )
             try:
                 json.dumps(content, allow_nan=False)
             except (TypeError, ValueError) as error:
-                raise ValueError(f"what is in {name} cannot be JSON: {error}") from None
+                raise ValueError(f"the content of {name} cannot be written as JSON: {error}") from None
         return write
 
     @model_validator(mode="after")
@@ -454,7 +456,7 @@ class MatrixBlock(Block):
     def _has_an_axis_once(cls, groups: list[list[str]]) -> list[list[str]]:
         counts = Counter(axis for group in groups for axis in group)
         if twice := [axis for axis, count in counts.items() if count > 1]:
-            raise ValueError(f"an axis advances with one group only, once: {', '.join(twice)}")
+            raise ValueError(f"axes occur more than once in `zip`: {', '.join(twice)}")
         return groups
 
 
@@ -484,7 +486,7 @@ class TargetBlock(BaseModel):
     @classmethod
     def _runs_something(cls, capacity: dict[str, int]) -> dict[str, int]:
         if capacity.get("jobs") == 0:
-            raise ValueError("nothing could ever run with 0 `jobs`")
+            raise ValueError("`jobs` must be at least 1")
         return capacity
 
 
@@ -497,7 +499,9 @@ class TargetsBlock(RootModel[dict[str, TargetBlock]]):
     def _tells_targets_apart(self) -> Self:
         for name, target in self.root.items():
             if not _TARGET.fullmatch(name):
-                raise ValueError(f"the name of the target {shown(name)} has other than letters, digits, `.`, `_`, `-`")
+                raise ValueError(
+                    f"the name of the target {shown(name)} may contain only letters, digits, `.`, `_`, `-`"
+                )
             if clash := [label for label in target.labels if label in self.root]:
                 raise ValueError(f"the label {clash[0]} of the target {name} is the name of a target")
         return self

@@ -101,7 +101,7 @@ class Source(BaseModel):
         try:
             space.ParseFromString(profile)
         except DecodeError as error:
-            raise ValueError(f"{found[0]} is no XSpace: {error}") from None
+            raise ValueError(f"{found[0]} is not an XSpace profile: {error}") from None
         return found[0], space
 
 

@@ -37,7 +37,7 @@ def aggregate(values: Sequence[float], how: Aggregate, *, source: str) -> float 
     except OverflowError:
         result = math.inf
     if not math.isfinite(result):
-        raise ValueError(f"{source}: the {how} of {len(values)} numbers is too large to be one")
+        raise ValueError(f"{source}: the {how} of {len(values)} numbers is too large")
     return result
 
 

@@ -133,7 +133,7 @@ class WorkloadOutcome:
                 image=_text(record.get("image", "")),
             )
         except (KeyError, TypeError, ValueError, AttributeError):  # the workload can overwrite the record
-            return cls(EndedBy.LOST, message="its outcome.json is not what a supervisor writes")
+            return cls(EndedBy.LOST, message="its outcome.json was not written by a supervisor")
 
     def as_json(self) -> dict[str, Any]:
         """Return the outcome in the format of a supervisor, which `parse` reads."""

@@ -59,7 +59,9 @@ class Comparison:
         file.replace(directory / file.name)  # who resumes the run after this finds a cluster that others have had
         filesystem.write_yaml(directory / f"{self._name}-after.yaml", after.as_json())
         if difference := Difference.between(before, after):
-            raise CheckFailed(f"the cluster {self._name} is not as it was found:\n{difference}", directory=directory)
+            raise CheckFailed(
+                f"the cluster {self._name} has changed since the run began:\n{difference}", directory=directory
+            )
 
     @property
     def _before(self) -> str:

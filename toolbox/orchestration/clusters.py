@@ -34,7 +34,7 @@ from toolbox.system.cancellation import CancelScope
 BLOCK: Final = "clusters"
 _ACQUIRE: Final = "acquire_clusters"
 _RELEASE: Final = "release_clusters"
-_LEFT_ALONE: Final = "nothing on it is touched any more; the run, resumed, waits for it, goes on and cleans up"
+_LEFT_ALONE: Final = "the run does not touch it any more; `project resume` waits for it, continues and cleans up"
 
 
 def access(name: str) -> Access:

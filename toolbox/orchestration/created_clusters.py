@@ -96,7 +96,7 @@ class CreatedCluster:
     def _accept(self) -> None:
         """See that the command has said how to reach the cluster."""
         if not filesystem.size(self._kubeconfig):
-            raise self._fault("it ended well, and has not written the file that $KUBECONFIG names")
+            raise self._fault("it succeeded, but did not write the file that $KUBECONFIG names")
         self._kubeconfig.chmod(filesystem.PRIVATE_FILE)
         self._learn_secrets()
         try:

@@ -57,7 +57,7 @@ def judge(
         raise ConfigurationError(str(error)) from None
     step = session.step()
     if expected.by_history:
-        raise ConfigurationError("`bounds: auto` holds the cells of a matrix only: give this check its bounds")
+        raise ConfigurationError("`bounds: auto` works only for cells of a matrix: set `lower` or `upper` here")
     if not checks:
         step.recorder.record(Note(step.identity, "there are no checks here: nothing is judged"))
     measured = expected.measure(directory)

@@ -60,7 +60,7 @@ from toolbox.system.redaction import Redactor
 _TESTS: Final = "test"
 _CLEANUP: Final = "post_cleanup"
 _NOTHING: Final = f"nothing ran: the orchestration has none of the functions {', '.join(projects.PHASES)}"
-_NOTHING_LEFT: Final = "there is nothing to do: all of it has finished (--failed runs again what did not pass)"
+_NOTHING_LEFT: Final = "there is nothing to do: everything has finished (--failed repeats what did not pass)"
 _VERSIONS: Final = ("topgallant", "ansible-core", "ansible-runner")
 
 
@@ -233,7 +233,7 @@ def _run(
         recorder.record(finished)
     except (OSError, InfrastructureError) as error:
         raise InfrastructureError(
-            f"the run ended as {finished.verdict}, and that cannot be written down: {describe(error)}\n"
+            f"the run ended as {finished.verdict}, but this cannot be recorded: {describe(error)}\n"
             f"  {finished.message}\n"
             f"  when the disk has room again, continue it with `{environ.program()} project resume {directory}`"
         ) from error

@@ -188,19 +188,19 @@ def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, An
         _refuse_changed_files(directory, frozen["files"], made["files"])
         changes = list(_differences(frozen, made, RunDirectory.plan))
     if changes:
-        raise _changed("the configuration is not what it was", directory, changes)
+        raise _changed("the configuration has changed", directory, changes)
 
 
 def _refuse_changed_files(directory: Path, was: Mapping[str, str], now: Mapping[str, str]) -> None:
     changes = [f"{file} is {'new' if file in now else 'gone'}" for file in sorted(was.keys() ^ now.keys())]
     changes += [f"{file} has changed" for file in sorted(was.keys() & now.keys()) if was[file] != now[file]]
     if changes:
-        raise _changed("the files of `matrix.workload.files` are not what they were", directory, changes)
+        raise _changed("the files of `matrix.workload.files` have changed", directory, changes)
 
 
 def _changed(what: str, directory: Path, changes: Sequence[str]) -> ConfigurationError:
     more = [f"and {len(changes) - _MOST_DIFFERENCES} more"] if len(changes) > _MOST_DIFFERENCES else []
-    head = f"{what} when the run {directory.name} began. Take the changes back, or start a new run:"
+    head = f"{what} since the run {directory.name} began. Undo the changes, or start a new run:"
     return ConfigurationError("\n  ".join([head, *changes[:_MOST_DIFFERENCES], *more]))
 
 

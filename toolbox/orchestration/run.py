@@ -81,7 +81,9 @@ def run(
     """
     step = session.step()
     if not command or any(isinstance(word, Secret) for word in command):
-        raise UsageError("run.run: a command was expected, and its secrets in `env`, where nobody else can read them")
+        raise UsageError(
+            "run.run: it needs a command without secrets: pass secrets in `env`, where nobody else can read them"
+        )
     variables = {**(session.current().variables if session.is_open() else {}), **_revealed(env or {}, step)}
     output = _Output(step)
     args = [*_STRICT_BASH, command] if isinstance(command, str) else [str(word) for word in command]

@@ -90,7 +90,7 @@ def current() -> Session:
     """
     session = _current.get()
     if session is None:
-        raise UsageError(f"no project is at work here: start it with `{environ.program()} project run NAME`")
+        raise UsageError(f"this works only while a project runs: start one with `{environ.program()} project run NAME`")
     return session
 
 

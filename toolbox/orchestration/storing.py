@@ -58,7 +58,7 @@ def flaky_cells(configuration: Configuration, project: str) -> set[str]:
         with Store(location(configuration), is_new=False) as store, store.reading() as connection:
             return queries.flaky_cells(connection, project, datetime.now(UTC))
     except Exception as error:  # noqa: BLE001  # it only decides which failure is named first
-        log.debug("the store does not tell which cells are flaky: %s", describe(error))
+        log.debug("the store cannot be asked which cells are flaky: %s", describe(error))
         return set()
 
 

@@ -10,7 +10,7 @@ from toolbox.model.verdicts import Verdict
 from toolbox.runs import attribution
 from toolbox.runs.summary import RunSummary, StepSummary
 
-NOTHING_IN_COMMON: Final = "The failures have no condition on the axes in common that the other cells do not meet."
+NOTHING_IN_COMMON: Final = "No condition on the axes separates the cells that failed from the others."
 _FEWEST_CELLS: Final = 4  # with fewer cells it is obvious
 _MOST_LINES: Final = 8
 _LONGEST: Final = 400  # characters of a line

@@ -93,7 +93,7 @@ def interval(
     """Return the lower bound, the upper bound and the mean of these values, in their unit.
 
     Raises:
-        ValueError: fewer than two values, one that is no finite number, a confidence that is not above 0.5 and
+        ValueError: fewer than two values, one that is not a finite number, a confidence that is not above 0.5 and
             below 1, or a method without a formula.
     """
     sample = np.asarray(values, dtype=np.float64)
@@ -120,7 +120,7 @@ def interval_with_noise(
     its confidence for one value already (Hahn and Meeker, chapter 4, with an independent estimate of the variance).
 
     Raises:
-        ValueError: a value is no finite number, or the confidence is not above 0.5 and below 1.
+        ValueError: a value is not a finite number, or the confidence is not above 0.5 and below 1.
     """
     from scipy.special import stdtrit
 

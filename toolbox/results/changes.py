@@ -77,7 +77,7 @@ def detect(values: Sequence[float] | NDArray[np.float64]) -> list[Change]:
         raise ValueError(f"a series is a flat sequence of numbers, this one has {series.ndim} dimensions")
     if not np.isfinite(series).all():
         index = int(np.flatnonzero(~np.isfinite(series))[0])
-        raise ValueError(f"value {index} of the series is {series[index]}: leave out what is no number")
+        raise ValueError(f"value {index} of the series is {series[index]}: remove values that are not numbers")
     if len(series) < 2 * SHORTEST:
         return []
     scaled, floor = _scaled(series)

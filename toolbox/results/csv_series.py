@@ -17,7 +17,7 @@ def read(path: Path, column: str) -> dict[str, NDArray[np.float64]]:
     """Return the values of a column: of a file, or of each `*.csv` of a directory, by its name without `.csv`.
 
     Raises:
-        UsageError: there is no such file or column, or a value is no finite number.
+        UsageError: there is no such file or column, or a value is not a finite number.
     """
     if path.is_dir():
         files = sorted(path.glob("*.csv"))
@@ -48,5 +48,5 @@ def _number(text: str | None, where: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UsageError(f"{where}: {text!r} is no finite number")
+        raise UsageError(f"{where}: {text!r} is not a finite number")
     return value

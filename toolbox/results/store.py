@@ -149,7 +149,7 @@ def _url(location: str) -> URL:
         case "sqlite" if url.database:
             return url.set(drivername="sqlite", database=str(environ.expanded(url.database).absolute()))
         case other:
-            raise UsageError(f"the store: {other} is no database for it: a file, or postgresql://user@host/name")
+            raise UsageError(f"the store: {other} is not supported: a file, or postgresql://user@host/name")
 
 
 def _engine(url: URL) -> Engine:

@@ -145,7 +145,7 @@ class Journal:
             else:
                 return
         os.close(self._descriptor)
-        raise InfrastructureError(f"{self._file.parent} is the run of another process, which is alive")
+        raise InfrastructureError(f"{self._file.parent} is in use by another process, which is still running")
 
     def _write(self, content: bytes) -> None:
         if self._is_torn:

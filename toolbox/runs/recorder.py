@@ -67,7 +67,7 @@ class Recorder:
             if file not in self._unmasked:
                 self._unmasked.add(file)
                 self.record(SecretLeft(step, file))
-                texts.append(f"{file} holds a secret, and is not text: it was left as it is, do not pass it on")
+                texts.append(f"{file} contains a secret, but is not text and was not changed: do not publish it")
         for text in [*texts, *swept.faults]:
             self.record(Note(step, text))
 

@@ -119,4 +119,4 @@ def _end(ending: Callable[[], object]) -> None:
     try:
         ending()
     except Exception:
-        log.exception("what was to be cancelled could not be ended")
+        log.exception("a cancelled process or request could not be ended")

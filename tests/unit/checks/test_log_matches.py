@@ -61,8 +61,8 @@ def test_a_log_that_is_not_there_proves_nothing(judge: Judge, log: Path, bounds:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"pattern": "("}, "no regular expression: missing"),
-        ({"pattern": "a{99999999999999999999}"}, "no regular expression"),
+        ({"pattern": "("}, "not a regular expression: missing"),
+        ({"pattern": "a{99999999999999999999}"}, "not a regular expression"),
         ({"pattern": ""}, "pattern"),
         ({"at_least": 3, "at_most": 2}, "at_least 3 is more than at_most 2"),
         ({"at_least": 1, "at_most": 0}, "at_least 1 is more than at_most 0"),

@@ -142,7 +142,7 @@ def test_a_metric_out_of_them_says_on_which_side(
     assert (found.passed, found.deviation) == (False, deviation)
     said = f"time is {value} s, 20 % {deviation.side} the usual 1, and {deviation.side} [0.9, 1.1] s, from 30 values"
     assert found.message.startswith(said)
-    assert ("that is the better side" in found.message) is deviation.improves
+    assert ("this is the better side" in found.message) is deviation.improves
 
 
 @pytest.mark.parametrize(("samples", "passed"), [(5, None), (9, None), (10, False), (None, False)])
@@ -170,5 +170,5 @@ def test_bounds_that_were_written_without_a_unit_are_in_that_of_the_metric() -> 
 
 
 def test_bounds_are_given_or_those_of_earlier_runs() -> None:
-    with pytest.raises(ValidationError, match="bounds are given or `auto`, not both"):
+    with pytest.raises(ValidationError, match="give bounds or `bounds: auto`, not both"):
         Check.model_validate({"metric": "time", "bounds": "auto", "lower": 1})

@@ -119,16 +119,19 @@ def test_every_fault_is_named_with_its_line() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("/test one\n\n/test two", "line 3: /test stands twice: one project is run for a comment"),
-        ("/skip a\n/only b", "/skip and /only cannot stand together"),
+        ("/test one\n\n/test two", "line 3: /test occurs twice: a comment can run only one project"),
+        ("/skip a\n/only b", "/skip and /only cannot be used together"),
         ("/var a", "line 1: /var: 'a' is not `path: value`"),
         ("/var", "line 1: /var: '' is not `path: value`"),
         ("/var - a", "line 1: /var: '- a' is not `path: value`"),
         ("/var {}", "line 1: /var: '{}' is not `path: value`"),
         ("/var a: !!python/object/apply:os.system ['true']", "is not YAML: could not determine a constructor"),
         (f"/var a: {'[' * 500}{']' * 500}", "is nested more than 20 levels deep"),
-        ("/var a: &a [1]\n/var b: [*a, *a]", "line 2: /var: a YAML alias (*) is not taken here: write the value out"),
-        ("/var\n a: &a [*a]", "line 1: /var: a YAML alias (*) is not taken here: write the value out"),
+        (
+            "/var a: &a [1]\n/var b: [*a, *a]",
+            "line 2: /var: a YAML alias (*) is not allowed here: write the value itself",
+        ),
+        ("/var\n a: &a [*a]", "line 1: /var: a YAML alias (*) is not allowed here: write the value itself"),
         ("/TEST training", "line 1: unknown command /TEST: "),
         ("/usr/bin/env", "line 1: unknown command /usr/bin/env: "),
         ("/", "line 1: unknown command /: "),

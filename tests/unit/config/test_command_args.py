@@ -358,10 +358,10 @@ def test_a_broken_block_breaks_its_own_command_alone(arguments: Arguments, key: 
         ("group item", "args.yaml.j2:9: `a` has no field `bb`: did you mean b?"),
         ("group raises", "args.yaml.j2:12: set a.b"),
         ("group divides", "args.yaml.j2:15: ZeroDivisionError: division by zero"),
-        ("group yaml", "args.yaml.j2: what the template renders to is not YAML: expected ',' or ']'"),
+        ("group yaml", "args.yaml.j2: the rendered template is not YAML: expected ',' or ']'"),
         ("group reference", "dangling reference '@a.nothing': no field `a.nothing`"),
         ("group broken", "config.yaml:1: `broken`: dangling reference '@a.x'"),
-        ("group tab", "args.yaml.j2: what the template renders to is not YAML: found character '\\t'"),
+        ("group tab", "args.yaml.j2: the rendered template is not YAML: found character '\\t'"),
     ],
 )
 def test_what_is_broken_in_a_block_is_named_with_its_line(arguments: Arguments, key: str, message: str) -> None:
@@ -538,7 +538,7 @@ def test_a_secret_inside_a_mapping_stays_a_secret(block: Arguments) -> None:
 
 
 def test_a_secret_does_not_go_through_tojson(block: Arguments) -> None:
-    with pytest.raises(ConfigurationError, match=r"args\.yaml\.j2:2: a secret cannot go through `tojson`"):
+    with pytest.raises(ConfigurationError, match=r"args\.yaml\.j2:2: a secret cannot be used with `tojson`"):
         block("x: {{ {'k': token} | tojson }}", SECRETS)
 
 

@@ -128,7 +128,7 @@ tests: {step: 0}
         ("smal", "config.yaml: unknown preset `smal`: did you mean small?"),
         ("", "config.yaml: unknown preset ``: presets: "),
         ("8", "config.yaml: unknown preset `8`: presets: "),
-        ("outer", "config.yaml:8: unknown preset `smal`, asked for by outer -> inner: did you mean small?"),
+        ("outer", "config.yaml:8: unknown preset `smal`, requested by outer -> inner: did you mean small?"),
         ("wrong", "config.yaml:13: preset wrong cannot create a field: no field `tests.steps`: "),
         ("deep", "config.yaml:13: preset deep -> wrong cannot create a field: no field `tests.steps`: "),
         ("deep", "`tests` has no `steps`; did you mean step?"),
@@ -141,7 +141,7 @@ tests: {step: 0}
         ("number", "config.yaml:20: `extends` of preset `number` is 7, a list of presets was expected"),
         ("numbers", "config.yaml:21: `extends` of preset `numbers` is [7], a list of presets was expected"),
         ("mapping", "config.yaml:22: `extends` of preset `mapping` is {'small': 1}, a list of presets was expected"),
-        ("to_none", "config.yaml:23: `ci_presets.none` is None, not a preset, asked for by to_none"),
+        ("to_none", "config.yaml:23: `ci_presets.none` is None, not a preset, requested by to_none"),
     ],
 )
 def test_a_preset_that_cannot_be_applied_is_named_with_its_chain_its_line_and_the_nearest(

@@ -165,7 +165,7 @@ def test_the_commands_of_a_created_cluster_are_shell_text_too(load: Load) -> Non
 def test_text_of_a_cell_is_not_a_command(load: Load) -> None:
     seen = load("matrix: {workload: {command: '@cell.x'}}\n").overlaid({}, {"x": "touch pwned"})
     with pytest.raises(
-        ConfigurationError, match=r"^config\.yaml:1: `matrix\.workload\.command`: @cell\.x is text of a c"
+        ConfigurationError, match=r"^config\.yaml:1: `matrix\.workload\.command`: @cell\.x is a text of a c"
     ):
         seen.get("matrix.workload")
 
@@ -177,7 +177,9 @@ def test_the_words_of_a_cell_are_a_command(load: Load) -> None:
 
 def test_a_reference_that_cannot_be_quoted_is_found_before_there_are_cells(load: Load) -> None:
     configuration = load("matrix:\n  workload:\n    command: 'echo `{@cell.x}`'\n")
-    with pytest.raises(ConfigurationError, match=r"^config\.yaml:3: `matrix\.workload\.command`: \{@cell\.x\} stands"):
+    with pytest.raises(
+        ConfigurationError, match=r"^config\.yaml:3: `matrix\.workload\.command`: \{@cell\.x\} is where its value"
+    ):
         configuration.check()
 
 

@@ -117,14 +117,14 @@ def test_a_command_of_our_name_counts_and_is_noted(team: Path, caplog: pytest.Lo
     (team / "commands" / "ci.py").write_text(GOOD.replace("Good", "Ci").replace("thing", "parse"))
     assert registry.command("ci", "parse").call(count=2) == "goodgood"
     assert "run" in registry.group("ci").commands
-    assert "the workspace has `ci parse`, in place of ours" in caplog.text
+    assert "the workspace replaces the built-in command `ci parse`" in caplog.text
 
 
 def test_a_group_of_one_command_is_replaced_as_a_whole(team: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     (team / "commands" / "from_config.py").write_text(GOOD.replace("Good", "FromConfig"))
     assert list(registry.group("from_config").commands) == ["thing"]
-    assert "the group `from_config` is the one of the workspace, in place of ours" in caplog.text
+    assert "the group `from_config` of the workspace replaces the built-in group" in caplog.text
 
 
 @pytest.mark.usefixtures("team")

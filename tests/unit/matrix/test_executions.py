@@ -109,9 +109,9 @@ def test_what_did_not_end_by_itself_is_not_judged(desks: Any, by: EndedBy) -> No
 def test_what_its_supervisor_noticed_is_remarked(desks: Any) -> None:
     conclusion = desks(Ending(remark={"leftovers": 2, "log_dropped": 7})).gather()
     assert conclusion.remark == (
-        "2 processes that it left running had to be ended; its logs have reached their limit: 7 bytes are left out"
+        "2 processes of the workload had to be ended; its logs have reached their limit: 7 bytes are left out"
     )
-    assert desks(Ending(remark={"leftovers": 1})).gather().remark.startswith("a process that it left running")
+    assert desks(Ending(remark={"leftovers": 1})).gather().remark.startswith("a process of the workload")
 
 
 def test_processes_that_may_run_on_are_noted_in_the_journal(desks: Any) -> None:
@@ -203,8 +203,8 @@ def test_what_could_not_be_ended_or_removed_is_said(
     desk.executions.close()
     desk.executions.next_news(0)
     assert sorted(caplog.messages) == [
+        f"files of {desk.run.name} remain on one: no route",
         "the workload of x=a could not be ended: no route",
-        f"what {desk.run.name} left on one is still there: no route",
     ]  # fmt: skip
 
 

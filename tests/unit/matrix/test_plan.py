@@ -146,7 +146,9 @@ def test_an_expected_failure_holds_up_to_its_last_day(planned: Planned, days: in
     plan = planned(block, today=TODAY + dt.timedelta(days))
     assert plan.cells[0].xfail is None
     assert (plan.cells[1].xfail is not None) is holds
-    assert plan.cells[1].note == ("" if holds else "expected to fail until 2026-06-15 (me: #12): that is over")
+    assert plan.cells[1].note == (
+        "" if holds else "expected to fail until 2026-06-15 (me: #12): this entry has expired"
+    )
 
 
 def test_of_several_expectations_the_first_that_has_not_expired_holds(planned: Planned) -> None:
@@ -154,7 +156,7 @@ def test_of_several_expectations_the_first_that_has_not_expired_holds(planned: P
     cell = only(planned({"axes": {"x": ["a"]}, "xfail": [over, {"when": {}, **XFAIL}, {"when": {}, **over}]}))
     assert cell.xfail is not None
     assert cell.xfail.reason == "#12"
-    assert cell.note.count("that is over") == 2
+    assert cell.note.count("this entry has expired") == 2
 
 
 # Settings of some combinations
@@ -217,7 +219,7 @@ def test_settings_choose_the_target_of_some(planned: Planned, machines: Machines
         ({"target": "tpv"}, "no target `tpv`: did you mean tpu"),
         ({"target": "x"}, "no target `x`: targets and labels: gpu, tpu, v5"),
         ({"resources": {"chip": 5}}, r"no target has the capacity for it \(5 chip\): v5"),
-        ({"resources": {"licence": 3}, "pools": {"licence": 2}}, "it takes 3 licence, and the pool has 2"),
+        ({"resources": {"licence": 3}, "pools": {"licence": 2}}, "it needs 3 licence, but the pool has only 2"),
     ],
 )
 def test_a_cell_that_could_run_nowhere_is_refused(
@@ -463,7 +465,7 @@ def test_a_quarantine_holds_up_to_its_last_day(planned: Planned) -> None:
     assert [cell.quarantine is not None for cell in planned(block).cells] == [True, False]
     over = planned(block, today=TODAY + dt.timedelta(days=1)).cells[0]
     assert over.quarantine is None
-    assert over.note == "in quarantine until 2026-06-15 (me: #9): that is over"
+    assert over.note == "in quarantine until 2026-06-15 (me: #9): this entry has expired"
 
 
 @pytest.mark.parametrize("missing", ["reason", "owner", "expires"])

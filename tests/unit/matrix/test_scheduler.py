@@ -274,7 +274,7 @@ def test_an_expectation_that_is_over_excuses_nothing_and_is_told(bench: Bench) -
     over = expected(TODAY - dt.timedelta(1))
     bench.run(["a", "b"], Machines({"a": CRASH}), xfail=over)
     assert bench.verdicts() == {"a": "failed", "b": "passed"}
-    assert bench.ends()["a"].message.endswith("expected to fail until 2026-06-14 (me: #7): that is over")
+    assert bench.ends()["a"].message.endswith("expected to fail until 2026-06-14 (me: #7): this entry has expired")
     assert bench.ends()["b"].message == ""
 
 

@@ -83,7 +83,7 @@ def test_values_that_differ_in_their_type_are_not_the_same() -> None:
         ({"model": [Secret("x")]}, "axes.model: *** is a Secret: the values of an axis are plain data, no secrets"),
         ({"": [1]}, "axes: the name of an axis is empty"),
         ({"a.": [1]}, "axes: an axis with a dot or a bracket in its name is a path, and 'a.' is not a path"),
-        ({"a.b": [1], 'a["b"]': [2]}, 'axes: the axes `a.b` and `a["b"]` are one'),
+        ({"a.b": [1], 'a["b"]': [2]}, 'axes: the axes `a.b` and `a["b"]` are the same path'),
     ],
 )
 def test_axes_that_make_no_combinations_are_refused(axes: Any, message: str) -> None:
@@ -101,8 +101,8 @@ def test_an_axis_with_a_dot_or_a_bracket_is_a_path() -> None:
     [
         ([["model"]], "zip.0: List should have at least 2 items"),
         ([["model", "host"]], "zip.0: no axis `host`: did you mean hosts?"),
-        ([["model", "model"]], "zip: an axis advances with one group only, once: model"),
-        ([["model", "batch"], ["chip", "batch"]], "zip: an axis advances with one group only, once: batch"),
+        ([["model", "model"]], "zip: axes occur more than once in `zip`: model"),
+        ([["model", "batch"], ["chip", "batch"]], "zip: axes occur more than once in `zip`: batch"),
         (
             [["model", "hosts"]],
             "zip.0: axes that advance together have the same number of values: model has 2, hosts has 3",
@@ -252,13 +252,13 @@ def test_a_variable_is_a_scalar_or_a_secret() -> None:
 
 @pytest.mark.parametrize("name", ["", "1A", "A-B", "A=B", "A B", "Ä"])
 def test_a_variable_has_a_name_that_a_shell_takes(name: str) -> None:
-    assert "digit at its beginning" in fault_of_workload(env={name: "x"})
+    assert "does not begin with a digit" in fault_of_workload(env={name: "x"})
 
 
 @pytest.mark.parametrize("name", ["", ".", "/etc/x", "..", "../x", "a/../../x", "a\x00b", "a\nb"])
 @pytest.mark.parametrize("field", ["files", "write"])
 def test_a_file_stays_below_its_directory(field: str, name: str) -> None:
-    assert "is not a relative path that stays inside" in fault_of_workload(**{field: {name: "x"}})
+    assert "is not a relative path inside the directory" in fault_of_workload(**{field: {name: "x"}})
 
 
 def test_what_is_collected_stays_below_its_directory() -> None:
@@ -279,12 +279,12 @@ def test_what_is_written_is_text_json_or_yaml() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", {"x": 1}, "what is in a.txt is not text, and the name ends in neither .json, .yaml nor .yml"),
-        ("a", None, "what is in a is not text"),
-        ("a.json", {"x": dt.date(2026, 1, 2)}, "what is in a.json cannot be JSON: Object of type date"),
-        ("a.json", [float("nan")], "what is in a.json cannot be JSON: "),
-        ("a", Secret("x"), "a secret is never written to a file: hand it over in `env`"),
-        ("a.yaml", {"x": [{"y": Secret("x")}]}, "a secret is never written to a file: hand it over in `env`"),
+        ("a.txt", {"x": 1}, "the content of a.txt is not text, and the name does not end in .json, .yaml or .yml"),
+        ("a", None, "the content of a is not text"),
+        ("a.json", {"x": dt.date(2026, 1, 2)}, "the content of a.json cannot be written as JSON: Object of type date"),
+        ("a.json", [float("nan")], "the content of a.json cannot be written as JSON: "),
+        ("a", Secret("x"), "a secret is never written to a file: pass it in `env`"),
+        ("a.yaml", {"x": [{"y": Secret("x")}]}, "a secret is never written to a file: pass it in `env`"),
     ],
 )
 def test_what_cannot_be_written_is_refused(name: str, content: Any, message: str) -> None:
@@ -310,11 +310,11 @@ def test_a_target_has_the_fields_of_its_backend() -> None:
 @pytest.mark.parametrize(
     ("targets", "message"),
     [
-        ({"a b": {}}, ": the name of the target 'a b' has other than letters"),
-        ({"": {}}, ": the name of the target '' has other than letters"),
+        ({"a b": {}}, ": the name of the target 'a b' may contain only letters"),
+        ({"": {}}, ": the name of the target '' may contain only letters"),
         ({"a": {"labels": ["big", "b"]}, "b": {}}, ": the label b of the target a is the name of a target"),
         ({"a": {"labels": ["a"]}}, ": the label a of the target a is the name of a target"),
-        ({"a": {"capacity": {"jobs": 0}}}, "a.capacity: nothing could ever run with 0 `jobs`"),
+        ({"a": {"capacity": {"jobs": 0}}}, "a.capacity: `jobs` must be at least 1"),
         ({"a": {"capacity": {"gpu": -1}}}, "a.capacity.gpu: "),
         ({"a": {"backend": ""}}, "a.backend: "),
         ({"a": None}, "a: "),
@@ -358,7 +358,7 @@ def test_a_configuration_is_held_against_them(tmp_path: Path, monkeypatch: pytes
     assert str(caught.value).split("\n  ") == [
         "2 faults in the configuration:",
         "config.yaml:5: `matrix.jobs` is 0: input should be greater than or equal to 1",
-        "config.yaml:8: `targets.big.capacity` is {'jobs': 0}: nothing could ever run with 0 `jobs`",
+        "config.yaml:8: `targets.big.capacity` is {'jobs': 0}: `jobs` must be at least 1",
     ]
 
 

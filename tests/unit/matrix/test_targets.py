@@ -55,7 +55,7 @@ def test_references_in_a_target_are_followed(load: Load) -> None:
         ("{far: {backend: shh}}", r"c\w+\.yaml:2: the target `far`: unknown backend `shh`: did you mean ssh"),
         ("{far: {host: x}}", r"c\w+\.yaml:2: the target `far`: backend `local`: host: Extra inputs"),
         ("{far: {backend: ssh, hots: x}}", "the target `far`: backend `ssh`: hots: Extra inputs"),
-        ("{far: {capacity: {jobs: 0}}}", "0 `jobs`"),
+        ("{far: {capacity: {jobs: 0}}}", "`jobs` must be at least 1"),
         ("[far]", r"c\w+\.yaml:2: `targets` is \['far'\]: "),
         ("{far: null}", r"c\w+\.yaml:2: `targets.far` is None: "),
     ],

@@ -206,7 +206,7 @@ def test_a_warmup_that_leaves_no_interval_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"\xff" * 20, b"\x0a\x05abc", b"\x0a\x03\x12\x01\xff"])
 def test_a_file_that_is_no_profile_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.xplane.pb").write_bytes(content)
-    with pytest.raises(ValueError, match=r"^a\.xplane\.pb is no XSpace: "):
+    with pytest.raises(ValueError, match=r"^a\.xplane\.pb is not an XSpace profile: "):
         Source().read(tmp_path)
 
 

@@ -54,7 +54,7 @@ def test_every_end_has_the_name_that_a_supervisor_gives_it(how: EndedBy) -> None
 def test_what_is_not_whole_is_of_no_supervisor(missing: str) -> None:
     outcome = WorkloadOutcome.parse({key: value for key, value in RECORD.items() if key != missing})
     assert outcome.ended_by is EndedBy.LOST
-    assert outcome.message == "its outcome.json is not what a supervisor writes"
+    assert outcome.message == "its outcome.json was not written by a supervisor"
 
 
 @pytest.mark.parametrize(

@@ -123,5 +123,5 @@ def test_a_secret_that_a_check_saw_is_in_no_file(attempt: Path, tmp_path: Path, 
 
 def test_bounds_of_earlier_runs_are_for_cells_and_a_check_elsewhere_is_refused(attempt: Path) -> None:
     auto = {"check": "metric", "metric": "step_time", "bounds": "auto"}
-    with pytest.raises(ConfigurationError, match="holds the cells of a matrix only"):
+    with pytest.raises(ConfigurationError, match="works only for cells of a matrix"):
         judging.judge(attempt, [auto], METRICS)

@@ -382,7 +382,7 @@ def test_a_run_that_is_going_on_is_not_gone_on_with_by_another(project: Project)
     project.cut(StepFinished, name="test")
     with (
         Journal(project.directory, Redactor()),
-        pytest.raises(InfrastructureError, match="is the run of another process, which is alive"),
+        pytest.raises(InfrastructureError, match="is in use by another process, which is still running"),
     ):
         project.resume()
     assert project.log == []

@@ -126,8 +126,7 @@ def refusal(directory: Path, was: dict[str, Any], now: dict[str, Any]) -> list[s
         request.refuse_changes(directory, was, now, None)
     head, *changes = str(caught.value).splitlines()
     assert head == (
-        f"the configuration is not what it was when the run {directory.name} began. "
-        "Take the changes back, or start a new run:"
+        f"the configuration has changed since the run {directory.name} began. Undo the changes, or start a new run:"
     )
     return [change.strip() for change in changes]
 
@@ -195,7 +194,7 @@ def test_files_that_have_changed_are_named(tmp_path: Path, planned: Planned) -> 
     with pytest.raises(ConfigurationError) as caught:
         request.refuse_changes(tmp_path, {}, {}, planned(block))
     head, *files_named = str(caught.value).splitlines()
-    assert head.startswith("the files of `matrix.workload.files` are not what they were when the run ")
+    assert head.startswith("the files of `matrix.workload.files` have changed since the run ")
     assert [line.strip() for line in files_named] == ["lib/b.py is gone", "lib/d.py is new", "a.py has changed"]
 
 

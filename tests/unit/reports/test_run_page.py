@@ -380,7 +380,7 @@ def test_failures_that_nothing_separates_are_said_to_have_nothing_in_common(tmp_
             run.cell(Verdict.FAILED if (x, y) in {(0, 1), (2, 3)} else Verdict.PASSED, x=x, y=y)
     summary = run.write(Verdict.FAILED)
     assert summary.attribution == []
-    assert "The failures have no condition on the axes in common" in text_of(read(summary))
+    assert "No condition on the axes separates the cells that failed" in text_of(read(summary))
 
 
 @pytest.mark.parametrize("verdicts", ["fffff", "fpppp", "ffp", "ppppp"])
@@ -414,7 +414,7 @@ def test_a_dead_run_says_so(tmp_path: Path) -> None:
     run.cell(None, x=1)
     page = read(run.write(None))
     assert text_of(one(page, "//h1")) == "? not ended grid"
-    assert "its process has gone" in text_of(one(page, "//header"))
+    assert "its process ended before the run did" in text_of(one(page, "//header"))
 
 
 def test_a_run_without_a_matrix_has_no_grid(tmp_path: Path) -> None:

@@ -161,8 +161,8 @@ def test_fourteen_points_can_show_a_change() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ([1.0, math.nan], "value 1 of the series is nan: leave out what is no number"),
-        ([math.inf] * 30, "value 0 of the series is inf: leave out what is no number"),
+        ([1.0, math.nan], "value 1 of the series is nan: remove values that are not numbers"),
+        ([math.inf] * 30, "value 0 of the series is inf: remove values that are not numbers"),
         (np.zeros((20, 2)), "a series is a flat sequence of numbers, this one has 2 dimensions"),
     ],
 )

@@ -241,7 +241,7 @@ def test_lines_of_several_threads_are_whole(tmp_path: Path, journal: Journal) ->
 
 def test_a_second_writer_is_refused_while_the_first_lives(tmp_path: Path) -> None:
     with Journal(tmp_path, Redactor()) as first:
-        with pytest.raises(InfrastructureError, match="alive"):
+        with pytest.raises(InfrastructureError, match="still running"):
             Journal(tmp_path, Redactor())
         first.append(EVENTS[0])
     write(tmp_path, EVENTS[1])

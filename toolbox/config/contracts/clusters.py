@@ -95,16 +95,16 @@ class Cluster(BaseModel):
     def _is_one_thing(self) -> Self:
         given = self._given()
         if len(given) > 1:
-            raise ValueError(f"one of {', '.join(_KINDS)} was expected, and there are {' and '.join(given)}")
+            raise ValueError(f"only one of {', '.join(_KINDS)} is allowed, but there are {' and '.join(given)}")
         for name in self.model_extra or {}:
             if meant := misspelled(name, type(self).model_fields):
-                raise ValueError(f"it has a field `{name}`: is `{meant}` meant?")
+                raise ValueError(f"unknown field `{name}`: did you mean `{meant}`?")
         if not given and self.model_fields_set & {"lease", "compare"}:
-            raise ValueError(f"it has a lease, or is compared, and one of {', '.join(_KINDS)} is missing")
+            raise ValueError(f"`lease` and `compare` need one of {', '.join(_KINDS)}")
         if self.compare and self.kind not in ("existing", "pool"):
-            raise ValueError(f"`compare` is for what is there before and after the run: this one is of `{self.kind}`")
+            raise ValueError(f"`compare` needs a cluster that exists before and after the run, not `{self.kind}`")
         if self.machine is not None and not self.lease.enabled:
-            raise ValueError("of a machine there is nothing but its lease: without that, leave the entry out")
+            raise ValueError("a machine has only its lease: if you need no lease, remove the entry")
         doubles = [name for name, count in Counter(member.name for member in self.pool or ()).items() if count > 1]
         if doubles:
             raise ValueError(f"two clusters of the pool have the name {doubles[0]}")
@@ -137,5 +137,5 @@ class Contract(RootModel[dict[str, Annotated[Cluster | None, BeforeValidator(_cl
     def _has_good_names(self) -> Self:
         for name, cluster in self.root.items():
             if cluster is not None and cluster.kind and not _NAME.fullmatch(name):
-                raise ValueError(f"`{name}` is no name of a cluster: up to 19 of a-z, 0-9 and - were expected")
+                raise ValueError(f"`{name}` is not a name of a cluster: use up to 19 characters of a-z, 0-9 and -")
         return self

@@ -40,5 +40,5 @@ class Contract(BaseModel):
             raise ValueError("a file, or a URL such as postgresql://user@host/name, was expected")
         scheme, is_url, _ = str(value).partition("://")
         if isinstance(value, str) and is_url and scheme.partition("+")[0] not in _DATABASES:
-            raise ValueError(f"{scheme} is no database for it: a file, or postgresql://user@host/name, was expected")
+            raise ValueError(f"{scheme} is not supported: a file, or postgresql://user@host/name, was expected")
         return value

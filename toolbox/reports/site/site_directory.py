@@ -82,7 +82,7 @@ def resolved(output: Path) -> Path:
     if not target.exists() or (target.is_dir() and (_is_ours(target) or not any(target.iterdir()))):
         return target
     raise UsageError(
-        f"{output} is there, and is no dashboard of ours: name a directory that is empty or does not exist"
+        f"{output} exists and is not a dashboard of Topgallant: name a directory that is empty or does not exist"
     )
 
 

@@ -129,7 +129,7 @@ def _closing(summary: RunSummary) -> Iterator[Text]:
         yield Text(f"of {summary.planned_cells} {noun}: {_counted(summary)}")
     yield from _without_end(summary)
     if end is None:
-        state = "is going on" if summary.state is State.RUNNING else "is dead: its process has gone without ending it"
+        state = "is going on" if summary.state is State.RUNNING else "is dead: its process ended before the run did"
         yield Text(f"the run {summary.run} {state}", style="bold")
         if summary.state is State.DEAD:
             yield _going_on_hint(summary)
@@ -154,7 +154,7 @@ def _warnings(summary: RunSummary) -> Iterator[Text]:
         yield Text(clean(summary.damage_warning), style="bold red")
     if summary.secrets_left:
         named = ", ".join(clean(file) for file in sorted(summary.secrets_left)[:_MOST_FAILURES])
-        yield Text(f"files that hold a secret, do not pass them on: {named}", style="bold red")
+        yield Text(f"files that contain a secret, do not publish them: {named}", style="bold red")
 
 
 def _without_end(summary: RunSummary) -> Iterator[Text]:

@@ -71,7 +71,7 @@ def test_it_plans_without_a_cluster(plan: Plan, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("KUBECONFIG", "/nonexistent")
     again = planned("gke_tpu_multislice")
     assert [cell.name for cell in again.cells] == [cell.name for cell in plan.cells]
-    assert [note for note in plan.notes if "have none yet" not in note] == []
+    assert [note for note in plan.notes if "have no bounds yet" not in note] == []
 
 
 def test_its_first_cell_becomes_this_job_set(plan: Plan) -> None:

@@ -147,7 +147,7 @@ def test_failures_that_nothing_separates_are_said_to_have_nothing_in_common() ->
     run = many([Verdict.FAILED, Verdict.PASSED, Verdict.FAILED, Verdict.PASSED])
     for number, step in enumerate(run.cells):
         step.labels = {"x": str(number)}
-    assert "<p>The failures have no condition on the axes in common" in github.comment(run)
+    assert "<p>No condition on the axes separates the cells that failed" in github.comment(run)
 
 
 def test_metrics_that_have_no_column_are_counted() -> None:

@@ -432,7 +432,9 @@ def test_an_older_site_is_replaced_whole_and_nothing_else_changes(tmp_path: Path
 def test_a_directory_that_is_no_site_of_ours_is_refused_and_kept(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "index.html").write_text("mine")
-    with pytest.raises(UsageError, match="is no dashboard of ours: name a directory that is empty or does not exist"):
+    with pytest.raises(
+        UsageError, match="is not a dashboard of Topgallant: name a directory that is empty or does not exist"
+    ):
         site(Past(), tmp_path)
     assert pages(tmp_path / "site") == {"index.html": "mine"}
 

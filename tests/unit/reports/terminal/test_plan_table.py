@@ -62,7 +62,7 @@ def test_what_is_not_expected_to_pass_says_why(shown: Shown) -> None:
     assert [cells(line)[-1].strip() for line in lines[1:4]] == [
         "skipped: too slow", "fails until 2026-06-15 (me): #7", "passes",
     ]  # fmt: skip
-    assert "note: x=c: expected to fail until 2020-01-01 (me: #7): that is over" in lines
+    assert "note: x=c: expected to fail until 2020-01-01 (me: #7): this entry has expired" in lines
     assert lines[-1] == "3 cells: 2 to run, 1 skipped"
 
 

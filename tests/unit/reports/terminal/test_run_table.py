@@ -78,7 +78,7 @@ def test_an_end_that_no_step_explains_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "said"), [(State.RUNNING, "is going on"), (State.DEAD, "is dead: its process has gone")]
+    ("state", "said"), [(State.RUNNING, "is going on"), (State.DEAD, "is dead: its process ended before the run did")]
 )
 def test_a_run_without_an_end_is_going_on_or_dead(state: State, said: str) -> None:
     text = shown(summary(step("000__test", None), state=state))
