@@ -52,7 +52,11 @@ def escaped(agent: Agent, group: str) -> Iterator[psutil.Process]:  # noqa: ARG0
     supervisor = psutil.Process(attempt_directory.pid_of(str(agent.directory)))
 
     def find() -> list[psutil.Process]:
-        return [each for each in supervisor.children(recursive=True) if each.name() == "sleep"]
+        found = []
+        for each in supervisor.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # those on the way to it end at once
+                found += [each] if each.name() == "sleep" else []
+        return found
 
     wait_for(find, "the process")
     (process,) = find()
