@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from toolbox.matrix.targets import Target
-from toolbox.model.clusters import Access
+from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import (
@@ -97,9 +96,9 @@ class Machines:
         self.closed: list[str] = []
         self.away: set[str] = set()  # targets that do not answer
 
-    def target(self, name: str, *labels: str, **capacity: int) -> Target:
+    def target(self, name: str, *labels: str, **capacity: int) -> PlannedTarget:
         """Return a target of these machines."""
-        return Target(name, "fake", _Description(self), labels, capacity)
+        return PlannedTarget(name, "fake", _Description(self), labels, capacity)
 
     def began(self) -> list[str]:
         """Return the words of the attempts that were started, in their order."""
@@ -195,7 +194,6 @@ class _Description:
     """What a configuration would say of such a target."""
 
     keeps_attempts: ClassVar[bool] = True
-    is_machine: ClassVar[bool] = True
     machines: Machines
 
     def open(self, context: TargetContext) -> FakeBackend:
@@ -205,12 +203,6 @@ class _Description:
     def address(self, name: str) -> str | None:
         """Return where Ansible would find the target."""
         return f"{name}.example"
-
-    def accept(self, workload: Workload) -> None:
-        """Refuse nothing."""
-
-    def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
-        """Miss nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.fakes.backend import Machines
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.scheduler import Options, Scheduler
-from toolbox.matrix.targets import Target
+from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.events import CheckJudged, Event, Note, StepFinished, StepKind
 from toolbox.runs import journal, steps
 from toolbox.runs.journal import Journal
@@ -43,7 +43,7 @@ class Bench:
         self,
         x: Any,
         machines: Machines,
-        *targets: Target,
+        *targets: PlannedTarget,
         options: Options = ONE_BY_ONE,
         selection: Selection = ALL,
         **block: Any,

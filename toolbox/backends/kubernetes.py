@@ -88,7 +88,6 @@ class Target(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     keeps_attempts: ClassVar[bool] = True
-    is_machine: ClassVar[bool] = False
 
     cluster: str | None = None
     kubeconfig: str | None = Field(default=None, min_length=1)
@@ -109,10 +108,6 @@ class Target(BaseModel):
             ConfigurationError: no configuration describes how to reach the cluster.
         """
         return _Kubernetes(context, self, Cluster(self.access(context.clusters), label=context.name))
-
-    def address(self, name: str) -> str | None:  # noqa: ARG002  # a backend of machines needs it
-        """Return the address for Ansible: none, because commands for a cluster run on this machine."""
-        return None
 
     def accept(self, workload: Workload) -> None:
         """Raise ValueError if a workload cannot run here."""

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict
 from toolbox.extensions.protocols import Backend
 from toolbox.hosts import bootstrap, staging
 from toolbox.hosts.attempt_host import Host
-from toolbox.model.clusters import Access
 from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
 from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import environ, processes
@@ -29,7 +28,6 @@ class Target(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     keeps_attempts: ClassVar[bool] = False
-    is_machine: ClassVar[bool] = True
 
     def open(self, context: TargetContext) -> Backend:
         """Return the backend of this machine."""
@@ -39,12 +37,6 @@ class Target(BaseModel):
     def address(self, name: str) -> str | None:  # noqa: ARG002  # a backend of other machines needs it
         """Return the address for Ansible: none, because the target is this machine."""
         return None
-
-    def accept(self, workload: Workload) -> None:
-        """See `toolbox.extensions.protocols.Target`. It accepts every workload."""
-
-    def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
-        """See `toolbox.extensions.protocols.Target`. A machine is connected to when it is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +85,6 @@ class _Local:
         """See `Backend`."""
         found = self.host.watch(name, str(directory), mirror=None, wait=workload.timeouts.wait)
         return Handle(name, directory) if found else None
-
-    def leave(self) -> None:
-        """See `Backend`. There is nothing else to remove."""
 
     def close(self) -> None:
         """See `Backend`."""

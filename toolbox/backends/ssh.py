@@ -25,7 +25,6 @@ from toolbox.hosts import archives, bootstrap, staging
 from toolbox.hosts.attempt_host import Host
 from toolbox.model import addresses
 from toolbox.model.addresses import Address
-from toolbox.model.clusters import Access
 from toolbox.model.errors import LimitExceeded, StepError
 from toolbox.model.text import truncate
 from toolbox.model.verdicts import Cause, Verdict
@@ -65,7 +64,6 @@ class Target(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     keeps_attempts: ClassVar[bool] = True
-    is_machine: ClassVar[bool] = True
 
     host: Annotated[str, AfterValidator(addresses.host)] | None = None
     user: Annotated[str, AfterValidator(addresses.user)] | None = None
@@ -88,12 +86,6 @@ class Target(BaseModel):
             ValueError: no host is configured, and the name of the target is not a host.
         """
         return self.host or addresses.host(name)
-
-    def accept(self, workload: Workload) -> None:
-        """See `toolbox.extensions.protocols.Target`. It accepts every workload."""
-
-    def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
-        """See `toolbox.extensions.protocols.Target`. A machine is connected to when it is needed."""
 
 
 @dataclass(slots=True)
@@ -148,9 +140,6 @@ class _Ssh:
         wait = workload.timeouts.wait
         found = self._host.watch(name, self._directory(name, wait), mirror=directory, wait=wait)
         return Handle(name, directory) if found else None
-
-    def leave(self) -> None:
-        """See `Backend`. There is nothing else to remove."""
 
     def close(self) -> None:
         """See `Backend`."""

@@ -70,38 +70,57 @@ class MetricSource(Protocol):
 class Target(Protocol):
     """The model `Target` of a module in `backends/`: describes one target of this backend.
 
+    A target implements the next three protocols only where they apply to it.
+
     Args:
         keeps_attempts: whether what an attempt leaves stays on the target until it is released.
-        is_machine: whether it is one machine, which toolbox commands can look at and prepare.
     """
 
     keeps_attempts: ClassVar[bool]
-    is_machine: ClassVar[bool]
 
     def open(self, context: TargetContext) -> Backend:
-        """Return what executes there."""
+        """Return the backend that executes workloads on the target."""
+
+
+@runtime_checkable
+class MachineTarget(Protocol):
+    """A target that is one machine, which toolbox commands can look at and prepare."""
 
     def address(self, name: str) -> str | None:
-        """Return where Ansible finds the target, as `[USER@]HOST[:PORT]`; None for this machine.
+        """Return the address of the target for Ansible, as `[USER@]HOST[:PORT]`; None for this machine.
 
         Raises:
             ValueError: the host is named by the name of the target, which is not a host.
         """
 
+
+@runtime_checkable
+class SelectiveTarget(Protocol):
+    """A target that cannot run every workload."""
+
     def accept(self, workload: Workload) -> None:
-        """Raise ValueError where a workload cannot be run there, whatever is done."""
+        """Check that the target can run a workload.
+
+        Raises:
+            ValueError: it cannot, and the message says why.
+        """
+
+
+@runtime_checkable
+class VerifiableTarget(Protocol):
+    """A target that can be asked, before a run begins, whether the run will be able to use it."""
 
     def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
-        """See that workloads can be run there, as far as that can be known before anything is begun.
+        """Check that the target can run workloads, as far as that can be known before the run begins.
 
         Args:
-            name: of the target.
-            clusters: how to reach the clusters of the run, by their names; None where that is not known yet.
-            workloads: what may be run there.
+            name: the name of the target.
+            clusters: how to reach each cluster of the run; None where that is not known yet.
+            workloads: the workloads that may run on the target.
 
         Raises:
             ConfigurationError: something has to be changed first.
-            InfrastructureError: it cannot be asked.
+            InfrastructureError: the target does not answer.
         """
 
 
@@ -141,11 +160,16 @@ class Backend(Protocol):
         Blocks until the target answers, no longer than `timeouts.wait`.
         """
 
-    def leave(self) -> None:
-        """Remove what else the run has on the target: all its attempts were released, and there will be no more."""
-
     def close(self) -> None:
         """Let go of the target. What runs there goes on."""
+
+
+@runtime_checkable
+class OwningBackend(Protocol):
+    """A backend that has more on its target than attempts."""
+
+    def leave(self) -> None:
+        """Remove what the run has on the target besides attempts, which have all been released."""
 
 
 class Report(Protocol):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from toolbox.matrix.cell_progress import CellRun, CellState
 from toolbox.matrix.plan import Cell
 from toolbox.matrix.pools import FairQueue, Pools
-from toolbox.matrix.targets import Target
+from toolbox.matrix.targets import PlannedTarget
 
 
 class Admission:
@@ -21,7 +21,7 @@ class Admission:
         pools: the capacity of each pool of the whole run, by label.
     """
 
-    def __init__(self, targets: Mapping[str, Target], jobs: int, pools: Mapping[str, int]) -> None:
+    def __init__(self, targets: Mapping[str, PlannedTarget], jobs: int, pools: Mapping[str, int]) -> None:
         self._pools = Pools(targets, jobs, pools)
         self._queue = FairQueue()
         self._waiting: dict[str, CellRun] = {}  # in the queue, and with earlier attempts

@@ -16,11 +16,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
-from toolbox.extensions.protocols import Backend
+from toolbox.extensions.protocols import Backend, OwningBackend
 from toolbox.matrix import abandoned, judgement
 from toolbox.matrix.abandoned import Left
 from toolbox.matrix.cell_progress import CellRun, Conclusion
-from toolbox.matrix.targets import Target
+from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, LimitExceeded, StepError, ToolboxError, Undecided, describe, outcome_of
 from toolbox.model.events import Note
@@ -50,7 +50,7 @@ class Executions:
 
     def __init__(
         self,
-        targets: Mapping[str, Target],
+        targets: Mapping[str, PlannedTarget],
         recorder: Recorder,
         variables: Mapping[str, str],
         clusters: Mapping[str, Access],
@@ -149,7 +149,9 @@ class Executions:
         """Remove the other objects of the run from targets on which all its attempts have been released."""
         for target in targets:
             try:
-                self._backend(target).leave()
+                backend = self._backend(target)
+                if isinstance(backend, OwningBackend):
+                    backend.leave()
             except (ToolboxError, Cancelled, OSError) as error:
                 _warn(f"files of the run remain on {target}", error)
 

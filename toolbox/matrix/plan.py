@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 from toolbox.config import paths
 from toolbox.config.configuration import Configuration
 from toolbox.config.paths import PathError
-from toolbox.extensions.protocols import MetricCheck
+from toolbox.extensions.protocols import MetricCheck, SelectiveTarget
 from toolbox.matrix import axes
 from toolbox.matrix.axes import Combination
 from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
@@ -36,7 +36,7 @@ from toolbox.matrix.specification import (
     Xfail,
     path_of,
 )
-from toolbox.matrix.targets import Target
+from toolbox.matrix.targets import PlannedTarget
 from toolbox.model import patterns, workloads
 from toolbox.model.bounds import Bound, Method
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults, DamagedFile, UsageError, describe
@@ -136,7 +136,7 @@ class Plan:
 
     cells: tuple[Cell, ...]
     total: int
-    targets: Mapping[str, Target]
+    targets: Mapping[str, PlannedTarget]
     jobs: int | None
     pools: Mapping[str, int]
     deadline: float | None
@@ -200,7 +200,7 @@ def has_matrix(configuration: Configuration) -> bool:
 
 def make(
     configuration: Configuration,
-    targets: Mapping[str, Target],
+    targets: Mapping[str, PlannedTarget],
     selection: Selection,
     *,
     root: Path,
@@ -279,7 +279,7 @@ def _of_cells(names: Sequence[str], total: int) -> str:
 
 
 def _without_effect(
-    cells: Sequence[Cell], pools: Mapping[str, int], targets: Mapping[str, Target], relations: Relations
+    cells: Sequence[Cell], pools: Mapping[str, int], targets: Mapping[str, PlannedTarget], relations: Relations
 ) -> Iterator[str]:
     """Yield a note on each part of the matrix without effect, such as an unused pool or a missing cell to compare."""
     taken = {label for cell in cells for label in cell.resources}
@@ -318,7 +318,7 @@ class _Planner:
 
     configuration: Configuration
     block: MatrixBlock
-    targets: Mapping[str, Target]
+    targets: Mapping[str, PlannedTarget]
     root: Path
     today: dt.date
     bounds: Mapping[str, Mapping[str, Bound]]
@@ -397,8 +397,11 @@ class _Planner:
 
     def _check_acceptance(self, workload: Workload, targets: Sequence[str]) -> None:
         for name in targets:
+            description = self.targets[name].description
+            if not isinstance(description, SelectiveTarget):
+                continue
             try:
-                self.targets[name].description.accept(workload)
+                description.accept(workload)
             except ValueError as error:
                 raise ValueError(f"the target `{name}` cannot run it: {error}") from None
 
@@ -452,7 +455,7 @@ class _Planner:
     def _targets(self, wanted: str | list[str], resources: Mapping[str, int]) -> tuple[str, ...]:
         """Return the targets that are named or labelled so, and that have enough capacity for the cell."""
         asked = [wanted] if isinstance(wanted, str) else wanted
-        found: dict[str, Target] = {}
+        found: dict[str, PlannedTarget] = {}
         for text in asked:
             named = {name: target for name, target in self.targets.items() if text in (name, *target.labels)}
             if not named:

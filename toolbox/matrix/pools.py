@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from toolbox.matrix.plan import Cell
-from toolbox.matrix.targets import Target
+from toolbox.matrix.targets import PlannedTarget
 
 _JOBS: Final = "jobs"
 _OUT_SECONDS: Final = 60.0
@@ -25,7 +25,7 @@ class Pools:
         pools: how much of each resource all cells together may take, by label.
     """
 
-    targets: Mapping[str, Target]
+    targets: Mapping[str, PlannedTarget]
     jobs: int
     pools: Mapping[str, int]
     _out_until: dict[str, float] = field(default_factory=dict)

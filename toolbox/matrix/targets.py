@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from toolbox.config.configuration import Configuration
 from toolbox.extensions import loading, protocols
+from toolbox.extensions.protocols import MachineTarget, VerifiableTarget
 from toolbox.matrix.specification import TargetsBlock
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError
@@ -17,7 +18,7 @@ BLOCK: Final = "targets"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PlannedTarget:
     """A place where cells run.
 
     Args:
@@ -40,17 +41,27 @@ class Target:
         """Return the target as it is written to `plan.json`."""
         return {
             "backend": self.backend,
-            "address": self.description.address(self.name),
+            "address": self.address,
             "accelerator": self.accelerator,
             "cost_per_hour": self.cost_per_hour,
         }
+
+    @property
+    def address(self) -> str | None:
+        """The address for Ansible, as `[USER@]HOST[:PORT]`; None for this machine, and for what is no machine."""
+        return self.description.address(self.name) if isinstance(self.description, MachineTarget) else None
+
+    @property
+    def is_machine(self) -> bool:
+        """Whether the target is one machine, which toolbox commands can look at and prepare."""
+        return isinstance(self.description, MachineTarget)
 
     def can_hold(self, resources: Mapping[str, int]) -> bool:
         """Return whether the target has enough capacity for a cell, if nothing else runs there."""
         return all(count <= self.capacity.get(label, count) for label, count in resources.items())
 
 
-def read(configuration: Configuration) -> dict[str, Target]:
+def read(configuration: Configuration) -> dict[str, PlannedTarget]:
     """Return the targets of a configuration by name. `local` is this machine, unless a target has that name.
 
     Raises:
@@ -61,11 +72,12 @@ def read(configuration: Configuration) -> dict[str, Target]:
         try:
             spec = {"backend": target.backend, **(target.model_extra or {})}
             description = loading.parse(protocols.BACKENDS, spec)
-            description.address(name)
+            if isinstance(description, MachineTarget):
+                description.address(name)
         except ValueError as error:
             path = f'{BLOCK}["{name}"]'
             raise ConfigurationError(f"{configuration.location(path)}: the target `{name}`: {error}") from None
-        found[name] = Target(
+        found[name] = PlannedTarget(
             name,
             target.backend,
             description,
@@ -76,11 +88,13 @@ def read(configuration: Configuration) -> dict[str, Target]:
             CollectLimits(target.collect_bytes, target.collect_files),
         )
     local = loading.parse(protocols.BACKENDS, {"backend": "local"})
-    return {"local": Target("local", "local", local), **found}
+    return {"local": PlannedTarget("local", "local", local), **found}
 
 
 def verify(
-    targets: Mapping[str, Target], clusters: Mapping[str, Access | None], workloads: Mapping[str, Iterable[Workload]]
+    targets: Mapping[str, PlannedTarget],
+    clusters: Mapping[str, Access | None],
+    workloads: Mapping[str, Iterable[Workload]],
 ) -> None:
     """Check that cells can run on targets, as far as that is known before anything starts.
 
@@ -93,4 +107,5 @@ def verify(
         InfrastructureError: a target does not answer.
     """
     for name, target in targets.items():
-        target.description.verify(name, clusters, workloads.get(name, ()))
+        if isinstance(target.description, VerifiableTarget):
+            target.description.verify(name, clusters, workloads.get(name, ()))

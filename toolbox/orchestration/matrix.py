@@ -62,8 +62,7 @@ def machines() -> list[list[str] | None]:
     """
     plan = session.current().plan
     targets = plan.targets if plan is not None else {}
-    machines = {name: target.description for name, target in targets.items() if target.description.is_machine}
-    addresses = [description.address(name) for name, description in machines.items()]
+    addresses = [target.address for target in targets.values() if target.is_machine]
     others = [address for address in addresses if address is not None]
     here: list[list[str] | None] = [None] if len(others) < len(addresses) or not targets else []
     return [*here, others] if others else here

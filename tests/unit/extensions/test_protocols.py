@@ -4,16 +4,21 @@ import pytest
 
 from toolbox.checks import exit_status, metric, relation
 from toolbox.extensions import loading, protocols
-from toolbox.extensions.protocols import HistoryCheck, MetricCheck, RelationCheck
+from toolbox.extensions.protocols import (
+    HistoryCheck,
+    MachineTarget,
+    MetricCheck,
+    RelationCheck,
+    SelectiveTarget,
+    VerifiableTarget,
+)
 from toolbox.testing import Workspace
 
 
 def test_the_members_of_a_kind_are_those_of_its_protocol() -> None:
     assert protocols.CHECKS.members == ["judge"]
     assert protocols.METRICS.members == ["read"]
-    assert sorted(protocols.BACKENDS.members) == [
-        "accept", "address", "is_machine", "keeps_attempts", "open", "verify",
-    ]  # fmt: skip
+    assert sorted(protocols.BACKENDS.members) == ["keeps_attempts", "open"]
 
 
 def test_a_check_implements_the_protocols_of_its_fields() -> None:
@@ -27,6 +32,13 @@ def test_a_check_implements_the_protocols_of_its_fields() -> None:
     assert isinstance(compared, RelationCheck)
     assert not isinstance(compared, HistoryCheck)
     assert not isinstance(exit_status.Check(), MetricCheck)
+
+
+def test_a_target_implements_only_what_applies_to_it() -> None:
+    kinds = (MachineTarget, SelectiveTarget, VerifiableTarget)
+    targets = {name: loading.load(protocols.BACKENDS, name)() for name in ("local", "ssh", "kubernetes")}
+    found = {name: [isinstance(target, kind) for kind in kinds] for name, target in targets.items()}
+    assert found == {"local": [True, False, False], "ssh": [True, False, False], "kubernetes": [False, True, True]}
 
 
 def test_an_extension_that_lacks_a_member_is_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

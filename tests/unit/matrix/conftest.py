@@ -13,7 +13,7 @@ from toolbox.config.configuration import Configuration, Request
 from toolbox.matrix import plan, targets
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.specification import MatrixBlock
-from toolbox.matrix.targets import Target
+from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.bounds import Bound
 
 TODAY = dt.date(2026, 6, 15)
@@ -37,7 +37,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planned:
 
     def call(
         block: Mapping[str, Any],
-        *machines: Target,
+        *machines: PlannedTarget,
         selection: Selection = ALL,
         today: dt.date = TODAY,
         bounds: Mapping[tuple[str, str], Bound] | None = None,

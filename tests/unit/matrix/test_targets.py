@@ -7,7 +7,7 @@ import pytest
 from tests.unit.config.conftest import Load
 from tests.unit.config.conftest import load as load  # noqa: PLC0414  # the fixture, for here too
 from toolbox.matrix import targets
-from toolbox.matrix.targets import Target
+from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.errors import ConfigurationError
 
 
@@ -21,14 +21,14 @@ def test_a_described_target_has_its_backend_its_labels_and_its_capacity(load: Lo
     text = "targets: {far: {backend: ssh, host: far.example, labels: [gpu, big], capacity: {jobs: 2, gpu: 8}}}\n"
     far = targets.read(load(text))["far"]
     assert (far.backend, far.labels, far.capacity) == ("ssh", ("gpu", "big"), {"jobs": 2, "gpu": 8})
-    assert "far.example" in str(far.description.address("far"))
+    assert "far.example" in str(far.address)
 
 
 def test_a_target_may_say_what_it_computes_with_and_what_it_costs(load: Load) -> None:
     text = "targets: {tpu: {backend: ssh, host: tpu.example, accelerator: v6e-1, cost_per_hour: 1.35}}\n"
     kept = targets.read(load(text))["tpu"].as_json()
     assert (kept["backend"], kept["accelerator"], kept["cost_per_hour"]) == ("ssh", "v6e-1", 1.35)
-    assert kept["address"] == targets.read(load(text))["tpu"].description.address("tpu")
+    assert kept["address"] == targets.read(load(text))["tpu"].address
 
 
 @pytest.mark.parametrize("cost", ["-1", "free", ".inf", ".nan"])
@@ -41,12 +41,12 @@ def test_this_machine_may_be_described_as_another_target_is(load: Load) -> None:
     found = targets.read(load("targets: {local: {capacity: {jobs: 4}}, here: {labels: [x]}}\n"))
     assert [(target.name, target.backend) for target in found.values()] == [("local", "local"), ("here", "local")]
     assert found["local"].capacity == {"jobs": 4}
-    assert found["here"].description.address("here") is None
+    assert found["here"].address is None
 
 
 def test_references_in_a_target_are_followed(load: Load) -> None:
     found = targets.read(load("machine: {name: far.example}\ntargets: {far: {backend: ssh, host: '@machine.name'}}\n"))
-    assert "far.example" in str(found["far"].description.address("far"))
+    assert "far.example" in str(found["far"].address)
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_a_target_holds_what_its_capacity_allows_and_anything_that_it_does_not_c
     needs: dict[str, int], fits: bool
 ) -> None:
     nothing: Any = None
-    assert Target("far", "ssh", nothing, capacity={"gpu": 8}).can_hold(needs) is fits
+    assert PlannedTarget("far", "ssh", nothing, capacity={"gpu": 8}).can_hold(needs) is fits

@@ -91,6 +91,6 @@ def test_ssh_runs_the_same_cells_on_two_machines_one_at_a_time_on_each() -> None
 
 def test_a_machine_may_be_named_by_an_override() -> None:
     plan = planned("ssh", **{"targets.ssh-2.host": "tpu-7", "targets.ssh-2.user": "ci", "training.python": "/opt/py"})
-    addresses = [target.description.address(name) for name, target in plan.targets.items()]
+    addresses = [target.address for target in plan.targets.values()]
     assert addresses == ["topgallant-1", "ci@tpu-7"]
     assert {cell.workload.command[0] for cell in plan.cells} == {"/opt/py"}
