@@ -79,7 +79,7 @@ def listing(directory: str, patterns: Sequence[str]) -> List[str]:
     found = {path for pattern in patterns for path in results.glob(pattern)}
     inside = {path for folder in found if folder.is_dir() and not folder.is_symlink() for path in folder.rglob("*")}
     kept = [path for path in found | inside if path.is_symlink() or not path.is_dir()]
-    # From the directory itself, list only known files: on this machine the orchestrator keeps its own files there.
+    # Outside of `files/`, list only known names: the orchestrator may keep other files of the attempt there.
     beside = [top / name for name in LISTED if safe_files.is_regular(str(top / name))]
     return sorted(str(path.relative_to(top)) for path in [*kept, *beside])
 
@@ -118,7 +118,7 @@ def _record(directory: str, name: str) -> Dict[str, Any]:
 
 
 def _holds_lock(pid: int, directory: str) -> bool:
-    """Return whether a process has the lock of an attempt open. Its supervisor has; the workload has not.
+    """Return whether a process has the lock of an attempt open: only its supervisor has, not the workload.
 
     The check is needed because the workload can write any process id into `started`.
     """

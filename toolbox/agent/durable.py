@@ -1,4 +1,4 @@
-"""Syncs the files that a workload left: after a power cut, an attempt that has an outcome has its files as well."""
+"""Syncs the files of a workload before its outcome is written: no power cut leaves an outcome without the files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def sync_tree(top: str) -> None:
     """Wait until the files below a directory, and their names, are on the disk."""
     count = 0
     for folder, below, names in os.walk(top):
-        # An empty directory has nothing but its own name, which the directory around it holds.
+        # An empty directory needs no sync of its own: the sync of its parent covers its name.
         itself = [folder] if below or names else []
         for path in (*itself, *(os.path.join(folder, name) for name in names)):
             count += 1

@@ -23,7 +23,7 @@ _QUICK_SECONDS = 0.1  # the time in which a reader that keeps up empties the pip
 _BEYOND_BYTES = 96 << 10  # bytes between our pipe and the container's log: the shim's buffer and its pipe to containerd
 _LEAST_BYTES = 4 << 10  # fewer bytes do not show how fast a reader is
 _GRANTED_SECONDS = 1.0  # half of the time that a container runtime grants
-_LONGEST_SECONDS = 10.0  # the most to wait for the pipe, and again for the buffers beyond it
+_LONGEST_SECONDS = 10.0  # how long to wait at most for the pipe, and again for the buffers beyond it
 
 
 class Echo:
@@ -62,14 +62,14 @@ class Echo:
             except OSError:
                 self._is_broken = True  # the pipe has no reader any more
                 self._pending = b""
-        self._pending = self._pending or self._next()  # for `is_behind`, which must know of output that is left
+        self._pending = self._pending or self._next()  # so that `is_behind` is True if output is left
 
     def settle(self) -> None:
-        """Wait until the output has probably reached the container's log. Its reader is invisible from here.
+        """Wait until the output has probably reached the container's log. That log is not visible from here.
 
-        Some time after the container ends, its runtime drops the output that it has not read: after two seconds with
-        containerd (`Init.delete` in the shim of runc). The speed at which our pipe empties tells how long the output
-        needs that is in the buffers beyond the pipe.
+        When a container has ended, its runtime soon drops the output that it has not read. containerd does so after two
+        seconds (`Init.delete` in the shim of runc). The time in which our pipe empties shows how long the buffers
+        beyond the pipe will need.
         """
         began, said, taken = time.monotonic(), _unread(self.descriptor), 0.0
         while _unread(self.descriptor) and not _is_deserted(self.descriptor) and taken < _LONGEST_SECONDS:

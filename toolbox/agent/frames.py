@@ -18,7 +18,7 @@ _LETTERS = {"stdout": "out", "stderr": "err"}
 _STREAMS = {letters: stream for stream, letters in _LETTERS.items()}
 _LINE = re.compile(rb"(out|err) (\d{1,1000}) (.*)", re.DOTALL)
 _ESCAPE = re.compile(rb"\\(?:(\\)|x([0-9a-f]{2}))")
-_LONGEST = 4000  # even with every byte escaped, it fits into one line of a container's log, of 16 KiB at most
+_LONGEST = 4000  # even with every byte escaped, a piece fits into a line of a container's log (16 KiB)
 
 
 class Piece(NamedTuple):
@@ -42,7 +42,7 @@ def encode(stream: str, offset: int, content: bytes) -> bytes:
 
 
 def decode(line: bytes) -> Optional[Piece]:
-    """Return the piece that a line encodes; None if the line is not a frame. The line comes without its end."""
+    """Return the piece that a line encodes; None if the line is not a frame. The line has no line break at its end."""
     match = _LINE.fullmatch(line)
     if match is None:
         return None
@@ -55,7 +55,7 @@ def decode(line: bytes) -> Optional[Piece]:
 
 
 def _lines(content: bytes) -> Iterator[bytes]:
-    r"""Yield the lines of a content. Only `\n` ends a line."""
+    r"""Split a content into lines. Only `\n` ends a line."""
     *whole, last = content.split(b"\n")
     yield from (line + b"\n" for line in whole)
     if last:

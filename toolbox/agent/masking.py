@@ -59,7 +59,7 @@ class Masker:
         content, self._held = self._held + content, b""
         for pattern in self._patterns:
             content = content.replace(pattern, MASK)
-            # Hold the beginning of a form back before a shorter form replaces it: the shorter one may be its beginning.
+            # Hold back a possible beginning of this form now: the next forms are shorter, and may match inside of it.
             if overlap := _overlap(content, pattern):
                 content, self._held = content[:-overlap], content[-overlap:] + self._held
         return content
@@ -73,7 +73,7 @@ class Masker:
 
 
 def _overlap(content: bytes, pattern: bytes) -> int:
-    """Return the length of the longest end of the content with which the pattern begins."""
+    """Return the length of the longest suffix of the content that is a prefix of the pattern."""
     start = max(0, len(content) - len(pattern) + 1)
     while (start := content.find(pattern[:1], start)) >= 0:
         if pattern.startswith(content[start:]):

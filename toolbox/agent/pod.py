@@ -1,8 +1,8 @@
 """The agent as the program of a pod's containers. It serves no connection: its arguments tell it what to do.
 
     supervise DIRECTORY ORDER -- COMMAND...   in the container `workload`: run the workload, print its logs
-    keep DIRECTORY SECONDS PATTERNS           in the container `files`: keep its files until the pod is deleted
-    send DIRECTORY PATTERNS LOGS              executed in `files`: write its files as an archive, in pieces
+    keep DIRECTORY SECONDS PATTERNS           in the container `files`: keep the files until the pod is deleted
+    send DIRECTORY PATTERNS LOGS              executed in `files`: write the files as an archive, in pieces
     cancel DIRECTORY                          executed in `workload`: end the workload
 
 ORDER and PATTERNS are JSON. The outcome is the termination message of the container `workload`, which is a part of the
@@ -54,8 +54,8 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
     """Run a workload, and return the exit status of the container.
 
     Args:
-        order: see `Supervisor`; here `secrets` are the names of the variables that hold secrets, and `collect` the
-            patterns of the files to collect.
+        order: see `Supervisor`; here `secrets` are the names of the variables that hold secrets, and `collect`
+            has the patterns of the files to fetch.
     """
     os.makedirs(os.path.join(directory, RESULTS), mode=0o700, exist_ok=True)
     lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT)
@@ -127,7 +127,7 @@ def _is_absent(directory: str) -> bool:
 
 
 def _left(directory: str, patterns: List[str]) -> List[str]:
-    """Return the files to send: those that match, without those that the termination message carries."""
+    """Return the files that match a pattern, except those that the termination message carries."""
     return [name for name in attempt_directory.listing(directory, patterns) if name not in _TOLD]
 
 
@@ -149,7 +149,7 @@ class _Padded:
         self._name = name
 
     def read(self, count: int = 0, /) -> bytes:
-        """Return exactly this number of bytes."""
+        """Return exactly `count` bytes."""
         content = b""
         try:
             while len(content) < count:

@@ -16,7 +16,7 @@ _PRIVATE = 0o600
 
 
 def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file, and return its descriptor. With O_CREAT in `flags`, create a missing file, private.
+    """Open a regular file, and return its descriptor. With O_CREAT in `flags`, create a missing file as private.
 
     Raises:
         OSError: the file is missing, or is not a regular file.
@@ -40,7 +40,7 @@ def read(path: str, most: int, offset: int = 0) -> bytes:
     """Return at most `most` bytes of a regular file, beginning at an offset.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     descriptor = open_regular(path)
     try:
@@ -81,10 +81,10 @@ def write(path: str, content: bytes) -> None:
 
 
 def reserve(path: str, count: int) -> None:
-    """Create a file with space for this number of bytes on the disk, or give that space to a regular file.
+    """Reserve this number of bytes on the disk for a regular file. Create the file if it is missing.
 
     Raises:
-        OSError: there is something else, or the disk has no space.
+        OSError: the path is not a regular file, or the disk is full.
     """
     descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT)
     try:
@@ -93,7 +93,7 @@ def reserve(path: str, count: int) -> None:
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 raise
-            # The file system has no such call. It finds space for what is written when that is synced.
+            # The file system cannot reserve space. It allocates the space when written content is synced.
             _write(descriptor, bytes(count))
             os.fsync(descriptor)
     finally:

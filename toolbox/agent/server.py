@@ -51,7 +51,7 @@ Offsets = Optional[Dict[str, int]]
 
 
 class Watch:
-    """An attempt whose end the other side wants to know, and whose output if it sent offsets.
+    """An attempt whose end is reported to the other side, and also its output if there are `offsets`.
 
     Args:
         child: the process id of the supervisor if it is a child of this process; otherwise 0.
@@ -67,7 +67,7 @@ class Watch:
                 self.descriptor = os.pidfd_open(self.pid)
             except OSError:
                 return  # the supervisor has ended
-            # Only the process id of a child is certain: another process may have reused any other.
+            # The process id of a child is certain. Another process may have reused any other process id.
             if not child and attempt_directory.state(directory)["state"] != "running":
                 self.close()
 

@@ -5,7 +5,7 @@ connection and of the orchestrator. It enforces the time limits itself, and it e
 
 Files in the directory of the attempt:
 
-    lock          locked with `flock` while the supervisor lives; the system releases the lock however it ends
+    lock          locked with `flock` while the supervisor lives; the system releases the lock when it ends
     started       JSON with the supervisor's process id; written before the workload starts
     stdout.log  stderr.log  samples.csv
     outcome.json  how the workload ended; then exit_code, whose presence says that the attempt has ended
@@ -80,7 +80,7 @@ class Supervisor:
         """Run the workload to its end.
 
         Args:
-            report: called once: with an empty text when the workload has started, otherwise with the reason.
+            report: called once, with an empty text if the workload has started, otherwise with the reason why not.
         """
         try:
             self._prepare()
@@ -328,7 +328,7 @@ class Supervisor:
             "host": machine.host(),
             "accelerators": machine.accelerators(),
         }
-        # The files go to the disk before the outcome: after a power cut, an outcome without them would be judged.
+        # Sync the files before the outcome: otherwise a power cut could leave an outcome that is judged without them.
         for name in (SAMPLES, GPU_SAMPLES, *(log_name(stream) for stream in STREAMS if logs[stream].bytes)):
             durable.sync(self._path(name))
         durable.sync_tree(self._path(RESULTS))

@@ -48,7 +48,7 @@ def descendants(root: int) -> dict[int, Process]:
 
 
 def send(number: int, signal_number: int) -> None:
-    """Send a signal to a process. Ignore that it has ended, or may not be signalled."""
+    """Send a signal to a process. Do nothing if it has ended, or must not be signalled."""
     try:
         os.kill(number, signal_number)
     except (ProcessLookupError, PermissionError):

@@ -307,7 +307,7 @@ class _Kubernetes:
         applied = {"apiVersion": "v1", "kind": "List", "items": [service, manifest]} if service else manifest
         filesystem.write_json(AttemptDirectory(directory).sources / MANIFEST, applied)
         for file in AttemptDirectory(directory).logs().values():
-            file.unlink(missing_ok=True)  # of an earlier attempt with this name that failed to start
+            file.unlink(missing_ok=True)  # a log of an earlier attempt with this name
         began = time.monotonic()
         try:
             if service:
@@ -344,7 +344,7 @@ class _Kubernetes:
                 self._objects.delete(kind, namespace, job)
             except Refused as error:
                 if error.status != HTTPStatus.FORBIDDEN:
-                    raise  # without the permission to remove them, there are none
+                    raise  # an earlier session with the same permissions cannot have created any
 
     def _notify(self, name: str) -> None:
         outcome = self._tracker.get(name).status.outcome

@@ -181,7 +181,7 @@ class _Ssh:
             return sent
 
     def _fetch(self, names: Sequence[str], there: str, directory: Path) -> None:
-        """Fetch files from a remote folder. A file that is unreadable there or unsafe here is left out."""
+        """Fetch files from a remote folder. Files that cannot be read, or are unsafe to extract, are left out."""
         archive = AttemptDirectory(directory).archive
         tar = f"tar -C {shlex.quote(there)} --format=gnu --ignore-failed-read --hard-dereference --null -T - -cf -"
         with scratch.directory() as private:
@@ -205,7 +205,7 @@ class _Ssh:
             archives.extract(_after_the_greeting(stream), directory, self.context.limits)
 
     def _run(self, command: str, *, source: Path | None = None, output: Path | None = None) -> list[str]:
-        """Run a shell command on the machine, with files as its input and output. It may run twice.
+        """Run a shell command on the machine, with files as its input and output. The command may run twice.
 
         Returns:
             the last lines that it wrote to standard error.

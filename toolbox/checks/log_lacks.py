@@ -1,4 +1,4 @@
-"""Checks that a text is not in a log, and shows a line that contains it."""
+"""Checks that a text is not in a log. If the text is there, the message shows the line."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Check(BaseModel):
         if not bound.is_in(metric.unit):
             theirs = bound.unit or "bare numbers"
             said = f"{self.metric} is {metric}, and its bounds are in {theirs}: `results update_bounds` makes new ones"
-            return Judgement(None, said)  # failing would leave no accepted value, and so never any new bounds
+            return Judgement(None, said)  # if it failed, no value would ever be accepted for new bounds
         side = bound.side(value)
         unit = f" {metric.unit}" if metric.unit else ""
         if side is None:

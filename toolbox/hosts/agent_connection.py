@@ -60,7 +60,7 @@ class Connection:
         Raises:
             ConnectionLost: the agent does not start.
         """
-        with contextlib.suppress(OSError):  # the reader knows the reason better
+        with contextlib.suppress(OSError):  # the reading thread reports the reason
             self._channel.write(bootstrap.program())
         try:
             return self._hello.result(_HELLO_SECONDS)

@@ -53,7 +53,7 @@ def extract(stream: BinaryIO, directory: Path, limits: CollectLimits) -> None:
     directories are private to their owner.
 
     Raises:
-        LimitExceeded: there is more than the limits allow. The members before that are extracted.
+        LimitExceeded: the archive exceeds the limits. The members before that point are extracted.
         OSError: a file cannot be written.
         tarfile.TarError: the archive is compressed, damaged or incomplete. The members before the fault are extracted.
     """
@@ -77,7 +77,7 @@ def copied(target: BinaryIO, most: int) -> Iterator[IO[bytes]]:
         most: how many bytes to copy. Then the pipe is closed, so that the program cannot write more.
 
     Raises:
-        LimitExceeded: the output has more bytes.
+        LimitExceeded: the output has more than `most` bytes.
         OSError: the file cannot be written.
     """
     reader, writer = os.pipe()
@@ -133,7 +133,7 @@ class _Headers:
 
 
 class _Member(tarfile.TarInfo):
-    """A header of a GNU archive whose files have no holes, as the senders write it.
+    """A header of a GNU archive without holes in its files, the only kind that the senders write.
 
     Other extended headers are refused before `tarfile` reads them. Parsing a header of a megabyte takes hours
     (CVE-2024-6232), a global header is read again for each member, and a map of holes may fill the memory.
@@ -270,7 +270,7 @@ def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, target: BinaryIO) -
     assert source is not None, "it is a regular file"
     shutil.copyfileobj(source, target, _PIECE_BYTES)
     target.flush()
-    with suppress(ValueError, OverflowError, OSError):  # a forged time
+    with suppress(ValueError, OverflowError, OSError):  # the time may be forged
         os.utime(target.fileno(), (member.mtime, member.mtime))
 
 

@@ -1,7 +1,7 @@
 """Tracks the attempts on one host, over one connection that is restored whenever it drops.
 
-The agent reports ends, and output with its offset in the log. After a drop the agent continues at the end of the local
-copy, so that no line is lost or repeated.
+The agent reports the end of each attempt, and its output with the offset in the log. After a drop, the agent continues
+where the local copy ends, so that no line is lost or repeated.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Host:
             self._attempts.pop(directory, None)
 
     def ask(self, op: str, patience: float, **fields: Any) -> Message:
-        """Send a request to the agent, again if the connection drops: every request may be repeated.
+        """Send a request to the agent. Repeat it if the connection drops: every request is idempotent.
 
         Raises:
             StepError: the host cannot be reached for `patience` seconds, or the agent reports an error.
@@ -226,7 +226,7 @@ class Host:
                 connection = Connection(self._launch(), self._take, self._lose)
                 self._home = str(connection.greet().get("home"))
             except (ConnectionLost, OSError) as error:
-                # A host that was reached before may be restarting: then such an error can pass.
+                # If the host was reached before, it may be restarting, and the error may be temporary.
                 hopeless = not self._home and _is_hopeless(str(error))
                 if hopeless or time.monotonic() + pause >= deadline or self._is_closed.is_set():
                     self._is_down = True

@@ -58,7 +58,7 @@ def command(python: str, *options: str) -> Sequence[str]:
 
 @functools.cache
 def program() -> bytes:
-    """Return the agent, to be sent first to the command of `command`."""
+    """Return the program of the agent, which must be the first input of the command that `command` returns."""
     folder = Path(agent.__file__).parent
     sources = {"toolbox": "", "toolbox.agent": ""}
     sources |= {f"toolbox.agent.{file.stem}": file.read_text(encoding="utf-8") for file in folder.glob("[!_]*.py")}

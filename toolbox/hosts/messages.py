@@ -9,7 +9,7 @@ from toolbox.agent.supervisor import STREAMS
 
 Message = Mapping[str, Any]
 
-LONGEST: Final = 1 << 26  # bytes of a message; the list of all files of an attempt is the longest message
+LONGEST: Final = 1 << 26  # the most bytes of a message; the longest message lists all files of an attempt
 EVENTS: Final = ("log", "ended")
 _STATES: Final = ("running", "ended", "lost", "absent")
 _LONGEST_TEXT: Final = 2000

@@ -118,9 +118,9 @@ def discard_special_files(directory: Path) -> None:
 
 
 def digests(source: Path) -> dict[str, str]:
-    """Return the digest of each file that is sent for a file or folder, by its path relative to the folder.
+    """Return the digests of a file, or of all files in a folder, by their paths relative to the folder.
 
-    A link inside a folder is sent as a link: its target path stands for its digest.
+    A link inside a folder is sent as a link. Instead of a digest it has the path of its target.
 
     Raises:
         OSError: a file cannot be read.

@@ -126,7 +126,7 @@ def _leave(backend: Backend, target: str, recorder: Recorder) -> None:
 
 
 def discard(backend: Backend, attempts: Iterable[Left], removed: Callable[[Left], None]) -> None:
-    """End the workloads of attempts on one target, and remove their remains, as far as the target answers.
+    """End the workloads of attempts on one target, and remove their remains, until the target stops answering.
 
     Args:
         removed: called with each attempt that left nothing on its target.

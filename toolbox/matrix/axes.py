@@ -56,9 +56,9 @@ def expand(block: MatrixBlock) -> list[Combination]:
 
 
 def matches(when: Mapping[str, Any], combination: Combination) -> bool:
-    """Return whether a combination has, for each axis in `when`, that value or label, or one of that list.
+    """Return whether a combination matches `when` on each axis: by a value, a label, or a list of these.
 
-    Values are compared with their types: 8 is not 8.0. But the text "8" is also the label of the number 8, and matches.
+    Values are compared with their types: 8 is not 8.0. The text "8" matches the number 8, because it is its label.
     """
     return all(
         axis in combination.settings
@@ -95,7 +95,7 @@ def unmatched(block: MatrixBlock) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A value of an axis. Two choices are equal if the canonical JSON of their values is.
+    """A value of an axis. Two choices are equal if the canonical JSON of their values is equal.
 
     Args:
         part: what the value adds to a name: `batch=8`.

@@ -96,7 +96,7 @@ class Executions:
         return self._backend(run.target).poll([run.handle])[run.handle]
 
     def gather(self, run: CellRun, status: AttemptStatus, done: Callable[[Conclusion], None]) -> None:
-        """Fetch the files of an ended attempt, and judge it as far as that needs no other cell."""
+        """Fetch the files of an ended attempt, and judge it by the checks that need no other cell."""
         self._do(partial(self._gather, run, status), done, lambda error: done(_failure(error)))
 
     def cancel(self, run: CellRun) -> None:
@@ -118,7 +118,7 @@ class Executions:
     def discard(
         self, target: str, attempts: Sequence[Left], removed: Callable[[Left], None], done: Callable[[], None]
     ) -> None:
-        """Remove the remains of attempts that a person has given up, as far as their target answers.
+        """Remove the remains of attempts that a person has given up, until their target stops answering.
 
         Args:
             removed: called with each attempt that left nothing on its target.
@@ -140,7 +140,7 @@ class Executions:
         self._starting.cancel(reason)
 
     def settle(self) -> None:
-        """Wait for the running work, and handle its results. Nothing new starts: a resumed run continues."""
+        """Wait for the worker threads, and handle their results. Nothing new starts: a resumed run continues."""
         self._shut_down()
         self._is_settled = True
         self.next_news(0)
@@ -156,7 +156,7 @@ class Executions:
                 _warn(f"files of the run remain on {target}", error)
 
     def close(self) -> None:
-        """Wait for the running work, and close the connections to the targets."""
+        """Wait for the worker threads, and close the connections to the targets."""
         self._shut_down()
         for backend in self._backends.values():
             backend.close()
@@ -172,7 +172,7 @@ class Executions:
         failed: Callable[[BaseException], None],
         threads: ThreadPoolExecutor | None = None,
     ) -> None:
-        """Run `work` in another thread, and queue its result for the deciding thread, unless all is settled."""
+        """Run `work` in a worker thread, and queue its result for the deciding thread. After `settle`, do nothing."""
 
         def call() -> None:
             try:

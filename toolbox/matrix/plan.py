@@ -60,7 +60,8 @@ class Selection:
 
     Args:
         cells: a shell pattern for their names or ids; all cells when left out.
-        shard: which part of how many: (1, 3). The parts are disjoint, and together they are the whole matrix.
+        shard: the number of the part to run, and the number of all parts: (1, 3). The parts are
+            disjoint, and together they are the whole matrix.
     """
 
     cells: str | None = None
@@ -131,7 +132,7 @@ class Plan:
         pools: how much of each resource the run may take at once, by label.
         deadline: the time limit of the whole run, in seconds.
         notes: remarks on parts of the matrix that have no effect.
-        files: the digests of the files that the workloads are sent, by their paths relative to the workspace.
+        files: the digests of the files that are sent with the workloads, by their paths relative to the workspace.
     """
 
     cells: tuple[Cell, ...]
@@ -281,7 +282,7 @@ def _of_cells(names: Sequence[str], total: int) -> str:
 def _without_effect(
     cells: Sequence[Cell], pools: Mapping[str, int], targets: Mapping[str, PlannedTarget], relations: Relations
 ) -> Iterator[str]:
-    """Yield a note on each part of the matrix without effect, such as an unused pool or a missing cell to compare."""
+    """Yield a note on each part of the matrix that has no effect, such as an unused pool."""
     taken = {label for cell in cells for label in cell.resources}
     capped = {*pools, *(label for target in targets.values() for label in target.capacity)}
     yield from (f"`{BLOCK}.pools.{label}`: no cell uses this pool" for label in pools if label not in taken)
@@ -453,7 +454,7 @@ class _Planner:
                 raise ValueError(f"it needs {count} {label}, but the pool has only {self.block.pools[label]}")
 
     def _targets(self, wanted: str | list[str], resources: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the targets that are named or labelled so, and that have enough capacity for the cell."""
+        """Return the targets that have these names or labels, and enough capacity for the cell."""
         asked = [wanted] if isinstance(wanted, str) else wanted
         found: dict[str, PlannedTarget] = {}
         for text in asked:
@@ -523,10 +524,10 @@ def _fingerprint(
     """Return a hash that identifies the work of a cell. For a secret, its reference is hashed.
 
     Args:
-        files_sent: the names of the files that the workload is sent, with their digests.
+        files_sent: the names of the files that are sent with the workload, and their digests.
     """
     env = {name: value.reference if isinstance(value, Secret) else value for name, value in workload.env.items()}
     sent = [files_sent, dict(workload.written), list(workload.collect)]
-    pod = [dict(workload.pod)] if workload.pod else []  # above all its image
+    pod = [dict(workload.pod)] if workload.pod else []  # its image above all
     text = json.dumps([workload.command, env, workload.cwd, sent, checks, metrics, *pod], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

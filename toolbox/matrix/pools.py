@@ -59,7 +59,7 @@ class Pools:
             used.subtract({**cell.resources, _JOBS: 1})
 
     def avoid(self, target: str) -> None:
-        """Use an unreachable target only if there is no other for a while: it fails fast, and so looks free."""
+        """For a while, use an unreachable target only if there is no other: it fails fast, and so looks free."""
         self._out_until[target] = time.monotonic() + _OUT_SECONDS
 
     def trust(self, target: str) -> None:
@@ -79,7 +79,7 @@ def _has_room(used: Mapping[str, int], capacity: Mapping[str, int], needs: Mappi
 
 @dataclass(slots=True)
 class _Line:
-    """Cells that need the same resources. `passed_over`: how often other cells started while these could not."""
+    """Cells that need the same resources. `passed_over`: how often other cells started while these waited."""
 
     targets: frozenset[str]
     cells: deque[Cell] = field(default_factory=deque)

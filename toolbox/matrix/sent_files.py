@@ -1,4 +1,4 @@
-"""Digests of the files that workloads are sent, so that a resumed run notices changed files.
+"""Digests of the files that are sent with workloads, so that a resumed run notices changed files.
 
 `plan` calls this. Each source is read once for all cells.
 """
@@ -27,7 +27,7 @@ class SentFiles:
     _fingerprints: dict[Path, str] = field(default_factory=dict)
 
     def of(self, sources: Mapping[str, Path]) -> list[list[str]]:
-        """Return a pair for each name under which a workload gets a file or folder: the name and a fingerprint.
+        """Return the name and a fingerprint of each file or folder that is sent with a workload.
 
         Raises:
             ValueError: a file cannot be read.

@@ -41,7 +41,7 @@ _YAML: Final = (".yaml", ".yml")
 
 
 def canonical(value: object) -> str:
-    """Return the canonical JSON of a value. Two values of an axis are the same if their canonical JSON is.
+    """Return the canonical JSON of a value. Values of an axis with the same canonical JSON are the same.
 
     Keys are sorted, and types matter: 1, 1.0, true, "1", null and a date all differ. A value without a JSON type
     becomes an object whose key begins with `!`. Another `!` is put before a key that begins with `!`.
@@ -280,7 +280,7 @@ class Xfail(Excuse):
 
 
 class Quarantine(Excuse):
-    """Combinations that run, but whose verdicts do not count: they pass and fail under the same code."""
+    """Combinations that run, but whose verdicts do not count: they pass and fail with the same code."""
 
     word = "in quarantine"
 
@@ -439,7 +439,7 @@ class MatrixBlock(Block):
 
     @model_validator(mode="after")
     def _has_a_value_once(self) -> Self:
-        """Check that no axis repeats a value. An axis in a `zip` group may: its neighbours then differ."""
+        """Check that no axis repeats a value. Only an axis in a `zip` group may: the other axes of the group differ."""
         grouped = {axis for group in self.zip for axis in group}
         for axis, values in self.axes.items():
             if axis in grouped:

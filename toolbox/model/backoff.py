@@ -12,7 +12,7 @@ _MOST_TRIES: Final = 50  # beyond this, the limit applies anyway, and the power 
 def pause(tries: int, *, first: float, most: float, factor: float = 2.0) -> float:
     """Return how long to wait before the next try, in seconds.
 
-    The pause is random by a fifth, so that clients that failed at the same time don't retry at the same time.
+    The pause varies randomly by up to a fifth, so that clients that failed together don't retry together.
 
     Args:
         tries: the number of pauses before this one.

@@ -50,7 +50,7 @@ class Bound:
         samples: the number of samples; None if a person wrote the bounds.
         unit: the unit of the numbers; empty for bare numbers; None means the unit of the metric.
         confidence: the two-sided confidence level; None for a method without one.
-        since: when the first sample was measured. `until`: when the last one was.
+        since: when the first sample was measured. `until`: when the last sample was.
         noise_samples: how many values of earlier levels were used to estimate the noise, if the samples are too few.
         minimum_detectable_change: the smallest change for the worse that fails a run with a probability of 90%, as a
             share of the mean; None if it has no meaning.
@@ -116,7 +116,7 @@ class Bound:
         return self.unit is None or self.unit == unit
 
     def side(self, value: float) -> Side | None:
-        """Return the side on which a value is out of bounds; None if it is within. The bounds are within."""
+        """Return the side on which a value is out of bounds; None if it is within, bounds included."""
         if self.lower is not None and value < self.lower:
             return Side.BELOW
         if self.upper is not None and value > self.upper:

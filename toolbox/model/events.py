@@ -160,7 +160,7 @@ class AttemptAbandoned:
 
 @dataclass(frozen=True, slots=True)
 class AttemptReleased:
-    """An attempt has left nothing on its target any more."""
+    """Nothing of an attempt is left on its target any more."""
 
     step: str
     attempt: int

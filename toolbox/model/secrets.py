@@ -1,4 +1,4 @@
-"""The type of secrets: they print, log, format and pickle as `***`."""
+"""The type of secrets: a secret is printed, logged, formatted and pickled as `***`."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Workload:
         env: environment variables besides those of the target.
         cwd: the working directory on the target; a new directory of the attempt when left out.
         files: the files to send, by the names that they get below `src/`.
-        written: the texts to send, likewise.
+        written: the texts to send, by the names that they get below `src/`.
         collect: the patterns of the files to fetch.
         pod: the settings for its pods, which override those of the target. Other backends ignore them.
         log_bytes: how many bytes to keep from the start of each log.
@@ -92,7 +92,7 @@ class WorkloadOutcome:
         message: further details.
         seconds: wall time.
         leftovers: how many processes it left running. They were killed.
-        log_dropped: how many bytes its logs had no room for.
+        log_dropped: how many bytes of output were dropped because its logs were full.
         log_fault: why its logs are incomplete; empty if they are complete.
         host: the name of the machine that it ran on. `accelerators`: the accelerators visible there.
         may_remain: whether processes of it may still run, because its supervisor was killed.

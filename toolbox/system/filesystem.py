@@ -56,7 +56,7 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> Path:
 
 
 def encode(text: str) -> bytes:
-    """Return a text as UTF-8. Bytes of file names that are not UTF-8, which Python has as surrogates, are escaped."""
+    """Return a text as UTF-8. Surrogates, which stand for undecodable bytes of file names, are escaped."""
     return text.encode(errors="backslashreplace")
 
 

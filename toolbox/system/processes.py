@@ -31,8 +31,8 @@ GRACE_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.02
 _SIGNAL_SECONDS: Final = 0.1
 _DRAIN_SECONDS: Final = 2.0
-_LONGEST_ERROR: Final = 1 << 12  # longer lines of standard error are split after so many bytes
-_LONGEST_TEXT: Final = 1 << 20  # longer lines of output are split after so many bytes
+_LONGEST_ERROR: Final = 1 << 12  # longer lines of standard error are split after this number of bytes
+_LONGEST_TEXT: Final = 1 << 20  # longer lines of output are split after this number of bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +357,7 @@ def _end(find: Callable[[], list[psutil.Process]], grace: float) -> int:
 
 
 def _wait(found: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
-    """Wait, and return the processes that still live. Leave exit statuses to the owners (psutil would take them)."""
+    """Wait, and return the processes that still live. psutil must not wait: it would take their exit statuses."""
     deadline = time.monotonic() + seconds
     while (alive := [process for process in found if _is_alive(process)]) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)

@@ -1,8 +1,8 @@
 """Private directories for files that must not outlive a step: secrets on their way to a command.
 
 They are in memory if the system has `/dev/shm`. Each directory is locked while its process lives, and the system
-releases the lock when the process ends. The next process removes the directories of killed processes. Process ids would
-not do instead of locks: containers may share `/dev/shm`, but each has process ids of its own.
+releases the lock when the process ends. The next process removes the directories of killed processes. Process ids
+cannot replace the locks: containers may share `/dev/shm`, but each has process ids of its own.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from toolbox.model.errors import Interrupted
 
 log = logging.getLogger(__name__)
 
-# The first signal ends the run, the second one only counts, and the third one stops the cleanup too.
+# The first signal ends the run. The second one is only counted. The third one ends the cleanup as well.
 _PATIENCE: Final = 3
 
 
@@ -92,7 +92,7 @@ def exposed() -> Iterator[None]:
 
 @contextmanager
 def deferred(wake: Callable[[], object] | None = None) -> Iterator[None]:
-    """Let no signal interrupt the body. The caller raises for signals that arrived, with `check`, where it is safe.
+    """Let no signal interrupt the body. Call `check` where it is safe to raise for signals that arrived.
 
     Args:
         wake: called in the signal handler, between any two instructions: it must not take a lock.
