@@ -73,7 +73,7 @@ def applied(server: ApiServer) -> dict[str, Any]:
 
 def test_a_job_whose_logs_cannot_be_kept_is_deleted(server: ApiServer) -> None:
     server.says("GET", "/api/v1/namespaces/tests/pods", failure(403, "pods is forbidden"))
-    with pytest.raises(StepError, match=r"`Keep what it has printed` failed.*: pods is forbidden"):
+    with pytest.raises(StepError, match=r"`Save the logs of the Job` failed.*: pods is forbidden"):
         run_job(server)
     assert server.count("DELETE", JOB) == 1
     assert applied(server)["spec"]["ttlSecondsAfterFinished"] == 3600
