@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.conformance.sites import Attempt, Bench, Orchestrator, Site, wait_for
+from tests.servers import small_disks
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import EndedBy
@@ -115,13 +116,8 @@ def test_gpus_are_sampled_where_there_are_any(bench: Bench, nvidia_smi: Path) ->
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of a megabyte."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("no disk can be mounted: that takes root")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+    with small_disks.mounted(tmp_path / "disk", 1 << 20) as disk:
+        yield disk
 
 
 @pytest.fixture

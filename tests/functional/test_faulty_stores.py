@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ import pytest
 
 from tests.functional.grid import Grid
 from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
+from tests.servers import small_disks
 
 WORKING = "working.sqlite"
 
@@ -19,17 +19,9 @@ WORKING = "working.sqlite"
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
     """A directory that nobody may write in, root included, with a store of an earlier time in it."""
-    if os.getuid() != 0:
-        pytest.skip("to mount a file system needs root")
-    place = tmp_path / "read_only"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(place)], check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    try:
+    with small_disks.mounted(tmp_path / "read_only", 1 << 22) as place:
         subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
         yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
 
 
 def run_on(grid: Grid, store: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from tests.functional.grid import WORKLOAD, Grid, wait
 from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
+from tests.servers import small_disks
 from toolbox.system import processes
 from toolbox.testing import Outcome, Workspace
 
@@ -341,14 +341,8 @@ DISK_BYTES = 1 << 20
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of one megabyte."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=700", "tmpfs", str(place)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False) if os.geteuid() == 0 else None
-    if mounted is None or mounted.returncode != 0:
-        pytest.skip(f"needs root, to mount a small disk: {mounted.stderr.strip() if mounted else 'not root'}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+    with small_disks.mounted(tmp_path / "disk", DISK_BYTES) as place:
+        yield place
 
 
 @pytest.mark.parametrize("free", [150_000, 250_000, 330_000])

@@ -8,19 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import small_disks
 from toolbox.agent import safe_files
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 64 KB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("no disk can be mounted: that takes root")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+    with small_disks.mounted(tmp_path / "disk", 1 << 16) as disk:
+        yield disk
 
 
 def test_what_is_reserved_can_be_written_when_the_disk_is_full(small_disk: Path) -> None:
