@@ -238,7 +238,7 @@ def test_a_changed_level_is_refused_until_a_person_accepts_it(results: Results, 
     assert {cell: row["action"] for cell, row in rows.items()} == {SMALL: "written", LARGE: "refused"}
     hint = f"--accept={LARGE}:time"
     assert rows[LARGE]["why"] == f"level changed since 20260321-020000-test: accept with {hint} --reason=WHY"
-    assert "1 refused: these bounds stay as they are" in results("update_bounds", "training").stdout
+    assert "1 refused: these bounds did not change" in results("update_bounds", "training").stdout
     outcome = results("update_bounds", "training", hint, "--reason=TPG-9: the driver is slower")
     assert "1 of these follow a change for the worse: is it a deliberate one?" in outcome.stdout
     text = file.read_text()

@@ -128,7 +128,7 @@ def test_an_image_without_python_is_told_so(bench_of: Open, shared_namespace: st
     began = time.monotonic()
     _, outcome = bench_of(shared_namespace, only=True, **BARE).run("true", collect=())
     assert told(outcome) == (Verdict.ERROR, Cause.CONFIGURATION)
-    assert "its container cannot start, which needs Python 3.8 or later in the image" in outcome.message
+    assert "its container cannot start (the image needs Python 3.8 or later)" in outcome.message
     assert time.monotonic() - began < AT_ONCE
 
 

@@ -338,7 +338,7 @@ def test_a_job_whose_creation_got_no_answer_is_not_tried_again_beside_itself(fie
     assert outcome.exit_code == 3, str(outcome)
     assert field.grid.said == ["begin a"]
     assert [each["target"] for each in field.grid.workspace.summary()["open_attempts"]] == ["there"]
-    assert "it may have been started" in field.step("a")["message"]
+    assert "the workload may have been started" in field.step("a")["message"]
     http.start()
     field.grid.unmark("hold-a")
     check_pass(field, field.grid.resume(), "a")

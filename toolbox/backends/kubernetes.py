@@ -319,7 +319,7 @@ class _Kubernetes:
             verdict, cause = outcome_of(error)
             waited = time.monotonic() - began
             raise Undecided(
-                f"it may have been started ({waited:.0f} s): {error}", verdict=verdict, cause=cause
+                f"the workload may have been started ({waited:.0f} s): {error}", verdict=verdict, cause=cause
             ) from error
 
     def _make(self, kind: Kind, body: dict[str, Any], patience: float) -> None:

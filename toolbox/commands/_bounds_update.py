@@ -128,7 +128,7 @@ def _warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
     worse = sum(row["change"] == "worse" for row in rows)
     wide = sum(row["is_wide"] for row in rows)
     return [
-        *([f"{refused} refused: these bounds stay as they are, and `why` says what to do"] if refused else []),
+        *([f"{refused} refused: these bounds did not change; `why` says what to do"] if refused else []),
         *([f"{worse} of these follow a change for the worse: is it a deliberate one?"] if worse else []),
         *([f"{wide} are wider than their mean: a few values are far from the others"] if wide else []),
     ]

@@ -306,7 +306,7 @@ class Host:
         if op != "submit":
             return error
         verdict, cause = outcome_of(error)
-        return Undecided(f"it may have been started; {error}", verdict=verdict, cause=cause)
+        return Undecided(f"the workload may have been started; {error}", verdict=verdict, cause=cause)
 
     def _unreachable(self, patience: float, reason: str) -> StepError:
         waited = f" for {patience:.0f} s" if round(patience) else ""

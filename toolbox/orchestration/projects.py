@@ -76,7 +76,7 @@ def find(name: str) -> ProjectFiles:
     if name not in known:
         others = [folder for root in places.roots() for folder in root.glob("projects/*/") if folder.name == name]
         if others:
-            raise UsageError(f"{others[0]} is no project: it has no orchestration.py")
+            raise UsageError(f"{others[0]} is not a project: it has no orchestration.py")
         hint = did_you_mean(name, known, what="known projects")
         raise UsageError(f"unknown project `{name}`: {hint}\n  looked in {_searched()}")
     return ProjectFiles(name, known[name].parent.parent)

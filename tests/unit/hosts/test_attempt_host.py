@@ -196,14 +196,14 @@ def test_who_is_closed_while_it_connects_leaves_no_connection(machine: Machines)
 
 def test_a_submission_without_an_answer_may_have_been_done(machine: Machines) -> None:
     one = machine(f"{HELLO}; head -c 20000 > /dev/null; exit", *[REFUSED] * 99)
-    with pytest.raises(Undecided, match=r"^it may have been started; there: it cannot be reached"):
+    with pytest.raises(Undecided, match=r"^the workload may have been started; there: it cannot be reached"):
         one.start("true", patience=1.5)
 
 
 def test_a_refusal_after_a_submission_without_an_answer_proves_nothing(machine: Machines) -> None:
     refuse = """sed -un 's/^{"id": \\([0-9]*\\), .*/{"id": \\1, "error": "No space left on device"}/p'"""
     one = machine(f"{HELLO}; head -c 20000 > /dev/null; exit", f"{HELLO}; {refuse}")
-    with pytest.raises(Undecided, match=r"^it may have been started; there: No space left on device$"):
+    with pytest.raises(Undecided, match=r"^the workload may have been started; there: No space left on device$"):
         one.start("true")
 
 

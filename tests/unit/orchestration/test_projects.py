@@ -97,5 +97,5 @@ def test_an_unknown_phase_is_named(wanted: str, said: str) -> None:
 
 @pytest.mark.parametrize("name", ["x" * 5000, "../projects", "/etc", "..", ".", ""])
 def test_a_name_that_is_a_path_or_too_long_for_one_is_no_project(name: str) -> None:
-    with pytest.raises(UsageError, match=r"unknown project|is no project"):
+    with pytest.raises(UsageError, match=r"unknown project|is not a project"):
         projects.find(name)

@@ -129,9 +129,7 @@ def _context(files: str, wanted: str | None) -> dict[str, Any]:
             contexts.setdefault(str(context["name"]), context)
     name = wanted or next((content["current-context"] for content in found if content.get("current-context")), None)
     if name is None:
-        raise ConfigurationError(
-            f"{files}: it does not say how to reach a cluster: no context is current: name one as `context`"
-        )
+        raise ConfigurationError(f"{files}: it has no current context: set `context`")
     if name not in contexts:
         raise ConfigurationError(f"{files}: no context `{name}`: {did_you_mean(name, contexts, what='contexts')}")
     return contexts[name]

@@ -197,7 +197,7 @@ class Cluster:
                 refusal = self.refusal(fault, patience)
                 refusal.may_be_done = may_be_done
                 raise refusal
-            log.debug("%s: %s: asked again in %.1f s", self.label, fault.text, wait)
+            log.debug("%s: %s: retrying in %.1f s", self.label, fault.text, wait)
             cancellation.current().sleep(wait)
             tries += 1
             if fault.status == _UNAUTHORIZED:

@@ -173,7 +173,7 @@ def _untold(pod: PodView, ended: Ended, *, is_cancelled: bool) -> WorkloadOutcom
     if is_cancelled:
         return WorkloadOutcome(EndedBy.CANCELLED, ended.exit_code, host=pod.node)
     if ended.reason in _CANNOT_START:
-        text = f"its container cannot start, which needs Python 3.8 or later in the image: {ended.message}"
+        text = f"its container cannot start (the image needs Python 3.8 or later): {ended.message}"
         return WorkloadOutcome(EndedBy.NOT_STARTED, ended.exit_code, message=text, host=pod.node)
     said = ended.message or ended.reason
     text = f"its agent ended with status {ended.exit_code} and left no outcome" + (f": {said}" if said else "")

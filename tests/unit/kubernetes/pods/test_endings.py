@@ -157,7 +157,7 @@ def test_an_agent_that_was_killed_leaves_a_workload_that_is_lost() -> None:
 def test_an_image_without_python_is_a_matter_of_configuration() -> None:
     outcome = end(pod(None, 128, "StartError", 'exec: "python3": executable file not found in $PATH'))
     assert outcome.ended_by is EndedBy.NOT_STARTED
-    assert "needs Python 3.8 or later in the image" in outcome.message
+    assert "the image needs Python 3.8 or later" in outcome.message
 
 
 def test_a_job_that_is_terminal_without_a_word_is_lost() -> None:
