@@ -278,7 +278,7 @@ def test_a_finalizer_that_holds_something_is_named(tools: Tools, cluster: kubern
     tools("cluster", "cleanup_namespace", namespace, "--timeout=2", fails=True)
     assert "objects remain after 2 s: ConfigMap held: its finalizers are example.com/never" in tools.failure
     tools("cluster", "cleanup_namespace", namespace, "--delete_namespace", "--timeout=5", fails=True)
-    assert f"namespace {namespace} is not gone after 5 s: " in tools.failure
+    assert f"namespace {namespace} still exists after 5 s: " in tools.failure
     assert "ConfigMap held: its finalizers are example.com/never" in tools.failure
     cluster.core.patch_namespaced_config_map("held", namespace, {"metadata": {"finalizers": None}})
 

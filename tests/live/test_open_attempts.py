@@ -125,7 +125,7 @@ def test_what_a_person_gives_up_is_tried_elsewhere_and_removed_when_its_machine_
     outcome = machines.resume("--abandon=x=*")
     assert outcome.exit_code == 0, str(outcome)
     assert machines.attempts() == [("far", None, True), ("near", "passed", False)]
-    assert "attempt 1 of x=a on far was given up, and may have left something" in machines.status()
+    assert "attempt 1 of x=a on far was given up, and may have left files or processes" in machines.status()
     machines.server.start()
     outcome = machines.resume()
     assert outcome.exit_code == 0, str(outcome)

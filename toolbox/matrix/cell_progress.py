@@ -313,5 +313,5 @@ class CellRun:
         if outcome.verdict is Verdict.FAILED:
             return Outcome(Verdict.XFAILED, outcome.cause, f"{expected}\n{outcome.message}")
         if outcome.verdict is Verdict.PASSED:
-            return Outcome(Verdict.XPASSED, Cause.CHECK, f"it passed, and was {expected}\n{outcome.message}".strip())
+            return Outcome(Verdict.XPASSED, Cause.CHECK, f"it passed, but was {expected}\n{outcome.message}".strip())
         return outcome

@@ -207,7 +207,7 @@ class Executions:
     def _gather(self, run: CellRun, status: AttemptStatus) -> Conclusion:
         assert run.handle is not None, "it was started"
         if status.state is AttemptState.UNREACHABLE:
-            message = f"the connection was lost while it ran, and it may be running still: {status.message}"
+            message = f"the connection was lost while the workload ran, and it may still be running: {status.message}"
             return Conclusion(Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, message), is_open=True)
         try:
             self._backend(run.target).collect(run.handle, run.cell.workload)

@@ -317,7 +317,7 @@ class Scheduler:
     def _how_to_go_on(self, run: CellRun) -> str:
         command = f"{environ.program()} project resume {self._step.recorder.root}"
         return (
-            f"attempt {run.attempt} stays open: `{command}` goes on with it once `{run.target}` answers; "
+            f"attempt {run.attempt} stays open: `{command}` continues it when `{run.target}` answers; "
             "with --abandon the attempt is given up, and the cell is tried again"
         )
 

@@ -33,7 +33,7 @@ class Source(BaseModel):
         Raises:
             ValueError: the log cannot be read, too few lines match, or a match is not a finite number.
         """
-        source = f"what {self.pattern!r} matches in {self.file}"
+        source = f"the matches of {self.pattern!r} in {self.file}"
         expression = re.compile(self.pattern)
         group = "value" if "value" in expression.groupindex else min(1, expression.groups)
         texts = ((found.line, found.match[group]) for found in search(directory, self.file, self.pattern))

@@ -180,7 +180,7 @@ class Reservation:
             if cluster.lease is not None:
                 cluster.lease.start(partial(self._lose, step, cluster))
             step.recorder.record(cluster.chosen)
-            step.recorder.record(Note(step.identity, f"{cluster.name}: {cluster.title} is ours"))
+            step.recorder.record(Note(step.identity, f"{cluster.name}: {cluster.title} was acquired"))
             if cluster.wanted.machine is None:
                 work.clusters = {**work.clusters, cluster.name: reserved.access_of(cluster.chosen)}
             if (comparison := cluster.comparison) is not None:

@@ -114,7 +114,7 @@ class CreatedCluster:
             content: Any = yaml.safe_load(self._kubeconfig.read_text(encoding="utf-8"))
             users = [entry["user"] for entry in content["users"]]
         except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError) as error:
-            log.debug("%s is no kubeconfig: %s", self._kubeconfig, error)
+            log.debug("%s is not a kubeconfig: %s", self._kubeconfig, error)
             return
         self._recorder.redactor.add([str(user[name]) for user in users for name in _SECRET_FIELDS if user.get(name)])
 

@@ -76,7 +76,7 @@ class SharedCluster:
     def title(self) -> str:
         """What messages call it."""
         lock = self._candidate.lock
-        return f"the lease of {lock.label}" if lock is not None else "it, without a lease,"
+        return f"the lease of {lock.label}" if lock is not None else "the cluster, without a lease,"
 
     @property
     def chosen(self) -> ClusterChosen:

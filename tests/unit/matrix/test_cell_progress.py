@@ -171,7 +171,7 @@ def test_a_cell_ends_as_it_was_expected_to_or_not(bench: Bench) -> None:
     assert end(attempted(bench.cell(xfail=XFAIL), FAILED), FAILED) == ["xfailed", expected, "exit status 1"]
     unexpected = attempted(bench.cell(xfail=XFAIL), PASSED).finish(PASSED, NOTHING)
     assert (unexpected.verdict, unexpected.cause) == (Verdict.XPASSED, Cause.CHECK)
-    assert unexpected.message == f"it passed, and was {expected}"
+    assert unexpected.message == f"it passed, but was {expected}"
     assert end(attempted(bench.cell(xfail=XFAIL), CANCELLED), CANCELLED)[0] == "cancelled"
     assert end(attempted(bench.cell(xfail=XFAIL), BROKEN), BROKEN)[0] == "error"
 

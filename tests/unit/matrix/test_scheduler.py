@@ -228,8 +228,8 @@ def test_what_a_backend_raises_is_told_in_its_words(bench: Bench) -> None:
 
 def test_a_target_out_of_reach_is_said_to_perhaps_run_it_still(bench: Bench) -> None:
     bench.run(["a"], Machines({"a": Ending(lost="no route to host")}), retries={"infrastructure": 0})
-    said = "the connection was lost while it ran, and it may be running still: no route to host\nattempt 1 stays open: "
-    assert bench.ends()["a"].message.startswith(said)
+    said = "the connection was lost while the workload ran, and it may still be running: no route to host"
+    assert bench.ends()["a"].message.startswith(f"{said}\nattempt 1 stays open: ")
 
 
 def test_a_fault_of_ours_is_logged_with_its_place(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -257,7 +257,7 @@ def expected(expires: dt.date = TODAY) -> list[dict[str, Any]]:
     [
         (CRASH, Verdict.XFAILED, Cause.PRODUCT, "expected to fail until 2026-06-15 (me): #7"),
         (Ending(by=EndedBy.TIMEOUT), Verdict.XFAILED, Cause.TIMEOUT, "expected to fail until"),
-        (Ending(), Verdict.XPASSED, Cause.CHECK, "it passed, and was expected to fail until 2026-06-15 (me): #7"),
+        (Ending(), Verdict.XPASSED, Cause.CHECK, "it passed, but was expected to fail until 2026-06-15 (me): #7"),
         (REFUSED, Verdict.ERROR, Cause.CAPACITY, "no place for it"),
     ],
 )

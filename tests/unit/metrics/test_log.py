@@ -76,7 +76,7 @@ def test_what_the_warmup_drops_need_not_be_a_number(directory: Path) -> None:
 
 @pytest.mark.parametrize(("pattern", "warmup", "count"), [("speed", 0, 0), (r"loss (\S+)", 4, 4), ("x", 2, 0)])
 def test_no_match_left_is_told_with_how_many_there_were(directory: Path, pattern: str, warmup: int, count: int) -> None:
-    with pytest.raises(ValueError, match=rf"matches in stdout\.log: {count} numbers found"):
+    with pytest.raises(ValueError, match=rf"the matches of .* in stdout\.log: {count} numbers found"):
         Source(pattern=pattern, warmup=warmup).read(directory)
 
 

@@ -79,7 +79,7 @@ def test_how_the_existing_ones_are_reached_is_known_beforehand(work: Work, tmp_p
 
 def test_they_are_taken_in_one_order_whatever_they_are_called(reserve: Any, seen: Seen, tmp_path: Path) -> None:
     reserve({"a": machine(str(tmp_path / "2")), "b": machine(str(tmp_path / "1"))})
-    assert seen.lines == ["b: the lease of b is ours", "a: the lease of a is ours"]
+    assert seen.lines == ["b: the lease of b was acquired", "a: the lease of a was acquired"]
 
 
 def test_a_lease_that_is_lost_cancels_what_runs_and_is_an_error_of_the_infrastructure(

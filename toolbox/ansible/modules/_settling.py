@@ -56,7 +56,7 @@ def gone(objects: Objects, meant: Sequence[tuple[Kind, str | None, str]], timeou
         with looking(objects, query) as view:
             if not view.until(partial(_is_empty, view), deadline - time.monotonic()):
                 held = "; ".join(map(held_by, view.sights[0].objects))
-                raise InfrastructureError(f"{kind.name} {name} is not gone after {timeout:g} s: {held}{after(view)}")
+                raise InfrastructureError(f"{kind.name} {name} still exists after {timeout:g} s: {held}{after(view)}")
 
 
 def _is_empty(view: View) -> bool | None:

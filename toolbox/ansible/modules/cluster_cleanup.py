@@ -199,7 +199,7 @@ def _await_namespace(objects: Objects, kind: Kind, name: str, timeout: float) ->
             if each["metadata"].get("finalizers")
         ]
         held = "; ".join(texts) or "the cluster does not say why"
-        raise InfrastructureError(f"namespace {name} is not gone after {timeout:g} s: {held}{_settling.after(view)}")
+        raise InfrastructureError(f"namespace {name} still exists after {timeout:g} s: {held}{_settling.after(view)}")
 
 
 if __name__ == "__main__":

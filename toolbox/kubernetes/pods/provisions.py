@@ -77,8 +77,8 @@ class Provisions:
             content = _archive(folder)
             if len(content) > _MOST_BYTES:
                 raise StepError(
-                    f"what the workload is given is {len(content)} bytes, compressed, and {_MOST_BYTES} can be sent: "
-                    "put it into the image or on a volume (`pod.volumes`)",
+                    f"the files of the workload are {len(content)} bytes after compression, "
+                    f"at most {_MOST_BYTES} can be sent: put large files into the image or on a volume (`pod.volumes`)",
                     verdict=Verdict.ERROR,
                     cause=Cause.CONFIGURATION,
                 )

@@ -432,7 +432,7 @@ class Tracker:
             try:
                 self._tick(time.monotonic())
             except Exception:  # without the clock, attempts might wait for ever
-                log.exception("%s: the clock goes on", self._cluster.label)
+                log.exception("%s: a check of the time limits failed; the checks continue", self._cluster.label)
 
     def _tick(self, now: float) -> None:
         self._follow_what_lasts(now)

@@ -162,7 +162,7 @@ def _without_end(summary: RunSummary) -> Iterator[Text]:
     command = f"{environ.program()} project resume {summary.directory}"
     for attempts, said, what_to_do in (
         (summary.open_attempts, "may be running", f"`{command}` adopts it; with --abandon it is given up"),
-        (summary.abandoned_attempts, "was given up, and may have left something", f"`{command}` removes that"),
+        (summary.abandoned_attempts, "was given up, and may have left files or processes", f"`{command}` removes that"),
     ):
         for step, attempt in attempts[:_MOST_OPEN]:
             where = f"attempt {attempt.attempt} of {step.name} on {attempt.target}"

@@ -134,7 +134,7 @@ def test_what_is_too_much_for_an_object_says_where_to_put_it(
     provided: Provisions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provisions, "_MOST_BYTES", 10)
-    with pytest.raises(StepError, match=r"and 10 can be sent: put it into the image or on a volume") as caught:
+    with pytest.raises(StepError, match=r"10 can be sent: put large files into the image or on a volume") as caught:
         provided.sources(Workload(("true",), written={"a": "b"}), tmp_path, 5)
     assert caught.value.cause is Cause.CONFIGURATION
 
