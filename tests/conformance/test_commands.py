@@ -164,6 +164,51 @@ def documented(command: Command) -> dict[str, str]:
     return signature.parse_docstring(inspect.getdoc(command.call) or "")[2]
 
 
+# A help is printed by itself: it names its noun first, and does not go on where another one ends.
+_NO_BEGINNING = re.compile(
+    r"(?:and|as|by|from|in|it|its|likewise|of|or|so|that|their|them|then|these|they|this|those|to|which)\b"
+)
+_NO_END = re.compile(r"(?:\b(?:a|and|as|at|by|for|from|in|of|or|than|that|the|to|when|which|with)|[,;:(-])\s*\.?$")
+
+
+def help_fault(text: str) -> str | None:
+    """Return why a help does not stand alone; None where no fault is found."""
+    if _NO_BEGINNING.match(text):
+        return "it begins with a word that needs another sentence"
+    if not text.endswith(".") or _NO_END.search(text):
+        return "it does not end as a sentence does"
+    if text.count("`") % 2 or text.count("(") != text.count(")") or text.count("{") != text.count("}"):
+        return "a pair of `...`, (...) or {...} is not whole"
+    if any(not re.match(r"[A-Z`]|--\w", sentence) for sentence in re.split(r"(?<=\w)\. ", text)[1:]):
+        return "a sentence after the first one begins in lower case"
+    return None
+
+
+@each_command
+def test_every_help_stands_alone(command: Command) -> None:
+    faults = {parameter.name: help_fault(parameter.text) for parameter in command.signature.parameters}
+    assert {name: fault for name, fault in faults.items() if fault is not None} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "what it runs, and",
+        "what it runs, or.",
+        "of the Deployment.",
+        "its name.",
+        "the name of the",
+        "the name (of the lease.",
+        "the name of the lease",
+        "the name. as in a.b.",
+        "the name of the lease,",
+    ],
+)
+def test_a_help_that_does_not_stand_alone_is_found(text: str) -> None:
+    """A test of these tests."""
+    assert help_fault(text) is not None
+
+
 @each_command
 def test_nothing_is_documented_that_is_no_parameter(command: Command) -> None:
     assert documented(command).keys() - command.signature.names == set()

@@ -1,4 +1,4 @@
-"""Understand and run what a comment on a pull request asks for."""
+"""Parse and run what a comment on a pull request asks for."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from toolbox.system import filesystem
 
 
 class Ci:
-    """Understand and run what a comment on a pull request asks for."""
+    """Parse and run what a comment on a pull request asks for."""
 
     def parse(self, text: str, *, format: Format[Literal["yaml", "json"]] = "yaml") -> str:  # noqa: A002
         """
         Print what a comment asks for, and run nothing. What is unknown is refused.
 
         Args:
-            text: the comment: /test PROJECT [PRESET ...], /var PATH: VALUE, /skip PHASE ..., /only PHASE ..., /help.
+            text: the text of the comment, with lines such as /test PROJECT [PRESET ...], /var PATH: VALUE, /skip PHASE
+                ..., /only PHASE ... or /help.
         """
         asked = slash.parse(text)
         if asked.project is not None:
@@ -49,10 +50,10 @@ class Ci:
         format: SummaryFormat = "text",  # noqa: A002
     ) -> int | str:
         """
-        Run what a comment asks for. Its overrides are kept in the run directory, for --overrides to read again.
+        Run what a comment asks for. The run directory keeps the overrides of the comment in a file for --overrides.
 
         Args:
-            text: the comment; `ci parse` prints what it is understood to ask for.
+            text: the text of the comment; `ci parse` shows how it is understood.
         """
         asked = slash.parse(text)
         if asked.help:

@@ -40,11 +40,11 @@ class Cluster:
         context: Context = None,
     ) -> None:
         """
-        Wait until a cluster is ready: its API server, its nodes, the DaemonSets of the system.
+        Wait until a cluster is ready: its API server, its nodes, and the DaemonSets of the namespace kube-system.
 
         Args:
-            nodes: at least so many nodes have to be ready, and all that there are.
-            selector: labels of the nodes that are looked at, as in gke-nodepool=a100; all nodes when left out.
+            nodes: the least number of nodes that must be ready. Every other node that exists must be ready too.
+            selector: a label selector for the nodes to look at, as in gke-nodepool=a100; all nodes when left out.
             system: also wait for the DaemonSets of the namespace kube-system.
         """
 
@@ -57,11 +57,13 @@ class Cluster:
         context: Context = None,
     ) -> None:
         """
-        Write down what a cluster is and what is in it. Of Secrets there are names, types and keys, and no value.
+        Record what a cluster is and which objects are in it. Of a Secret, only the name, the type and the keys are
+        recorded.
 
         Args:
-            namespaces: whose objects are written; those of all that we may look at when left out.
-            logs: also write what the containers in them have printed.
+            namespaces: the namespaces whose objects to record. When left out, all namespaces, or that of the context if
+                the account may not list all.
+            logs: also record the logs of the containers in these namespaces.
         """
 
     @role
@@ -82,24 +84,27 @@ class Cluster:
         context: Context = None,
     ) -> None:
         """
-        Have a namespace, made if there is none, with what tests need there. What is there already stays as it is.
+        Create a namespace if there is none, and add what tests need there. What exists already stays as it is.
 
-        Of quota, limits and network policy, what an earlier call has prepared and this one does not ask for is removed.
+        A quota, limits or a network policy of an earlier call are removed if this call leaves them out.
 
         Args:
-            namespace: its name.
-            labels: labels that it gets.
-            quota: the most of each resource, as in {requests.nvidia.com/gpu: 8}.
-            limits: of each container: `default`, `defaultRequest`, `min` and `max`, each {cpu: 1, memory: 1Gi}.
-            image_pull_secret: the name of a Secret for pulling images, with one of the next two.
-            docker_config_file: the file that it holds, as `docker login` writes it.
-            docker_config: what it holds, as a value.
-            service_account: the name of an account, which may use the Secret for pulling images.
-            may_run_cells: whether the account may run the cells of a matrix in the namespace. An account that may
-                create Jobs can read every Secret of the namespace.
-            cells_need: what the account may do besides: run cells of several hosts, or of several TPU slices, or take
-                leases in the namespace.
-            network_policy: `isolated`: only pods of the namespace reach its pods.
+            namespace: the name of the namespace.
+            labels: labels to add to the namespace.
+            quota: how much of each resource the namespace may use, as in {requests.nvidia.com/gpu: 8}.
+            limits: limits for each container: `default`, `defaultRequest`, `min` and `max`, each as in {cpu: 1, memory:
+                1Gi}.
+            image_pull_secret: the name of a Secret for pulling images. Its content is --docker_config_file or
+                --docker_config.
+            docker_config_file: a file with the content of --image_pull_secret, in the format that `docker login`
+                writes.
+            docker_config: the content of --image_pull_secret as a value, in place of --docker_config_file.
+            service_account: the name of a service account to create, which may use the Secret for pulling images.
+            may_run_cells: whether the service account may run the cells of a matrix in the namespace. An account that
+                may create Jobs can read every Secret of the namespace.
+            cells_need: more permissions for the service account: `hosts` to run cells of several hosts, `slices` to run
+                cells of several TPU slices, `leases` to take leases in the namespace.
+            network_policy: with `isolated`, only pods of the namespace can reach its pods.
         """
         contents = [each for each in (docker_config, docker_config_file) if each is not None]
         if len(contents) != (1 if image_pull_secret else 0):
@@ -120,13 +125,16 @@ class Cluster:
         context: Context = None,
     ) -> None:
         """
-        Delete what is ours in a namespace, or all of it, and wait until it is gone.
+        Delete what Topgallant created in a namespace, or the whole namespace, and wait until it is gone.
 
         Args:
-            namespace: its name. Those of the system are refused, and others that were not made by us without `force`.
-            run: delete only what this run has left. A run that holds a lease of the cluster is refused without `force`.
-            delete_namespace: delete the namespace itself, and all that is in it, whoever has put it there.
-            force: also in a namespace that was not made by us, and also Jobs of runs that may be alive.
+            namespace: the name of the namespace. A namespace of the system is refused. Without --force, a namespace
+                that Topgallant did not create is refused too.
+            run: delete only what this run has left. Without --force, a run that holds a lease of the cluster is
+                refused.
+            delete_namespace: delete the namespace itself with everything in it, no matter who created it.
+            force: delete even in a namespace that Topgallant did not create, and delete even Jobs of runs that may
+                still be alive.
         """
 
     @role
@@ -143,15 +151,15 @@ class Cluster:
         context: Context = None,
     ) -> None:
         """
-        Have images pulled to the nodes before they are needed.
+        Pull images to the nodes before they are needed.
 
         Args:
-            images: the images.
-            namespace: where the DaemonSet runs that does it; that of the context when left out.
-            node_selector: labels of the nodes; all nodes when left out.
-            tolerations: taints that do not keep it away; those of accelerators when left out.
-            image_pull_policy: `Always` asks the registry also where an image is there.
-            image_pull_secret: the name of the Secret for pulling them.
+            images: the images to pull.
+            namespace: the namespace of the DaemonSet that pulls the images; that of the context when left out.
+            node_selector: the labels of the nodes that pull the images; all nodes when left out.
+            tolerations: the taints of nodes that the DaemonSet tolerates; those of accelerators when left out.
+            image_pull_policy: when a node pulls an image. With `Always` it asks the registry even if it has the image.
+            image_pull_secret: the name of the Secret for pulling the images.
         """
 
     @role
@@ -171,22 +179,22 @@ class Cluster:
         context: Context = None,
     ) -> None:
         """
-        Set the number of nodes of a kind: of a node pool of GKE (by gcloud), of a MachineSet of OpenShift.
+        Set the number of nodes of a node pool of GKE (with gcloud) or of a MachineSet of OpenShift.
 
-        It is refused below 0, above `maximum`, where an autoscaler would change it again, and where nodes would go that
-        run pods of others.
+        Refused if the number is below 0 or above `maximum`, if an autoscaler would change it again, or if it would
+        remove nodes that run other people's pods.
 
         Args:
-            kind: whose nodes they are.
-            name: the node pool, or the MachineSet.
-            replicas: how many nodes there shall be, in all zones together.
-            maximum: how many there may be at most.
-            cluster: the name of the cluster in GKE, the same as that of the kubeconfig.
-            location: its region or zone; gcloud's own default when left out.
-            project: its project in Google Cloud; gcloud's own default when left out.
-            namespace: where the MachineSet is.
-            timeout: how long it may take until so many are ready, in seconds.
-            force: let nodes go where others run pods.
+            kind: `gke` for a node pool of GKE, `openshift` for a MachineSet of OpenShift.
+            name: the name of the node pool or of the MachineSet.
+            replicas: the number of nodes to have, in all zones together.
+            maximum: the largest number of nodes that is allowed.
+            cluster: the name of the cluster in GKE. The kubeconfig must lead to the same cluster.
+            location: the region or zone of the cluster in GKE; the default of gcloud when left out.
+            project: the Google Cloud project of the cluster in GKE; the default of gcloud when left out.
+            namespace: the namespace of the MachineSet.
+            timeout: how long it may take until the nodes are ready, in seconds.
+            force: remove nodes even if they run other people's pods.
         """
         if kind == "gke" and cluster is None:
             raise ValueError(f"--cluster is missing: the GKE name of the cluster with the node pool {name}")
@@ -206,14 +214,15 @@ class Cluster:
         context: Context = None,
     ) -> None:
         """
-        Have objects be in a cluster as manifests say (server-side apply, as `topgallant`).
+        Apply manifests to a cluster (server-side apply, with the field manager `topgallant`).
 
         Args:
-            manifests: a file of YAML or JSON, or a directory of them, which are applied in the order of their names.
-            namespace: where objects go that name none; that of the context when left out.
-            wait: wait until what can be ready is: Deployments, DaemonSets, StatefulSets, Jobs, Pods.
-            timeout: how long that may take, in seconds.
-            force_conflicts: take fields over that somebody else has set.
+            manifests: a file of YAML or JSON, or a directory of such files, which are applied in the order of their
+                names.
+            namespace: the namespace of the objects whose manifest names none; that of the context when left out.
+            wait: wait until the Deployments, DaemonSets, StatefulSets, Jobs and Pods are ready.
+            timeout: how long to wait until the objects are ready, in seconds.
+            force_conflicts: take over the fields that another field manager has set.
         """
 
     @role
@@ -237,17 +246,17 @@ class Cluster:
         context: Context = None,
     ) -> None:
         """
-        Have a server run, as a Deployment with a Service, and wait until it is ready.
+        Run a server as a Deployment with a Service, and wait until it is ready.
 
         Args:
-            name: of the Deployment and of the Service.
-            image: what it runs, and
-            port: where it listens.
-            replicas: how many of it.
-            readiness: a path that answers when it is ready, as in /health; or `tcp`: when it takes connections; or
-                `none`: when it runs.
-            patch: what is merged over the Deployment; a list replaces the one that is there.
-            timeout: how long it may take until all are ready, in seconds.
+            name: the name of the Deployment and of the Service.
+            image: the image of the server.
+            port: the port on which the server listens.
+            replicas: the number of pods that run the server.
+            readiness: when a pod of the server is ready: a path, as in /health, when it answers HTTP requests for the
+                path; `tcp` when it accepts connections; `none` when it runs.
+            patch: a mapping to merge over the Deployment. A list in it replaces the list of the Deployment.
+            timeout: how long it may take until all pods are ready, in seconds.
         """
 
     @role
@@ -263,7 +272,7 @@ class Cluster:
         Remove a server that `cluster deploy_server` has deployed, keep its logs, and wait until it is gone.
 
         Args:
-            name: of the Deployment and of the Service; nothing is done where there are none.
+            name: the name of the Deployment and of the Service. Nothing is done if there are none.
         """
 
     def take_lease(
@@ -279,15 +288,15 @@ class Cluster:
         context: Context = None,
     ) -> str:
         """
-        Take a shared cluster for yourself, as `user@host`: runs wait until the lease is released, or has ended.
+        Take a shared cluster for yourself, as `user@host`. Runs wait until you release the lease, or until it expires.
 
-        There is no heartbeat: it ends at its time. To take it again, at any time, lets it end later.
+        The lease has no heartbeat: it expires when its time is over. Take it again, at any time, to extend it.
 
         Args:
-            purpose: what for, which others read who wait.
-            ttl: how long it lasts, in seconds.
-            wait: how long to wait while somebody else has it, in seconds.
-            force: take it away from whoever has it, which ends a run; the lease records that.
+            purpose: why you take the cluster, as shown to others who wait for it.
+            ttl: how long the lease lasts, in seconds.
+            wait: how long to wait while the lease has another holder, in seconds.
+            force: take the lease away from its holder, and record this in the lease. A run that holds the lease ends.
         """
         with _leases.opened(name, namespace, kubeconfig, context) as lock:
             return _leases.take(lock, purpose, ttl=ttl, wait=wait, force=force)
@@ -302,10 +311,11 @@ class Cluster:
         context: Context = None,
     ) -> str:
         """
-        Give a shared cluster back that `cluster take_lease` has taken.
+        Release a shared cluster that `cluster take_lease` has taken.
 
         Args:
-            force: also where it is somebody else's, which ends a run; the lease records that.
+            force: release the lease even if it has another holder, and record this in the lease. A run that holds the
+                lease ends.
         """
         with _leases.opened(name, namespace, kubeconfig, context) as lock:
             return _leases.release(lock, force=force)
@@ -319,6 +329,6 @@ class Cluster:
         context: Context = None,
         format: Format[Literal["text", "json"]] = "text",  # noqa: A002  # the words of the command line
     ) -> str:
-        """Say who has a shared cluster, for what, and until when."""
+        """Show who holds a shared cluster, for what purpose, and until when."""
         with _leases.opened(name, namespace, kubeconfig, context) as lock:
             return _leases.show(lock, as_json=format == "json")

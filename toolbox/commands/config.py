@@ -38,11 +38,11 @@ class Config:
         format: Format[Style] = "yaml",  # noqa: A002  # the flag of the command line
     ) -> str:
         """
-        Print the configuration, or a part of it, as the presets and overrides leave it.
+        Print the configuration of a project, or a part of it, with its presets and overrides applied.
 
         Args:
-            path: the part to print, as a.b, a[0], a["key.with.dots"]; $ is everything.
-            raw: print references as they are written, and do not ask for contracts.
+            path: the path of the part to print, as in a.b, a[0] or a["key.with.dots"]; $ is the whole configuration.
+            raw: print references as they are written, and do not check contracts.
         """
         configuration = _load(project, config_file, presets, overrides)
         if raw:
@@ -62,10 +62,10 @@ class Config:
         format: Format[Style] = "yaml",  # noqa: A002  # the flag of the command line
     ) -> str:
         """
-        Print one value. Only what it refers to is resolved, and contracts are not asked for.
+        Print one value. Only the references in it are resolved, and no contract is checked.
 
         Args:
-            path: the value to print, as a.b, a[0], a["key.with.dots"].
+            path: the path of the value to print, as in a.b, a[0] or a["key.with.dots"].
             raw: print references as they are written.
         """
         configuration = _load(project, config_file, presets, overrides)
@@ -82,10 +82,10 @@ class Config:
         overrides: Overrides = None,
     ) -> str:
         """
-        Say where a value comes from: the file, the preset or the override, with the line, and what it replaced.
+        Explain where a value comes from: the file, the preset or the override, with the line, and what it replaced.
 
         Args:
-            path: the value to explain, as a.b, a[0], a["key.with.dots"].
+            path: the path of the value to explain, as in a.b, a[0] or a["key.with.dots"].
         """
         configuration = _load(project, config_file, presets, overrides)
         return "\n".join(_explained(configuration, path))
@@ -98,7 +98,7 @@ class Config:
         presets: Presets = None,
         overrides: Overrides = None,
     ) -> str:
-        """Check a configuration against every contract, with every reference and secret, and say all that is wrong."""
+        """Check a configuration with every contract, every reference and every secret, and report all faults."""
         configuration = _load(project, config_file, presets, overrides)
         configuration.check()
         configuration.check_secrets()
@@ -113,7 +113,7 @@ class Config:
         overrides: Overrides = None,
         format: Format[Literal["text", "json"]] = "text",  # noqa: A002  # the flag of the command line
     ) -> str:
-        """Print what presets and overrides change in the file: each field, before and after, and who changed it."""
+        """Print what presets and overrides change in the file: each field before and after, and what changed it."""
         changed = _load(project, config_file, presets, overrides)
         before = dict(_leaves(_load(project, config_file, None, None).written(paths.ROOT), ()))
         after = dict(_leaves(changed.written(paths.ROOT), ()))

@@ -33,15 +33,16 @@ def from_config(
     Run a toolbox command with the arguments that a configuration and a template give it.
 
     Args:
-        group: the group of the toolbox command.
-        command: the toolbox command.
-        config_file: the configuration; the project's, or $TOPGALLANT_FROM_CONFIG_FILE, when left out.
-        command_args_file: the template; the project's, or $TOPGALLANT_FROM_COMMAND_ARGS_FILE, when left out.
+        group: the group of the toolbox command, as in cluster.
+        command: the name of the toolbox command in its group, as in wait_ready.
+        config_file: the configuration file; that of the project, or $TOPGALLANT_FROM_CONFIG_FILE, when left out.
+        command_args_file: the template of the arguments; that of the project, or $TOPGALLANT_FROM_COMMAND_ARGS_FILE,
+            when left out.
         project: the project whose configuration and template to use.
-        prefix: the key in the template is `prefix/group command`.
-        suffix: the key in the template is `group command/suffix`.
-        extra: arguments that win over those of the template, as {name: value}.
-        show_args: print the arguments, or the one of this name, as YAML, and run nothing.
+        prefix: the first part of the key in the template, `prefix/group command`.
+        suffix: the last part of the key in the template, `group command/suffix`.
+        extra: arguments that replace those of the template, as in {name: value}.
+        show_args: print the arguments, or only the argument of this name, as YAML, and run nothing.
     """
     work = _session(project, config_file, command_args_file, presets or [])
     call = orchestration.Call(group, command, prefix, suffix, extra or {})

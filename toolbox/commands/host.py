@@ -12,6 +12,6 @@ class Host:
         Record the hardware, the system and the packages of a machine.
 
         Args:
-            accelerators: also ask for GPUs and TPUs and their drivers.
-            packages: Python packages whose versions to record; all of them when left out.
+            accelerators: also record GPUs and TPUs with their drivers.
+            packages: the Python packages whose versions to record; all packages when left out.
         """

@@ -1,4 +1,4 @@
-"""Run Jobs on Kubernetes, and fetch what pods have printed."""
+"""Run Jobs on Kubernetes, and fetch the logs of pods."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from toolbox.interface.options import (
 
 
 class Kubernetes:
-    """Run Jobs on Kubernetes, and fetch what pods have printed."""
+    """Run Jobs on Kubernetes, and fetch the logs of pods."""
 
     @role
     def run_job(  # noqa: PLR0913, PLR0917  # they are flags of a command line
@@ -40,15 +40,15 @@ class Kubernetes:
         context: Context = None,
     ) -> None:
         """
-        Run a Job to its end, and fail if it does. One of its name that was left by an earlier call is replaced.
+        Run a Job to its end, and fail if the Job fails. A Job of this name that an earlier call has left is replaced.
 
         Args:
-            name: of the Job.
-            image: what it runs.
-            service_account: the account as which it runs; that of the namespace when left out.
-            patch: what is merged over the Job; a list replaces the one that is there.
-            timeout: how long it may take, with the time until it starts, in seconds.
-            keep: leave it in the cluster.
+            name: the name of the Job.
+            image: the image of the Job.
+            service_account: the service account of the Job; the default account of the namespace when left out.
+            patch: a mapping to merge over the Job. A list in it replaces the list of the Job.
+            timeout: how long the Job may take, in seconds. The time until it starts counts too.
+            keep: keep the Job in the cluster after its end.
         """
 
     @role
@@ -63,11 +63,11 @@ class Kubernetes:
         context: Context = None,
     ) -> None:
         """
-        Fetch what the containers of pods have printed, with the pods and the events about them.
+        Fetch the logs of pods, with the pods themselves and the events about them.
 
         Args:
-            selector: labels of the pods, as in app=server; all pods when left out.
-            since: only what was printed in the last 30s, 10m, 2h or 1d; everything when left out.
-            containers: their names; all containers when left out.
-            previous: also what a container has printed before its last restart.
+            selector: a label selector for the pods, as in app=server; all pods when left out.
+            since: the age of the oldest lines to fetch, as in 30s, 10m, 2h or 1d; all lines when left out.
+            containers: the names of the containers; all containers when left out.
+            previous: also fetch what a container printed before its last restart.
         """

@@ -1,4 +1,4 @@
-"""List projects, plan and run them, go on with a run, and see how one stands and what it prints."""
+"""List, plan and run projects, resume a run, and show its state and its logs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from toolbox.system import places, processes
 Format = options.Format[Literal["text", "json"]]
 Name = Annotated[str, Help("the name of the project.")]
 Shard = Annotated[
-    str | None, Help("one part of the cells, as in 1/3; the parts are disjoint, and together they are all cells.")
+    str | None, Help("one of several disjoint parts of the cells, as in 1/3 for the first of three parts.")
 ]
 # In the class, `list` is the command.
 Names = list[str]
@@ -37,7 +37,7 @@ _MOST_RUNS: Final = 5
 
 
 class Project:
-    """List projects, plan and run them, go on with a run, and see how one stands and what it prints."""
+    """List, plan and run projects, resume a run, and show its state and its logs."""
 
     def list(self, *, format: Format = "text") -> str:  # noqa: A002  # the words of the command line
         """List the projects and what they are for."""
@@ -86,15 +86,14 @@ class Project:
         format: SummaryFormat = "text",  # noqa: A002  # the flag of the command line
     ) -> int:
         """
-        Run a project: pre_cleanup, prepare, test, post_cleanup. The exit code is that of its verdict.
+        Run a project: pre_cleanup, prepare, test, post_cleanup. The exit code is that of the verdict of the run.
 
         Args:
-            phases: the phases to run; all of them when left out.
-            cells: a pattern for the names or ids of the cells to run, such as 'model=small,*'.
-            jobs: how many cells at once; as the matrix says, or one for each target, when left out.
-            fail_fast: at the first cell that does not pass, cancel the others.
-            max_failures: after so many cells that did not pass, start no more.
-            deadline: seconds after which the run is ended; exit code 124.
+            phases: the phases to run; all phases when left out.
+            jobs: how many cells run at the same time; as the matrix says, or one per target, when left out.
+            fail_fast: cancel the other cells as soon as one cell does not pass.
+            max_failures: start no more cells after this number of cells did not pass.
+            deadline: how long the run may take, in seconds. A run that takes longer is ended, with exit code 124.
         """
         files, values = overrides_text.parse(overrides)
         wanted = RunRequest(
@@ -121,14 +120,14 @@ class Project:
         format: SummaryFormat = "text",  # noqa: A002
     ) -> int:
         """
-        Go on with a run after any end, SIGKILL included. Nothing that finished is done again.
+        Resume a run after any end, SIGKILL included. Work that is finished is not repeated.
 
         Args:
-            run_dir: the directory or the name of the run, or the beginning of the name.
-            failed: run again also the cells that did not pass.
-            abandon: give up the open attempts, those of all cells or of those that match a pattern, and try again.
-            jobs: how many cells at once, if not as many as before.
-            damaged: with `ignore`, resume although lines of the journal cannot be read; their work may be done again.
+            run_dir: the directory of the run, its name, or the beginning of its name.
+            failed: also run the cells again that did not pass.
+            abandon: give up open attempts and start new ones: those of all cells, or of the cells that match a pattern.
+            jobs: how many cells run at the same time; as many as before when left out.
+            damaged: with `ignore`, resume even if lines of the journal cannot be read. Their work may then be repeated.
         """
         given_up = None if abandon in {False, "False"} else "*" if abandon in {True, "True"} else str(abandon)
         is_ignored = damaged == "ignore"
@@ -144,10 +143,10 @@ class Project:
 
     def status(self, run_dir: str | None = None, *, format: Format = "text") -> str | None:  # noqa: A002
         """
-        Say how a run stands or how it ended, from its journal, without disturbing it.
+        Show the state of a run, or how it ended, from its journal and without disturbing it.
 
         Args:
-            run_dir: the directory or the name of the run, or the beginning of the name; the newest run when left out.
+            run_dir: the directory of the run, its name, or the beginning of its name; the newest run when left out.
         """
         found = summary.derive(_run_directory(run_dir))
         if format == "json":
@@ -163,9 +162,9 @@ class Project:
         Print the logs of a run's cells: the stdout of their latest attempts on stdout, their stderr on stderr.
 
         Args:
-            run: the directory or the name of the run, or the beginning of the name; the newest run when left out.
-            cell: a name or an id of a cell, or a pattern such as 'model=small,*'; all cells when left out.
-            follow: go on until the cell or the run has ended.
+            run: the directory of the run, its name, or the beginning of its name; the newest run when left out.
+            cell: the name or the id of a cell, or a pattern such as 'model=small,*'; all cells when left out.
+            follow: continue until the cell or the run has ended.
         """
         logs = CellLogs(_run_directory(run, "; --cell=... names a cell"), cell)
         if follow:

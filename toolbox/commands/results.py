@@ -1,4 +1,4 @@
-"""Look at what many runs came to: lists, comparisons, bounds, changes, flakiness, cost, reports, a dashboard."""
+"""Query the results of many runs: lists, comparisons, bounds, changes, flakiness, cost, reports, a dashboard."""
 
 from __future__ import annotations
 
@@ -54,15 +54,18 @@ Revision = Annotated[str | None, Help("only the runs of this revision: all of it
 Settings = Annotated[dict[str, Any] | None, Help("only the cells with these values of axes, as in '{model: small}'.")]
 Since = Annotated[
     str | None,
-    Help("only the runs since 2026-11-01, '2026-11-01 02:00 Europe/Berlin' or '10 days ago'; all runs when left out."),
+    Help("only the runs since this time, such as 2026-11-01, '2026-11-01 02:00 Europe/Berlin' or '10 days ago'."),
 ]
-Until = Annotated[str | None, Help("only the runs until then, in the same words; a day counts to its end.")]
+Until = Annotated[
+    str | None,
+    Help("only the runs until this time, such as 2026-11-07 (with all of the day) or '2 days ago'."),
+]
 WithPresets = Annotated[list[str] | None, Help("only the runs with all of these presets.")]
 _SITE: Final = Path("dashboard")
 
 
 class Results:
-    """Look at what many runs came to: lists, comparisons, bounds, changes, flakiness, cost, reports, a dashboard."""
+    """Query the results of many runs: lists, comparisons, bounds, changes, flakiness, cost, reports, a dashboard."""
 
     def list(
         self,
@@ -80,10 +83,10 @@ class Results:
         format: Format = "text",  # noqa: A002  # the words of the command line
     ) -> str | None:
         """
-        List runs, the newest first; with a metric, cells or settings, the values that they measured.
+        List runs, the newest first. With a metric, cells or settings, list the values that the runs measured.
 
         Args:
-            limit: how many runs at most.
+            limit: the largest number of runs to list.
         """
         wanted = _results.wanted(
             project=project,
@@ -118,10 +121,10 @@ class Results:
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
-        Show what the cells of a run came to.
+        Show the results of the cells of a run.
 
         Args:
-            run: its name, or how that begins; `latest` is the newest.
+            run: the name of the run, or the beginning of its name; `latest` is the newest run.
         """
         wanted = _results.wanted(project=project, cells=cells, settings=settings, metric=metric)
         with _results.opened(database, project) as (store, connection):
@@ -152,16 +155,17 @@ class Results:
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
-        Compare two runs, revisions or periods: each metric of each cell, before and after.
+        Compare each metric of each cell between two runs, revisions or periods.
 
-        A summary, then the metrics that are worse, better, new, gone or not measured. A metric is `same` where a change
-        of 5% can be excluded, and `unsure` where more runs are needed to tell.
+        Prints a summary, then the metrics that are worse, better, new, gone or not measured. A metric is `same` if a
+        change of 5% can be excluded, and `unsure` if more runs are needed to tell.
 
         Args:
-            before: a run, `latest` or `previous`, a revision, or a period: 2026-11-01..2026-11-07, '20 days ago..now'.
-            after: what to compare with --before: a run, a revision or a period too.
-            revision: in periods, a revision, its beginning, or a pattern.
-            all: also print the metrics that are the same or unsure; JSON and CSV always have them.
+            before: the runs to compare with: a run, `latest` or `previous`, a revision, or a period such as
+                2026-11-01..2026-11-07 or '20 days ago..now'.
+            after: the runs to compare with --before: a run, a revision or a period.
+            revision: only the runs of this revision in the periods: all of it, its beginning, or a pattern.
+            all: also print the metrics that are the same or unsure. JSON and CSV always contain them.
         """
         wanted = _results.wanted(
             project=project, cells=cells, settings=settings, metric=metric, revision=revision, presets=presets
@@ -202,17 +206,20 @@ class Results:
         """
         Compute the bounds of a project's metrics from its accepted runs, and write them to config/bounds/PROJECT.yaml.
 
-        A level that changed is not adopted before a person accepts it, and values that failed their cells and were
-        confirmed do not count. Bounds in config/bounds/PROJECT.manual.yaml are a person's: they win, and stay.
+        A level that changed is adopted only after a person accepts it. Values that failed their cells and were
+        confirmed do not count. Bounds in config/bounds/PROJECT.manual.yaml are written by people: they win, and stay
+        unchanged.
 
         Args:
-            project: the project.
-            confidence: how sure that a run which is as before is within: 0.999 is one false alarm in 1,000.
-            method: the formula: docs/bounds.md has them.
-            accept: adopt the changed level of these cells and metrics, two patterns: 'model=small,*:step_time'.
-            reason: why the changed level is accepted; the file keeps the reason, the user and the time.
-            allow_wider: also write bounds that are more than half as wide again as those in the file.
-            dry_run: say what would change, and write nothing.
+            project: the name of the project.
+            confidence: the probability that an unchanged run is within the bounds: 0.999 means one false alarm in
+                1,000.
+            method: the formula that computes the bounds; docs/bounds.md describes each.
+            accept: accept the changed levels of the metrics that match two patterns, for the cell and for the metric,
+                as in 'model=small,*:step_time'.
+            reason: why the changed level is accepted. The file keeps the reason, the user and the time.
+            allow_wider: also write bounds that are more than 1.5 times as wide as the bounds in the file.
+            dry_run: print what would change, and write nothing.
         """
         if method is Method.MANUAL or not 0.5 < confidence < 1:  # noqa: PLR2004  # less than half is no confidence
             raise UsageError(
@@ -248,12 +255,13 @@ class Results:
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
-        Tell where the level of a metric shifted, by how much, and between which revisions.
+        Find where the level of a metric shifted, by how much, and between which revisions.
 
         Args:
-            since: shifts since then: 2026-11-01, '10 days ago'; levels are taken from all runs.
-            csv: look at numbers of a CSV file, or of each in a directory, instead of at the store.
-            column: of the CSV.
+            since: only the shifts at this time or later, such as 2026-11-01 or '10 days ago'. The levels are computed
+                from all runs.
+            csv: read numbers from this CSV file, or from each CSV file of this directory, instead of from the store.
+            column: the column of the CSV file that has the numbers.
         """
         if csv is not None:
             if any(flag is not None for flag in (project, cells, settings, metric, since, until, presets, database)):
@@ -287,11 +295,11 @@ class Results:
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
-        Tell which cells pass and fail under the same code, which always fail or became slower, and which may leave
-        their quarantine.
+        Find the cells that pass and fail under the same code, always fail, became slower, or may leave their
+        quarantine.
 
         Args:
-            format: how to print it; text leaves healthy cells out.
+            format: the format of the output; text leaves out the healthy cells.
         """
         wanted = _results.wanted(
             project=project, cells=cells, settings=settings, since=since, until=until, presets=presets
@@ -334,10 +342,10 @@ class Results:
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
-        Sum up what runs cost, from the time of their attempts and the `cost_per_hour` of their targets.
+        Sum up the cost of runs, from the time of their attempts and the `cost_per_hour` of their targets.
 
         Args:
-            by: what to sum over, in UTC.
+            by: the period to sum over, in UTC.
         """
         wanted = _results.wanted(project=project, since=since, until=until, presets=presets)
         with _results.opened(database, project) as (store, connection):
@@ -350,8 +358,9 @@ class Results:
 
         Args:
             run_dir: the directory of the run.
-            kind: files writes report.html, junit.xml and the reports of the workspace into it, html and junit one
-                of them; github prints Markdown for $GITHUB_STEP_SUMMARY, comment for a comment on a pull request.
+            kind: `files` writes report.html, junit.xml and the reports of the workspace into the directory of the run;
+                `html` and `junit` write only one of them; `github` prints Markdown for $GITHUB_STEP_SUMMARY; `comment`
+                prints a comment for a pull request.
         """
         from toolbox import reports
         from toolbox.reports import junit, run_page
@@ -380,7 +389,7 @@ class Results:
         Write a static site of all projects: health, history, bounds, changes, flaky cells, cost.
 
         Args:
-            output: the directory of the site; one that was written before is replaced.
+            output: the directory of the site. A site that was written there earlier is replaced.
         """
         from toolbox.reports.site import dashboard
 
@@ -394,11 +403,13 @@ class Results:
 
     def import_(self, *run_dirs: Path, database: Database = None) -> int:
         """
-        Record runs in the store, from their journals. One that is there already is recorded anew, and counts once.
+        Record runs in the store, from their journals. A run that is recorded already is recorded again, and counts
+        once.
 
         Args:
-            run_dirs: the directories of runs.
-            database: the store: a file or a URL; that of each run's project, or of this user, when left out.
+            run_dirs: the directories of the runs.
+            database: the store of results, a file or a URL; that of the project of each run, or of this user, when left
+                out.
         """
         faults = 0
         with ExitStack() as stack:

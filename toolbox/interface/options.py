@@ -31,7 +31,7 @@ Cells = Annotated[
     str | None, Help("a pattern for the names or ids of cells, such as 'model=small,*'; all cells when left out.")
 ]
 ArtifactDir = Annotated[
-    Path | None, Help("the directory that gets the directories of runs; $ARTIFACT_DIR, or artifacts/, when left out.")
+    Path | None, Help("the directory under which runs are kept; $ARTIFACT_DIR, or artifacts/, when left out.")
 ]
 
 # How to reach a cluster: the fields of `toolbox.model.clusters.Access`
@@ -45,7 +45,7 @@ Namespace = Annotated[str | None, Help("the namespace to work in; that of the co
 Argv = Annotated[list[str] | None, Help("the command line of the container; that of the image when left out.")]
 Env = Annotated[
     dict[str, str] | None,
-    Help("environment variables of the container. They can be read in the cluster: a secret does not belong here."),
+    Help("environment variables of the container. They can be read in the cluster: do not put secrets here."),
 ]
 EnvFromSecrets = Annotated[
     list[str] | None, Help("the names of Secrets whose keys become environment variables of the container.")

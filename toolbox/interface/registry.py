@@ -32,7 +32,7 @@ HOSTS = Parameter(
     "hosts",
     list[Address] | None,
     None,
-    "SSH hosts to run on, as [USER@]HOST[:PORT]; this machine when left out",
+    "the SSH hosts to run on, as [USER@]HOST[:PORT]; this machine when left out.",
     positional=False,
 )
 

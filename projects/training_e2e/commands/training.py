@@ -11,19 +11,21 @@ class Training:
     @role
     def prepare_corpus(self, directory: Path, characters: int = 200_000, python: str = "python3") -> None:
         """
-        Write the text that the workload learns into a directory, which becomes the workload's own.
+        Write the text that the workload learns into a directory of its own.
 
         Args:
-            directory: where the text lives on the machine: new, empty, or prepared earlier.
-            characters: length of the text, 1000 or more; what there is (about 465,000) if that is less.
-            python: the interpreter there that trains later, found on the PATH or absolute; it needs numpy.
+            directory: the directory for the text on the machine: new, empty, or prepared earlier by this command.
+            characters: the length of the text in characters, 1000 or more. The whole text (about 465,000 characters)
+                is written if it is shorter.
+            python: the Python interpreter on the machine that will run the training: a name on the PATH, or an
+                absolute path. It needs numpy.
         """
 
     @role
     def cleanup(self, directory: Path) -> None:
         """
-        Remove a directory that `training prepare_corpus` made. Trainings that go on there lose their text.
+        Remove a directory that `training prepare_corpus` made. A training that still runs there loses its text.
 
         Args:
-            directory: where the text lives on the machine; nothing is done where it is absent.
+            directory: the directory of the text on the machine. Nothing is done if there is none.
         """
