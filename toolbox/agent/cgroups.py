@@ -38,7 +38,7 @@ def create(directory: str) -> str:
             parent = _directory_of(mounts[hierarchy], own[hierarchy])
             group = os.path.join(parent, _name(directory))
             # Before a process is moved, version 2 also requires write access to `cgroup.procs` of the parent.
-            if parent and os.access(os.path.join(parent, _PROCESSES), os.W_OK) and _is_made(group):
+            if parent and os.access(os.path.join(parent, _PROCESSES), os.W_OK) and _create_group(group):
                 return group
     return ""
 
@@ -83,7 +83,7 @@ def kill(group: str) -> bool:
 
 
 def send_kill(group: str) -> None:
-    """Kill the processes in a group. If the kernel can kill a whole group, none can fork meanwhile."""
+    """Kill the processes in a group, all at once if the kernel supports it: then no process can fork meanwhile."""
     try:
         with open(os.path.join(group, _KILL), "r+", encoding="ascii") as stream:
             stream.write("1")
@@ -105,7 +105,7 @@ def _name(directory: str) -> str:
     return f"topgallant-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:32]}"
 
 
-def _is_made(group: str) -> bool:
+def _create_group(group: str) -> bool:
     try:
         os.mkdir(group)
     except FileExistsError:  # an earlier submission of this attempt failed
@@ -116,7 +116,7 @@ def _is_made(group: str) -> bool:
 
 
 def _directory_of(mount: _Mount, group: str) -> str:
-    """Return the directory of a group in the file system; empty if the group is outside of what is mounted."""
+    """Return the directory of a group in the file system; empty if the group is outside of the mounted part."""
     inside = os.path.relpath(group, mount.root)
     return "" if inside.startswith("..") else os.path.normpath(os.path.join(mount.directory, inside))
 

@@ -72,7 +72,7 @@ class Echo:
         beyond the pipe will need.
         """
         began, said, taken = time.monotonic(), _unread(self.descriptor), 0.0
-        while _unread(self.descriptor) and not _is_deserted(self.descriptor) and taken < _LONGEST_SECONDS:
+        while _unread(self.descriptor) and not _has_no_reader(self.descriptor) and taken < _LONGEST_SECONDS:
             time.sleep(_LOOK_SECONDS)
             taken = time.monotonic() - began
         if _QUICK_SECONDS < taken < _LONGEST_SECONDS:
@@ -92,7 +92,7 @@ class Echo:
         return said
 
 
-def _is_deserted(descriptor: int) -> bool:
+def _has_no_reader(descriptor: int) -> bool:
     """Return whether no process can read from a pipe any more."""
     poll = select.poll()
     poll.register(descriptor, 0)

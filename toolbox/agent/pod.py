@@ -45,7 +45,7 @@ LOGS_KEPT_BYTES = 1 << 20  # a kubelet may have dropped the beginning of a longe
 CANCELLING = "cancelling\n"
 _PIECE_BYTES = 1 << 20
 _LOOK_SECONDS = 0.2
-_TOLD = {OUTCOME, EXIT_CODE}  # the termination message carries these
+_IN_TERMINATION_MESSAGE = {OUTCOME, EXIT_CODE}
 _ENDED_BY_ITSELF = ("exit", "signal")
 _FAILED = 1
 
@@ -71,7 +71,7 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
     if any(faults):
         raise SystemExit("\n".join(faults))
     state = attempt_directory.state_of_unlocked(directory)
-    outcome = {**state["outcome"], "log_said": echo.offsets, "left": len(_left(directory, order["collect"]))}
+    outcome = {**state["outcome"], "log_said": echo.offsets, "left": len(_files_to_send(directory, order["collect"]))}
     with open(TERMINATION_LOG, "w", encoding="utf-8") as stream:
         json.dump(outcome, stream)
     echo.settle()
@@ -87,7 +87,7 @@ def keep(directory: str, seconds: float, patterns: List[str]) -> int:
     lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_SH)  # returns when the supervisor has ended, for any reason
     os.close(lock)
-    is_needed = _left(directory, patterns)
+    is_needed = _files_to_send(directory, patterns)
     logs = attempt_directory.log_sizes(directory).values()
     if (
         is_needed
@@ -101,9 +101,9 @@ def keep(directory: str, seconds: float, patterns: List[str]) -> int:
 def send(directory: str, patterns: List[str], logs: List[str]) -> int:
     """Write the files that a workload left, and the given logs of it, to standard output as an archive."""
     with tarfile.open(fileobj=_Pieces(), mode="w|", bufsize=_PIECE_BYTES, format=tarfile.GNU_FORMAT) as archive:  # type: ignore[call-overload]  # it has all of a file that is used
-        for name in [*_left(directory, patterns), *map(log_name, logs)]:
+        for name in [*_files_to_send(directory, patterns), *map(log_name, logs)]:
             _add(archive, os.path.join(directory, name), name)
-    _give(b"")
+    _send_piece(b"")
     return 0
 
 
@@ -126,9 +126,9 @@ def _is_absent(directory: str) -> bool:
     return attempt_directory.state(directory)["state"] == "absent" and not tree.marked(MARK, directory)
 
 
-def _left(directory: str, patterns: List[str]) -> List[str]:
+def _files_to_send(directory: str, patterns: List[str]) -> List[str]:
     """Return the files that match a pattern, except those that the termination message carries."""
-    return [name for name in attempt_directory.listing(directory, patterns) if name not in _TOLD]
+    return [name for name in attempt_directory.listing(directory, patterns) if name not in _IN_TERMINATION_MESSAGE]
 
 
 class _Pieces:
@@ -137,7 +137,7 @@ class _Pieces:
     def write(self, content: bytes) -> int:
         """Write a piece of the archive."""
         for start in range(0, len(content), _PIECE_BYTES):
-            _give(content[start : start + _PIECE_BYTES])
+            _send_piece(content[start : start + _PIECE_BYTES])
         return len(content)
 
 
@@ -165,7 +165,7 @@ class _Padded:
         return content + bytes(count - len(content))
 
 
-def _give(content: bytes) -> None:
+def _send_piece(content: bytes) -> None:
     if not sys.stdin.buffer.readline():
         raise SystemExit(_FAILED)  # the other side has gone
     sys.stdout.buffer.write(b"%08d" % len(content) + content)

@@ -268,11 +268,11 @@ def _remove(directory: str) -> None:
         os.unlink(directory)
     folders = [directory]
     for folder in folders:
-        folders += _opened(folder)
+        folders += _make_writable(folder)
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _opened(folder: str) -> List[str]:
+def _make_writable(folder: str) -> List[str]:
     """Make a folder writable for its owner, and return the folders in it."""
     try:
         os.chmod(folder, 0o700)

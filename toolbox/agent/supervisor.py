@@ -180,9 +180,9 @@ class Supervisor:
             elif descriptor in self._open:
                 self._read(descriptor)
         if self._echo is not None:
-            self._say_again(self._echo)
+            self._pump(self._echo)
 
-    def _say_again(self, echo: Echo) -> None:
+    def _pump(self, echo: Echo) -> None:
         was_behind = echo.is_behind
         echo.pump()
         if echo.is_behind and not was_behind:
@@ -221,7 +221,7 @@ class Supervisor:
             try:
                 number, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                self._everybody_is_gone()
+                self._note_end_of_tree()
                 return
             if number == 0:
                 break
@@ -240,7 +240,7 @@ class Supervisor:
             elif not left:
                 self._close_sampler()  # the sampler's reader is the last child
 
-    def _everybody_is_gone(self) -> None:
+    def _note_end_of_tree(self) -> None:
         self._status = self._status if self._status is not None else 127 << 8
         if self._drain_until is None:
             self._drain_until = time.monotonic() + _DRAIN_SECONDS

@@ -65,7 +65,7 @@ def _fault(directory: Path, file: str, kind: Format) -> Judgement | None:
     try:
         _parse(content.decode(), kind)
     except (ValueError, OverflowError, RecursionError, yaml.YAMLError) as error:
-        line, reason = _where(error, content)
+        line, reason = _line_and_reason(error, content)
         place = _shown(file) + (f":{line}" if line else "")
         return Judgement(False, f"{place} is not {kind.upper()}: {reason}", file, line)
     return None
@@ -79,7 +79,7 @@ def _parse(text: str, kind: Format) -> None:
             pass
 
 
-def _where(error: Exception, content: bytes) -> tuple[int | None, str]:
+def _line_and_reason(error: Exception, content: bytes) -> tuple[int | None, str]:
     match error:
         case UnicodeDecodeError():
             return content.count(b"\n", 0, error.start) + 1, "it is no UTF-8"

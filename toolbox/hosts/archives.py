@@ -219,7 +219,7 @@ class _Extraction:
 
     def _write(self, archive: tarfile.TarFile, member: tarfile.TarInfo, parts: tuple[str, ...]) -> None:
         if member.isdir():
-            os.close(self._opened(parts))
+            os.close(self._open_directory(parts))
             return
         mode = 0o700 if member.mode & 0o100 else filesystem.PRIVATE_FILE
         with self._place(parts) as folder:
@@ -238,7 +238,7 @@ class _Extraction:
     @contextmanager
     def _place(self, parts: tuple[str, ...]) -> Iterator[int]:
         """Yield the directory of a file, after removing an earlier file of the same name."""
-        folder = self._opened(parts[:-1])
+        folder = self._open_directory(parts[:-1])
         try:
             with suppress(FileNotFoundError):
                 os.unlink(parts[-1], dir_fd=folder)
@@ -246,7 +246,7 @@ class _Extraction:
         finally:
             os.close(folder)
 
-    def _opened(self, parts: tuple[str, ...]) -> int:
+    def _open_directory(self, parts: tuple[str, ...]) -> int:
         """Return a descriptor of a directory. Create the directory if it is missing, and follow no link to it."""
         folder = os.dup(self._root)
         for part in parts:

@@ -181,22 +181,22 @@ class Host:
                     cancellation.current().sleep(_FIRST_PAUSE)
                 connection = self._connected(deadline - time.monotonic())
             except (StepError, Cancelled) as error:
-                raise self._after(op, error) if was_sent else error from None
+                raise self._error_after_sending(op, error) if was_sent else error from None
             try:
                 answer = connection.request(op, **fields)
             except ConnectionLost as error:
                 was_sent = True
                 if time.monotonic() >= deadline or self._is_closed.is_set():
-                    raise self._after(op, self._unreachable(patience, str(error))) from None
+                    raise self._error_after_sending(op, self._unreachable(patience, str(error))) from None
                 connection.close()
-                self._lose(connection)
+                self._handle_end(connection)
                 continue
             complaint = messages.complaint(answer)
             if complaint is None and not messages.is_answer(op, answer):
                 complaint = f"its agent answers `{op}` with a malformed message"
             if complaint is not None:
                 failure = self._failure(complaint)
-                raise self._after(op, failure) if was_sent else failure
+                raise self._error_after_sending(op, failure) if was_sent else failure
             return answer
 
     def close(self) -> None:
@@ -223,7 +223,7 @@ class Host:
         while True:
             pause = backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)
             try:
-                connection = Connection(self._launch(), self._take, self._lose)
+                connection = Connection(self._launch(), self._take, self._handle_end)
                 self._home = str(connection.greet().get("home"))
             except (ConnectionLost, OSError) as error:
                 # If the host was reached before, it may be restarting, and the error may be temporary.
@@ -241,7 +241,7 @@ class Host:
             cancellation.current().sleep(pause)
             tries += 1
 
-    def _lose(self, connection: Connection) -> None:
+    def _handle_end(self, connection: Connection) -> None:
         with self._lock:
             if connection is not self._connection:
                 return  # it was never established, or was closed
@@ -249,9 +249,9 @@ class Host:
             is_needed = bool(self._running()) and not self._is_closed.is_set()
         if is_needed:
             log.info("the connection to %s was lost; connecting again", self.label)
-            threading.Thread(target=self._return, name=f"reconnect-{self.label}", daemon=True).start()
+            threading.Thread(target=self._reconnect, name=f"reconnect-{self.label}", daemon=True).start()
 
-    def _return(self) -> None:
+    def _reconnect(self) -> None:
         """Connect again, and continue to watch the running attempts."""
         with self._lock:
             running = self._running()
@@ -301,7 +301,7 @@ class Host:
         self._notify(attempt.name)
 
     @staticmethod
-    def _after(op: str, error: StepError | Cancelled) -> StepError | Cancelled:
+    def _error_after_sending(op: str, error: StepError | Cancelled) -> StepError | Cancelled:
         """Return the error for a request that was sent, and got no answer: it may have been carried out."""
         if op != "submit":
             return error

@@ -144,7 +144,7 @@ def discard(backend: Backend, attempts: Iterable[Left], removed: Callable[[Left]
 
 
 def _discard(backend: Backend, attempt: Left) -> None:
-    handle = backend.find(_briefly(attempt.workload, _ANSWER_SECONDS), attempt.name, attempt.directory)
+    handle = backend.find(_with_short_wait(attempt.workload, _ANSWER_SECONDS), attempt.name, attempt.directory)
     if handle is not None and backend.poll([handle])[handle].state is AttemptState.RUNNING:
         backend.cancel(handle)
         if not _have_ended(backend, [handle], _END_SECONDS):
@@ -166,7 +166,7 @@ def end_workloads(backend: Backend, attempts: Iterable[Left], *, wait: float = _
     for attempt in attempts:
         began = time.monotonic()
         try:
-            found = backend.find(_briefly(attempt.workload, wait), attempt.name, attempt.directory)
+            found = backend.find(_with_short_wait(attempt.workload, wait), attempt.name, attempt.directory)
             if found is not None:
                 backend.cancel(found)
                 handles.append(found)
@@ -187,7 +187,7 @@ def _have_ended(backend: Backend, handles: Iterable[Handle], seconds: float) -> 
     return True
 
 
-def _briefly(workload: Workload, seconds: float) -> Workload:
+def _with_short_wait(workload: Workload, seconds: float) -> Workload:
     """Return a workload whose `timeouts.wait` is at most `seconds`."""
     wait = min(seconds, workload.timeouts.wait)
     return replace(workload, timeouts=replace(workload.timeouts, wait=wait))

@@ -81,7 +81,7 @@ class Cell:
         quarantine: why its verdict does not count; None if it counts.
         bounds: the bounds from earlier runs, by the names of the metrics.
         note: a further remark for the user.
-        fingerprint: a hash of its workload and of how it is judged.
+        fingerprint: a hash of its workload and its checks.
     """
 
     index: int
@@ -231,7 +231,7 @@ def make(
         by_cell.setdefault(cell, {})[metric] = bound
     planner = _Planner(configuration, block, targets, root, today, by_cell, SentFiles(root))
     chosen = _selected(combinations, selection)
-    cells = _made(planner, chosen)
+    cells = _make_cells(planner, chosen)
     used = {name: targets[name] for name in dict.fromkeys(name for cell in cells for name in cell.targets)}
     every = {combination.id: combination for combination in combinations}
     notes = [*notes, *_without_effect(cells, block.pools, targets, Relations(combinations))]
@@ -253,7 +253,7 @@ def _check_paths(configuration: Configuration, names: Iterable[str]) -> None:
         raise ConfigurationFaults(faults)
 
 
-def _made(planner: _Planner, chosen: Sequence[tuple[int, Combination]]) -> tuple[Cell, ...]:
+def _make_cells(planner: _Planner, chosen: Sequence[tuple[int, Combination]]) -> tuple[Cell, ...]:
     """Return the cells of combinations.
 
     Raises:
@@ -268,11 +268,11 @@ def _made(planner: _Planner, chosen: Sequence[tuple[int, Combination]]) -> tuple
             for fault in error.faults:
                 names.setdefault(fault, []).append(combination.name)
     if names:
-        raise ConfigurationFaults(f"{fault}{_of_cells(cells_, len(chosen))}" for fault, cells_ in names.items())
+        raise ConfigurationFaults(f"{fault}{_naming_cells(cells_, len(chosen))}" for fault, cells_ in names.items())
     return tuple(cells)
 
 
-def _of_cells(names: Sequence[str], total: int) -> str:
+def _naming_cells(names: Sequence[str], total: int) -> str:
     """Return a text that names the cells with a fault; empty if all cells have it."""
     if len(names) == total:
         return ""
@@ -332,7 +332,7 @@ class _Planner:
         Raises:
             ConfigurationFaults: the faults of the cell, each with its line.
         """
-        seen = self._seen_by(combination)
+        seen = self._configuration_of(combination)
         target, resources, timeouts, retries = self._settings(combination)
         faults = _Faults(self.configuration)
         workload = faults.collect(f"{BLOCK}.workload", lambda: self._workload(seen, timeouts))
@@ -431,7 +431,7 @@ class _Planner:
                 hint = did_you_mean(axis, self.block.axes, what="axes")
                 raise ValueError(f"check `relation`: no axis `{axis}`: {hint}")
 
-    def _seen_by(self, combination: Combination) -> Configuration:
+    def _configuration_of(self, combination: Combination) -> Configuration:
         fields = {axis: value for axis, value in combination.settings.items() if path_of(axis) is not None}
         return self.configuration.overlaid(fields, combination.settings)
 
@@ -502,7 +502,7 @@ class _Faults:
     found: list[str] = field(default_factory=list)
 
     def collect(self, path: str, make: Callable[[], T]) -> T | None:
-        """Return what `make` makes of the field at a path. If the field is wrong, record the fault and return None."""
+        """Return the result of `make` for the field at a path. If the field is wrong, record the fault and return None."""
         try:
             return make()
         except ConfigurationError as error:

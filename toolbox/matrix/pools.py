@@ -44,18 +44,18 @@ class Pools:
         healthy = [name for name in cell.targets if self._out_until.get(name, now) <= now]
         needs = {**cell.resources, _JOBS: 1}
         free = [
-            name for name in healthy or cell.targets if _has_room(self._on(name), self.targets[name].capacity, needs)
+            name for name in healthy or cell.targets if _has_room(self._usage(name), self.targets[name].capacity, needs)
         ]
         return min(free, key=lambda name: (name == avoid, self._load(name)), default=None)
 
     def take(self, target: str, cell: Cell) -> None:
         """Record that a cell runs on a target."""
-        for used in (self._used, self._on(target)):
+        for used in (self._used, self._usage(target)):
             used.update({**cell.resources, _JOBS: 1})
 
     def give_back(self, target: str, cell: Cell) -> None:
         """Record that a cell does not run on a target any more."""
-        for used in (self._used, self._on(target)):
+        for used in (self._used, self._usage(target)):
             used.subtract({**cell.resources, _JOBS: 1})
 
     def avoid(self, target: str) -> None:
@@ -66,11 +66,11 @@ class Pools:
         """Use a target normally again: it has answered."""
         self._out_until.pop(target, None)
 
-    def _on(self, target: str) -> Counter[str]:
+    def _usage(self, target: str) -> Counter[str]:
         return self._used_on.setdefault(target, Counter())
 
     def _load(self, target: str) -> float:
-        return self._on(target)[_JOBS] / self.targets[target].capacity.get(_JOBS, 1)
+        return self._usage(target)[_JOBS] / self.targets[target].capacity.get(_JOBS, 1)
 
 
 def _has_room(used: Mapping[str, int], capacity: Mapping[str, int], needs: Mapping[str, int]) -> bool:
@@ -93,8 +93,8 @@ class _Line:
 class FairQueue:
     """The waiting cells. Cells that need the same resources wait in one line, and the lines take turns.
 
-    Lines with small needs pass over a line with large needs. After that has happened ten times, the other lines leave
-    the targets of that line alone until it has had its turn.
+    Lines with small needs pass over a line with large needs. After a line was passed over ten times, the other lines
+    don't use its targets until one of its cells has started.
     """
 
     def __init__(self) -> None:

@@ -103,7 +103,7 @@ def entries(kind: str, pattern: str) -> Iterator[Path]:
 
 
 def projects() -> dict[str, Path]:
-    """Return the folders of the projects by their names: those in `projects/` with an `orchestration.py`."""
+    """Return the folders in `projects/` that have an `orchestration.py`, by the names of the projects."""
     files = [file for root in reversed(roots()) for file in root.glob("projects/*/orchestration.py")]
     return dict(sorted((file.parent.name, file.parent) for file in files if file.is_file()))
 

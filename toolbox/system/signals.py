@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 _PATIENCE: Final = 3
 
 
-def _nobody() -> None:
+def _do_nothing() -> None:
     return
 
 
@@ -37,7 +37,7 @@ class _State:
         self.received = []
         self.is_shielded = False
         self.is_deferred = False
-        self.wake = _nobody
+        self.wake = _do_nothing
 
 
 _state = _State()
@@ -92,7 +92,7 @@ def exposed() -> Iterator[None]:
 
 @contextmanager
 def deferred(wake: Callable[[], object] | None = None) -> Iterator[None]:
-    """Let no signal interrupt the body. Call `check` where it is safe to raise for signals that arrived.
+    """Let no signal interrupt the body. Call `check` at a safe point, to raise for signals that arrived.
 
     Args:
         wake: called in the signal handler, between any two instructions: it must not take a lock.
