@@ -65,7 +65,7 @@ NEEDS: Final[tuple[Need, ...]] = (
     *(Need(verb, "jobs", "batch") for verb in _OF_JOBS),
     *(Need(verb, "pods") for verb in ("list", "watch")),
     Need("get", "pods/log"),
-    *(Need(verb, "pods/exec") for verb in ("get", "create")),  # the version of the server decides which of the two verbs is needed
+    *(Need(verb, "pods/exec") for verb in ("get", "create")),  # which verb is needed depends on the server
     *(Need(verb, "configmaps") for verb in ("create", "get", "delete")),
     Need("create", "secrets"),
     Need("list", "events"),

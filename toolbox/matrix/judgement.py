@@ -187,7 +187,7 @@ def deviations(judgements: Sequence[tuple[str, Judgement]]) -> dict[str, Deviati
 
 
 def without(judgements: Sequence[tuple[str, Judgement]], metrics: Iterable[str]) -> list[tuple[str, Judgement]]:
-    """Return the judgements, except failures that are due to a deviation of the given metrics."""
+    """Return the judgements, except those that have a deviation of one of the metrics."""
     left_out = set(metrics)
     return [
         (name, found) for name, found in judgements if found.deviation is None or found.deviation.metric not in left_out

@@ -502,7 +502,7 @@ class _Faults:
     found: list[str] = field(default_factory=list)
 
     def collect(self, path: str, make: Callable[[], T]) -> T | None:
-        """Return the result of `make` for the field at a path. If the field is wrong, record the fault and return None."""
+        """Call `make` for the field at a path, and return its result. If the field is wrong, record the fault."""
         try:
             return make()
         except ConfigurationError as error:
