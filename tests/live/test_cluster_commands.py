@@ -112,7 +112,7 @@ def test_a_cluster_that_is_ready_is_not_waited_for(tools: Tools) -> None:
 
 def test_who_waits_for_more_nodes_learns_how_many_there_are(tools: Tools) -> None:
     tools("cluster", "wait_ready", "--selector=nobody=here", "--timeout=2", fails=True)
-    assert "is not ready after 2 s: (nodes with nobody=here) 0 of 1 nodes are ready, and there are 0" in tools.failure
+    assert "is not ready after 2 s: (nodes with nobody=here) 0 of 1 required nodes are ready, 0 exist" in tools.failure
 
 
 def test_a_node_that_is_not_ready_is_named_until_it_is(tools: Tools, cluster: kubernetes.Cluster) -> None:
@@ -471,4 +471,4 @@ def test_machines_that_do_not_come_are_counted(workspace: Workspace, kubeconfig:
     with machine_api.serving(kubeconfig, is_idle=True) as server:
         server.add(machine_api.SETS, "a100", spec={"replicas": 1}, status={"replicas": 1, "readyReplicas": 1})
         tools(*SCALE, "--replicas=3", "--timeout=2", fails=True)
-    assert "MachineSet a100: 1 of 3 machines are ready after 2 s, and there are 1" in tools.failure
+    assert "MachineSet a100: 1 of 3 machines are ready after 2 s, 1 exist" in tools.failure

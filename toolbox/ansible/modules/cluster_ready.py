@@ -81,7 +81,7 @@ def node_lacks(nodes: Sequence[Json], wanted: int) -> list[str]:
     """Return what is wrong with nodes, and how many are missing."""
     faults = {str(node["metadata"]["name"]): node_fault(node) for node in nodes}
     ready = [name for name, fault in faults.items() if fault is None]
-    found = [f"{len(ready)} of {wanted} nodes are ready, and there are {len(nodes)}"] if len(ready) < wanted else []
+    found = [f"{len(ready)} of {wanted} required nodes are ready, {len(nodes)} exist"] if len(ready) < wanted else []
     return found + [f"node {name}: {fault}" for name, fault in faults.items() if fault is not None]
 
 

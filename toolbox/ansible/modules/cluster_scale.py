@@ -166,7 +166,7 @@ def _scale(objects: Objects, given: Mapping[str, Any], *, is_changed: bool) -> N
             there, ready = counts()
             raise InfrastructureError(
                 f"MachineSet {name}: {ready} of {replicas} machines are ready after {given['timeout']:g} s, "
-                f"and there are {there}{_settling.after(view)}"
+                f"{there} exist{_settling.after(view)}"
             )
 
 
