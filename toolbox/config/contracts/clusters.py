@@ -33,11 +33,11 @@ class _Model(BaseModel):
 
 
 class Existing(_Model):
-    """A cluster that is there before the run and after it."""
+    """A cluster that exists before and after the run."""
 
-    kubeconfig: Text | None = Field(default=None, description="its file; $KUBECONFIG or ~/.kube/config when left out")
-    context: Text | None = Field(default=None, description="of that file; its current one when left out")
-    namespace: Text | None = Field(default=None, description="where things go that name none; the context's")
+    kubeconfig: Text | None = Field(default=None, description="default: $KUBECONFIG or ~/.kube/config")
+    context: Text | None = Field(default=None, description="default: the current context of the kubeconfig")
+    namespace: Text | None = Field(default=None, description="default: the namespace of the context")
 
 
 class Member(Existing):
@@ -47,28 +47,28 @@ class Member(Existing):
 
 
 class Create(_Model):
-    """A cluster that a command makes for the run, and another one destroys."""
+    """A cluster that one command creates for the run, and another command destroys."""
 
-    command: Command = Field(description="makes it, and writes the file that $KUBECONFIG names")
-    destroy: Command = Field(description="removes it, also where it was only half made")
-    keep: bool = Field(default=False, description="leave it there after the run")
+    command: Command = Field(description="creates the cluster, and writes the file $KUBECONFIG")
+    destroy: Command = Field(description="removes the cluster, even if it is incomplete")
+    keep: bool = Field(default=False, description="keep the cluster after the run")
 
 
 class Machine(_Model):
-    """A machine that is shared."""
+    """A shared machine."""
 
-    lock_file: Text = Field(description="a file on it, which all who share it can write to")
+    lock_file: Text = Field(description="a file that all users of the machine can write")
 
 
 class Lease(_Model):
-    """How it is shared."""
+    """How a cluster or machine is shared."""
 
     enabled: bool = True
-    ttl: int = Field(default=60, ge=3, le=MOST_SECONDS, description="seconds after the last heartbeat of its holder")
-    wait: float = Field(default=3600, ge=0, le=MOST_SECONDS, description="how many seconds to wait for it")
-    purpose: Text | None = Field(default=None, description="what others read; the name of the project when left out")
-    name: Text = Field(default="topgallant", description="of the Lease object: all who share say the same")
-    namespace: Text | None = Field(default=None, description="of that object; the one of the cluster when left out")
+    ttl: int = Field(default=60, ge=3, le=MOST_SECONDS, description="seconds after the last heartbeat")
+    wait: float = Field(default=3600, ge=0, le=MOST_SECONDS, description="how many seconds to wait for the lease")
+    purpose: Text | None = Field(default=None, description="a text for other users; default: the project")
+    name: Text = Field(default="topgallant", description="the Lease object; the same for all users")
+    namespace: Text | None = Field(default=None, description="default: the namespace of the cluster")
 
 
 class Cluster(BaseModel):
@@ -81,7 +81,7 @@ class Cluster(BaseModel):
     create: Create | None = None
     machine: Machine | None = None
     lease: Lease = Lease()
-    compare: bool = Field(default=False, description="whether it has to be after the run as it was before")
+    compare: bool = Field(default=False, description="fail the run if it changes the cluster")
 
     @property
     def kind(self) -> str | None:

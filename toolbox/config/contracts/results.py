@@ -14,16 +14,16 @@ _DATABASES: Final = ("postgresql", "postgres", "sqlite")
 
 
 class Contract(BaseModel):
-    """What becomes of the results of a run. A project without this block has its runs recorded, by these defaults."""
+    """How results are recorded. Without this block, runs are recorded with these defaults."""
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
     record: bool = Field(default=True, description="whether runs are recorded in the store")
     database: Any = Field(
         default=None,
-        description="the store: a file, or the URL of a PostgreSQL, which may be a secret; null for that of this user",
+        description="a file or the URL of a PostgreSQL (may be a secret); null for the store of this user",
     )
-    currency: str = Field(default=CURRENCY, min_length=1, description="of the `cost_per_hour` of targets")
+    currency: str = Field(default=CURRENCY, min_length=1, description="the currency of `cost_per_hour`")
 
     @model_validator(mode="before")
     @classmethod
