@@ -59,7 +59,7 @@ def pid_of(directory: str) -> int:
 
 
 def cancel(directory: str) -> Dict[str, Any]:
-    """End a workload, and return the state that it had. Kill it if there is no supervisor that could end it."""
+    """End a workload, and return the state that it had. Without a supervisor, kill the processes of the attempt."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     found, pid = state(directory), pid_of(directory)
     while found["state"] == "running" and not pid and time.monotonic() < deadline:

@@ -22,7 +22,7 @@ _LOOK_SECONDS = 0.005
 _QUICK_SECONDS = 0.1  # the time in which a reader that keeps up empties the pipe
 _BEYOND_BYTES = 96 << 10  # bytes between our pipe and the container's log: the shim's buffer and its pipe to containerd
 _LEAST_BYTES = 4 << 10  # fewer bytes do not show how fast a reader is
-_GRANTED_SECONDS = 1.0  # half of the time that a container runtime grants
+_GRANTED_SECONDS = 1.0  # half of the time that a container runtime grants for reading the rest of the output
 _LONGEST_SECONDS = 10.0  # how long to wait at most for the pipe, and again for the buffers beyond it
 
 
@@ -47,7 +47,7 @@ class Echo:
         return bool(self._pending)
 
     def pump(self) -> None:
-        """Write new output, as much as the descriptor takes now, up to 1 MiB: the supervisor has other work."""
+        """Write new output without blocking, and at most 1 MiB, because the supervisor has other work."""
         for _ in range(_MOST_PIECES):
             if self._is_broken:
                 return

@@ -1,4 +1,4 @@
-r"""Encodes two streams as lines of one text stream, the log of a container. Each line has its offset in its stream.
+r"""Encodes two streams as lines of one text stream, the log of a container. Each line states its offset in the stream.
 
     out 0 step 1 loss 4.2
     err 0 \x1b[31mslow\x1b[0m

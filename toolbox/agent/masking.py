@@ -21,8 +21,8 @@ _SHORTEST_BASE64 = 6
 _SHORTEST_PADDED = 8
 # A program that wraps base64 does so after 76 characters (RFC 2045), which encode 57 bytes.
 _LINE_BYTES = 57
-# The characters besides letters, digits and `-._~` that a program may leave unquoted in a URL: none or `/` (Python),
-# those of encodeURIComponent and of encodeURI (JavaScript), and `*` (HTML forms).
+# The characters besides letters, digits and `-._~` that a program may leave unquoted in a URL. In this order: two
+# settings of Python's `quote`, JavaScript's `encodeURIComponent` and `encodeURI`, and HTML forms.
 _URL_SAFE = ("", "/", "!'()*", ";,/?:@&=+$!'()*#", "*")
 _DOUBLE_QUOTES = ('"', "&quot;", "&#34;")
 _SINGLE_QUOTES = ("'", "&#x27;", "&#39;", "&apos;")

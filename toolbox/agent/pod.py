@@ -99,7 +99,7 @@ def keep(directory: str, seconds: float, patterns: List[str]) -> int:
 
 
 def send(directory: str, patterns: List[str], logs: List[str]) -> int:
-    """Write the files that a workload left, and the given logs of it, to standard output as an archive."""
+    """Write an archive of the files that a workload left, and of the given logs, to standard output."""
     with tarfile.open(fileobj=_Pieces(), mode="w|", bufsize=_PIECE_BYTES, format=tarfile.GNU_FORMAT) as archive:  # type: ignore[call-overload]  # it has all of a file that is used
         for name in [*_files_to_send(directory, patterns), *map(log_name, logs)]:
             _add(archive, os.path.join(directory, name), name)

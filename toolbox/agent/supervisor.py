@@ -35,7 +35,7 @@ STREAMS = ("stdout", "stderr")
 RESULTS = "files"
 SOURCES = "src"
 MARK = "TOPGALLANT_STEP"
-# This space is written before the workload starts, and overwritten with the outcome: a full disk cannot prevent that.
+# Reserved before the workload starts, so that the outcome can be written even if the disk is full.
 _RESERVED_BYTES = 4096
 _MESSAGE_CHARACTERS = 500  # even with every character escaped as JSON, the outcome fits into the reserved space
 _CHUNK_BYTES = 1 << 16

@@ -1,4 +1,4 @@
-"""Compares a metric with the same metric of another cell: how many times as much, or as fast."""
+"""Compares a metric with the same metric of another cell, as a ratio or as a speedup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prepares the files and the order that go to a host with a workload, and sorts out the files that come back."""
+"""Prepares the files and the order that go to a host with a workload, and filters the files that an attempt left."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def order(
 
 @contextmanager
 def staged(workload: Workload, directory: Path) -> Iterator[Path | None]:
-    """Copy the files to send into a new folder in the directory of an attempt, and yield it; None if there are none.
+    """Copy the files to send into a new folder in an attempt's directory, and yield the folder; None without files.
 
     Two submissions of one attempt at the same time have a folder each. The one that starts the workload moves its
     folder to `src/`; the folder of the other is removed in the end.

@@ -1,7 +1,7 @@
 """The plan of a matrix: its cells, with everything that is decided before the first of them starts.
 
 All mistakes in cells are found here: the workload, the checks and the metrics of each cell are resolved with the cell's
-own settings over the configuration.
+own settings applied to the configuration.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Cell:
         targets: the names of the targets on which it may run.
         resources: the amount that it takes of each resource, by label.
         skip: why it does not run; empty if it runs.
-        xfail: why it is expected to fail; None if it is not, or not any more.
+        xfail: why it is expected to fail; None if it is expected to pass.
         quarantine: why its verdict does not count; None if it counts.
         bounds: the bounds from earlier runs, by the names of the metrics.
         note: a further remark for the user.

@@ -22,7 +22,8 @@ class PlannedTarget:
     """A place where cells run.
 
     Args:
-        capacity: the amount of each resource that it has, by label; unlimited for others. `jobs`: cells at once.
+        capacity: the amount of each resource that it has, by label; other resources are unlimited. `jobs` limits
+            how many cells run at once.
         accelerator: the kind of its accelerators; None if not configured.
         cost_per_hour: the price of an hour of one attempt; None if not configured.
         limits: how much of one attempt may be fetched.

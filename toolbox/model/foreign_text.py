@@ -9,7 +9,7 @@ from typing import Final
 _STEERING: Final = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _ESCAPES = re.compile(rf"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[{_STEERING}]")
 _STEERING_CHARACTER = re.compile(f"[{_STEERING}]")
-# Lines that a CI system executes: GitHub's runner `::` at the beginning and `##[` anywhere; Azure Pipelines `##vso[`.
+# Marks of commands for a CI system: `::` at the beginning of a line and `##[` (GitHub), `##vso[` (Azure Pipelines).
 _WORKFLOW_COMMAND = re.compile(r"^([^\S\n]*:)(?=:)|(##)(?=\[|vso\[)", re.MULTILINE)
 _IN_JSON = re.compile(rf"[{_STEERING}]|(?<=##)\[|(?<=##)v(?=so\[)")
 # Characters that make a cell a formula (OWASP, CSV Injection), also in full width.

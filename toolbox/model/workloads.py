@@ -114,7 +114,7 @@ class WorkloadOutcome:
 
     @classmethod
     def parse(cls, record: Mapping[str, Any] | None) -> Self:
-        """Parse the record of a supervisor; None if the supervisor was killed before it wrote one."""
+        """Parse the record of a supervisor. The record is None if the supervisor was killed before it wrote one."""
         if record is None:
             return cls(EndedBy.LOST, message="its supervisor was killed, or the machine was restarted")
         try:

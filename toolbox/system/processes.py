@@ -52,7 +52,7 @@ class Completed:
 
 
 def environment(step: Path, variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables for a process of a step: ours, the given ones, the step's directory, and its mark.
+    """Return the variables for a process of a step: those of this process, `variables`, and the directory of the step.
 
     The URL of the store is removed: it may hold a password, and no child process needs it.
     """
@@ -81,7 +81,7 @@ def run(
 ) -> Completed:
     """Run a program to its end in a new session, and return its result.
 
-    If the wait is interrupted (by a cancelled scope or a signal), the process and its children are ended first.
+    If the wait is interrupted (by a cancelled scope or a signal), first the process and its children are ended.
 
     Args:
         env: the environment variables, as `environment` returns them.

@@ -138,7 +138,7 @@ def _next_data(descriptor: int, place: int, end: int) -> tuple[int, int]:
 
 
 def _holds_any(file: Path, patterns: list[bytes]) -> bool:
-    """Read a file in pieces, which overlap so that a value across a border is found."""
+    """Return whether a file has any of the patterns. Pieces of it overlap, to find values across borders."""
     overlap = max(map(len, patterns)) - 1
     tail = b""
     for piece in _pieces(file):
