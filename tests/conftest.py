@@ -1,5 +1,6 @@
 """What tests of every kind share."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Leftovers(config))
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test writes into the store of who runs it."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
-    monkeypatch.delenv("TOPGALLANT_RESULTS_DATABASE", raising=False)
+@pytest.fixture(scope="session", autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test, and no fixture of a wider scope, writes into the store of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+        patch.delenv("TOPGALLANT_RESULTS_DATABASE", raising=False)
+        yield
 
 
 @pytest.fixture

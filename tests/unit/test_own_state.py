@@ -1,0 +1,18 @@
+"""The tests have a store of their own, also for fixtures that are made before the first test."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def state_of_a_module() -> str:
+    """The place of the store as a fixture of a module sees it."""
+    return os.environ.get("XDG_STATE_HOME", "")
+
+
+def test_a_fixture_of_a_module_sees_the_store_of_the_tests(
+    state_of_a_module: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert Path(state_of_a_module) == tmp_path_factory.getbasetemp() / "state"
