@@ -82,7 +82,7 @@ def _parse(text: str, kind: Format) -> None:
 def _line_and_reason(error: Exception, content: bytes) -> tuple[int | None, str]:
     match error:
         case UnicodeDecodeError():
-            return content.count(b"\n", 0, error.start) + 1, "it is no UTF-8"
+            return content.count(b"\n", 0, error.start) + 1, "it is not UTF-8"
         case json.JSONDecodeError():
             return error.lineno, error.msg
         case yaml.MarkedYAMLError(problem_mark=yaml.Mark() as mark):

@@ -21,7 +21,7 @@ def read(count):
     while len(content) < count:
         piece = os.read(0, count - len(content))
         if not piece:
-            raise SystemExit("the connection ended before the agent was there")
+            raise SystemExit("the connection ended before the whole agent arrived")
         content += piece
     return content
 exec(compile(read(int(read(8))), "<topgallant agent>", "exec"))

@@ -49,12 +49,12 @@ class PlannedTarget:
 
     @property
     def address(self) -> str | None:
-        """The address for Ansible, as `[USER@]HOST[:PORT]`; None for this machine, and for what is no machine."""
+        """The address for Ansible, as `[USER@]HOST[:PORT]`; None for this machine, and for other kinds of targets."""
         return self.description.address(self.name) if isinstance(self.description, MachineTarget) else None
 
     @property
     def is_machine(self) -> bool:
-        """Whether the target is one machine, which toolbox commands can look at and prepare."""
+        """Whether the target is one machine, which toolbox commands can inspect and prepare."""
         return isinstance(self.description, MachineTarget)
 
     def can_hold(self, resources: Mapping[str, int]) -> bool:

@@ -36,5 +36,5 @@ def test_what_is_sent_after_it_are_requests() -> None:
 def test_a_connection_that_ends_too_early_is_said_so() -> None:
     for sent in (b"", b"0000", bootstrap.program()[:1000]):
         done = run(sent)
-        assert done.stderr == b"the connection ended before the agent was there\n"
+        assert done.stderr == b"the connection ended before the whole agent arrived\n"
         assert done.returncode == 1
