@@ -1,5 +1,5 @@
-"""Ansible: the one way in which a toolbox command runs a role.
+"""Runs the Ansible roles of toolbox commands.
 
-`roles.py` holds `@role`; `playbook.py` runs the play and is the only module that imports ansible-runner. `modules/`
-holds Ansible modules of ours.
+`roles.py` contains `@role`. `playbook.py` runs the play; no other module imports ansible-runner. `modules/` contains
+Topgallant's own Ansible modules.
 """

@@ -1,4 +1,4 @@
-"""The hosts of a play, as Ansible's YAML inventory has them, and the names that they have there.
+"""Builds the Ansible inventory of a play, and chooses the names of its hosts.
 
 The name of a host is also the name of its folder in the artifacts of a step.
 """
@@ -16,17 +16,17 @@ from toolbox.system import environ
 
 TARGETS: Final = "targets"
 _CONTROLLER: Final = "controller"
-# `localhost` is how roles name this machine without SSH; the others are groups.
+# `localhost` is this machine without SSH; the other names are groups.
 _RESERVED: Final = {"localhost", "all", "ungrouped", TARGETS, _CONTROLLER}
 
 
 def of(addresses: Sequence[Address]) -> dict[str, Any]:
-    """Return the inventory of SSH hosts; of this machine where there are none.
+    """Return the inventory of SSH hosts; without any, the inventory contains only this machine.
 
     Raises:
         UsageError: a host is named twice.
     """
-    # What a role delegates to localhost is done here, also where a host is reached at an address of this machine.
+    # Tasks delegated to localhost always run locally, even if an SSH host has an address of this machine.
     here = {"localhost": {"ansible_connection": "local", "ansible_python_interpreter": untrusted(sys.executable)}}
     hosts: dict[str, dict[str, Any]] = {}
     for address in addresses:
@@ -49,7 +49,7 @@ def _variables(address: Address) -> dict[str, Any]:
         "ansible_host": address.host,
         "ansible_user": address.user,
         "ansible_port": address.port,
-        # As a variable roles see it too, for the programs that they run there.
+        # Roles use this variable too, for programs that they run on the host.
         "ansible_python_interpreter": environ.get("ANSIBLE_PYTHON_INTERPRETER"),
     }
     return {key: untrusted(value) for key, value in variables.items() if value}

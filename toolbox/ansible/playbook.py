@@ -1,9 +1,9 @@
-"""Runs one playbook, and hands over its events as they come. Only this module speaks to ansible-runner.
+"""Runs one playbook, and passes its events on as they arrive. Only this module uses ansible-runner.
 
-ansible-runner prepares the command line, the variables and the callback plugin, and reads Ansible's events from
-its output. The process itself is started as all of ours are (`toolbox.system.processes`): in a session of its own,
-marked, and ended with its scope. ansible-runner's own loop would dump the environment into a file, listen on a
-pseudo-terminal, and sleep 0.1 s after each play.
+ansible-runner prepares the command line, the variables and the callback plugin, and reads Ansible's events from the
+output. `toolbox.system.processes` starts the process itself, in a session of its own, marked, and ended with its scope.
+ansible-runner's own loop would dump the environment into a file, listen on a pseudo-terminal, and sleep 0.1 s after
+each play.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from toolbox.system import environ, filesystem, processes
 EventHandler = Callable[[dict[str, Any]], bool]
 
 _MODULES: Final = Path(__file__).resolve().parent / "modules"
-# A setting of the user's, in the environment, goes before these.
+# Environment variables of the user override these settings.
 _SETTINGS: Final = {
     "ANSIBLE_NOCOLOR": "1",
-    "ANSIBLE_PIPELINING": "1",  # no copy of a module, and so of its arguments, is left on the host
-    "ANSIBLE_NO_TARGET_SYSLOG": "1",  # nor are the arguments in its system log
+    "ANSIBLE_PIPELINING": "1",  # leaves no copy of a module, and so of its arguments, on the host
+    "ANSIBLE_NO_TARGET_SYSLOG": "1",  # keeps the arguments out of the host's system log
     "ANSIBLE_RETRY_FILES_ENABLED": "0",
     "ANSIBLE_HOST_KEY_CHECKING": "1",  # ansible-runner would turn it off
     "ANSIBLE_PYTHON_INTERPRETER": "auto_silent",
-    "ANSIBLE_INVENTORY_ENABLED": "yaml",  # it is always ours: no other plugin has to look at it
+    "ANSIBLE_INVENTORY_ENABLED": "yaml",  # the inventory is always YAML: no other plugin has to try it
     "ANSIBLE_SSH_ARGS": "-C -o ControlMaster=auto -o ControlPersist=10s -o BatchMode=yes",
 }
 
@@ -42,10 +42,10 @@ class Play:
 
     Args:
         file: the playbook.
-        inventory: the hosts, as Ansible's YAML inventory has them, with their data marked (`ansible_yaml.untrusted`).
-        roles: the folders that hold roles.
+        inventory: the content of Ansible's YAML inventory, with its data marked (`unsafe_yaml.untrusted`).
+        roles: the folders with roles.
         step: the directory of the step.
-        private: a private directory for what must not outlive the play.
+        private: a private directory for files that must not outlive the play.
     """
 
     file: Path
@@ -59,10 +59,11 @@ def run(play: Play, handler: EventHandler) -> int:
     """Run a playbook to its end, and return the exit status of `ansible-playbook`.
 
     Args:
-        handler: takes the events, one at a time.
+        play: the playbook, and how to run it.
+        handler: called with each event, never in two threads at once.
 
     Raises:
-        Cancelled: the scope was cancelled, and Ansible with all that it started has been ended.
+        Cancelled: the scope was cancelled, and Ansible and all processes that it started have been ended.
     """
     from ansible_runner import Runner  # slow to import, and needed only here
     from ansible_runner.config.runner import RunnerConfig
@@ -87,8 +88,8 @@ def run(play: Play, handler: EventHandler) -> int:
             return handler(event)
 
     runner = Runner(config, event_handler=handle)
-    # Two streams are read by two threads: each has a decoder. The mark that ends an event has no line end after it:
-    # in whole lines the beginning of a task would be told with the end of it.
+    # Two threads read the two streams, so each stream has a decoder. No line end follows the mark that ends an event:
+    # with whole lines, the start of a task would be reported only at the end of the task.
     output, errors = (OutputEventFilter(None, runner.event_callback, suppress_ansible_output=True) for _ in range(2))
     completed = processes.run(
         config.command,
@@ -104,7 +105,7 @@ def run(play: Play, handler: EventHandler) -> int:
 
 
 def cluster_modules(tasks: Path) -> list[str]:
-    """Return the modules of `modules/` that the files of a folder of tasks use."""
+    """Return the modules in `modules/` that the task files of a folder use."""
     names = "|".join(path.stem for path in _MODULES.glob("[!_]*.py"))
     use = re.compile(rf"^\s*(?:-\s+)?({names}):", re.MULTILINE)
     return sorted({name for file in tasks.glob("*.yml") for name in use.findall(file.read_text(encoding="utf-8"))})
@@ -113,14 +114,14 @@ def cluster_modules(tasks: Path) -> list[str]:
 def _variables(play: Play) -> dict[str, str]:
     ours = {name: value for name, value in _SETTINGS.items() if environ.get(name) is None}
     variables = processes.environment(play.step, ours)
-    # A virtual environment that is not activated still has its own ansible-playbook.
+    # Prefer the ansible-playbook of this virtual environment, even if the environment is not activated.
     variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
     # A configuration in the working or home directory must not change what a role does.
     own = environ.get("ANSIBLE_CONFIG") or str(filesystem.write_text(play.private / "ansible.cfg", ""))
     variables["ANSIBLE_CONFIG"] = own
-    # Our own modules are found wherever we are installed; a module of the user's of the same name goes before.
+    # A module of the user takes precedence over one of Topgallant's with the same name.
     variables["ANSIBLE_LIBRARY"] = os.pathsep.join(filter(None, [environ.get("ANSIBLE_LIBRARY"), str(_MODULES)]))
-    if (named := environ.get("KUBECONFIG")) is not None:  # Ansible works in another directory than ours
+    if (named := environ.get("KUBECONFIG")) is not None:  # make paths absolute: Ansible has another working directory
         files_of_it = (str(environ.expanded(part).absolute()) for part in named.split(os.pathsep) if part)
         variables["KUBECONFIG"] = os.pathsep.join(files_of_it)
     variables["ANSIBLE_LOCAL_TEMP"] = str(play.private / "tmp")

@@ -1,7 +1,7 @@
-"""What Ansible tells while a role runs: kept as JSON lines, written as a log, and passed on to the views.
+"""Handles the events of Ansible while a role runs: writes them as JSON lines and as a log, and passes them to views.
 
 The events are those of ansible-runner (https://ansible.readthedocs.io/projects/runner/en/stable/intro/).
-Secrets are taken out here, before anything is written or shown.
+Secrets are redacted here, before anything is written or shown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STATUS: Final = {
 
 
 class RoleEvents:
-    """Takes the events of one run of a role."""
+    """Handles the events of one run of a role."""
 
     def __init__(self, step: Step) -> None:
         self._step = step
@@ -37,13 +37,13 @@ class RoleEvents:
         self._events = _open(StepDirectory(step.directory).role_events)
         self._log = _open(StepDirectory(step.directory).role_log)
         self._failures: list[TaskFinished] = []
-        self._causes: list[str] = []  # of these, as far as modules of ours have told them
+        self._causes: list[str] = []  # the cause of each failure; empty unless one of Topgallant's modules names it
         self._rescued = False
         self._tail: deque[str] = deque(maxlen=_LONGEST_MESSAGE)
 
     @property
     def failed(self) -> TaskFinished | None:
-        """The task that made the role fail: the first one, or the last where a block rescued the others."""
+        """The task that made the role fail: the first failed task, or the last one if a block rescued earlier ones."""
         if not self._failures:
             return None
         return self._failures[self._index]
@@ -59,16 +59,16 @@ class RoleEvents:
         return -1 if self._rescued else 0
 
     def hosts_of(self, failed: TaskFinished) -> list[str]:
-        """Return the hosts on which the task of a failure failed."""
+        """Return the hosts on which a failed task failed."""
         return list(dict.fromkeys(other.host for other in self._failures if other.name == failed.name))
 
     def last_lines(self) -> str:
-        """Return the end of what Ansible printed, for a failure that no task explains."""
+        """Return the last lines of Ansible's output, for a failure outside of any task."""
         return " / ".join(self._tail)
 
     def handle(self, event: dict[str, Any]) -> bool:
-        """Take an event of ansible-runner. False keeps ansible-runner from writing a file of its own."""
-        # The texts one by one: in the JSON a secret of digits would be found in other numbers too.
+        """Handle an event of ansible-runner. Return False, so that ansible-runner writes no file of its own."""
+        # Redact each text by itself: in the JSON, a secret of digits could match part of a number.
         redacted = {key: self._redact.texts(value) for key, value in event.items()}
         self._events.write(json.dumps(redacted, ensure_ascii=False, default=str) + "\n")
         if printed := redacted.get("stdout", ""):
@@ -106,7 +106,7 @@ class RoleEvents:
                 self._causes.append(str((data.get("res") or {}).get(CAUSE_KEY, "")))
 
     def _finished(self, kind: str, data: dict[str, Any]) -> TaskFinished:
-        # Before a command is written as a shell would, which could hide a secret in it.
+        # Redact before a command is quoted for a shell: quoting could make a secret unrecognizable.
         result = {key: self._redact.texts(value) for key, value in (data.get("res") or {}).items()}
         status = _STATUS[kind]
         if status == "ok" and result.get("changed"):
@@ -126,7 +126,7 @@ class RoleEvents:
 
 
 def _open(path: Path) -> Any:
-    # What a program prints need not be UTF-8. Closed by close().
+    # The output of a program need not be UTF-8. `close` closes the file.
     return open(path, "a", encoding="utf-8", errors="backslashreplace", buffering=1, opener=filesystem.private_opener)
 
 

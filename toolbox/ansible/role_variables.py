@@ -1,6 +1,6 @@
-"""The variables of a role: the arguments of its command, and what the body of the command's method returns.
+"""Prepares the variables of a role: the arguments of its command, and the variables that the method's body returns.
 
-Called by `toolbox.ansible.roles`. Nothing here is written to a file.
+`toolbox.ansible.roles` calls this module, which writes no files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Body:
 
     Args:
         method: the method, bound to its object.
-        signature: its parameters.
+        signature: the parameters of the method.
     """
 
     method: Callable[..., Any]
@@ -37,7 +37,8 @@ class Body:
         """Run the body with the converted arguments, and return the variables that it adds or replaces.
 
         Raises:
-            UsageError: the body refused the arguments (ValueError, `sys.exit`), or returned no variables.
+            UsageError: the body refused the arguments (ValueError, `sys.exit`), or returned a value that cannot be
+                used as variables.
         """
         name = self.signature.name
         try:
@@ -53,7 +54,7 @@ class Body:
             raise UsageError(
                 f"{name}: its method returned a value of type {kind}: None or a mapping of variables was expected"
             )
-        # `return locals()` is the shortest way to hand over what the body has computed.
+        # Leave `self` out, so that a body may end with `return locals()`.
         return {variable: self._checked(variable, value) for variable, value in returned.items() if variable != "self"}
 
     def _checked(self, variable: object, value: Any) -> Any:
@@ -76,9 +77,9 @@ class Body:
 
 
 def located(label: str, values: Mapping[str, Any], *, is_remote: bool) -> dict[str, Any]:
-    """Return variables with absolute paths, because the role does not run where the caller stands.
+    """Return variables with absolute paths, because the role has another working directory than the caller.
 
-    `~` is the home of the host.
+    `~` is the home directory on the host.
 
     Raises:
         UsageError: a path on another host is relative.
@@ -97,9 +98,10 @@ def _located(label: str, name: str, value: Any, *, is_remote: bool) -> Any:
 
 
 def plain(value: Any, *, reveal: bool = False) -> Any:
-    """Return a value as YAML can write it: paths and members of enumerations are text.
+    """Return a value that YAML can represent: paths and members of enumerations become text.
 
     Args:
+        value: the value.
         reveal: whether secrets become text too.
     """
     if isinstance(value, Secret):

@@ -1,13 +1,13 @@
-"""Toolbox commands that an Ansible role carries out, by ansible-runner.
+"""Toolbox commands that run an Ansible role, by ansible-runner.
 
-`@role` turns a method into such a command: `Host.capture_state` is the role `host_capture_state`, and its parameter
+`@role` turns a method into such a command: `Host.capture_state` runs the role `host_capture_state`, and its parameter
 `packages` is the variable `host_capture_state_packages`. The body of the method runs before the role, and may refuse
 the arguments or return further variables (`role_variables.py`). `@role("name")` names another role. The role runs on
 this machine, or on the SSH hosts of `hosts`, by Ansible's own connection and the user's own SSH configuration.
 
-In the step's directory: `_python.cmd`, `_python.args.yaml`, `_ansible.play.yaml`, `_ansible.log`,
-`_ansible.events.jsonl`, `src/` (what the role rendered), `artifacts/` (the state it saw; of SSH hosts in
-`artifacts/HOST/`), `FAILURE` if it failed.
+The step's directory contains `_python.cmd`, `_python.args.yaml`, `_ansible.play.yaml`, `_ansible.log`,
+`_ansible.events.jsonl`, `src/` (the files that the role rendered), `artifacts/` (the state that the role saw; for SSH
+hosts in `artifacts/HOST/`), and `FAILURE` if the role failed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from toolbox.runs.steps import Step
 from toolbox.system import cancellation, environ, extras, filesystem, places, scratch
 
 _ACCESS: Final = tuple(field.name for field in dataclasses.fields(Access))
-_CAUSES_OF_WORKLOADS: Final = {Cause.PRODUCT, Cause.TIMEOUT}  # what was run failed, and not what runs it
+_CAUSES_OF_WORKLOADS: Final = {Cause.PRODUCT, Cause.TIMEOUT}  # the workload failed, not the platform
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class RoleCall:
     """A request to run the role of a toolbox command.
 
     Args:
-        values: the arguments, converted, by parameter.
-        hosts: the SSH hosts; none for this machine.
-        suffix: what the name of the step's directory ends with.
+        values: the converted arguments, by parameter.
+        hosts: the SSH hosts; empty for this machine.
+        suffix: the end of the name of the step's directory.
         counts: see `toolbox.runs.steps.Step`.
         body: the method of the command; it runs before the role.
         role_name: the name of the role; `GROUP_COMMAND` when left out.
@@ -72,7 +72,7 @@ class RoleCall:
 
     @property
     def command_line(self) -> str:
-        """The command line that reproduces the step. It has the references of secrets."""
+        """The command line that reproduces the step. It contains references instead of secrets."""
         words = [environ.program(), self.group, self.command]
         words += [f"--{name}={_argument(value)}" for name, value in self.values.items()]
         if self.hosts:
@@ -81,9 +81,9 @@ class RoleCall:
 
     @property
     def fingerprint(self) -> str:
-        """A hash that identifies the call. A secret counts by its reference.
+        """A hash that identifies the call. Secrets enter by their references.
 
-        Nothing is masked in it: a resumed run may know fewer secrets than the run knew at this place.
+        Nothing is redacted before hashing, because a resumed run may know fewer secrets than the run did before.
         """
         return hashlib.sha256(filesystem.encode(self.command_line)).hexdigest()[:12]
 
@@ -96,7 +96,7 @@ def role(method: Method, /) -> Method: ...
 @overload
 def role(name: str, /) -> Callable[[Method], Method]: ...
 def role(method: Any, /) -> Any:
-    """Mark a method as a toolbox command that a role carries out: `GROUP_COMMAND`, or the role of `@role("name")`."""
+    """Mark a method as a toolbox command that runs a role: `GROUP_COMMAND`, or the name in `@role("name")`."""
     if not isinstance(method, str):
         return _marked(method, "")
     if not method.isascii() or not method.isidentifier():
@@ -110,9 +110,10 @@ def _marked(method: Method, role_name: str) -> Method:
 
 
 def call(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts: bool = True) -> Path:
-    """Carry out a toolbox command by its role, and return the directory of the step.
+    """Run the role of a toolbox command, and return the directory of the step.
 
     Args:
+        command: the command.
         values: the arguments, as `signature.bind` returns them.
         suffix: see `RoleCall`.
         counts: see `RoleCall`.
@@ -127,7 +128,8 @@ def run(call: RoleCall) -> Path:
     """Run a role as a step, and return the directory of the step.
 
     Raises:
-        UsageError: there is no such role, a host is named twice, or the body refused. Nothing was started.
+        UsageError: the role does not exist, a host is named twice, or the body refused the arguments. Nothing was
+            started.
         StepError: the role failed; the message names the task.
     """
     modules = _cluster_modules(call)
@@ -178,7 +180,7 @@ def _cluster_modules(call: RoleCall) -> list[str]:
     """Return the modules for clusters that the role uses.
 
     Raises:
-        UsageError: there is no such role, or the client of Kubernetes, which these modules need, is not installed.
+        UsageError: the role does not exist, or the Kubernetes client, which these modules need, is not installed.
     """
     tasks = places.find("roles", call.role, "tasks")
     if tasks is None or not (tasks / "main.yml").exists():
@@ -204,9 +206,9 @@ def _write_request(call: RoleCall, step: Step) -> None:
 def _write_play(
     call: RoleCall, variables: Mapping[str, Any], modules: Sequence[str], *, step: Step, private: Path
 ) -> Path:
-    """Write the play, and return the file to run. Secrets are in a private file beside it.
+    """Write the play, and return the file to run. Secrets go into a private file beside it.
 
-    The play tells the modules for clusters how to reach the cluster, so that the tasks of the role need not.
+    The play sets the access options of the modules for clusters, so that the tasks of the role need not repeat them.
     """
     redactor, directory = step.recorder.redactor, step.directory
     secret = {name: plain(value, reveal=True) for name, value in variables.items() if secrets_in(value)}
@@ -224,7 +226,7 @@ def _write_play(
     request = (call.role, f"{call.group} {call.command}", known, secret_files, defaults)
     text, redacted = _play_text(*request), _play_text(*redactor.texts(request))
     kept = filesystem.write_text(StepDirectory(directory).play, redacted)
-    # A secret can be a word that stands elsewhere too (`admin`): what runs is whole.
+    # A secret can be a common word (`admin`), so Ansible runs the play in which nothing is redacted.
     return kept if redacted == text else filesystem.write_text(private / "play.yaml", text)
 
 

@@ -1,8 +1,8 @@
-"""Writes YAML for Ansible in which data stays data: Ansible evaluates no text of it as a template.
+"""Writes YAML for Ansible, in which text that is marked as data is never evaluated as a template.
 
-`untrusted` marks the data of a play or an inventory, keys included; all other text is the frame around the data, and
-is written by our own code. Ansible would otherwise render `{{ ... }}`, and any text that begins with `#jinja2:`, which
-can choose delimiters of its own.
+`untrusted` marks the data of a play or an inventory, including keys. All other text comes from Topgallant's own code.
+Without the mark, Ansible would render `{{ ... }}`, and any text that begins with `#jinja2:`, which can even choose its
+own delimiters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TEXT: Final = "tag:yaml.org,2002:str"
 
 
 class Untrusted(str):
-    """Text that Ansible hands over as it is."""
+    """Text that Ansible does not evaluate as a template."""
 
     __slots__ = ()
 
@@ -44,8 +44,8 @@ class _Dumper(filesystem.Dumper):
 
 
 def _represent_untrusted(dumper: _Dumper, text: Untrusted) -> yaml.ScalarNode:
-    # ansible-core 2.19 reads text with this tag as if it had no quotes: `!unsafe "1.10"` is a number there. What YAML
-    # reads as another type (a number, a date, `null`) cannot be a template, and needs no tag.
+    # ansible-core 2.19 ignores the quotes of text with this tag: `!unsafe "1.10"` becomes a number. Text that YAML
+    # would read as another type (a number, a date, `null`) cannot be a template, and needs no tag.
     is_text = dumper.resolve(yaml.ScalarNode, str(text), (True, False)) == _TEXT  # type: ignore[no-untyped-call]  # PyYAML has no types for it
     return dumper.represent_scalar("!unsafe" if is_text else _TEXT, str(text), style='"')
 

@@ -1,1 +1,1 @@
-"""Ansible modules of ours, for roles that need more of a cluster than `kubectl` gives. Ansible finds them by name."""
+"""Ansible modules for roles that need more from a cluster than `kubectl` offers. Ansible finds them by file name."""

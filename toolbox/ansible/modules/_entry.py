@@ -1,6 +1,6 @@
-"""How a module of ours begins and ends: its arguments, the cluster that they name, and one message where it fails.
+"""The entry point of all modules for clusters: reads the arguments, connects to the cluster, and reports errors.
 
-A module runs with the interpreter of `ansible-playbook`, which is ours: so it may import what it needs of `toolbox`.
+A module runs with the interpreter of `ansible-playbook`, which is also that of Topgallant, so it may import `toolbox`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from toolbox.model.clusters import Access
 from toolbox.model.errors import ToolboxError
 from toolbox.model.verdicts import CAUSE_KEY
 
-# Where a module works. The play of a toolbox command sets these options for all its tasks: see `toolbox.ansible.roles`.
+# The options for access to a cluster. The play of a toolbox command sets them for all its tasks: `toolbox.ansible.roles`.
 _ACCESS: Final[Mapping[str, Any]] = {field.name: {"type": "str"} for field in fields(Access)}
 
 Work = Callable[[Objects, Mapping[str, Any]], Mapping[str, Any]]
@@ -25,9 +25,9 @@ def run(ansible_module: Callable[..., Any], options: Mapping[str, Any], work: Wo
     """Run a module.
 
     Args:
-        ansible_module: Ansible's own class. Each module imports it by itself: that is how Ansible knows a module.
-        options: what it takes besides the fields of `Access`, as Ansible describes it.
-        work: does it, and returns its result. The errors that we foresee are the message of the failed task.
+        ansible_module: Ansible's class. Each module has to import it, because Ansible recognizes modules by this import.
+        options: the specification of the options other than the fields of `Access`, in Ansible's form.
+        work: carries out the module, and returns the result. A `ToolboxError` fails the task with its message.
     """
     module = ansible_module(argument_spec={**_ACCESS, **options})
     given = module.params

@@ -1,4 +1,4 @@
-"""Objects as files of a step: what a reader needs of them, and no value of a Secret."""
+"""Writes objects of a cluster into files of a step, without the values of Secrets."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from toolbox.system import filesystem
 
 
 def shown(found: Json) -> Json:
-    """Return an object without who set which field, and without the values where it is a Secret."""
+    """Return an object without `managedFields`, and without the values if it is a Secret."""
     meta = {name: value for name, value in (found.get("metadata") or {}).items() if name != "managedFields"}
     if found.get("kind") != "Secret":
         return {**found, "metadata": meta}
-    # `kubectl apply` and other programs keep a copy of the whole object there.
+    # Mask all annotations: `kubectl apply` and other programs store copies of the whole object there.
     if "annotations" in meta:
         meta["annotations"] = dict.fromkeys(meta["annotations"] or (), MASK)
     masked: Json = {part: dict.fromkeys(found[part] or (), MASK) for part in ("data", "stringData") if part in found}

@@ -1,4 +1,4 @@
-"""The logs of containers, and what the cluster says of their pods, as files."""
+"""Saves the logs of containers, and lists the events about their pods."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from toolbox.system import filesystem
 
 _TRIES: Final = 3
 _PAUSE_SECONDS: Final = 1.0
-_TIMEOUT: Final = (5.0, 60.0)  # seconds, to connect and between two pieces of a log
+_TIMEOUT: Final = (5.0, 60.0)  # seconds: to connect, and between two chunks of a log
 _PIECE_BYTES: Final = 1 << 16
-_MOST_BYTES: Final = 1 << 28  # of one log; more than a kubelet keeps, unless it was configured so
-_NO_LOG: Final = b"unable to retrieve container logs for "  # the kubelet says so in place of the log
+_MOST_BYTES: Final = 1 << 28  # maximum size of a log; the kubelet's default limit is lower
+_NO_LOG: Final = b"unable to retrieve container logs for "  # the kubelet returns this text instead of a log
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which logs are wanted.
+    """The logs to save.
 
     Args:
-        containers: their names; all of them when left out.
-        since_seconds: only what was printed since then; everything when left out.
-        previous: also of the container that was there before the last restart.
+        containers: the names of the containers; by default all.
+        since_seconds: save only lines of the last seconds; by default all lines.
+        previous: whether to save also the log of the container before its last restart.
     """
 
     containers: Collection[str] | None = None
@@ -40,11 +40,11 @@ def save(cluster: Cluster, pods: Sequence[Json], directory: Path, wanted: Wanted
     """Write the logs of pods as `POD/CONTAINER.log` and `POD/CONTAINER.previous.log`.
 
     Returns:
-        The files that were written, and what could not be read, each with its reason.
+        The files that were written, and a message for each log that could not be read.
     """
     written, missing = [], []
     for pod in pods:
-        if not is_name(pod["metadata"]["name"]):  # the name of a folder
+        if not is_name(pod["metadata"]["name"]):  # the name becomes the name of a folder
             missing.append(f"{shown(pod['metadata']['name'])}: no pod can have this name")
             continue
         for name, is_previous in filter(lambda each: is_name(each[0]), _logs(pod, wanted)):
@@ -61,7 +61,10 @@ def events(objects: Objects, namespace: str | None, about: Collection[str] | Non
     """Return the events of a namespace, oldest first.
 
     Args:
-        about: the names of the objects that are meant, and of what they have made; all when left out.
+        objects: the objects of the cluster.
+        namespace: the namespace of the events.
+        about: the names of objects; select only events about them and about objects that they created. By default, all
+            events are returned.
     """
     found = objects.listed(Query(objects.kind("v1", "Event"), namespace))
     chosen = [event for event in found if about is None or _is_about(str(event["involvedObject"].get("name")), about)]
@@ -73,12 +76,12 @@ def _is_about(name: str, about: Collection[str]) -> bool:
 
 
 def containers(pod: Json) -> list[Json]:
-    """Return the containers of a pod, those that initialize it first."""
+    """Return the containers of a pod, the init containers first."""
     return [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
 
 
 def _logs(pod: Json, wanted: Wanted) -> Iterator[tuple[str, bool]]:
-    """Yield the containers of a pod, and whether the one before is meant."""
+    """Yield the name of each container whose log is wanted, and whether it is the log before the last restart."""
     status: Mapping[str, Any] = pod.get("status") or {}
     restarts = {
         str(each["name"]): int(each.get("restartCount", 0))
@@ -96,7 +99,7 @@ def _logs(pod: Json, wanted: Wanted) -> Iterator[tuple[str, bool]]:
 def _save(
     cluster: Cluster, pod: Json, container: str, path: Path, since: int | None, *, is_previous: bool
 ) -> str | None:
-    """Write a log, and return why that could not be done."""
+    """Write a log. Return None, or the reason why the log could not be saved."""
     place, why = POD.path(pod["metadata"]["namespace"], pod["metadata"]["name"], "log"), ""
     query: dict[str, Any] = {"container": container, "previous": is_previous, "limitBytes": _MOST_BYTES}
     if since is not None:
@@ -115,7 +118,7 @@ def _save(
             if isinstance(error, Refused):
                 break
         except Exception as error:
-            if not type(error).__module__.startswith("urllib3"):  # a connection that was broken off
+            if not type(error).__module__.startswith("urllib3"):  # urllib3's errors mean a lost connection
                 raise
             why = str(error)
         else:

@@ -1,4 +1,4 @@
-"""Waits until objects are ready, have their images, or are gone; says what holds them up where they are not in time."""
+"""Waits until objects are ready, have their images, or are gone. The error after a timeout explains the delay."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from toolbox.model.verdicts import Cause, Verdict
 
 _MOST_SHOWN: Final = 5
 _EVENTS_SHOWN: Final = 3
-_TELLING: Final = ("BackOff", "Evicted", "Preempted", "Unhealthy")  # of warnings, besides those of a failure
+_TELLING: Final = ("BackOff", "Evicted", "Preempted", "Unhealthy")  # reasons of useful warnings, besides `Failed...`
 _USUAL_WORDS: Final = ("will not be ready", "is not ready after")
 _WORDS: Final = {"Job": ("has failed", "has not ended after")}
 
 
 def ready(objects: Objects, found: Sequence[Json], timeout: float) -> None:
-    """Wait until objects are ready, one after another in one time.
+    """Wait until all objects are ready.
 
     Args:
-        timeout: in seconds, for all of them.
+        objects: the objects of the cluster.
+        found: the objects to wait for.
+        timeout: the timeout in seconds for all objects together.
 
     Raises:
-        InfrastructureError: they are not, or one of them will never be: it says why.
+        InfrastructureError: an object is not ready in time, or can never become ready; the message gives the reason.
     """
     deadline = time.monotonic() + timeout
     for each in found:
@@ -37,7 +39,7 @@ def ready(objects: Objects, found: Sequence[Json], timeout: float) -> None:
 
 
 def images(objects: Objects, found: Sequence[Json], timeout: float) -> None:
-    """Wait until the pods of DaemonSets have their images. The rest is as for `ready`."""
+    """Wait until the pods of DaemonSets have their images. Arguments and errors are those of `ready`."""
     deadline = time.monotonic() + timeout
     for each in found:
         if each["kind"] == "DaemonSet":
@@ -48,7 +50,7 @@ def gone(objects: Objects, meant: Sequence[tuple[Kind, str | None, str]], timeou
     """Wait until objects are gone.
 
     Raises:
-        InfrastructureError: they are not; it names the finalizers that hold them.
+        InfrastructureError: an object is not gone in time; the message names its finalizers.
     """
     deadline = time.monotonic() + timeout
     for kind, namespace, name in meant:
@@ -64,7 +66,7 @@ def _is_empty(view: View) -> bool | None:
 
 
 def held_by(found: Json) -> str:
-    """Return what keeps an object from being gone."""
+    """Return why an object still exists."""
     meta = found["metadata"]
     if "deletionTimestamp" not in meta:
         return "it was created again, but not by Topgallant"
@@ -72,7 +74,7 @@ def held_by(found: Json) -> str:
     return f"its finalizers are {', '.join(finalizers)}" if finalizers else "it is being deleted"
 
 
-# Return nothing while it has to be waited for, an empty text where all is well, and else why it will not be.
+# Returns None to go on waiting, an empty text on success, or else the reason of the failure.
 Judge = Callable[[Json, Sequence[Json]], str | None]
 
 
@@ -95,7 +97,7 @@ def _judge_images(found: Json, pods: Sequence[Json]) -> str | None:
 
 
 def _all_tried(pods: Sequence[Json]) -> bool:
-    """Whether no pod has an image of which nothing is known yet."""
+    """Return whether the pull of every image of every pod has succeeded or failed at least once."""
     return all(why != "" for pod in pods for why in readiness.pulls(pod).values())
 
 
@@ -106,7 +108,7 @@ def _wait(objects: Objects, found: Json, seconds: float, timeout: float, judge: 
         own, pods, replica_sets = view.sights
 
         def seen() -> tuple[Json, list[Json]]:
-            # What is watched does not say of what kind it is.
+            # Objects from a watch may lack their kind.
             now = {**own.objects[0], "kind": found["kind"]} if own.objects else found
             its_pods = [now] if now["kind"] == "Pod" else pods.objects
             return now, readiness.newest(now, its_pods, replica_sets.objects)
@@ -117,7 +119,7 @@ def _wait(objects: Objects, found: Json, seconds: float, timeout: float, judge: 
         what = _WORDS.get(found["kind"], _USUAL_WORDS)
         if why is not None:
             if own.objects:
-                # What is said of its pods comes on another connection than what is said of itself, and may be late.
+                # The object and its pods are watched on two connections, and changes of the pods may arrive late.
                 pods.listed(objects.listed(queries[1]) if queries[1] else iter(()))
                 why = judge(*seen()) or why
             text = f"{name} {what[0]}: {why}{_events(objects, found, why)}"
@@ -130,7 +132,7 @@ def _wait(objects: Objects, found: Json, seconds: float, timeout: float, judge: 
 
 
 def _failure(text: str, found: Json, pods: Sequence[Json]) -> ToolboxError:
-    """Return the error of an object that will not be ready. Where the program of a Job failed, the cluster did not."""
+    """Return the error of an object that will not be ready. A failed program in a Job is not a cluster failure."""
     if found["kind"] != "Job" or (failed := readiness.condition(found, "Failed")) is None:
         return InfrastructureError(text)
     if failed.get("reason") == "DeadlineExceeded":
@@ -141,7 +143,7 @@ def _failure(text: str, found: Json, pods: Sequence[Json]) -> ToolboxError:
 
 
 def _queries(objects: Objects, found: Json) -> tuple[Query | None, ...]:
-    """Return how to look at an object, at its pods and at its ReplicaSets: not at all where it has none."""
+    """Return the queries for an object, its pods and its ReplicaSets; None where it has no pods or ReplicaSets."""
     meta, labels = found["metadata"], readiness.pod_selector(found)
     kind, namespace = objects.kind(found["apiVersion"], found["kind"]), meta.get("namespace")
     pods = Query(objects.kind("v1", "Pod"), namespace, labels) if labels else None
@@ -151,12 +153,12 @@ def _queries(objects: Objects, found: Json) -> tuple[Query | None, ...]:
 
 
 def after(view: View) -> str:
-    """Return what is to be added of a server that is not heard."""
+    """Return the end of a message that reports a lost server; empty if the server answers."""
     return f" ({view.silence})" if view.silence else ""
 
 
 def _events(objects: Objects, found: Json, known: str) -> str:
-    """Return the last warnings of an object and of what it has made, which bear names that begin with its own."""
+    """Return the last warnings about an object, and about objects whose names begin with its name."""
     meta = found["metadata"]
     if not meta.get("namespace"):
         return ""

@@ -1,21 +1,22 @@
-"""Ansible module: delete what is ours in a namespace, or all of it, and wait until it is gone.
+"""Ansible module: delete Topgallant's objects in a namespace, or the whole namespace, and wait until they are gone.
 
-    - name: Delete what a run has left
+    - name: Delete the objects that a run has left
       cluster_cleanup:
         namespace: tests
         run: 20261121-101500
         directory: "{{ artifact_extra_logs_dir }}/artifacts"
 
-Options, besides those of every module of ours (`kubeconfig`, `context`, `namespace`):
+Options, besides those of all modules for clusters (`kubeconfig`, `context`, `namespace`):
 
-- `run`: only what belongs to it; all that carries our label `app.kubernetes.io/managed-by` when left out.
-- `delete_namespace`: the namespace itself, and all that is in it.
-- `force`: also in a namespace that we did not make, and Jobs of runs that may be alive. Namespaces of the system are
-  refused in any case.
-- `timeout`: in seconds, until all of it is gone.
-- `directory`: gets `before.yaml`, what is deleted as it was.
+- `run`: delete only the objects of this run; by default, all objects with Topgallant's label
+  `app.kubernetes.io/managed-by`.
+- `delete_namespace`: delete the namespace and all objects in it.
+- `force`: allow namespaces that Topgallant did not create, and Jobs of runs that may be active. System namespaces are
+  always refused.
+- `timeout`: the number of seconds to wait until the objects are gone.
+- `directory`: the directory for `before.yaml`, with the objects before their deletion.
 
-It returns what it has `deleted`, and which kinds could not be listed: `notes`.
+The module returns the `deleted` objects, and as `notes` the kinds that could not be listed.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ Found = list[tuple[Kind, Json]]
 
 
 def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Do what the options say.
+    """Carry out the module with its options.
 
     Raises:
-        ToolboxError: it is refused, or not all is gone in time.
+        ToolboxError: the deletion is refused, or some objects are not gone in time.
     """
     name = objects.cluster.namespace
     kind = NAMESPACE
@@ -85,7 +86,7 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refusal(name: str, namespace: Json | None, given: Mapping[str, Any]) -> str:
-    """Return why nothing may be deleted; nothing where it may."""
+    """Return why the deletion is refused; empty if it is allowed."""
     if name in _OF_THE_SYSTEM:
         return f"namespace {name} is a system namespace: objects in it are never deleted"
     if name == "default" and given["delete_namespace"]:
@@ -99,16 +100,16 @@ def _refusal(name: str, namespace: Json | None, given: Mapping[str, Any]) -> str
 
 
 def _refuse_live_runs(objects: Objects, found: Found, named: str | None) -> list[str]:
-    """Refuse to delete Jobs of runs that may be alive.
+    """Refuse to delete Jobs of runs that may be active.
 
-    A run with an unexpired lease is alive. Without a lease, nothing in the cluster says whether the orchestrator of a
-    run lives: Jobs of such a run that have not ended are deleted only if the run is named.
+    A run with an unexpired lease is active. Without a lease, nothing in the cluster shows whether the orchestrator of
+    a run is alive. Unfinished Jobs of such a run are deleted only if `run` names it.
 
     Returns:
-        A warning where the account may not list leases, so that a live run cannot be told from a dead one.
+        A warning if the account may not list leases, so that active runs cannot be recognized.
 
     Raises:
-        ConfigurationError: it names the runs.
+        ConfigurationError: some runs may be active; the message names them.
     """
     unfinished = [each["metadata"].get("labels") or {} for kind, each in found if _is_unfinished(kind, each)]
     runs = {str(labels[RUN_LABEL]) for labels in unfinished if RUN_LABEL in labels}
@@ -134,7 +135,7 @@ def _is_unfinished(kind: Kind, found: Json) -> bool:
 
 
 def _runs_with_leases(objects: Objects) -> set[str] | None:
-    """Return the runs that hold an unexpired lease in the namespace; None where the account may not list leases."""
+    """Return the runs that hold an unexpired lease in the namespace; None if the account may not list leases."""
     try:
         leases = list(objects.listed(Query(LEASE, objects.cluster.namespace)))
     except Refused:
@@ -148,14 +149,14 @@ def _selector(run: str | None) -> str:
 
 
 def _found(objects: Objects, namespace: str, selector: str | None, notes: list[str]) -> Iterator[tuple[Kind, Json]]:
-    """Yield the objects of all kinds of a namespace; what may not be listed is noted."""
+    """Yield the objects of all kinds in a namespace. Add a note for each kind that may not be listed."""
     seen: set[str] = set()
     for kind in objects.kinds:
         if not kind.is_namespaced or not kind.verbs >= _NEEDED or kind.name == "Event":
             continue
         try:
             for found in objects.listed(Query(kind, namespace, selector)):
-                # Some kinds are in two groups.
+                # Some kinds are in two API groups.
                 if found["metadata"]["uid"] not in seen:
                     seen.add(found["metadata"]["uid"])
                     yield kind, found
@@ -164,7 +165,7 @@ def _found(objects: Objects, namespace: str, selector: str | None, notes: list[s
 
 
 def _delete(objects: Objects, found: Sequence[tuple[Kind, Json]], timeout: float) -> None:
-    # What others own goes with its owner; an owner that is still there would make it again.
+    # Delete owners first: an owner that still exists would create its dependents again.
     for kind, each in sorted(found, key=lambda pair: bool(pair[1]["metadata"].get("ownerReferences"))):
         meta = each["metadata"]
         objects.delete(kind, meta["namespace"], meta["name"], uid=meta["uid"])

@@ -1,20 +1,22 @@
 """Ansible module: write the logs of pods, the pods themselves and the events about them into a directory.
 
-    - name: Keep what the server printed
+    - name: Save the logs of the server
       cluster_logs:
         selector: app.kubernetes.io/name=server
         directory: "{{ artifact_extra_logs_dir }}/artifacts"
 
-Options, besides those of every module of ours (`kubeconfig`, `context`, `namespace`):
+Options, besides those of all modules for clusters (`kubeconfig`, `context`, `namespace`):
 
-- `selector`: which pods, by their labels; all of the namespace when left out.
-- `directory`: gets `logs/POD/CONTAINER.log`, `logs/POD/CONTAINER.previous.log`, `pods.yaml`, `events.yaml`.
-- `containers`: their names; all when left out.
-- `since`: only what was printed in the last `30s`, `10m`, `2h` or `1d`.
-- `previous`: also what the container printed that was there before the last restart.
-- `about`: the names of objects whose events are kept besides those of the pods.
+- `selector`: a label selector for the pods; by default all pods of the namespace.
+- `directory`: the directory for `logs/POD/CONTAINER.log`, `logs/POD/CONTAINER.previous.log`, `pods.yaml` and
+  `events.yaml`.
+- `containers`: the names of the containers; by default all.
+- `since`: save only lines of the last `30s`, `10m`, `2h` or `1d`.
+- `previous`: save also the log of each container before its last restart.
+- `about`: the names of further objects whose events to save.
 
-It returns the `files`, what was `missing` and why, and the `pods`: the name, the phase, and how its containers ended.
+The module returns the `files`, the `missing` logs with the reasons, and for each of the `pods` its name, its phase, and
+how its containers ended.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _absent(objects: Objects, pods: Sequence[Json], given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the options name and the cluster does not have."""
+    """Yield a warning for each thing that the options name and the cluster does not have."""
     namespace = objects.cluster.namespace
     if not pods:
         if objects.lacks_namespace(namespace):
@@ -80,10 +82,10 @@ def _absent(objects: Objects, pods: Sequence[Json], given: Mapping[str, Any]) ->
 
 
 def seconds(age: str | None) -> int | None:
-    """Return the seconds of `10m`.
+    """Return the number of seconds in a text such as `10m`.
 
     Raises:
-        UsageError: it is no such text.
+        UsageError: the text has another form.
     """
     if not age:
         return None
@@ -94,7 +96,7 @@ def seconds(age: str | None) -> int | None:
 
 
 def _ending(pod: Json) -> dict[str, Any]:
-    """Return what has become of a pod."""
+    """Return the phase of a pod, and how its containers ended."""
     status = pod.get("status") or {}
     states = {str(each["name"]): each.get("state") or {} for each in status.get("containerStatuses") or ()}
     exits = {name: state["terminated"].get("exitCode") for name, state in states.items() if "terminated" in state}

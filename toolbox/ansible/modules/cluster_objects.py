@@ -1,4 +1,4 @@
-"""Ansible module: have objects be in a cluster as manifests say, or not at all, and wait until they are.
+"""Ansible module: apply, create or delete objects of a cluster, and wait until they are ready or gone.
 
     - name: Apply the manifests
       cluster_objects:
@@ -6,20 +6,23 @@
         wait: true
         timeout: 300
 
-Options, besides those of every module of ours (`kubeconfig`, `context`, `namespace`: of what names none):
+Options, besides those of all modules for clusters (`kubeconfig`, `context`, `namespace` for manifests without one):
 
-- `state`: `applied` (server-side), `created` (where there is none, and left as it is where there is one) or `absent`
-  (only the names of the manifests count).
-- `manifests`: the objects, and `files` of them (YAML or JSON, several in one; of a folder, all that it holds).
-- `force`: fields that somebody else has set become ours.
-- `only_ours`: what is `absent`, or `replaced`, has to carry our label `app.kubernetes.io/managed-by`.
-- `replace`: an object that is there is removed first: a Job cannot be changed.
-- `wait`, `timeout`: until they are ready, or gone; in seconds.
-- `wait_for`: `ready`, or `images`: until each pod has all its images.
-- `secret_files`, `secret_data`: data of the one manifest, a Secret, by key: files, and texts.
-- `keep`: a file for what was applied, and `seen` for what there is then; no value of a Secret is in them.
+- `state`: `applied` (server-side apply), `created` (an existing object is left as it is) or `absent` (the manifests
+  need only names).
+- `manifests`: the manifests.
+- `files`: files with manifests, in YAML or JSON, several per file; a folder stands for all of its files.
+- `force`: take over fields that belong to another field manager.
+- `only_ours`: refuse to delete or replace objects without Topgallant's label `app.kubernetes.io/managed-by`.
+- `replace`: delete an existing object first, because some objects, such as a Job, cannot be changed.
+- `wait`: wait until the objects are ready, or gone.
+- `timeout`: the number of seconds to wait.
+- `wait_for`: `ready`, or `images` to wait until each pod has all its images.
+- `secret_files`, `secret_data`: data for a Secret, by key, from files and as texts. There must be only one manifest.
+- `keep`: a file for the manifests, without the values of Secrets.
+- `seen`: a file for the objects at the end, without the values of Secrets.
 
-It returns `objects`: what there is now, each with `changed`.
+The module returns the `objects`, each with `changed`.
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads YAML as Kubernetes does: a date is a text."""
+    """Reads YAML as Kubernetes does: dates are texts."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -75,7 +78,7 @@ _Loader.yaml_implicit_resolvers = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An object that is meant: its manifest, and where it goes."""
+    """A manifest, with the kind and namespace of its object."""
 
     kind: Kind
     namespace: str | None
@@ -83,20 +86,20 @@ class Target:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the object."""
         return str(self.body["metadata"]["name"])
 
     def __str__(self) -> str:
-        """Return what messages call it."""
+        """Return the kind, name and namespace for messages."""
         where = f" of namespace {self.namespace}" if self.namespace else ""
         return f"{self.kind.name} {self.name}{where}"
 
 
 def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Do what the options say.
+    """Carry out the module with its options.
 
     Raises:
-        ToolboxError: it cannot be done, or was not in time.
+        ToolboxError: an object cannot be changed, or is not ready or gone in time.
     """
     bodies = [*map(checked, given["manifests"]), *(body for path in given["files"] for body in read(Path(path)))]
     if given["keep"]:
@@ -111,7 +114,7 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
             before, after = _have(objects, _target(objects, body), given)
             found.append(after)
             changed.append(_differ(before, after))
-            if after["kind"] == "CustomResourceDefinition":  # what comes after it may be of its kind
+            if after["kind"] == "CustomResourceDefinition":  # the next manifests may be of this kind
                 _settling.ready(objects, found[-1:], given["timeout"])
         if given["wait"]:
             settle = _settling.images if given["wait_for"] == "images" else _settling.ready
@@ -123,10 +126,10 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(path: Path) -> Iterator[Json]:
-    """Yield the manifests of a file, those of lists one by one; of a folder, of its files by name.
+    """Yield the manifests in a file, or in all files of a folder, sorted by name. Lists yield their items.
 
     Raises:
-        ConfigurationError: it cannot be read, holds nothing, or is no YAML.
+        ConfigurationError: the file cannot be read or is not YAML, or the folder contains no manifests.
     """
     if path.is_dir():
         chosen = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
@@ -147,10 +150,10 @@ def read(path: Path) -> Iterator[Json]:
 
 
 def checked(body: Any, where: str = "") -> Json:
-    """Return a manifest that names what it is.
+    """Return a manifest after checking that it has an API version, a kind and a name.
 
     Raises:
-        ConfigurationError: it does not; the message begins with where it was found.
+        ConfigurationError: one of these is missing; the message begins with `where`.
     """
     if not isinstance(body, dict):
         raise ConfigurationError(f"{where}this is not an object of Kubernetes: {shown(str(body), longest=40)}")
@@ -164,7 +167,7 @@ def checked(body: Any, where: str = "") -> Json:
 
 
 def with_secrets(body: Json, files: Mapping[str, str], data: Mapping[str, str]) -> Json:
-    """Return a manifest with its secret data.
+    """Return a manifest with secret data added.
 
     Raises:
         ConfigurationError: a file cannot be read.
@@ -179,7 +182,7 @@ def with_secrets(body: Json, files: Mapping[str, str], data: Mapping[str, str]) 
 
 
 def is_ours(found: Json) -> bool:
-    """Whether an object carries our label."""
+    """Return whether an object has Topgallant's label."""
     return (found["metadata"].get("labels") or {}).get(OWNER[0]) == OWNER[1]
 
 
@@ -190,7 +193,7 @@ def _target(objects: Objects, body: Json) -> Target:
 
 
 def _have(objects: Objects, target: Target, given: Mapping[str, Any]) -> tuple[Json | None, Json]:
-    """Have an object in the cluster, and return it before and after."""
+    """Apply or create an object, and return it before and after."""
     if given["state"] == "created":
         return _create(objects, target)
     before = objects.read(target.kind, target.namespace, target.name)
@@ -209,9 +212,9 @@ def _have(objects: Objects, target: Target, given: Mapping[str, Any]) -> tuple[J
 
 
 def changed_probes(before: Json, body: Json) -> list[Json]:
-    """Return what removes the probes of containers that get a probe of another kind, as a JSON Patch.
+    """Return a JSON Patch that removes probes whose kind changes.
 
-    To apply the new probe alone leaves the defaults of the old one beside it, which the server refuses.
+    If only the new probe were applied, defaults of the old probe would remain, and the server would reject the object.
     """
     wanted = {str(each.get("name")): each for each in _containers(body)}
     return [
@@ -236,7 +239,7 @@ def _create(objects: Objects, target: Target) -> tuple[Json | None, Json]:
     try:
         return None, objects.create(target.kind, target.namespace, target.body)
     except Refused as error:
-        # Who may not create it may still use one that somebody has made for them.
+        # An account that may not create the object can still use one that exists.
         if not error.is_there and error.status != _FORBIDDEN:
             raise _about(target, error) from None
         found = objects.read(target.kind, target.namespace, target.name)
@@ -274,7 +277,7 @@ def _refuse_foreign(found: Json, target: Target) -> None:
 
 
 def _conflict(target: Target, error: Refused) -> InfrastructureError:
-    """Return the error of fields that somebody else has set; the server names the fields and who that is."""
+    """Return the error for fields of another field manager. The server's message names the fields and the manager."""
     return InfrastructureError(f"{target}: {error}; to take the fields over, use --force_conflicts")
 
 
@@ -285,7 +288,7 @@ def _about(target: Target, error: Refused) -> Refused:
 
 
 def _differ(before: Json | None, after: Json) -> bool:
-    """Whether more has changed than what the server notes for itself."""
+    """Return whether the object changed apart from the server's own bookkeeping."""
     return before is None or _content(before) != _content(after)
 
 
@@ -295,7 +298,7 @@ def _content(found: Json) -> Json:
 
 
 def _now(objects: Objects, found: Sequence[Json]) -> Iterator[Json]:
-    """Yield objects as they are by now."""
+    """Yield the current state of objects, without those that are gone."""
     for each in found:
         target = _target(objects, each)
         now = objects.read(target.kind, target.namespace, target.name)

@@ -1,4 +1,4 @@
-"""Ansible module: wait until a cluster is ready: its API server, its nodes, the DaemonSets of the system.
+"""Ansible module: wait until a cluster is ready: its API server, its nodes, and the DaemonSets in kube-system.
 
     - name: Wait for the cluster
       cluster_ready:
@@ -7,15 +7,16 @@
         timeout: 600
         directory: "{{ artifact_extra_logs_dir }}/artifacts"
 
-Options, besides those of every module of ours (`kubeconfig`, `context`, `namespace`):
+Options, besides those of all modules for clusters (`kubeconfig`, `context`, `namespace`):
 
-- `nodes`: at least so many that are ready, of those that `selector` selects by their labels; and all of them.
-- `exactly`: so many, and no more.
-- `system`: also the DaemonSets of the namespace kube-system.
-- `timeout`: for all of it, in seconds.
-- `directory`: gets `nodes.yaml`.
+- `nodes`: the minimum number of nodes. All selected nodes have to be ready.
+- `exactly`: require exactly this number of nodes.
+- `selector`: a label selector for the nodes; by default all nodes.
+- `system`: wait also for the DaemonSets in the namespace kube-system.
+- `timeout`: the number of seconds to wait.
+- `directory`: the directory for `nodes.yaml`.
 
-It returns `ready`: the names of the nodes.
+The module returns as `ready` the names of the nodes.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ _MOST_SHOWN: Final = 5
 
 
 def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Wait.
+    """Wait until the cluster is ready.
 
     Raises:
-        ToolboxError: it is not ready in time; it says what is not.
+        ToolboxError: the cluster is not ready in time; the message gives the reasons.
     """
     deadline = time.monotonic() + given["timeout"]
     objects.get("/readyz", given["timeout"])
@@ -78,7 +79,7 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def node_lacks(nodes: Sequence[Json], wanted: int) -> list[str]:
-    """Return what is wrong with nodes, and how many are missing."""
+    """Return a message for each node that is not ready, and one if there are too few ready nodes."""
     faults = {str(node["metadata"]["name"]): node_fault(node) for node in nodes}
     ready = [name for name, fault in faults.items() if fault is None]
     found = [f"{len(ready)} of {wanted} required nodes are ready, {len(nodes)} exist"] if len(ready) < wanted else []
@@ -86,7 +87,7 @@ def node_lacks(nodes: Sequence[Json], wanted: int) -> list[str]:
 
 
 def node_fault(node: Json) -> str | None:
-    """Return why a node is not ready; None where it is."""
+    """Return why a node is not ready; None if it is ready."""
     if readiness.condition(node, "Ready") is None:
         known = readiness.condition(node, "Ready", "False") or readiness.condition(node, "Ready", "Unknown") or {}
         said = ": ".join(str(known[key]) for key in ("reason", "message") if known.get(key))

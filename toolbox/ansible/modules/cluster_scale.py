@@ -1,4 +1,4 @@
-"""Ansible module: refuse a number of nodes that must not be, and give a MachineSet one that may.
+"""Ansible module: check a new number of nodes, refuse it if it is not allowed, and scale a MachineSet to it.
 
     - name: Scale the MachineSet
       cluster_scale:
@@ -7,17 +7,21 @@
         replicas: 2
         directory: "{{ artifact_extra_logs_dir }}/artifacts"
 
-Options, besides those of every module of ours (`kubeconfig`, `context`, `namespace`):
+Options, besides those of all modules for clusters (`kubeconfig`, `context`, `namespace`):
 
-- `machine_set`: the MachineSet, which is changed; or
-- `selector`: the labels of the nodes of a pool. Nothing is changed then: who knows how changes it afterwards.
-- `pool`: what messages call it; and `autoscaled`, `zones`: what is known of it.
-- `replicas`: how many nodes there shall be, and `maximum`: how many there may be.
-- `force`: nodes go also where pods run that are not ours.
-- `timeout`: until so many machines are ready, in seconds.
-- `directory`: gets `nodes.yaml`, the nodes as they were.
+- `machine_set`: the MachineSet to scale.
+- `selector`: instead of `machine_set`, a label selector for the nodes of a pool. The module then only checks the
+  number, and a later task of the role changes it.
+- `pool`: the name of the pool in messages.
+- `autoscaled`: whether the pool has an autoscaler.
+- `zones`: the number of zones of the pool.
+- `replicas`: the new number of nodes.
+- `maximum`: the maximum number of nodes.
+- `force`: remove nodes even if they run pods of other users.
+- `timeout`: the number of seconds to wait until the machines are ready.
+- `directory`: the directory for `nodes.yaml`, with the nodes before the change.
 
-It returns how many there were (`before`), and whether that was or has to be `changed`.
+The module returns as `before` the previous number of nodes, and as `changed` whether it differs from the new one.
 """
 
 from __future__ import annotations
@@ -50,7 +54,7 @@ _OPTIONS: Final = {
 }
 _MACHINES: Final = "machine.openshift.io/v1beta1"
 _SET_LABEL: Final = "machine.openshift.io/cluster-api-machineset"
-# The autoscaler of OpenShift notes its bounds in the MachineSet.
+# OpenShift's autoscaler adds this annotation to a MachineSet.
 _AUTOSCALED: Final = "machine.openshift.io/cluster-api-autoscaler-node-group-max-size"
 _MOST_SHOWN: Final = 5
 _ENDED: Final = ("Succeeded", "Failed")
@@ -58,12 +62,14 @@ _ENDED: Final = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Nodes of one kind.
+    """A pool of nodes.
 
     Args:
-        label: what messages call it.
-        count: how many there are, or are meant to be.
-        zones: over how many they are spread, as many in each.
+        label: the name of the pool in messages.
+        count: the current number of nodes: of a MachineSet, the number that it requests.
+        nodes: the nodes of the pool.
+        is_autoscaled: whether the pool has an autoscaler.
+        zones: the number of zones; each has the same number of nodes.
     """
 
     label: str
@@ -74,10 +80,10 @@ class Pool:
 
 
 def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Do what the options say.
+    """Carry out the module with its options.
 
     Raises:
-        ToolboxError: it is refused, or has not come about in time.
+        ToolboxError: the number of nodes is refused, or was not reached in time.
     """
     pool = _machine_set(objects, given) if given["machine_set"] else _node_pool(objects, given)
     _evidence.write(Path(given["directory"]) / "nodes.yaml", pool.nodes)
@@ -91,10 +97,13 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refused(pool: Pool, replicas: int, maximum: int | None, pods: Sequence[Json]) -> str:
-    """Return why a pool may not have so many nodes; nothing where it may.
+    """Return why a pool may not have `replicas` nodes; empty if it may.
 
     Args:
-        pods: of the cluster; those that would be lost with a node count.
+        pool: the pool.
+        replicas: the new number of nodes.
+        maximum: the maximum number of nodes; None for no limit.
+        pods: the pods of the cluster. Removing nodes is refused if pods of other users run on them.
     """
     if replicas < 0:
         return f"it cannot have {replicas} nodes"
@@ -115,7 +124,7 @@ def refused(pool: Pool, replicas: int, maximum: int | None, pods: Sequence[Json]
 
 
 def lost(nodes: Sequence[Json], pods: Sequence[Json]) -> list[str]:
-    """Return the pods of others that go with nodes, as `NAMESPACE/POD on NODE`: nobody says which nodes will go."""
+    """Return the pods of other users on a pool's nodes, any of which may be removed, as `NAMESPACE/POD on NODE`."""
     names = {str(node["metadata"]["name"]) for node in nodes}
     return [
         f"{pod['metadata']['namespace']}/{pod['metadata']['name']} on {pod['spec']['nodeName']}"
@@ -125,7 +134,7 @@ def lost(nodes: Sequence[Json], pods: Sequence[Json]) -> list[str]:
 
 
 def _is_spared(pod: Json) -> bool:
-    """Whether a pod has ended, or is on each node and belongs to it."""
+    """Return whether a pod has ended, or belongs to its node, as the pods of DaemonSets do."""
     owners = pod["metadata"].get("ownerReferences") or ()
     return (pod.get("status") or {}).get("phase") in _ENDED or any(
         each["kind"] in ("DaemonSet", "Node") for each in owners

@@ -1,18 +1,18 @@
-"""Ansible module: write down what a cluster is and what is in it.
+"""Ansible module: record the state of a cluster and of its objects.
 
-    - name: Write the state down
+    - name: Record the state
       cluster_state:
         namespaces: [tests]
         directory: "{{ artifact_extra_logs_dir }}/artifacts"
 
-Options, besides those of every module of ours (`kubeconfig`, `context`, `namespace`):
+Options, besides those of all modules for clusters (`kubeconfig`, `context`, `namespace`):
 
-- `namespaces`: whose objects are written; those of all that we may look at when left out.
-- `logs`: also what the containers of their pods have printed.
-- `directory`: gets `summary.json`, a file of YAML for each kind that there is (`pods.yaml`), and `logs/`.
+- `namespaces`: the namespaces whose objects to record; by default all that the account may read.
+- `logs`: record also the logs of the containers.
+- `directory`: the directory for `summary.json`, a YAML file per kind of objects (`pods.yaml`), and `logs/`.
 
-What may not be listed is a note in `summary.json`, and no failure. Of Secrets there are names, types and keys.
-It returns the `summary`.
+Kinds that the account may not list are a note in `summary.json`, not a failure. Secrets are recorded without their
+values. The module returns the `summary`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OPTIONS: Final = {
     "logs": {"type": "bool", "default": False},
     "directory": {"type": "path", "required": True},
 }
-# What is written: the file, the version of the API and the kind. Kinds that somebody has defined need not be there.
+# The file, API version and kind of the recorded objects. A cluster need not have all of the custom kinds.
 _OF_THE_CLUSTER: Final = (
     ("nodes", "v1", "Node"),
     ("namespaces", "v1", "Namespace"),
@@ -83,7 +83,7 @@ _LABELS: Final = (
 
 
 class Capture:
-    """Lists what there is, writes it, and notes what could not be listed."""
+    """Lists objects, writes them to files, and collects notes on kinds that could not be listed."""
 
     def __init__(self, objects: Objects, directory: Path) -> None:
         self._objects = objects
@@ -91,7 +91,7 @@ class Capture:
         self.notes: list[str] = []
 
     def take(self, file: str, api_version: str, name: str, namespaces: Sequence[str | None]) -> list[Json]:
-        """Write the objects of a kind in namespaces, or in all of them (None), and return them."""
+        """Write the objects of a kind in some namespaces, or in all (None), and return them."""
         try:
             kind = self._objects.kind(api_version, name)
         except ConfigurationError:
@@ -102,7 +102,7 @@ class Capture:
         return found
 
     def definitions(self) -> list[str]:
-        """Return the names of the kinds that somebody has defined."""
+        """Return the names of the custom resource definitions."""
         kind = self._objects.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
         return [str(each["metadata"]["name"]) for each in self._listed(kind, None)]
 
@@ -118,7 +118,7 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
     """Write the files.
 
     Raises:
-        ToolboxError: the cluster does not answer, or does not know us.
+        ToolboxError: the cluster does not answer, or rejects the credentials.
     """
     directory = Path(given["directory"])
     capture = Capture(objects, directory)
@@ -150,7 +150,7 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def node_summary(node: Json) -> dict[str, Any]:
-    """Return what matters of a node to who runs on accelerators."""
+    """Return the properties of a node that matter for workloads on accelerators."""
     meta, spec, status = node["metadata"], node["spec"], node.get("status") or {}
     info = status.get("nodeInfo") or {}
     return {
@@ -174,7 +174,7 @@ def node_summary(node: Json) -> dict[str, Any]:
 
 
 def operators(of_the_cluster: Mapping[str, list[Json]], inside: Mapping[str, list[Json]]) -> list[dict[str, Any]]:
-    """Return the operators: those that OLM has installed, and NVIDIA's, each with its state."""
+    """Return the operators with their states: NVIDIA's, and those that OLM has installed."""
     installed = {
         str(each["metadata"]["name"]): (each["spec"].get("version"), (each.get("status") or {}).get("phase"))
         for each in inside["ClusterServiceVersion"]
@@ -188,7 +188,7 @@ def operators(of_the_cluster: Mapping[str, list[Json]], inside: Mapping[str, lis
 
 
 def _namespaces(objects: Objects, wanted: Sequence[str] | None) -> list[str | None]:
-    """Return the namespaces to look at: None for all, and our own where we may not look at all."""
+    """Return the namespaces to record: `wanted`, or all (None), or the current one if the account may not read all."""
     if wanted:
         return list(wanted)
     try:
