@@ -15,7 +15,7 @@ from toolbox.model.clusters import Access
 from toolbox.model.errors import ToolboxError
 from toolbox.model.verdicts import CAUSE_KEY
 
-# The options for access to a cluster. The play of a toolbox command sets them for all its tasks: `toolbox.ansible.roles`.
+# The options for access to a cluster. The play of a command sets them for all its tasks; see `toolbox.ansible.roles`.
 _ACCESS: Final[Mapping[str, Any]] = {field.name: {"type": "str"} for field in fields(Access)}
 
 Work = Callable[[Objects, Mapping[str, Any]], Mapping[str, Any]]
@@ -25,7 +25,7 @@ def run(ansible_module: Callable[..., Any], options: Mapping[str, Any], work: Wo
     """Run a module.
 
     Args:
-        ansible_module: Ansible's class. Each module has to import it, because Ansible recognizes modules by this import.
+        ansible_module: Ansible's class. Each module has to import it: Ansible recognizes modules by this import.
         options: the specification of the options other than the fields of `Access`, in Ansible's form.
         work: carries out the module, and returns the result. A `ToolboxError` fails the task with its message.
     """
