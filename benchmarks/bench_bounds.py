@@ -1,8 +1,8 @@
-"""What bounds do night after night, with an update after each run: the tables of docs/bounds.md.
+"""Simulates nightly runs with an update of the bounds after each: the tables of docs/bounds.md.
 
-A cell has 40 nights at one level. Then its level changes, and nobody accepts that; or an improvement of 10% is accepted
-after some nights, and a loss of 5% follows at once. A night fails where both of its attempts are out of bounds.
-Argument: cells of each kind (100).
+A cell has 40 nights at one level. Then its level changes without being accepted; or an improvement of 10% is accepted
+after some nights, and a loss of 5% follows at once. A night fails if both of its attempts are out of bounds.
+Argument: the number of cells of each kind (100).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from tests.unit.results.nightly import with_history  # the checkout is put on th
 NIGHTS: Final = 30
 LEVEL: Final = 22.0
 LOSSES: Final = (0.0, 0.03, 0.05, 0.08)
-LEAST_FOUND: Final = 0.99  # of the nights with a loss of 8%
+LEAST_FOUND: Final = 0.99  # required share of failed nights with a loss of 8%
 
 
 def unaccepted(cells: int, loss: float) -> tuple[float, float, float]:
-    """Return which share of nights fails: of the first, of all, and of the last."""
+    """Return the share of cells that fail in the first night, in all nights, and in the last night."""
     failed = np.array([with_history(seed).nights(NIGHTS, (1 + loss) * LEVEL) for seed in range(cells)])
     return float(failed[:, 0].mean()), float(failed.mean()), float(failed[:, -1].mean())
 
 
 def accepted(cells: int, noise: float, count: int) -> tuple[float, float, float]:
-    """Return the half-width of the bounds of a level that was accepted after some nights, and which nights fail then.
+    """Return the half-width of the bounds of a level that was accepted after `count` nights, and two shares.
 
-    The shares are those of the first night with a loss of 5%, and of ten nights.
+    These are the shares of cells that fail in the first night with a loss of 5%, and in ten such nights.
     """
     widths, failed = [], []
     for seed in range(cells):
@@ -48,7 +48,7 @@ def accepted(cells: int, noise: float, count: int) -> tuple[float, float, float]
 
 
 def main(cells: int = 100) -> int:
-    """Print the tables, and return 1 where one of our limits is passed."""
+    """Print the tables, and return 1 if a limit is exceeded."""
     is_right = True
     print(f"| noise | loss that nobody accepted | first night fails | all {NIGHTS} nights | night {NIGHTS} |")
     print("| --- " * 5 + "|")

@@ -1,6 +1,7 @@
-"""What a cell costs: matrices of `true` beside a loop of `subprocess.run`, and beside ReFrame and tmt where they are.
+"""Measures the cost of a cell: matrices of `true`, compared with a loop of `subprocess.run`, ReFrame and tmt.
 
-Processor time is that of all processes that took part. With a number as argument the large matrix has so many cells.
+ReFrame and tmt are left out if they are not installed. Processor time is that of all processes that took part.
+Argument: the number of cells in the large matrix (10000).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ PROJECT = {
 
 
 def cost(cells: int, args: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> Cost:
-    """Run a program and return what it cost, with all that it started."""
+    """Run a program, and return its cost, including all processes that it started."""
     began = time.perf_counter()
     process = subprocess.Popen(args, cwd=cwd, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
@@ -51,20 +52,20 @@ def cost(cells: int, args: Sequence[str], *, cwd: Path, env: Mapping[str, str] |
 
 
 def ours(cells: int, folder: Path) -> Cost:
-    """Run a matrix, with journal, logs and JUnit."""
+    """Run a matrix in Topgallant, with journal, logs and JUnit."""
     workspace = Workspace(folder, PROJECT)
     axes = f"{{hundreds: {list(range(cells // 100))}, ones: {list(range(100))}}}"
     return of_run(workspace, cells, "--jobs=2", f"--overrides={{matrix.axes: {axes}}}")
 
 
 def floor(cells: int, folder: Path) -> Cost:
-    """Run as many by the plainest loop that there is."""
+    """Run the same number of processes in a plain loop."""
     loop = f"import subprocess\nfor _ in range({cells}): subprocess.run(['true'], check=True)"
     return cost(cells, [sys.executable, "-c", loop], cwd=folder)
 
 
 def reframe(cells: int, folder: Path) -> Cost:
-    """Run as many by ReFrame, as its tutorial has it."""
+    """Run the same number of cells in ReFrame, as in its tutorial."""
     (folder / "cells.py").write_text(
         "import reframe as rfm\nimport reframe.utility.sanity as sn\n\n"
         "@rfm.simple_test\nclass Cell(rfm.RunOnlyRegressionTest):\n"
@@ -75,7 +76,7 @@ def reframe(cells: int, folder: Path) -> Cost:
 
 
 def tmt(cells: int, folder: Path) -> Cost:
-    """Run as many by tmt, on this machine."""
+    """Run the same number of cells in tmt, on this machine."""
     (folder / ".fmf").mkdir()
     (folder / ".fmf" / "version").write_text("1\n")
     tests = "".join(f"/cell{number}:\n    test: 'true'\n" for number in range(cells))
@@ -90,7 +91,7 @@ def _indented(text: str) -> str:
 
 
 def main() -> int:
-    """Measure, print, and return 1 where a limit is passed."""
+    """Measure, print the results, and return 1 if a limit is exceeded."""
     large_cells = int(sys.argv[1]) if len(sys.argv) > 1 else LARGE
     with tempfile.TemporaryDirectory() as top:
         folders = iter(Path(tempfile.mkdtemp(dir=top)) for _ in range(9))

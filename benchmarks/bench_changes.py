@@ -1,9 +1,10 @@
-"""Change points: ours beside E-divisive as Apache Otava uses it, a stricter form of it, and PELT if ruptures is there.
+"""Compares Topgallant's change points with those of E-divisive as in Apache Otava, a stricter E-divisive, and PELT.
 
-On generated series whose shifts are known, on 25 real ones where they are beside this repository (SAP's performance
-regression data set of 2021, CC-BY-4.0), and in time on series of 800 points. A point within 5 of a label is a hit.
+The detectors run on generated series with known shifts, on 25 real series if these lie beside this repository (SAP's
+performance regression data set of 2021, CC-BY-4.0), and, for their time, on series of 800 points. A point within 5 of a
+label is a hit. PELT needs the package ruptures.
 
-Arguments: series of each kind of noise (40), and a seed.
+Arguments: the number of series for each kind of noise (40), and a seed.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from toolbox.results.changes import detect
 Detector = Callable[[Values], list[int]]
 REAL: Final = Path(__file__).resolve().parents[2] / "shared" / "data" / "sap_small_2021.jsonl"
 LARGEST_MS: Final = 50
-LARGEST_FALSE: Final = 1.0  # in 1,000 points
+LARGEST_FALSE: Final = 1.0  # false alarms per 1,000 points
 MOST_ALARMS: Final = 1
-_LOCAL: Final = 20  # points to either side of the local t-test
+_LOCAL: Final = 20  # number of points on each side of the local t-test
 
 
 def ours(values: Values) -> list[int]:
-    """Return the places of all changes, suspects too."""
+    """Return the indices of all changes that Topgallant finds, including suspects."""
     return [change.index for change in detect(values)]
 
 
 def _student(left: Values, right: Values) -> tuple[float, float]:
-    """Return the t of two samples, without a sign, and its two-sided p-value; of spreads as Otava takes them."""
+    """Return the absolute t of two samples, and its two-sided p-value. Spreads are computed as in Otava."""
     count = len(left) + len(right)
-    if count <= 2:  # noqa: PLR2004  # no freedom
+    if count <= 2:  # noqa: PLR2004  # no degrees of freedom
         return 0.0, 1.0
     squares = sum((len(part) - 1) * float(part.var()) for part in (left, right))
     apart = abs(float(left.mean() - right.mean()))
@@ -57,12 +58,12 @@ def _student(left: Values, right: Values) -> tuple[float, float]:
 
 
 def _split(values: Values) -> tuple[float, int]:
-    """Return the largest energy distance of any two adjacent parts, the first from the start on, and the first's size.
+    """Return the largest energy distance between two adjacent parts, and the size of the first part.
 
-    The second may end before the values do, as in E-divisive.
+    The first part begins with the first value. The second part may end before the last value, as in E-divisive.
     """
     count = len(values)
-    if count < 3:  # noqa: PLR2004  # Otava splits no two
+    if count < 3:  # noqa: PLR2004  # Otava does not split two values
         return 0.0, 0
     sums = np.zeros((count + 1, count + 1))
     sums[1:, 1:] = np.abs(values[:, None] - values[None, :]).cumsum(axis=0).cumsum(axis=1)
@@ -77,7 +78,7 @@ def _split(values: Values) -> tuple[float, int]:
 
 
 def _weak(values: Values, largest_p: float) -> list[int]:
-    """Return the splits of a window, the one of the largest distance first, until a t-test rejects one."""
+    """Split a window at its largest distance, again and again until a t-test rejects a split; return the splits."""
     edges = [0, len(values)]
     while True:
         splits = [(*_split(values[a:b]), a, b) for a, b in pairwise(edges)]
@@ -89,7 +90,7 @@ def _weak(values: Values, largest_p: float) -> list[int]:
 
 
 def e_divisive(window: int, largest_p: float, local_t: float = 0) -> Detector:
-    """Return the method of Otava: splits of overlapping windows, of which the weakest go until all pass a t-test."""
+    """Return Otava's method: split overlapping windows, then drop the weakest splits until all pass a t-test."""
 
     def found(values: Values) -> list[int]:
         places, start, count = set[int](), 0, len(values)
@@ -116,8 +117,8 @@ def e_divisive(window: int, largest_p: float, local_t: float = 0) -> Detector:
 
 
 def pelt(penalty: float) -> Detector:
-    """Return PELT on the means, its penalty in the noise's variances times the logarithm of the length."""
-    ruptures = importlib.import_module("ruptures")  # no dependency of ours
+    """Return PELT on the means. The penalty is in units of the noise's variance times the logarithm of the length."""
+    ruptures = importlib.import_module("ruptures")  # not a dependency of Topgallant
 
     def found(values: Values) -> list[int]:
         steps = np.diff(values)
@@ -129,13 +130,13 @@ def pelt(penalty: float) -> Detector:
 
 
 def on_generated(found: Detector, made: list[Labelled]) -> tuple[Score, float]:
-    """Return the score over all series, and false points in 1,000."""
+    """Return the score over all series, and the number of false points per 1,000 points."""
     total = sum((score(series.labels, found(series.values)) for series in made), Score())
     return total, 1000 * total.false / sum(len(series.values) for series in made)
 
 
 def on_real(found: Detector) -> tuple[int, int] | None:
-    """Return how many of the 5 regressions are found, and all alarms on the 20 decoys; None where they are missing."""
+    """Return the number of regressions found of 5, and of alarms on 20 decoys; None if the data set is missing."""
     if not REAL.is_file():
         return None
     hits = alarms = 0
@@ -150,12 +151,12 @@ def on_real(found: Detector) -> tuple[int, int] | None:
 
 
 def milliseconds(found: Detector, series: list[Labelled]) -> float:
-    """Return the median over series of the better of two runs."""
+    """Return the median over all series of the faster of two runs."""
     return 1e3 * statistics.median(min(seconds(partial(found, made.values)) for _ in range(2)) for made in series)
 
 
 def main(count: int = 40, seed: int = 1) -> int:
-    """Measure, and return 1 where one of our limits is passed."""
+    """Measure, and return 1 if Topgallant's detector exceeds a limit."""
     detectors: dict[str, Detector] = {
         "ours": ours,
         "Otava's defaults: windows of 50, p < 0.001": e_divisive(50, 1e-3),

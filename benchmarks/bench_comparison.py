@@ -1,7 +1,7 @@
-"""What `results compare` finds: the table of docs/results.md, and the figures behind it.
+"""Measures how often `results compare` finds a change: the table of docs/results.md.
 
-Cells with 1% of normal noise and 30 earlier runs each. Those that are slower are so in all runs of the second side.
-Arguments: cells in a draw (1000), and draws (5).
+The cells have 1% of normal noise and 30 earlier runs each. A slower cell is slower in all runs of the second side.
+Arguments: the number of cells per draw (1000), and the number of draws (5).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ HISTORY: Final = 30
 NOISE: Final = 0.01
 LOSSES: Final = (0.0, 0.03, 0.05, 0.08)
 RUNS: Final = (1, 2, 3, 5)
-LEAST_POWER: Final = 0.9  # of two runs to a side, for 8%
+LEAST_POWER: Final = 0.9  # required share of detected losses of 8%, with two or more runs per side
 
 
 def counted(cells: int, runs: int, loss: float, rng: np.random.Generator) -> Counter[Change]:
-    """Return how many cells became what, with so many runs to a side."""
+    """Return the number of cells by their change, with `runs` runs per side."""
     count = HISTORY + 2 * runs
     references = tuple(RunReference(f"run-{night}", BEGAN + timedelta(days=night)) for night in range(count))
     values = 100 * (1 + NOISE * rng.standard_normal((cells, count)))
@@ -44,7 +44,7 @@ def counted(cells: int, runs: int, loss: float, rng: np.random.Generator) -> Cou
 
 
 def main(cells: int = 1000, draws: int = 5) -> int:
-    """Print the table, and return 1 where one of our limits is passed."""
+    """Print the table, and return 1 if a limit is exceeded."""
     rng = np.random.default_rng(1)
     is_right = True
     print(

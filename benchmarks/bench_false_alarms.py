@@ -1,7 +1,7 @@
-"""How often bounds call a run out of range that is just like all others: the table of docs/bounds.md.
+"""Computes how often a value like all others is out of bounds: the table of false alarms in docs/bounds.md.
 
 Values are normal with a spread of 5% of their mean. A rate is the mean, over many samples of n values, of the
-probability that a further value is out of the bounds of the sample: nothing but the sample is left to chance.
+probability that a further value is out of the bounds from the sample. Only the samples are random.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROUNDS, DRAWS = 20, 50_000
 
 
 def rates(method: Method, n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return for each sample how likely a value is out of its bounds, and two in a row on the same side."""
+    """Return for each sample the probabilities that a value, or two in a row on one side, are out of its bounds."""
     values = rng.normal(MEAN, SPREAD, (DRAWS, n))
     middle, half = values.mean(axis=1), bounds_formulas.half_width(values, method)
     below, above = ndtr((middle - half - MEAN) / SPREAD), ndtr((MEAN - middle - half) / SPREAD)
@@ -29,7 +29,7 @@ def rates(method: Method, n: int, rng: np.random.Generator) -> tuple[NDArray[np.
 
 
 def main() -> int:
-    """Print the table, and return 1 where `prediction` is not at the 0.1% that it says."""
+    """Print the table, and return 1 if the rate of `prediction` differs from its nominal 0.1%."""
     rng = np.random.default_rng(1)
     is_right = True
     print(f"| n | method | out of range | twice, on the same side |\n{'| --- ' * 4}|")

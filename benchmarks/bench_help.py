@@ -1,4 +1,4 @@
-"""`./run_toolbox.py host --help` against `python -c "import fire"`, with the same interpreter."""
+"""Compares the time of `./run_toolbox.py host --help` with `python -c "import fire"`, with the same interpreter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _run(*args: str) -> None:
 
 
 def main() -> int:
-    """Measure, and return 1 where the limit is passed."""
+    """Measure, and return 1 if the limit is exceeded."""
     title = "./run_toolbox.py host --help / python -c 'import fire'"
     within = compare(
         title, lambda: _run(str(_ENTRY), "host", "--help"), lambda: _run("-c", "import fire"), rounds=25, limit=2

@@ -1,9 +1,9 @@
-"""What a cell costs on Kubernetes: Jobs of `true` beside the same Jobs by `kubectl create` and `kubectl wait`.
+"""Measures the cost of a cell on Kubernetes: Jobs of `true`, compared with `kubectl create` and `kubectl wait`.
 
-Then many cells whose pods no kubelet runs: a program of ours binds them to a node that is only an object, and says that
-they have completed. What is measured there is the orchestrator alone: its memory, and its processor time a cell.
+A second part measures only the orchestrator, its memory and its processor time per cell, with many cells whose pods
+never run. A helper process binds these pods to a node that is only an object, and reports them as completed.
 
-The cluster is that of TOPGALLANT_TEST_KUBECONFIG. Arguments: how many Jobs (200), and how many cells (2000).
+The cluster is that of TOPGALLANT_TEST_KUBECONFIG. Arguments: the number of Jobs (200), and the number of cells (2000).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ PROJECT = {
 
 
 def workspace(folder: Path, cells: int, target: Mapping[str, Any]) -> Workspace:
-    """Return a project of so many cells on a target."""
+    """Return a workspace whose project has `cells` cells on a target."""
     matrix = {
         "axes": {"cell": list(range(cells))},
         "target": "cluster",
@@ -65,13 +65,13 @@ def workspace(folder: Path, cells: int, target: Mapping[str, Any]) -> Workspace:
 
 
 def kubectl(cluster: kubernetes.Cluster, namespace: str, *args: str) -> str:
-    """Run kubectl, and return what it prints."""
+    """Run kubectl, and return its output."""
     command = ["kubectl", f"--kubeconfig={cluster.kubeconfig}", f"--namespace={namespace}", *args]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def peer(cluster: kubernetes.Cluster, namespace: str, work: Workspace, folder: Path) -> float:
-    """Have kubectl create the Jobs that we have created, and wait for them; return how long that took."""
+    """Create the Jobs of a run again by kubectl, wait for them, and return the wall time in seconds."""
     manifests = [yaml.safe_load(file.read_text()) for file in work.runs()[-1].glob("*/*/*/src/topgallant-job.json")]
     for manifest in manifests:
         manifest["metadata"] |= {"ownerReferences": [], "labels": dict([_PEER.split("=")])}
@@ -82,7 +82,7 @@ def peer(cluster: kubernetes.Cluster, namespace: str, work: Workspace, folder: P
     jobs.write_text(yaml.safe_dump_all(manifests))
     kubectl(cluster, namespace, "create", "-f", str(agent))
     began = time.perf_counter()
-    # This kubectl is as old as the server, and does not know of fields that newer ones have.
+    # This kubectl is as old as the server, and does not know newer fields.
     kubectl(cluster, namespace, "create", "--validate=false", "-f", str(jobs))
     kubectl(cluster, namespace, "wait", "--for=condition=complete", "--timeout=1800s", "job", f"--selector={_PEER}")
     wall = time.perf_counter() - began
@@ -98,13 +98,13 @@ def _agent(name: str) -> str:
 
 
 def wait_until_empty(cluster: kubernetes.Cluster, namespace: str) -> None:
-    """Wait until there is no pod."""
+    """Wait until the namespace has no pods."""
     while cluster.core.list_namespaced_pod(namespace).items:
         time.sleep(1)
 
 
 def requests(cluster: kubernetes.Cluster, namespace: str, folder: Path, pod: Mapping[str, Any]) -> float:
-    """Return how many requests a Job takes."""
+    """Return the number of requests per Job."""
     folder.mkdir()
     with http_proxy.HttpProxy(cluster.kubeconfig, folder) as proxy:
         target = {"kubeconfig": str(proxy.kubeconfig), "namespace": namespace, "pod": pod}
@@ -114,8 +114,8 @@ def requests(cluster: kubernetes.Cluster, namespace: str, folder: Path, pod: Map
 
 @contextmanager
 def completer(cluster: kubernetes.Cluster, namespace: str) -> Iterator[None]:
-    """Have the pods of a namespace completed by nobody's kubelet."""
-    with suppress(Exception):  # of a benchmark that was killed
+    """Complete the pods of a namespace without a kubelet, in another process."""
+    with suppress(Exception):  # a benchmark that was killed may have left the node
         cluster.core.delete_node(_NODE)
     cluster.core.create_node({"metadata": {"name": _NODE}})
     process = subprocess.Popen([sys.executable, __file__, _COMPLETER, str(cluster.kubeconfig), namespace])
@@ -128,7 +128,7 @@ def completer(cluster: kubernetes.Cluster, namespace: str) -> Iterator[None]:
 
 
 def complete(kubeconfig: str, namespace: str) -> None:
-    """Say of each pod, as soon as it is there, that its workload has ended well; and let those go that are deleted."""
+    """Report each new pod as completed with a workload that succeeded, and remove pods that are being deleted."""
     from kubernetes import client, config, watch
 
     api = client.CoreV1Api(config.new_client_from_config(kubeconfig))
@@ -140,7 +140,7 @@ def complete(kubeconfig: str, namespace: str) -> None:
     for event in watch.Watch().stream(api.list_namespaced_pod, namespace):
         pod = event["object"]
         name = pod.metadata.name
-        with suppress(client.ApiException):  # somebody else was quicker
+        with suppress(client.ApiException):  # the pod has changed meanwhile
             if event["type"] == "ADDED" and not pod.spec.node_name and ATTEMPT_LABEL in pod.metadata.labels:
                 reference: Any = {"apiVersion": "v1", "kind": "Node", "name": _NODE}
                 body: Any = {"metadata": {"name": name}, "target": reference}
@@ -152,17 +152,17 @@ def complete(kubeconfig: str, namespace: str) -> None:
 
 
 def say(text: str, value: float, limit: float) -> bool:
-    """Print a figure beside its limit, and tell whether it is within."""
+    """Print a figure and its limit, and return whether the figure is within the limit."""
     print(f"{text} (at most {limit:g}: {'yes' if value <= limit else 'NO'})")
     return value <= limit
 
 
 def jobs_beside_kubectl(cluster: kubernetes.Cluster, folder: Path, count: int) -> bool:
-    """Run Jobs on the node, ours and kubectl's."""
+    """Measure Jobs on the node, by Topgallant and by kubectl."""
     with cluster.namespace() as namespace:
         pod = cluster.pod_python()
         target = {"kubeconfig": str(cluster.kubeconfig), "namespace": namespace, "pod": pod}
-        # The first run of a checkout compiles its modules, and makes the store.
+        # The first run compiles the modules, and creates the store.
         of_run(workspace(folder / "first", 1, target), 1)
         one = of_run(workspace(folder / "one", 1, target), 1)
         work = workspace(folder / "jobs", count, target)
@@ -186,11 +186,11 @@ def jobs_beside_kubectl(cluster: kubernetes.Cluster, folder: Path, count: int) -
 
 
 def many_cells(cluster: kubernetes.Cluster, folder: Path, count: int) -> bool:
-    """Run many cells that nobody executes."""
+    """Measure many cells whose pods never run."""
     found = []
     for cells in (FEW, count):
         with cluster.namespace() as namespace, completer(cluster, namespace):
-            # Ours is no scheduler that the cluster knows: the pods wait for the completer.
+            # With this scheduler name, which is unknown to the cluster, the pods wait for the completer.
             patch = {"spec": {"template": {"spec": {"schedulerName": "nobody"}}}}
             target = {"kubeconfig": str(cluster.kubeconfig), "namespace": namespace}
             work = workspace(folder / f"cells-{cells}", cells, {**target, "pod": {"image": "any", "patch": patch}})
@@ -207,7 +207,7 @@ def many_cells(cluster: kubernetes.Cluster, folder: Path, count: int) -> bool:
 
 
 def main() -> int:
-    """Measure, print, and return 1 where a limit is passed."""
+    """Measure, print the results, and return 1 if a limit is exceeded."""
     if sys.argv[1:2] == [_COMPLETER]:
         complete(*sys.argv[2:])
         return 0
@@ -216,7 +216,7 @@ def main() -> int:
     try:
         with kubernetes.cluster() as cluster, tempfile.TemporaryDirectory() as top:
             os.environ["XDG_STATE_HOME"] = f"{top}/state"
-            # First what measures memory: the largest of all processes so far is known, and no other.
+            # Measure memory first: only the largest memory of any process so far is known.
             passed = [many_cells(cluster, Path(top), cells)] if cells else []
             passed += [jobs_beside_kubectl(cluster, Path(top), jobs)] if jobs else []
     except kubernetes.ClusterError as error:

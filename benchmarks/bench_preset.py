@@ -1,4 +1,4 @@
-"""A preset of 100 fields on a document of 900 lines, against the way that TOPSAIL goes: jsonpath, field by field."""
+"""Compares the time of a preset of 100 fields on a document of 900 lines with TOPSAIL's way: a jsonpath per field."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _text() -> str:
 
 
 def main() -> int:
-    """Measure, and return 1 where the limit is passed."""
+    """Measure, and return 1 if the limit is exceeded."""
     text = _text()
     ours = document.parse(text, source="bench.yaml")
     plain: dict[str, Any] = document.parse(text, source="bench.yaml").root

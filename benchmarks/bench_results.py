@@ -1,7 +1,7 @@
-"""What a large store costs: a million samples in 500 series, in SQLite and in PostgreSQL.
+"""Measures the cost of a large store: a million samples in 500 series, in SQLite and in PostgreSQL.
 
-The floor of each is the same reading without us: the rows of all samples, fetched by the driver alone. With a number
-as argument there are so many thousand samples.
+The floor for reading is the time in which the database driver alone fetches the rows of all samples. Argument: the
+number of samples in thousands (1000).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 
 def fill(store: Store, samples: int) -> int:
-    """Fill a store with nightly runs: noise, and a shift of the level in every fourth series. Return the runs."""
+    """Fill a store with nightly runs: noise, and a shift in every fourth series. Return the runs per project."""
     generator = np.random.default_rng(4)
     runs = samples // (PROJECTS * CELLS * METRICS)
     with store.writing() as connection:
@@ -144,14 +144,14 @@ def _insert(connection: Connection, table: type[tables.Base], rows: Any) -> None
 
 
 def timed(work: Callable[[], Result]) -> tuple[float, Result]:
-    """Return how many seconds something took, and its result."""
+    """Return the wall time of a call in seconds, and its result."""
     began = time.perf_counter()
     result = work()
     return time.perf_counter() - began, result
 
 
 def measure(kind: str, location: str, samples: int, directory: Path) -> bool:
-    """Fill a store, measure what is asked of it, print that, and tell whether it is within its limits."""
+    """Fill a store, measure and print the times of its uses, and return whether all are within their limits."""
     store = Store(location)
     filling, _ = timed(lambda: fill(store, samples))
     with store.reading() as connection:
@@ -188,7 +188,7 @@ def _update_bounds(series: list[Series], file: Path) -> None:
 
 @contextmanager
 def stores(directory: Path) -> Iterator[dict[str, str]]:
-    """Yield the locations of the stores that can be had here."""
+    """Yield the locations of the stores that are available here."""
     with ExitStack() as stack:
         found = {"sqlite": str(directory / "results.sqlite")}
         try:
@@ -199,7 +199,7 @@ def stores(directory: Path) -> Iterator[dict[str, str]]:
 
 
 def main() -> int:
-    """Measure each store, and return whether one of them is out of its limits."""
+    """Measure each store, and return 1 if a limit is exceeded."""
     samples = int(sys.argv[1]) * 1000 if len(sys.argv) > 1 else SAMPLES
     with tempfile.TemporaryDirectory() as scratch, stores(Path(scratch)) as found:
         passed = [measure(kind, location, samples, Path(scratch)) for kind, location in found.items()]

@@ -1,4 +1,4 @@
-"""A toolbox command with an empty role, called from orchestration, against bare `ansible-playbook` on that role."""
+"""Compares the time of a toolbox command with an empty role with that of bare `ansible-playbook` on the same role."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLAY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  roles
 
 
 def main() -> int:
-    """Measure, and return 1 where the limit is passed."""
+    """Measure, and return 1 if the limit is exceeded."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         for path, text in {

@@ -1,11 +1,11 @@
-"""What survives: 8 cells that sleep a second, one of them failing; the orchestrator is ended at a random moment.
+"""Counts what runs lose or leave when they are disturbed: 8 cells sleep for a second, and one of them fails.
 
-After the fourth cell has started, the orchestrator gets a signal, or the SSH server is killed and started again. Then
-`project resume`. What is counted over all rounds: results that are lost, cells executed again that had finished, cells
-executed twice to their end, processes alive after the end, attempts left on the targets. All have to be 0.
+At a random moment after the start of the fourth cell, the orchestrator gets a signal, or the SSH server is killed and
+started again. Then the run is resumed. The score counts over all rounds: lost results, finished cells that were
+executed again, cells that were executed twice to their end, processes that are still alive, and attempts left on the
+targets. All counts have to be 0.
 
-On Kubernetes (the cluster of TOPGALLANT_TEST_KUBECONFIG) what is left is whatever of the run is in its namespace, and
-what lives is a pod there.
+On Kubernetes (the cluster of TOPGALLANT_TEST_KUBECONFIG), any object of the run in its namespace counts as left.
 
 Arguments: the number of rounds (25), a seed (0 for any), and the backends: `local ssh kubernetes`.
 """
@@ -42,7 +42,7 @@ FAILING: Final = 3
 _POLL_SECONDS: Final = 0.01
 _LONGEST_DELAY: Final = 2.5  # the cells take 4 s, two at a time
 _PATIENCE_SECONDS: Final = 5.0
-_CLUSTER_SECONDS: Final = 60.0  # a kubelet takes its time to remove pods
+_CLUSTER_SECONDS: Final = 60.0  # a kubelet may take long to remove pods
 _BACKENDS: Final = ("local", "ssh", "kubernetes")
 _DOWN_SECONDS: Final = 0.5
 
@@ -74,7 +74,7 @@ PROJECT = {
 
 @dataclass
 class Score:
-    """What went wrong, over all rounds."""
+    """The number of errors of each kind, over all rounds."""
 
     lost: int = 0
     again: int = 0
@@ -90,19 +90,22 @@ class Score:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing did."""
+        """Whether there were no errors."""
         return not (self.lost or self.again or self.twice or self.alive or self.left)
 
 
 @dataclass
 class Arena:
-    """Where the rounds are played.
+    """The workspace and the backend for the rounds.
 
     Args:
-        overrides: what makes the cells run on this backend.
-        server: that of the backend `ssh`.
-        adopts: whether what runs goes on when the run is disturbed.
-        cluster: that of the backend `kubernetes`, and the `namespace` in it.
+        workspace: the workspace.
+        env: additional environment variables.
+        overrides: the overrides that make the cells run on the backend.
+        server: the SSH server of the backend `ssh`.
+        adopts: whether running workloads go on when the run is disturbed.
+        cluster: the cluster of the backend `kubernetes`.
+        namespace: the namespace in the cluster.
     """
 
     workspace: Workspace
@@ -115,7 +118,7 @@ class Arena:
 
     @property
     def executed(self) -> Path:
-        """The file into which the cells write that they were executed."""
+        """The file to which each cell writes when it begins and ends."""
         return self.workspace.directory / "executed"
 
     def play(self, disturb: Callable[[Running], object], score: Score) -> None:
@@ -144,7 +147,7 @@ class Arena:
         wanted = {str(cell): "failed" if cell == FAILING else "passed" for cell in range(CELLS)}
         score.lost += sum(verdicts.get(cell) != verdict for cell, verdict in wanted.items())
         after = self._counts("begin")
-        # What was asked to end is begun again. Otherwise a workload that runs is adopted: each is begun once.
+        # SIGINT and SIGTERM end the workloads, which begin again. Otherwise they are adopted: each begins only once.
         again = (
             [cell for cell in wanted if after[cell] > 1] if self.adopts else [c for c in done if after[c] > began[c]]
         )
@@ -158,7 +161,7 @@ class Arena:
         return Counter(cell for found, cell in lines if found == word)
 
     def _left_there(self) -> list[str]:
-        """Return what there is of the run in the cluster after a moment."""
+        """Return the objects of the run that are still in the cluster after a while."""
         if self.cluster is None:
             return []
         deadline = time.monotonic() + _CLUSTER_SECONDS
@@ -167,7 +170,7 @@ class Arena:
         return found
 
     def _alive(self) -> list[psutil.Process]:
-        """Return what still lives of the workspace after a moment: workloads, supervisors, agents, connections."""
+        """Return the processes of the workspace that are still alive after a while, and its SSH sessions."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while (found := self._ours()) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
@@ -179,7 +182,7 @@ class Arena:
 
 
 def disturbances(server: openssh.Server | None) -> dict[str, Callable[[Running], object]]:
-    """Return the ways to disturb a run."""
+    """Return the ways to disturb a run, by name."""
     found: dict[str, Callable[[Running], object]] = {
         name: lambda running, number=number: running.send(number)  # type: ignore[misc]
         for name, number in (("SIGKILL", signal.SIGKILL), ("SIGINT", signal.SIGINT), ("SIGTERM", signal.SIGTERM))
@@ -197,7 +200,7 @@ def restart(server: openssh.Server) -> None:
 
 
 def server_here(directory: Path) -> openssh.Server | None:
-    """Return an SSH server, or None, and say why, where there is none to be had."""
+    """Return an SSH server. If it cannot be started, print the reason and return None."""
     directory.mkdir()
     try:
         server = openssh.Server(directory)
@@ -209,7 +212,7 @@ def server_here(directory: Path) -> openssh.Server | None:
 
 
 def main() -> int:
-    """Play all rounds, print the scores, and return 1 where one is not clean."""
+    """Play all rounds, print the scores, and return 1 if there were errors."""
     numbers = [int(text) for text in sys.argv[1:3]]
     rounds, seed = [*numbers, *(ROUNDS, 0)[len(numbers) :]]
     backends = sys.argv[3:] or _BACKENDS
@@ -236,7 +239,7 @@ def main() -> int:
 
 
 def cluster_here(stack: ExitStack) -> kubernetes.Cluster | None:
-    """Return a cluster, or None, and say why, where there is none to be had."""
+    """Return a cluster. If there is none, print the reason and return None."""
     try:
         return stack.enter_context(kubernetes.cluster())
     except kubernetes.ClusterError as error:
@@ -248,7 +251,7 @@ def cluster_here(stack: ExitStack) -> kubernetes.Cluster | None:
 def arena(
     workspace: Workspace, backend: str, server: openssh.Server | None, cluster: kubernetes.Cluster | None
 ) -> Iterator[Arena]:
-    """Make the place where a round is played."""
+    """Yield the workspace and backend for a round."""
     if backend == "local":
         yield Arena(workspace, {}, "matrix.target: local")
     elif backend == "kubernetes":
@@ -269,7 +272,7 @@ def arena(
 
 
 def over_ssh(workspace: Workspace, server: openssh.Server) -> Arena:
-    """Return a place with two machines, which are this one."""
+    """Return an arena with two SSH targets, which are both this machine."""
     targets = ", ".join(
         f"far-{number}: {{backend: ssh, host: {openssh.ADDRESS}, port: {server.port}, labels: [far], "
         f"directory: '{workspace.directory}/far-{number}'}}"

@@ -1,4 +1,4 @@
-"""What a run of cells cost: what the benchmarks of cells share."""
+"""Measures the cost of a run, for the benchmarks of cells."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATIENCE = 3600.0
 
 @dataclass(frozen=True)
 class Cost:
-    """What a number of cells cost, in seconds; memory in MB is the largest of a process, so far."""
+    """The cost of a number of cells, in seconds. `memory` is the largest memory of any process so far, in MB."""
 
     cells: int
     wall: float
@@ -24,7 +24,7 @@ class Cost:
 
     @property
     def cpu_ms(self) -> float:
-        """Milliseconds of processor time a cell."""
+        """Milliseconds of processor time per cell."""
         return 1e3 * self.cpu / self.cells
 
     def __str__(self) -> str:
@@ -34,10 +34,10 @@ class Cost:
 
 
 def of_run(work: Workspace, cells: int, *args: str) -> Cost:
-    """Run the project `cells`, and return what that cost, with all that it started.
+    """Run the project `cells`, and return its cost, including all processes that it started.
 
-    A workspace has a home of its own, in which its first run would make the store; where the benchmark names a
-    `$XDG_STATE_HOME`, its runs share that one, as the runs of a user do. Modules are compiled once, as they are there.
+    A workspace has a home of its own, in which the first run would create the store. If the benchmark sets
+    `$XDG_STATE_HOME`, its runs share this directory and its store, as the runs of a user do. Modules are compiled once.
     """
     shared = {name: os.environ[name] for name in ("XDG_STATE_HOME",) if name in os.environ}
     shared["PYTHONDONTWRITEBYTECODE"] = ""

@@ -1,4 +1,4 @@
-"""Times two ways to do a thing in turn, in one run, and prints their ratio: these machines are noisy."""
+"""Times two functions alternately in one process, because machines are noisy, and prints the ratio of their times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def seconds(function: Callable[[], object]) -> float:
-    """Return how long one call takes, in seconds of wall time."""
+    """Return the wall time of one call, in seconds."""
     begin = time.perf_counter()
     function()
     return time.perf_counter() - begin
@@ -17,10 +17,14 @@ def seconds(function: Callable[[], object]) -> float:
 def compare(
     title: str, ours: Callable[[], object], floor: Callable[[], object], *, rounds: int, limit: float | None = None
 ) -> bool:
-    """Time both in turn, after one round that does not count, and print medians and the median ratio.
+    """Time two functions alternately, after one round of warm-up, and print the medians and the median ratio.
 
     Args:
-        limit: the ratio that must not be passed.
+        title: the title of the output.
+        ours: the function to measure.
+        floor: the function to compare with.
+        rounds: the number of rounds.
+        limit: the largest allowed ratio; None for no limit.
 
     Returns:
         whether the ratio is within its limit.

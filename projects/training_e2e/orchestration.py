@@ -1,10 +1,10 @@
-"""Trains small language models, a matrix of them, and checks what each left, as torchprime does."""
+"""Trains a matrix of small language models, and checks the results of each training, as torchprime does."""
 
 from toolbox.orchestration import config, matrix, run
 
 
 def prepare() -> None:
-    """Record the state of the machines, and write the text to learn on each."""
+    """Record the state of the machines, and write the training text to each."""
     for hosts in matrix.machines():
         if config.project.get_config("host.capture_state.enabled"):
             run.run_toolbox_from_config("host", "capture_state", extra={"hosts": hosts})
@@ -12,12 +12,12 @@ def prepare() -> None:
 
 
 def test() -> None:
-    """Train every model in every way that the matrix names."""
+    """Run the trainings of the matrix."""
     matrix.run()
 
 
 def post_cleanup() -> None:
-    """Remove the text, unless it is kept for the next run. What the trainings left on the machines is gone already."""
+    """Remove the text, unless it is kept for the next run. Other files of the trainings have already been removed."""
     if not config.project.get_config("training.corpus.keep"):
         for hosts in matrix.machines():
             run.run_toolbox_from_config("training", "cleanup", extra={"hosts": hosts})

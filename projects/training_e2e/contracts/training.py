@@ -8,20 +8,20 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Strict(BaseModel):
-    """A block in which a field that is not known is a mistake."""
+    """A block that allows no unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Corpus(Strict):
-    """The text to learn, and whether to leave it on the machines for the next run."""
+    """The training text, and whether to keep it on the machines for the next run."""
 
     characters: int = Field(ge=1000)
     keep: bool
 
 
 class Settings(Strict):
-    """What all cells are trained with, or an axis of the matrix sets."""
+    """The settings of the trainings. An axis of the matrix can override each of them."""
 
     context: int = Field(ge=1)
     steps: int = Field(ge=1)
@@ -32,14 +32,14 @@ class Settings(Strict):
 
 
 class Bounds(Strict):
-    """The range that a metric must be in."""
+    """The allowed range of a metric."""
 
     lower: float | None = None
     upper: float | None = None
 
 
 class Contract(Strict):
-    """Where and with what to train, and what to hold the trainings against."""
+    """Where to train, with which text and settings, and the allowed ranges of the metrics."""
 
     directory: str = Field(min_length=1)
     python: str = Field(min_length=1)

@@ -1,13 +1,12 @@
 """
-Write the text that the training workload learns: the help topics of Python's own manual.
+Write the training text of the workload: the help topics of Python's manual.
 
     python prepare_corpus.py --output corpus.txt --characters 200000
 
-It is real text that every machine with Python already has: nothing is downloaded. Prints one JSON object
-about the corpus. Where Python holds less text than was asked for, the corpus is all of it, and `characters`
-says so.
+Every machine with Python has this text, so nothing is downloaded. The script prints a JSON object that describes
+the corpus. If the manual is shorter than requested, the corpus is the whole manual, and `characters` is its length.
 
-It stands alone, without the files beside it, so that a host can be given it on stdin.
+The script needs no other files of its folder, so that a host can run it from stdin.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from pydoc_data.topics import topics
 
-FEWEST = 1000  # characters; less is no text to learn from
+FEWEST = 1000  # characters; a shorter text is useless for training
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status."""
+    """Run the command line, and return the exit status."""
     parser = argparse.ArgumentParser(description="Write the text that the training workload learns.")
     parser.add_argument("--output", type=Path, required=True, help="file to write")
     parser.add_argument("--characters", type=int, required=True, help=f"length of the text, from {FEWEST} on")
@@ -41,12 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def manual() -> str:
-    """All help topics, in the order of their names."""
+    """Return all help topics, sorted by name."""
     return "\n".join(topics[name] for name in sorted(topics))
 
 
 def describe(text: str) -> dict[str, int | str]:
-    """What identifies a corpus: two versions of Python do not hold the same text."""
+    """Return the properties that identify a corpus, because the text differs between versions of Python."""
     return {
         "characters": len(text),
         "distinct_characters": len(set(text)),
@@ -55,7 +54,7 @@ def describe(text: str) -> dict[str, int | str]:
 
 
 def write_if_different(path: Path, content: bytes) -> bool:
-    """Have `content` in the file, which is replaced whole; whether it was not there already."""
+    """Replace a file atomically unless it already contains `content`, and return whether it was replaced."""
     if path.is_file() and path.read_bytes() == content:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,11 +3,11 @@ Train a small character-level language model on the CPU, as a workload that test
 
     python train.py --settings settings.json --corpus corpus.txt --output DIR
 
-Each step is a line on stdout. DIR gets `train_metrics.json` and a profile for TensorBoard; `Finished
-training run` is the last line, and only where both were written. The exit status is 0; 1 where the training
-diverged; 2 where the settings or the corpus are unfit, with one line on stderr that says why.
+The script prints a line per step. It writes `train_metrics.json` and a profile for TensorBoard to DIR. If both
+were written, the last line is `Finished training run`. The exit status is 0 on success, 1 if the training diverged,
+and 2 if the settings or the corpus are unusable; one line on stderr then gives the reason.
 
-It needs numpy and the standard library, and the files beside this one.
+It needs numpy, the standard library, and the files beside this one.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from __future__ import annotations
 import os
 import sys
 
-# Read when numpy is loaded. One thread a run: runs side by side must not disturb each other's step time.
+# numpy reads these when it is imported. Each run uses one thread, so that parallel runs don't slow each other down.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 sys.dont_write_bytecode = True  # this folder is copied whole to hosts
 
-# ruff: noqa: E402  (what follows loads numpy)
+# ruff: noqa: E402  (the following imports load numpy)
 import argparse
 import dataclasses
 import json
@@ -40,8 +40,8 @@ from train_settings import Settings, SettingsError, read_settings
 from transformer import Adam, Shape, Tokens, Transformer, clip, initial_parameters
 from xplane import Span, encode_profile
 
-GRADIENT_LIMIT = 1.0  # norm; a rare bad batch must not throw the parameters far away
-LOSS_WINDOW = 5  # steps that first_loss and last_loss are the mean of
+GRADIENT_LIMIT = 1.0  # maximum norm, so that a rare bad batch does not move the parameters far away
+LOSS_WINDOW = 5  # number of steps that first_loss and last_loss average
 
 
 class DivergedError(Exception):
@@ -59,11 +59,11 @@ class Result:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status."""
+    """Run the command line, and return the exit status."""
     options = parse_arguments(arguments)
     try:
         settings = read_settings(options.settings)
-        # No shell has followed `~` for who starts this on another machine.
+        # Expand `~` here, because the script may be started without a shell.
         tokens, vocabulary = read_corpus(options.corpus.expanduser(), settings.context)
         clear_results(options.output)
         result = train(settings, tokens, vocabulary)
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line's files as paths."""
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(description="Train a small character-level language model on the CPU.")
     parser.add_argument("--settings", type=Path, required=True, help="JSON file of the settings")
     parser.add_argument("--corpus", type=Path, required=True, help="text to learn, UTF-8")
@@ -90,7 +90,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def read_corpus(path: Path, context: int) -> tuple[Tokens, int]:
-    """The text as indices into its sorted distinct characters, and how many of these there are."""
+    """Return the text as indices into its sorted distinct characters, and the number of distinct characters."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -102,7 +102,7 @@ def read_corpus(path: Path, context: int) -> tuple[Tokens, int]:
 
 
 def train(settings: Settings, tokens: Tokens, vocabulary: int) -> Result:
-    """Take all the steps, a line on stdout for each; raises DivergedError."""
+    """Run all steps, and print a line for each. Raises DivergedError."""
     generator = np.random.default_rng(settings.seed)
     shape = Shape(
         vocabulary=vocabulary,
@@ -127,15 +127,15 @@ def train(settings: Settings, tokens: Tokens, vocabulary: int) -> Result:
 
 
 def sample(tokens: Tokens, settings: Settings, generator: np.random.Generator) -> tuple[Tokens, Tokens]:
-    """A batch of random pieces of the text and, for each character, the one that follows."""
+    """Return a batch of random pieces of the text, and for each character the next character."""
     starts = generator.integers(0, len(tokens) - settings.context, settings.batch)
     pieces = tokens[starts[:, np.newaxis] + np.arange(settings.context + 1)]
     return pieces[:, :-1], pieces[:, 1:]
 
 
 def take_step(model: Transformer, optimizer: Adam, inputs: Tokens, targets: Tokens, *, step: int) -> float:
-    """Update the parameters once; the loss before it."""
-    # A number that overflows is found below, with a message that says more than numpy's warnings.
+    """Update the parameters once, and return the loss before the update."""
+    # Overflows are detected below, with a better message than numpy's warnings.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         loss, gradients = model.loss_and_gradients(inputs, targets)
         norm = clip(gradients, GRADIENT_LIMIT)
@@ -148,10 +148,10 @@ def take_step(model: Transformer, optimizer: Adam, inputs: Tokens, targets: Toke
 
 def describe(settings: Settings, result: Result) -> dict[str, Any]:
     """
-    The content of train_metrics.json.
+    Return the content of train_metrics.json.
 
-    `step_time_seconds` is the median after the warm-up. `first_loss` and `last_loss` are the means of the
-    first and the last five steps (of half of them, where there are fewer than ten): one batch alone is noisy.
+    `step_time_seconds` is the median after the warm-up. `first_loss` and `last_loss` are the means over the first and
+    the last five steps (over half of the steps if there are fewer than ten), because a single batch is noisy.
     """
     seconds = [span.duration_ns / 1e9 for span in result.spans]
     step_time = median(seconds[settings.warmup_steps :])
@@ -173,18 +173,18 @@ def describe(settings: Settings, result: Result) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """What the step time depends on besides the settings."""
+    """Return the versions of software that affect the step time."""
     return {"numpy": np.__version__, "python": platform.python_version()}
 
 
 def clear_results(output: Path) -> None:
-    """Remove what an earlier run left: it must not be taken for this run's."""
+    """Remove the results of an earlier run, which must not be mistaken for results of this run."""
     (output / "train_metrics.json").unlink(missing_ok=True)
     shutil.rmtree(output / "profile", ignore_errors=True)
 
 
 def write_profile(directory: Path, result: Result) -> None:
-    """One file, at the place where TensorBoard's profiler looks for it."""
+    """Write the profile to the path where TensorBoard's profiler looks for it."""
     when = time.strftime("%Y_%m_%d_%H_%M_%S", time.localtime(result.start_ns / 1e9))
     hostname = socket.gethostname()
     path = directory / "plugins" / "profile" / when / f"{hostname}.xplane.pb"
@@ -192,7 +192,7 @@ def write_profile(directory: Path, result: Result) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """The whole file or none: who waits for it must not read a part."""
+    """Write a file atomically, so that a process that waits for the file never reads a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_bytes(content)

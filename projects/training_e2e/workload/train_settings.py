@@ -1,7 +1,7 @@
 """
 The settings of a training run: read from JSON, checked, frozen.
 
-They have no defaults here: `config/training_e2e.yaml` holds them.
+The defaults are in `config/training_e2e.yaml`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-PRECISIONS = ("float32", "float64")  # half precision is emulated on CPUs: slow, and no measure of anything
+PRECISIONS = ("float32", "float64")  # CPUs only emulate half precision, slowly, so its times would mean nothing
 
 
 class SettingsError(Exception):
-    """What was asked for cannot be trained; the message says why, on one line."""
+    """The settings or the corpus are unusable; the message gives the reason on one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,16 +26,16 @@ class Settings:
     What to train, and for how long.
 
     Attributes:
-        layers: transformer blocks.
+        layers: number of transformer blocks.
         width: size of the vector of a token; a multiple of `heads`.
-        heads: attention heads in a block.
-        context: characters that the model sees at once.
-        batch: sequences in a step.
-        steps: updates of the parameters.
-        warmup_steps: first steps that the step time leaves out: caches and clocks settle in them.
+        heads: number of attention heads per block.
+        context: number of characters that the model sees at once.
+        batch: number of sequences per step.
+        steps: number of updates of the parameters.
+        warmup_steps: number of first steps that the step time leaves out, while caches and clocks settle.
         learning_rate: step size of Adam.
         precision: floating-point type of parameters and arithmetic.
-        seed: of the initial parameters and of the batches.
+        seed: seed for the initial parameters and the batches.
     """
 
     layers: int
@@ -51,7 +51,7 @@ class Settings:
 
 
 def read_settings(path: Path) -> Settings:
-    """The settings in the JSON file `path`; raises SettingsError that names every fault."""
+    """Return the settings from the JSON file `path`. Raises SettingsError, whose message names all mistakes."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -88,7 +88,7 @@ def _faults_of_values(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _expected(name: str, value: object) -> str | None:
-    """What `value` should have been, or None where it is that."""
+    """Return a description of the allowed values of a setting; None if `value` is allowed."""
     if name == "precision":
         return None if value in PRECISIONS else f"one of {', '.join(PRECISIONS)}"
     # True is an int to Python; JSON's NaN and Infinity are floats.

@@ -1,12 +1,13 @@
 """
-A character-level transformer language model in numpy, its gradients by hand, and Adam to train it.
+A character-level transformer language model in numpy, with hand-written gradients, and the optimizer Adam.
 
-Embeddings and learned positions, then pre-norm blocks (causal self-attention, MLP with GELU), then a last
-norm and a linear layer to the scores of the next character: GPT-2 (Radford et al., 2019) at toy size.
+The model has embeddings and learned positions, then pre-norm blocks (causal self-attention, MLP with GELU), then a
+last norm and a linear layer to the scores of the next character: GPT-2 (Radford et al., 2019) at toy size.
 
-Activations are rows, (batch * context, width): one matrix product a layer instead of one a sequence. Each
-operation returns its output and a function `backward`, which takes the gradient of the loss by that output,
-stores the gradients of the operation's own parameters, and returns the gradient by its input.
+Activations are matrices of shape (batch * context, width), so that a layer needs one matrix product instead of one
+per sequence. Each operation returns its output and a function `backward`, which takes the gradient of the loss with
+respect to the output, stores the gradients of the operation's parameters, and returns the gradient with respect to
+the input.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ NORM_EPSILON = 1e-5
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Sizes of a model: distinct characters, blocks, vector of a token, attention heads, tokens in sight."""
+    """Sizes of a model: the number of distinct characters, blocks, values per token, attention heads, and tokens."""
 
     vocabulary: int
     layers: int
@@ -39,7 +40,7 @@ class Shape:
 
 
 def initial_parameters(shape: Shape, generator: np.random.Generator, precision: str) -> Arrays:
-    """Random weights, normal with a deviation of 0.02 as in GPT-2; unit norms; zero biases."""
+    """Return random weights, normal with a deviation of 0.02 as in GPT-2, unit norms, and zero biases."""
     width = shape.width
 
     def random(*size: int) -> Array:
@@ -67,7 +68,7 @@ def initial_parameters(shape: Shape, generator: np.random.Generator, precision: 
 
 
 class Transformer:
-    """A model of one shape; it computes on the parameters that it is given and changes none of them."""
+    """A model of one shape. It does not change its parameters."""
 
     def __init__(self, shape: Shape, parameters: Arrays) -> None:
         self.shape = shape
@@ -76,11 +77,11 @@ class Transformer:
 
     def loss_and_gradients(self, inputs: Tokens, targets: Tokens) -> tuple[float, Arrays]:
         """
-        The mean cross-entropy of predicting `targets`, in nats a character, and its gradient by parameter.
+        Return the mean cross-entropy of predicting `targets`, in nats per character, and its gradients by parameter.
 
         Args:
-            inputs: characters as indices into the vocabulary, (batch, context).
-            targets: the character that follows each of them, (batch, context).
+            inputs: characters as indices into the vocabulary, of shape (batch, context).
+            targets: the next character after each input, of the same shape.
         """
         self._gradients = {}
         x, embed_backward = self._embed(inputs)
@@ -103,11 +104,11 @@ class Transformer:
         tokens, width = self.parameters["tokens"], self.shape.width
 
         def backward(gradient: Array) -> Array:
-            # A product with the one-hot rows adds up a character's rows, faster than np.add.at does.
+            # A product with one-hot rows sums the rows of each character, faster than np.add.at.
             one_hot = (inputs.reshape(-1, 1) == np.arange(len(tokens))).astype(gradient.dtype)
             self._gradients["tokens"] = one_hot.T @ gradient
             self._gradients["positions"] = gradient.reshape(len(inputs), -1, width).sum(axis=0)
-            return gradient  # nothing is before the embedding
+            return gradient  # the embedding is the first layer
 
         return (tokens[inputs] + self.parameters["positions"]).reshape(-1, width), backward
 
@@ -163,22 +164,22 @@ class Transformer:
 
 
 def _residual(branch_backward: Backward) -> Backward:
-    """The backward of `x + branch(x)`."""
+    """Return the function `backward` of `x + branch(x)`."""
     return lambda gradient: gradient + branch_backward(gradient)
 
 
 def causal_attention(inputs: Array, context: int, heads: int) -> tuple[Array, Backward]:
     """
-    Multi-head attention in which a token sees itself and what is before it (Vaswani et al., 2017).
+    Compute multi-head attention in which a token sees itself and the tokens before it (Vaswani et al., 2017).
 
     Args:
-        inputs: queries, keys and values side by side, (batch * context, 3 * width).
-        context: tokens in a sequence.
-        heads: parts that the width is split into.
+        inputs: queries, keys and values side by side, of shape (batch * context, 3 * width).
+        context: number of tokens per sequence.
+        heads: number of parts into which the width is split.
     """
     width = inputs.shape[1] // 3
     scale = 1 / math.sqrt(width // heads)
-    # To (query, key or value; batch; head; token; vector).
+    # The new axes are: query, key or value; batch; head; token; vector.
     split = inputs.reshape(-1, context, 3, heads, width // heads).transpose(2, 0, 3, 1, 4)
     queries, keys, values = np.ascontiguousarray(split)
     future = np.triu(np.full((context, context), -np.inf, inputs.dtype), k=1)
@@ -196,9 +197,9 @@ def causal_attention(inputs: Array, context: int, heads: int) -> tuple[Array, Ba
 
 
 def gelu(x: Array) -> tuple[Array, Backward]:
-    """GELU (Hendrycks, Gimpel, 2016), as x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))."""
+    """Compute GELU (Hendrycks, Gimpel, 2016), as x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))."""
     slope, cubic = math.sqrt(2 / math.pi), 0.044715
-    squared = x * x  # x**3 goes through pow, which is ten times slower
+    squared = x * x  # x**3 would call pow, which is ten times slower
     tanh: Array = np.tanh(slope * x * (1 + cubic * squared))
 
     def backward(gradient: Array) -> Array:
@@ -210,7 +211,7 @@ def gelu(x: Array) -> tuple[Array, Backward]:
 
 
 def softmax(scores: Array) -> Array:
-    """Probabilities along the last axis; the largest score is taken off first, so that none overflows."""
+    """Return probabilities along the last axis. The largest score is subtracted first, to avoid overflow."""
     exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
     probabilities: Array = exponentials / exponentials.sum(axis=-1, keepdims=True)
     return probabilities
@@ -218,11 +219,11 @@ def softmax(scores: Array) -> Array:
 
 def cross_entropy(scores: Array, targets: Tokens) -> tuple[float, Array]:
     """
-    The mean cross-entropy in nats, and its gradient by the scores.
+    Return the mean cross-entropy in nats, and its gradient with respect to the scores.
 
     Args:
-        scores: of each class, before the softmax, (rows, classes).
-        targets: the right class of each row, (rows,).
+        scores: the scores of the classes before the softmax, of shape (rows, classes).
+        targets: the right class of each row, of shape (rows,).
     """
     rows = np.arange(len(targets))
     shifted = scores - scores.max(axis=1, keepdims=True)
@@ -233,7 +234,7 @@ def cross_entropy(scores: Array, targets: Tokens) -> tuple[float, Array]:
 
 
 def clip(gradients: Arrays, limit: float) -> float:
-    """Scale the gradients, in place, to a common norm of at most `limit`; the norm that they had."""
+    """Scale the gradients, in place, to a common norm of at most `limit`, and return their previous norm."""
     norm = math.sqrt(sum(float(np.vdot(gradient, gradient)) for gradient in gradients.values()))
     if norm > limit:
         for gradient in gradients.values():

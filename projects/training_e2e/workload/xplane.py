@@ -1,8 +1,8 @@
 """
 Write the profile of a training run in the format that TensorBoard's profiler reads.
 
-JAX, PyTorch/XLA and TensorFlow leave an `XSpace` message in `plugins/profile/<time>/<host>.xplane.pb`. The
-few fields that a list of steps needs are encoded here by hand: the workload needs no protobuf for them.
+JAX, PyTorch/XLA and TensorFlow write an `XSpace` message to `plugins/profile/<time>/<host>.xplane.pb`. This module
+encodes the few fields for a list of steps by hand, so that the workload does not need protobuf.
 
 Messages and field numbers: tsl/profiler/protobuf/xplane.proto (openxla/xla, third_party/tsl).
 Encoding: https://protobuf.dev/programming-guides/encoding/
@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 VARINT, LENGTH_DELIMITED = 0, 2  # wire types
-STEP_METADATA_ID = 1  # of the one kind of event in the profile
+STEP_METADATA_ID = 1  # the profile has only this kind of event
 
 
 class Span(NamedTuple):
-    """One step: where it starts after the start of the line, and how long it is, in nanoseconds."""
+    """One step: its start relative to the start of the line, and its duration, in nanoseconds."""
 
     offset_ns: int
     duration_ns: int
@@ -26,12 +26,12 @@ class Span(NamedTuple):
 
 def encode_profile(spans: Iterable[Span], *, start_ns: int, hostname: str) -> bytes:
     """
-    An XSpace with the plane `/host:CPU`, its line `train steps`, and one event `train_step` a span.
+    Return an XSpace with the plane `/host:CPU`, its line `train steps`, and one event `train_step` per span.
 
     Args:
-        spans: the steps, in their order.
-        start_ns: when the line starts, in nanoseconds since the epoch.
-        hostname: the machine that the profile was taken on.
+        spans: the steps, in order.
+        start_ns: the start of the line, in nanoseconds since the epoch.
+        hostname: the name of the profiled machine.
     """
     event_metadata = _integer(1, STEP_METADATA_ID) + _text(2, "train_step")
     # A protobuf map is a repeated message of key = 1, value = 2.
@@ -43,7 +43,7 @@ def encode_profile(spans: Iterable[Span], *, start_ns: int, hostname: str) -> by
 
 
 def _event(span: Span) -> bytes:
-    picoseconds = 1000  # in a nanosecond
+    picoseconds = 1000  # per nanosecond
     return (
         _integer(1, STEP_METADATA_ID)
         + _integer(2, span.offset_ns * picoseconds)
@@ -52,7 +52,7 @@ def _event(span: Span) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first; the top bit says that more follow."""
+    """Encode seven bits per byte, the lowest first. The top bit is set if more bytes follow."""
     if value < 0:
         raise ValueError(f"only values from 0 on are written here, not {value}")
     encoded = bytearray()
