@@ -86,9 +86,9 @@ class Check(BaseModel):
         unit = f" {metric.unit}" if metric.unit else ""
         out = [sample for sample in metric.samples if self._distance(sample) > 0]
         if not out:
-            return Judgement(True, f"all {len(metric.samples)} {self.metric} are within {self._range(unit)}")
+            return Judgement(True, f"all {len(metric.samples)} values of {self.metric} are within {self._range(unit)}")
         worst = max(out, key=self._distance)
-        said = f"{len(out)} of {len(metric.samples)} {self.metric} are out of {self._range(unit)}"
+        said = f"{len(out)} of {len(metric.samples)} values of {self.metric} are out of {self._range(unit)}"
         return Judgement(
             False, f"{said}, the worst is {worst:.6g}{unit}", out_of_range=all(map(math.isfinite, metric.samples))
         )

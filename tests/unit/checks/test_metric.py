@@ -64,15 +64,15 @@ def test_a_metric_that_nobody_measures_fails_and_names_those_there_are(judge: Ju
 def test_every_sample_has_to_be_within(judge: Judge) -> None:
     steps = Metric("step_time", 1.5, "s", samples=(1.0, 1.5, 2.0))
     within = judge(steps, check="metric", metric="step_time", lower=1, upper=2)
-    assert (within.passed, within.message) == (True, "all 3 step_time are within [1, 2] s")
+    assert (within.passed, within.message) == (True, "all 3 values of step_time are within [1, 2] s")
 
 
 @pytest.mark.parametrize(
     ("lower", "upper", "said"),
     [
-        (None, 2, "2 of 5 step_time are out of [-, 2] s, the worst is 7.25 s"),
-        (1, None, "1 of 5 step_time are out of [1, -] s, the worst is 0.5 s"),
-        (1.75, 6.75, "4 of 5 step_time are out of [1.75, 6.75] s, the worst is 0.5 s"),
+        (None, 2, "2 of 5 values of step_time are out of [-, 2] s, the worst is 7.25 s"),
+        (1, None, "1 of 5 values of step_time are out of [1, -] s, the worst is 0.5 s"),
+        (1.75, 6.75, "4 of 5 values of step_time are out of [1.75, 6.75] s, the worst is 0.5 s"),
     ],
 )
 def test_samples_that_are_out_are_counted_and_the_worst_is_told(
@@ -88,7 +88,7 @@ def test_a_sample_that_is_no_number_is_the_worst(judge: Judge, sample: float) ->
     judgement = judge(Metric("loss", 2, samples=(2, 9, sample)), check="metric", metric="loss", lower=1, upper=3)
     assert (judgement.passed, judgement.message) == (
         False,
-        f"2 of 3 loss are out of [1, 3], the worst is {sample}",
+        f"2 of 3 values of loss are out of [1, 3], the worst is {sample}",
     )
 
 
