@@ -277,8 +277,8 @@ def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, target: BinaryIO) -
 def _stays_inside(target: str, depth: int) -> bool:
     """Return whether a symbolic link leads to a path inside the extracted directory.
 
-    `..` is allowed only at the beginning, where it leaves real directories. After a name that may itself be a link,
-    `..` could lead anywhere.
+    `..` is allowed only at the beginning of the target, where it leaves directories that are not links. After a name
+    that may itself be a link, `..` could lead anywhere.
 
     Args:
         depth: the number of directories between the extracted directory and the link.

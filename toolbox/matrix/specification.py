@@ -350,8 +350,8 @@ class WorkloadBlock(Block):
         env: environment variables: texts, numbers and secrets.
         cwd: the working directory.
         files: files to send: names below `src/`, and the local files or directories to copy.
-        write: files to generate: names below `src/`, and a text, or a value that is written as JSON or YAML, depending
-            on the name.
+        write: files to generate: for each name below `src/` a text, or a value that is written as JSON or YAML,
+            depending on the ending of the name.
         collect: patterns of the files to fetch.
         pod: settings of its pods, which override those of the target: see docs/kubernetes.md.
         log_bytes: how much of its output is kept.
@@ -439,7 +439,7 @@ class MatrixBlock(Block):
 
     @model_validator(mode="after")
     def _has_a_value_once(self) -> Self:
-        """Check that no axis repeats a value. Only an axis in a `zip` group may: the other axes of the group differ."""
+        """Check that no axis repeats a value. An axis of a `zip` group may repeat one, beside other values of the group."""
         grouped = {axis for group in self.zip for axis in group}
         for axis, values in self.axes.items():
             if axis in grouped:

@@ -222,8 +222,8 @@ class Channel:
 def _await(process: subprocess.Popen[bytes]) -> None:
     """Wait for the end of a process.
 
-    The wait is interrupted regularly: the system may deliver a signal to any thread, but only the main thread runs the
-    handler, and not before it returns from a system call.
+    The main thread wakes up regularly. Only the main thread runs signal handlers, and a signal that the system delivers
+    to another thread does not interrupt its system call.
     """
     if threading.current_thread() is not threading.main_thread():
         process.wait()
