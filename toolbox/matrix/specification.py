@@ -439,7 +439,7 @@ class MatrixBlock(Block):
 
     @model_validator(mode="after")
     def _has_a_value_once(self) -> Self:
-        """Check that no axis repeats a value. An axis of a `zip` group may repeat one, beside other values of the group."""
+        """Check that no axis repeats a value. An axis of a `zip` group may: other axes tell its rows apart."""
         grouped = {axis for group in self.zip for axis in group}
         for axis, values in self.axes.items():
             if axis in grouped:
