@@ -77,7 +77,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         return
     kind = loading.load(protocols.BACKENDS, request.param)
     if required := [name for name, field in kind.model_fields.items() if field.is_required()]:
-        assert request.param not in discovery.ours("backends"), f"SITES has no entry for {request.param}"
+        assert request.param not in discovery.builtin("backends"), f"SITES has no entry for {request.param}"
         pytest.skip(f"a target of the backend {request.param} needs {', '.join(required)}")
     yield Site(request.param, kind())
 

@@ -129,7 +129,7 @@ def test_a_source_says_why_it_has_no_number(tmp_path: Path, name: str, content: 
     write(tmp_path, content)
     model = load(METRICS, name)
     source = model.model_validate(example(model))
-    if name in discovery.ours("metrics") or not reads_number(source, tmp_path):
+    if name in discovery.builtin("metrics") or not reads_number(source, tmp_path):
         with pytest.raises(ValueError, match="some/text") as caught:
             source.read(tmp_path)
         assert "\n" not in str(caught.value)

@@ -55,10 +55,10 @@ class Extension:
 
 def available(kind: str) -> dict[str, Extension]:
     """Return all extensions of a kind by name, the one that counts for each."""
-    return ours(kind) | of_others(kind)
+    return builtin(kind) | external(kind)
 
 
-def ours(kind: str) -> dict[str, Extension]:
+def builtin(kind: str) -> dict[str, Extension]:
     """Return the extensions of a kind that Topgallant ships."""
     names = (path.stem for path in sorted((_PACKAGE / kind).glob("[!_]*.py")))
     return {
@@ -66,7 +66,7 @@ def ours(kind: str) -> dict[str, Extension]:
     }
 
 
-def of_others(kind: str) -> dict[str, Extension]:
+def external(kind: str) -> dict[str, Extension]:
     """Return the extensions of a kind from installed packages and from the workspace."""
     found = dict(_installed(kind))
     if (root := places.workspace()) is not None:
