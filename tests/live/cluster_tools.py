@@ -49,4 +49,4 @@ class Tools:
 def changed(outcome: Outcome) -> list[str]:
     """Return the tasks that changed something, but for files of the step."""
     lines = [line.split() for line in outcome.stdout.splitlines()]
-    return [" ".join(line[1:-2]) for line in lines if line[:1] == ["changed"] and line[1] not in ("Write", "Keep")]
+    return [" ".join(line[1:-2]) for line in lines if line[:1] == ["changed"] and line[1] not in ("Write", "Save")]
