@@ -253,8 +253,8 @@ class Cluster:
             image: the image of the server.
             port: the port on which the server listens.
             replicas: the number of pods that run the server.
-            readiness: when a pod of the server is ready: a path, as in /health, when it answers HTTP requests for the
-                path; `tcp` when it accepts connections; `none` when it runs.
+            readiness: how to tell that a pod of the server is ready: a path such as /health that answers HTTP
+                requests, `tcp` if it accepts connections, or `none` if it runs.
             patch: a mapping to merge over the Deployment. A list in it replaces the list of the Deployment.
             timeout: how long it may take until all pods are ready, in seconds.
         """
@@ -295,7 +295,7 @@ class Cluster:
         Args:
             purpose: why you take the cluster, as shown to others who wait for it.
             ttl: how long the lease lasts, in seconds.
-            wait: how long to wait while the lease has another holder, in seconds.
+            wait: how long to wait if the lease has another holder, in seconds.
             force: take the lease away from its holder, and record this in the lease. A run that holds the lease ends.
         """
         with _leases.opened(name, namespace, kubeconfig, context) as lock:
