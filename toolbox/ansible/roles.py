@@ -3,7 +3,8 @@
 `@role` turns a method into such a command: `Host.capture_state` runs the role `host_capture_state`, and its parameter
 `packages` is the variable `host_capture_state_packages`. The body of the method runs before the role, and may refuse
 the arguments or return further variables (`role_variables.py`). `@role("name")` names another role. The role runs on
-this machine, or on the SSH hosts of `hosts`, by Ansible's own connection and the user's own SSH configuration.
+this machine, or on the SSH hosts of `hosts`, by Ansible's own connection and the user's own SSH configuration. `@role`
+only marks the method: the command line and `run.run_toolbox` run the command, and a direct call runs only the body.
 
 The step's directory contains `_python.cmd`, `_python.args.yaml`, `_ansible.play.yaml`, `_ansible.log`,
 `_ansible.events.jsonl`, `src/` (the files that the role rendered), `artifacts/` (the state that the role saw; for SSH
@@ -109,7 +110,7 @@ def _marked(method: Method, role_name: str) -> Method:
     return method
 
 
-def call(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts: bool = True) -> Path:
+def run_command(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts: bool = True) -> Path:
     """Run the role of a toolbox command, and return the directory of the step.
 
     Args:

@@ -143,7 +143,7 @@ def run_toolbox(
 
 def _call(found: registry.Command, values: dict[str, Any], suffix: str, *, counts: bool) -> ToolboxResult:
     if found.role is not None:
-        return ToolboxResult(roles.call(found, values, suffix=suffix, counts=counts))
+        return ToolboxResult(roles.run_command(found, values, suffix=suffix, counts=counts))
     name = f"{found.group}__{found.name}{suffix}"
     with steps.opened(name, kind=StepKind.COMMAND, counts=counts) as step:
         try:
