@@ -1,8 +1,8 @@
 """Finds extensions by their kind and name: a file of the workspace, an entry point of a package, or a built-in file.
 
-The kind is the name of a folder (`checks`, `metrics`, `backends`, `reports`): `checks/steady.py` in the workspace is
-the check `steady`, and so is the module that the entry point `steady` of the group `topgallant.checks` names. The
-workspace goes before installed packages, and these go before Topgallant.
+The kind is the name of a folder (`checks`, `metrics`, `backends`, `reports`). The check `steady` is the file
+`checks/steady.py` in the workspace, or the module that the entry point `steady` of the group `topgallant.checks` names.
+The workspace takes precedence over installed packages, and these take precedence over Topgallant.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _PREFIX: Final = "topgallant"
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """An extension that was found, and is imported when it is needed.
+    """An extension that was found. It is imported when it is needed.
 
     Args:
         origin: its file, or its entry point and package, for messages.
-        load: imports it; returns its module, or the object that an entry point names.
-        is_builtin: whether Topgallant ships it.
+        load: imports the extension, and returns its module, or the object that an entry point names.
+        is_builtin: whether the extension is a part of Topgallant.
     """
 
     name: str
@@ -39,12 +39,12 @@ class Extension:
         """Import the extension and return an attribute of its module, or the object that its entry point names.
 
         Raises:
-            ValueError: its code raises an error, or the attribute is missing.
+            ValueError: the code of the extension raises an error, or the attribute is missing.
         """
         try:
             loaded = self.load()
         except (Exception, SystemExit) as error:
-            # Whatever the code of an extension raises is a fault of that extension alone.
+            # An exception of an extension's code is a fault of that extension only.
             raise ValueError(f"{self.origin} is broken: {type(error).__name__}: {error}") from error
         if getattr(loaded, "__name__", None) == name:
             return loaded
@@ -54,12 +54,12 @@ class Extension:
 
 
 def available(kind: str) -> dict[str, Extension]:
-    """Return all extensions of a kind by name, the one that counts for each."""
+    """Return all extensions of a kind by name. Of several with one name, return the one that takes precedence."""
     return builtin(kind) | external(kind)
 
 
 def builtin(kind: str) -> dict[str, Extension]:
-    """Return the extensions of a kind that Topgallant ships."""
+    """Return the extensions of a kind that are a part of Topgallant."""
     names = (path.stem for path in sorted((_PACKAGE / kind).glob("[!_]*.py")))
     return {
         name: Extension(name, f"toolbox/{kind}/{name}.py", _importer(kind, name), is_builtin=True) for name in names

@@ -1,4 +1,4 @@
-"""Imports extensions; `{check: files, glob: '*.pb'}` in a configuration is the check of `checks/files.py`."""
+"""Imports extensions, and makes objects of them: `{check: files, glob: '*.pb'}` is the check of `checks/files.py`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parse(kind: Kind[Extended_co], spec: Mapping[str, Any]) -> Extended_co:
     """
     key = kind.key
     if not isinstance(spec, Mapping):
-        raise ValueError(  # noqa: TRY004  # as every other fault of a configuration
+        raise ValueError(  # noqa: TRY004  # like any other fault of a configuration
             f"{shown(spec)} is not a {key}: a mapping `{{{key}: NAME, ...}}` was expected"
         )
     name = str(spec.get(key))
@@ -50,7 +50,7 @@ def function(kind: Kind[Extended_co], extension: Extension) -> Extended_co:
     """
     found = extension.attribute(kind.attribute)
     if not callable(found):
-        raise ValueError(f"{extension.origin}: `{kind.attribute}` is not a function")  # noqa: TRY004  # as its other faults
+        raise ValueError(f"{extension.origin}: `{kind.attribute}` is not a function")  # noqa: TRY004  # as other faults
     return cast("Extended_co", found)
 
 
@@ -60,7 +60,7 @@ def load(kind: Kind[object], name: str) -> type[BaseModel]:
     Raises:
         ValueError: there is no such extension, or it is broken.
     """
-    # A matrix describes the same few extensions for each of its cells.
+    # Cached, because a matrix describes the same few extensions for each of its cells.
     return _load(kind, name, places.workspace())
 
 

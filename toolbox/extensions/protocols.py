@@ -1,7 +1,7 @@
 """The protocols of all extensions: checks, metric sources, backends and reports.
 
-A check, a metric source or the target of a backend is a pydantic model, whose fields the configuration gives; a report
-is a function. `discovery.py` finds the modules, and `loading.py` makes objects of what the configuration says.
+A check, a metric source or the target of a backend is a pydantic model, whose fields are set by the configuration. A
+report is a function. `discovery.py` finds the modules, and `loading.py` makes objects from the configuration.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Extended_co = TypeVar("Extended_co", covariant=True)
 
 
 class Check(Protocol):
-    """The model `Check` of a module in `checks/`: judges what an attempt left behind.
+    """The model `Check` of a module in `checks/`: judges the files and metrics of an attempt.
 
-    A check with a field of one of the next three protocols implements that protocol too.
+    A check with a field of one of the next three protocols implements that protocol as well.
     """
 
     def judge(self, evidence: Evidence) -> Judgement:
-        """Return what the check says of an attempt."""
+        """Return the judgement on an attempt."""
 
 
 @runtime_checkable
 class MetricCheck(Protocol):
-    """A check of one metric. A plan is refused where the matrix has no such metric."""
+    """A check of one metric. A plan is refused if the matrix has no such metric."""
 
     @property
     def metric(self) -> str:
@@ -40,16 +40,16 @@ class MetricCheck(Protocol):
 
 @runtime_checkable
 class HistoryCheck(MetricCheck, Protocol):
-    """A check of one metric, which may compare it with the bounds that earlier runs give."""
+    """A check of one metric, which may compare the metric with the bounds from earlier runs."""
 
     @property
     def bounds(self) -> object | None:
-        """None where the check does not use these bounds."""
+        """None if the check does not use the bounds from earlier runs."""
 
 
 @runtime_checkable
 class RelationCheck(Protocol):
-    """A check that compares the cell with another cell, which is `evidence.reference`."""
+    """A check that compares the cell with another cell, `evidence.reference`."""
 
     @property
     def to(self) -> Mapping[str, Any]:
@@ -57,23 +57,23 @@ class RelationCheck(Protocol):
 
 
 class MetricSource(Protocol):
-    """The model `Source` of a module in `metrics/`: reads a metric from what an attempt left behind."""
+    """The model `Source` of a module in `metrics/`: reads a metric from the files of an attempt."""
 
     def read(self, directory: Path) -> float | tuple[float, ...]:
         """Return the metric, or each of its samples.
 
         Raises:
-            ValueError: no number can be read; the message says from which file, and why.
+            ValueError: no number can be read; the message names the file and the reason.
         """
 
 
 class Target(Protocol):
     """The model `Target` of a module in `backends/`: describes one target of this backend.
 
-    A target implements the next three protocols only where they apply to it.
+    A target implements each of the next three protocols only if it applies.
 
     Args:
-        keeps_attempts: whether what an attempt leaves stays on the target until it is released.
+        keeps_attempts: whether the files of an attempt stay on the target until the attempt is released.
     """
 
     keeps_attempts: ClassVar[bool]
@@ -84,13 +84,13 @@ class Target(Protocol):
 
 @runtime_checkable
 class MachineTarget(Protocol):
-    """A target that is one machine, which toolbox commands can look at and prepare."""
+    """A target that is one machine, which toolbox commands can inspect and prepare."""
 
     def address(self, name: str) -> str | None:
         """Return the address of the target for Ansible, as `[USER@]HOST[:PORT]`; None for this machine.
 
         Raises:
-            ValueError: the host is named by the name of the target, which is not a host.
+            ValueError: no host is configured, and the name of the target is not a host.
         """
 
 
@@ -102,24 +102,24 @@ class SelectiveTarget(Protocol):
         """Check that the target can run a workload.
 
         Raises:
-            ValueError: it cannot, and the message says why.
+            ValueError: the target cannot run it, for the reason in the message.
         """
 
 
 @runtime_checkable
 class VerifiableTarget(Protocol):
-    """A target that can be asked, before a run begins, whether the run will be able to use it."""
+    """A target that can check before a run begins whether the run will be able to use it."""
 
     def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
-        """Check that the target can run workloads, as far as that can be known before the run begins.
+        """Check that the target can run workloads, as far as that is known before the run begins.
 
         Args:
             name: the name of the target.
-            clusters: how to reach each cluster of the run; None where that is not known yet.
+            clusters: how to reach each cluster of the run; None for a cluster that is not known yet.
             workloads: the workloads that may run on the target.
 
         Raises:
-            ConfigurationError: something has to be changed first.
+            ConfigurationError: the configuration or a permission must be changed first.
             InfrastructureError: the target does not answer.
         """
 
@@ -127,56 +127,56 @@ class VerifiableTarget(Protocol):
 class Backend(Protocol):
     """Executes workloads on one target.
 
-    The workload outlives the process that submitted it, carries its own deadline, and writes its own exit code. What a
-    method raises is a `toolbox.model.errors.StepError` with the cause; nothing here judges a workload.
+    The workload outlives the process that submitted it, enforces its own deadline, and writes its own exit code. The
+    methods raise `toolbox.model.errors.StepError` with the cause. They do not judge a workload.
     """
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
-        """Start a workload. The same name twice is one workload: what there is already is adopted.
+        """Start a workload, or adopt it if a workload of this name exists already.
 
-        Blocks until it has started, or until a target with a queue of its own has taken it, no longer than
-        `timeouts.wait`. From then on its logs in the directory are kept up to date, and `notify` is told of its end.
+        Block until the workload has started, or is in the target's own queue, but at most for `timeouts.wait`.
+        Afterwards the backend keeps the logs in the directory up to date, and calls `notify` when the workload ends.
 
         Raises:
-            Undecided: the request may have been sent, and no answer says that the workload was not started. Any other
-                `StepError` says that this submission has started nothing: another attempt may follow.
+            Undecided: the request may have been sent, and it is unknown whether the workload was started. Any other
+                `StepError` means that this submission has started nothing: another attempt may follow.
         """
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
-        """Return how attempts stand, without asking the target."""
+        """Return the status of attempts, without a request to the target."""
 
     def collect(self, handle: Handle, workload: Workload) -> None:
-        """Bring back what an ended attempt left: afterwards all of it is in its directory."""
+        """Fetch the files of an ended attempt into its directory."""
 
     def cancel(self, handle: Handle) -> None:
-        """Have a workload end, with all that it started. `notify` is told when that has happened."""
+        """End a workload with all of its processes. The backend calls `notify` when they have ended."""
 
     def release(self, handle: Handle) -> None:
-        """Remove what an ended attempt left on the target."""
+        """Remove the remains of an ended attempt from the target."""
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
-        """Adopt the attempt of this name, as `submit` does; None where the target answers that it has no such attempt.
+        """Adopt the attempt of this name, as `submit` does; None if the target answers that it has no such attempt.
 
-        Blocks until the target answers, no longer than `timeouts.wait`.
+        Block until the target answers, but at most for `timeouts.wait`.
         """
 
     def close(self) -> None:
-        """Let go of the target. What runs there goes on."""
+        """Close the connection to the target. The workloads there run on."""
 
 
 @runtime_checkable
 class OwningBackend(Protocol):
-    """A backend that has more on its target than attempts."""
+    """A backend that creates further objects on its target, besides attempts."""
 
     def leave(self) -> None:
-        """Remove what the run has on the target besides attempts, which have all been released."""
+        """Remove the further objects of the run from the target. All attempts have been released before."""
 
 
 class Report(Protocol):
     """The function `write` of a module in `reports/`: writes a report into the directory of a run."""
 
     def __call__(self, summary: RunSummary, /) -> object:
-        """Write the report of a run that has ended; return the path of the file, or None to have no path shown."""
+        """Write the report of an ended run. Return the path of the file; None if no path should be shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class Kind(Generic[Extended_co]):
         folder: the folder of the modules, in the workspace and in this package.
         attribute: the name in a module that implements the protocol.
         protocol: the protocol.
-        key: what the configuration calls an extension of this kind; empty if the configuration names none.
+        key: the key that names an extension of this kind in the configuration; empty if there is none.
     """
 
     folder: str
