@@ -16,7 +16,7 @@ def host() -> str:
 def boot() -> str:
     """Return the id of the machine's present boot; empty if the system does not provide one."""
     try:
-        # As UTF-8: each supervisor would load the codec for ASCII.
+        # UTF-8 is loaded already. For ASCII, each supervisor would have to load another codec.
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as stream:
             return stream.read().strip()
     except OSError:

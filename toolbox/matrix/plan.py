@@ -407,7 +407,7 @@ class _Planner:
                 raise ValueError(f"the target `{name}` cannot run it: {error}") from None
 
     def _expected(self, checks: Mapping[int, Any], metrics: Mapping[str, Any], faults: _Faults) -> Expectations | None:
-        """Return the checks and metrics, parsed once for all cells that have the same."""
+        """Return the parsed checks and metrics. Cells with equal checks and metrics share the result."""
         key = json.dumps([list(checks.values()), metrics], default=str)
         if key not in self._expectations:
             before = len(faults.found)

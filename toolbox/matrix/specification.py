@@ -415,7 +415,7 @@ class MatrixBlock(Block):
         resources: the amount of each resource that a cell takes, by name.
         deadline: the time limit of the whole run, in seconds.
         metrics: the sources of metrics, by the name of the metric.
-        checks: the checks of each cell, or with `when` of some cells.
+        checks: the checks of each cell. A check with `when` applies only to some cells.
     """
 
     axes: Axes = {}

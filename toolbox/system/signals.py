@@ -112,7 +112,7 @@ def deferred(wake: Callable[[], object] | None = None) -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise `Interrupted` for a signal that was deferred, in the main thread, unless the region is shielded."""
+    """Raise `Interrupted` if a signal was deferred. Do nothing in other threads, and in a shielded region."""
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and _state.received and not _state.is_shielded:
         raise Interrupted(_state.received[0])
