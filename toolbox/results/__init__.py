@@ -1,1 +1,1 @@
-"""Results that last: the store of all runs, and what many runs say together: bounds, changes, flakiness, cost."""
+"""The store of the results of all runs, and what is computed from many runs: bounds, changes, flakiness, cost."""

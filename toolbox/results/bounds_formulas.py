@@ -1,6 +1,6 @@
-"""Bounds from earlier values: the formulas, and the bounds of a series. docs/bounds.md derives and compares them.
+"""Computes the bounds of a series from its earlier values. docs/bounds.md derives and compares the formulas.
 
-`update_bounds` calls this, and `toolbox.results.bounds_file` writes what it returns. Nothing here reads or writes.
+`update_bounds` calls this module, and `toolbox.results.bounds_file` writes the bounds. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from toolbox.results.series import RunReference, Series
 CONFIDENCE: Final = 0.999
 RATIO: Final = 1.2
 LEAST_SHARE: Final = 0.015
-"""A range by `torchprime` or `prediction` goes no less than this share of the mean to either side."""
+"""Bounds by `torchprime` or `prediction` are at least this share of the mean away from the mean."""
 WINDOW: Final = 30
 LOOK_BACK: Final = 500
-"""Values in which a change is looked for: what lies before them changes nothing in the window."""
+"""Number of latest values to search for changes: earlier values cannot affect the window."""
 POWER: Final = 0.9
-"""The probability with which a run fails that is slower by the smallest change that bounds detect."""
+"""The probability that a run fails whose value is worse by exactly the smallest detectable change."""
 _DIGITS: Final = 6
 _LARGEST: Final = pooled_noise.LARGEST
 
 
 def bound_of(series: Series, *, method: Method = Method.PREDICTION, confidence: float = CONFIDENCE) -> Bound | None:
-    """Return the bounds of a series with 6 significant digits, rounded outward; None where it has too few values.
+    """Return the bounds of a series with 6 significant digits, rounded outward; None if it has too few values.
 
-    `prediction` looks at the last 30 values since the last confirmed change, the others at all values.
+    `prediction` uses the last 30 values since the last confirmed change, the other methods use all values.
 
     Raises:
-        ValueError: as for `interval`, such as for a value that is too large. The message does not name the series.
+        ValueError: as for `interval`, for example if a value is too large. The message does not name the series.
     """
     begin = _begin(series.values) if method is Method.PREDICTION else 0
     if len(series.values) - begin < REPORTED_FROM:
@@ -56,10 +56,16 @@ def computed(
     confidence: float,
     noise: Noise | None,
 ) -> Bound:
-    """Return the bounds from these values of a series, with 6 significant digits, rounded outward.
+    """Return the bounds from some values of a series, with 6 significant digits, rounded outward.
 
     Args:
-        noise: of earlier levels: it takes the place of the noise of the values, and the method is `prediction`.
+        values: the values to use.
+        runs: the runs of these values.
+        series: the series, for its unit and direction.
+        method: the method.
+        confidence: the confidence of the bounds.
+        noise: the noise of earlier levels. If given, it replaces the noise of the values, and the method is always
+            `prediction`.
 
     Raises:
         ValueError: as for `interval`.
@@ -90,11 +96,11 @@ def computed(
 def interval(
     values: Sequence[float] | NDArray[np.float64], method: Method, confidence: float = CONFIDENCE
 ) -> tuple[float, float, float]:
-    """Return the lower bound, the upper bound and the mean of these values, in their unit.
+    """Return the lower bound, the upper bound and the mean of some values, in their unit.
 
     Raises:
-        ValueError: fewer than two values, one that is not a finite number, a confidence that is not above 0.5 and
-            below 1, or a method without a formula.
+        ValueError: there are fewer than two values, a value is not a finite number, the confidence is not above 0.5
+            and below 1, or the method has no formula.
     """
     sample = np.asarray(values, dtype=np.float64)
     if len(sample) < 2:  # noqa: PLR2004  # one value has no spread
@@ -112,12 +118,13 @@ def interval(
 def interval_with_noise(
     values: NDArray[np.float64], noise: Noise, confidence: float = CONFIDENCE
 ) -> tuple[float, float, float]:
-    """Return the lower bound, the upper bound and the mean of n values, whose noise earlier levels tell.
+    """Return the lower bound, the upper bound and the mean of n values, with the noise of earlier levels.
 
     The bounds are mean -+ max(t s sqrt(1 + 1/n), 0.015 |mean|). s is the spread of the noise of earlier levels at this
-    mean, with f degrees of freedom, and t the two-sided critical value of Student's distribution with f of them. A
-    further value less the mean has the variance s^2 (1 + 1/n), and s is independent of both, so that the interval has
-    its confidence for one value already (Hahn and Meeker, chapter 4, with an independent estimate of the variance).
+    mean, with f degrees of freedom, and t is the two-sided critical value of Student's distribution with f degrees of
+    freedom. The difference of a further value and the mean has the variance s^2 (1 + 1/n), and s is independent of
+    both. So the interval has its confidence even for n = 1 (Hahn and Meeker, chapter 4, with an independent estimate
+    of the variance).
 
     Raises:
         ValueError: a value is not a finite number, or the confidence is not above 0.5 and below 1.
@@ -137,10 +144,10 @@ def smallest_detected(
 ) -> float | None:
     """Return the smallest change for the worse that fails a run with a probability of 90%, as a share of the mean.
 
-    A run fails where its value and that of the attempt which confirms it are out of bounds on one side. With normal
-    noise of this spread s, both are beyond a bound that is h away from the mean, after a shift by d, with the
-    probability Phi((d - h) / s)^2. That is 0.9 for d = h + s Phi^-1(sqrt(0.9)). Without a direction, h is the distance
-    of the bound that is further away. None where the mean is 0.
+    A run fails if its value and the value of a second, confirming attempt are out of bounds on the same side. Let the
+    noise be normal with spread s, and the bound be h away from the mean. After a shift by d, both values are out of
+    bounds with the probability Phi((d - h) / s)^2, which is 0.9 for d = h + s Phi^-1(sqrt(0.9)). Without a direction,
+    h is the distance of the more distant bound. The result is None if the mean is 0.
     """
     from scipy.special import ndtri
 
@@ -152,9 +159,9 @@ def smallest_detected(
 
 
 def half_width(samples: NDArray[np.float64], method: Method, confidence: float = CONFIDENCE) -> NDArray[np.float64]:
-    """Return how far the bounds of samples are from their means, by `torchprime` or `prediction`.
+    """Return the distances of the bounds of samples from their means, by `torchprime` or `prediction`.
 
-    A sample is the last axis: the simulation of the false alarms takes 200,000 of them at once.
+    A sample is the last axis, so that the simulation of false alarms can compute many samples at once.
 
     `torchprime`: max(t s / sqrt(n), 0.015 |mean|, max - mean, mean - min), the interval of torchprime's
     `update_step_time.py`, which widens a confidence interval of the mean.
@@ -187,14 +194,14 @@ def _refuse(confidence: float) -> None:
 
 
 def _refuse_sizes(values: NDArray[np.float64]) -> None:
-    """Raise ValueError where a value is not a finite number whose square is one too."""
+    """Raise ValueError if a value or its square is not a finite number."""
     wrong = values[~(np.abs(values) < _LARGEST)]
     if wrong.size:
         raise ValueError(f"bounds need finite numbers below {_LARGEST:g}, one is {wrong[0]}")
 
 
 def _begin(values: NDArray[np.float64]) -> int:
-    """Return where the last 30 values since the last confirmed change begin."""
+    """Return the index of the first of the last 30 values since the last confirmed change."""
     from toolbox.results import changes
 
     begin = max(0, len(values) - LOOK_BACK)

@@ -1,7 +1,7 @@
 """Change points: whether, where and by how much the level of a series of results shifted.
 
-`toolbox.results.segmentation` finds the levels. Here they get their units, and the end of the series a second look.
-docs/changes.md tells the method, its limits, and what was measured.
+`toolbox.results.segmentation` finds the levels in scaled values. This module converts them to the unit of the series,
+and looks for suspected changes at its end. docs/changes.md describes the method, its limits and its measured quality.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from toolbox.results.segmentation import FALSE_ALARMS, REACH, SHORTEST, Values, compared, segmented
 
 SUSPECT_POINTS: Final = (3, 4, 5)
-"""How many points at the end of a series can make a suspect."""
+"""The numbers of points at the end of a series that are tested for a suspected change."""
 LEAST_SUSPECT_EFFECT: Final = 4.0
-"""Spreads of the noise that the nearest of these points is away from the level before them."""
-_LEAST_HISTORY: Final = 12  # points of that level
-_ROUNDING: Final = 1e-9  # of the largest value: a smaller difference is one of arithmetic
+"""Minimum distance of all these points from the level before them, in spreads of the noise."""
+_LEAST_HISTORY: Final = 12  # minimum number of points in the level before a suspected change
+_ROUNDING: Final = 1e-9  # smaller differences, relative to the largest value, are rounding errors
 
 
 class State(StrEnum):
-    """How sure a change is."""
+    """Whether a change is certain."""
 
     CONFIRMED = "confirmed"
     SUSPECT = "suspect"
@@ -37,11 +37,12 @@ class Change:
     """A shift of the level of a series.
 
     Args:
-        index: the first point of the new level.
-        state: suspect where the series ends too early after it to tell a new level from an excursion.
-        before: the level before, in the unit of the values: the median from the change before it on; `after` likewise.
-        ratio: `after` over `before`; None where `before` is 0 or the ratio is too large to be a number.
-        p_value: two-sided, of the t-test of the two levels. It is one test's, not corrected for how many were made.
+        index: the index of the first value of the new level.
+        state: suspect if there are too few values after the change to distinguish a new level from an excursion.
+        before: the level before the change, in the unit of the values: the median of its values.
+        after: the level after the change, likewise.
+        ratio: `after` divided by `before`; None if `before` is 0 or the ratio is too large for a number.
+        p_value: the two-sided p-value of the t-test of the two levels, not corrected for the number of tests.
     """
 
     index: int
@@ -53,9 +54,9 @@ class Change:
 
 
 def percent(before: float, after: float) -> float | None:
-    """Return by how much a number went up, in percent of its size before, so that up is up for negative numbers too.
+    """Return the increase of a number in percent of its previous size. It is positive if a negative number rises, too.
 
-    It is None where the number before is 0, and where the quotient is not a finite number.
+    Return None if `before` is 0, or if the quotient is not a finite number.
     """
     if not before:
         return None
@@ -67,10 +68,10 @@ def detect(values: Sequence[float] | NDArray[np.float64]) -> list[Change]:
     """Return the changes of a series, in order.
 
     Args:
-        values: in the order in which they were measured.
+        values: the values in the order of their measurement.
 
     Raises:
-        ValueError: the values are no flat sequence of finite numbers.
+        ValueError: the values are not a flat sequence of finite numbers.
     """
     series = np.asarray(values, dtype=np.float64)
     if series.ndim != 1:
@@ -93,13 +94,14 @@ def detect(values: Sequence[float] | NDArray[np.float64]) -> list[Change]:
 
 
 def _scaled(series: Values) -> tuple[Values, float]:
-    """Return the distances from the median over the largest of them, and the least spread that noise can have there.
+    """Return the distances from the median, scaled to at most 1, and the least spread that their noise can have.
 
-    No value is known to better than the smallest step between two that occur; what is rounded to such steps is off by a
-    root of a twelfth of one. It is 0 where all values are the same but for rounding.
+    The values may be rounded to steps, which are at most as large as the smallest difference between two values. Such
+    rounding alone has a spread of the step divided by sqrt(12). The spread is 0 if all values are the same except for
+    errors of arithmetic.
     """
     _, exponent = np.frexp(np.abs(series).max())
-    small = np.ldexp(series, -exponent)  # no sum of these overflows, and none loses a digit
+    small = np.ldexp(series, -exponent)  # sums of these cannot overflow, and scaling by a power of two is exact
     gaps = np.diff(np.sort(small))
     gaps = gaps[gaps > _ROUNDING]
     distances = small - np.median(small)
@@ -108,9 +110,10 @@ def _scaled(series: Values) -> tuple[Values, float]:
 
 
 def _suspects(level: Values, floor: float, *, largest_p: float) -> list[tuple[float, int]]:
-    """Return the p-values and places of shifts that the last few points of the last level may show.
+    """Return the p-values and indices of suspected shifts in the last few points of the last level.
 
-    All these points are far from the level, to one side, and no run of as many points has been half as far before.
+    In a suspected shift, all points are far from the level on one side, and no earlier sequence of the same length was
+    even half as far away.
     """
     suspects = []
     for count in SUSPECT_POINTS:
@@ -129,7 +132,7 @@ def _suspects(level: Values, floor: float, *, largest_p: float) -> list[tuple[fl
 
 
 def _described(series: Values, found: list[tuple[int, State, float]]) -> list[Change]:
-    """Return the changes with the levels to either side of each, in the unit of the series."""
+    """Return the changes with the levels before and after each, in the unit of the series."""
     _, exponent = np.frexp(np.abs(series).max())
     parts = np.split(np.ldexp(series, -exponent), [index for index, _, _ in found])
     levels = [float(np.ldexp(np.median(part), exponent)) for part in parts]
@@ -140,6 +143,6 @@ def _described(series: Values, found: list[tuple[int, State, float]]) -> list[Ch
 
 
 def _ratio(before: float, after: float) -> float | None:
-    """Return how many times the level is what it was; None where that is no number."""
+    """Return `after` divided by `before`; None if the quotient is not a finite number."""
     ratio = after / before if before else math.inf
     return ratio if math.isfinite(ratio) else None

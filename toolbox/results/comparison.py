@@ -2,18 +2,20 @@
 
 The method, with its sources:
 
-1. Noise. Two runs do not tell how noisy a metric is, its history does: `pooled_noise.within_levels` of the values
-   before both sides, with variance v. The variance of a side with n values, and S for the sum of their squared
-   deviations, is (k v + S) / (k + n - 1): the history counts like k = 10 values, or fewer where it has fewer. This is
-   the moderated variance of Smyth (Linear models and empirical Bayes methods, Statistical Applications in Genetics and
+1. Noise. Two runs do not show how noisy a metric is, but its history does: `pooled_noise.within_levels` computes the
+   variance v of the values before both sides. For a side with n values, whose squared deviations have the sum S, the
+   variance is (k v + S) / (k + n - 1). The history counts like k = 10 values, or fewer if it has fewer. This is the
+   moderated variance of Smyth (Linear models and empirical Bayes methods, Statistical Applications in Genetics and
    Molecular Biology 3, 2004).
-2. Test. The difference of the means over its standard error has Student's distribution. Its degrees of freedom are
-   those of Welch and Satterthwaite for a sum of independent mean squares: of the history, and of each side. Without a
-   history, this is Welch's t-test (1947).
-3. Many comparisons. Benjamini and Hochberg (1995) adjust the p-values. Of the metrics that are called better, worse or
-   changed, at most 1% are expected to be wrong. Where nothing changed at all, one answer in a hundred names a metric.
-4. The same. Two one-sided tests of 5% each (Schuirmann 1987): the interval of 90% confidence about the difference is
-   within 5% of the level before. A metric that is neither changed nor the same is unsure, and more runs decide.
+2. Test. The difference of the means divided by its standard error has Student's distribution. Its degrees of freedom
+   are those of Welch and Satterthwaite for a sum of independent mean squares: those of the history and of each side.
+   Without a history, this is Welch's t-test (1947).
+3. Many comparisons. The p-values are adjusted by the procedure of Benjamini and Hochberg (1995). Of the metrics that
+   are reported as better, worse or changed, at most 1% are expected to be wrong. If no metric has changed, 1% of the
+   uses of `results compare` still report one.
+4. The same. Two one-sided tests of 5% each (Schuirmann 1987): a metric is the same if the 90% confidence interval of
+   the difference is within 5% of the level before. A metric that is neither changed nor the same is unsure: more runs
+   are needed.
 """
 
 from __future__ import annotations
@@ -33,18 +35,18 @@ from toolbox.results.pooled_noise import Noise
 from toolbox.results.series import Series
 
 FALSE_DISCOVERIES: Final = 0.01
-VISIBLE: Final = 0.015  # of the level before: as much as torchprime never calls a change
-SAME_MARGIN: Final = 0.05  # of the level before: a larger difference matters
-_SAME_CONFIDENCE: Final = 0.95  # of each of the two one-sided tests
-_SHARED_POINTS: Final = 10  # a side's variance is its own, and that of the history as if of so many more points
+VISIBLE: Final = 0.015  # share of the level before: a smaller difference is never a change, as in torchprime
+SAME_MARGIN: Final = 0.05  # share of the level before: a larger difference matters
+_SAME_CONFIDENCE: Final = 0.95  # confidence of each of the two one-sided tests
+_SHARED_POINTS: Final = 10  # number of values for which the history counts in the variance of a side
 
 Values = NDArray[np.float64]
 Cells = Collection[tuple[str, str]]
-"""Cells by their projects and ids."""
+"""The projects and ids of cells."""
 
 
 class Change(StrEnum):
-    """What became of a metric."""
+    """How a metric changed."""
 
     WORSE = "worse"
     BETTER = "better"
@@ -64,12 +66,15 @@ class Comparison:
     """A metric of a cell, before and after.
 
     Args:
-        before: the mean of its values, None where there are none; likewise `after`.
-        samples_before: how many values there were.
-        ratio: after / before; None where it has no meaning.
-        p_value: how likely such a difference is where there is none; None where the noise is not known.
-        adjusted_p_value: the p-value for the number of comparisons that were made.
-        error: the standard error of the difference, and `freedom` its degrees of freedom.
+        before: the mean of the values before; None if there are none.
+        after: the mean of the values after; None if there are none.
+        samples_before: the number of values before.
+        samples_after: the number of values after.
+        ratio: `after` divided by `before`; None if it has no meaning.
+        p_value: the probability of such a difference if nothing changed; None if the noise is not known.
+        adjusted_p_value: the p-value, adjusted for the number of comparisons.
+        error: the standard error of the difference.
+        freedom: the degrees of freedom of the standard error.
     """
 
     project: str
@@ -97,11 +102,16 @@ def compare(
     *,
     failed: tuple[Cells, Cells] = ((), ()),
 ) -> list[Comparison]:
-    """Compare the series of two sets of runs, sorted as they are.
+    """Compare the series of two sets of runs.
 
     Args:
-        history: all that is known of these metrics: it says how noisy they are.
-        failed: the cells that ran on each side and did not pass there, so that their metrics do not count.
+        before: the series of the first set.
+        after: the series of the second set.
+        history: the series of all runs, from which the noise of the metrics is computed.
+        failed: the cells that failed in the first and in the second set. Their metrics do not count there.
+
+    Returns:
+        the comparisons, sorted by project and name of the cell.
     """
     first, second, known = ({_key(one): one for one in series} for series in (before, after, history))
     keys = sorted({**first, **second}, key=lambda key: (key[0], (first.get(key) or second[key]).name, key))
@@ -112,9 +122,9 @@ def compare(
 
 
 def adjusted_p_values(p_values: Sequence[float]) -> list[float]:
-    """Return the p-values that the procedure of Benjamini and Hochberg compares with its rate of false discoveries.
+    """Return the p-values adjusted by the procedure of Benjamini and Hochberg.
 
-    It is `scipy.stats.false_discovery_control`, without the second that importing `scipy.stats` takes.
+    This is `scipy.stats.false_discovery_control`, without the import of `scipy.stats`, which takes a second.
     """
     values = np.asarray(p_values, dtype=np.float64)
     order = values.argsort()[::-1]
@@ -133,7 +143,7 @@ def _compared(before: Series | None, after: Series | None, history: Series | Non
     assert known is not None
     old, new = (one.values if one is not None else np.empty(0) for one in (before, after))
     earlier = _earlier(before, after, history)
-    # No sum of scaled values or of their squares overflows, and scaling by a power of two loses no digit.
+    # Sums of scaled values and of their squares cannot overflow, and scaling by a power of two is exact.
     _, exponent = np.frexp(max(float(np.abs(part).max(initial=0.0)) for part in (old, new, earlier)))
     old, new, earlier = (np.ldexp(part, -exponent) for part in (old, new, earlier))
     means = [float(part.mean()) if len(part) else None for part in (old, new)]
@@ -155,17 +165,17 @@ def _compared(before: Series | None, after: Series | None, history: Series | Non
     if tested is None:
         return found
     p_value, error, freedom = tested
-    with np.errstate(over="ignore"):  # an error of infinity excludes no change
+    with np.errstate(over="ignore"):  # an infinite error is right here: then no change can be excluded
         return replace(found, p_value=p_value, error=float(np.ldexp(error, exponent)), freedom=freedom)
 
 
 def _earlier(before: Series | None, after: Series | None, history: Series | None) -> Values:
-    """Return the values before both sides, so that the change between them is not among these."""
+    """Return the values before both sides, which the change between the two sides does not affect."""
     if before is None or after is None or history is None:
         return np.empty(0)
     begin = min(before.runs[0].started, after.runs[0].started)
     is_earlier = np.array([run.started < begin for run in history.runs])
-    is_earlier[list(history.confirmed)] = False  # values of a level that was not accepted
+    is_earlier[list(history.confirmed)] = False  # leave out values of levels that were not accepted
     earlier: Values = history.values[is_earlier]
     return earlier
 
@@ -191,7 +201,10 @@ def _tested(old: Values, new: Values, known: Noise | None) -> tuple[float, float
 
 
 def _variances(old: Values, new: Values, known: Noise | None) -> list[tuple[float, int]] | None:
-    """Return the independent parts of the variance of a difference of means, with their degrees of freedom."""
+    """Return the independent parts of the variance of a difference of means, with their degrees of freedom.
+
+    Return None if the noise is not known.
+    """
     sides = [(len(side), float(((side - side.mean()) ** 2).sum())) for side in (old, new)]
     if known is None and min(count for count, _ in sides) == 1:
         count, squares = max(sides)
@@ -223,7 +236,7 @@ def _change(found: Comparison, failed: tuple[Cells, Cells]) -> Change:
 
 
 def _is_within_margin(found: Comparison, before: float, after: float) -> bool:
-    """Tell whether the difference is less than the margin, by two one-sided tests."""
+    """Return whether the difference is less than the margin, by two one-sided tests."""
     from scipy.special import stdtrit
 
     assert found.error is not None

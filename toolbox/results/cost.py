@@ -1,4 +1,4 @@
-"""What runs cost: the time for which their targets were taken, times the price of these, by day or by month (UTC)."""
+"""Computes the cost of runs: the time on their targets times the price of the targets, by day or month (UTC)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolbox.results.records import RunRow
 
 
 class Period(StrEnum):
-    """What to sum over."""
+    """The period over which to sum."""
 
     DAY = "day"
     MONTH = "month"
@@ -19,13 +19,14 @@ class Period(StrEnum):
 
 @dataclass(slots=True)
 class Cost:
-    """What the runs of a project cost in a period.
+    """The cost of a project's runs in a period.
 
     Args:
-        period: `2026-11-21` or `2026-11`.
-        cost: of the cells whose price is known; None where there is none.
-        unpriced: how many of the runs have cells without a price.
-        seconds: wall time of the runs.
+        period: the day or month: `2026-11-21` or `2026-11`.
+        runs: the number of runs.
+        unpriced: the number of runs that have cells without a price.
+        seconds: the wall time of the runs.
+        cost: the cost of the cells with a known price; None if there are none.
     """
 
     period: str
@@ -54,13 +55,13 @@ def summed(runs: Iterable[RunRow], period: Period) -> list[Cost]:
 
 
 def shares(intervals: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the time that each has of something that they share evenly while they are there at once.
+    """Return the share of time of each user of a resource. Users that are present together share the time evenly.
 
     Args:
-        intervals: from when to when each is there, in seconds.
+        intervals: the begin and end of the presence of each user, in seconds.
     """
     changes = sorted([(begin, 1) for begin, _ in intervals] + [(end, -1) for _, end in intervals])
-    each = {moment: 0.0 for moment, _ in changes}  # what one has had that was there from the beginning on
+    each = {moment: 0.0 for moment, _ in changes}  # the share at each moment of a user who is always present
     total, present = 0.0, 0
     for (moment, change), (later, _) in itertools.pairwise(changes):
         present += change

@@ -1,4 +1,4 @@
-"""Series from CSV files, for who wants to know of changes in numbers that are not of our runs."""
+"""Reads series from CSV files, to find changes in numbers that do not come from Topgallant's runs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from toolbox.model.nearest import did_you_mean
 
 
 def read(path: Path, column: str) -> dict[str, NDArray[np.float64]]:
-    """Return the values of a column: of a file, or of each `*.csv` of a directory, by its name without `.csv`.
+    """Return the values of a column in a file, or in each `*.csv` of a directory, by the name of the file.
 
     Raises:
-        UsageError: there is no such file or column, or a value is not a finite number.
+        UsageError: the file or column does not exist, or a value is not a finite number.
     """
     if path.is_dir():
         files = sorted(path.glob("*.csv"))

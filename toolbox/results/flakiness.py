@@ -1,9 +1,9 @@
-"""How flaky cells are: pass and fail of the same thing, under the same key, and how sure that is.
+"""Assesses how flaky cells are: how often the same code both passes and fails, and how certain this is.
 
-A key is a revision with the resolved settings, the accelerator and the image. One under which a cell has both passed
-and failed is a flake event. Of n keys with at least two runs, of which k are events, the rate of events has the
-posterior Beta(k + 1/2, n - k + 1/2): that of Jeffreys' prior (Brown, Cai and DasGupta, Interval Estimation for a
-Binomial Proportion, Statistical Science 16, 2001).
+A key is a revision with the resolved settings, the accelerator and the image. A key under which a cell has both passed
+and failed is a flake event. If k of n keys with at least two runs are events, then with Jeffreys' prior the rate of
+events has the posterior Beta(k + 1/2, n - k + 1/2) (Brown, Cai and DasGupta, Interval Estimation for a Binomial
+Proportion, Statistical Science 16, 2001).
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-FEWEST_RUNS: Final = 2  # of a key, to show whether the cell is flaky under it
-FLAKY_RATE: Final = 0.05  # of 20 such cells, one fails for nothing in most runs (1 - 0.95 ** 20 is 64 %)
-FLAKY_EVENTS: Final = 2  # one says little: what runs again under the same key is above all what has just failed
+FEWEST_RUNS: Final = 2  # minimum number of runs of a key that can show flakiness
+FLAKY_RATE: Final = 0.05  # at this rate, most runs of 20 cells have a random failure (1 - 0.95 ** 20 is 64 %)
+FLAKY_EVENTS: Final = 2  # one event shows little, because mostly cells that have just failed are run again
 LOWER_QUANTILE: Final = 0.05
-BROKEN_RUNS: Final = 3  # a cell that fails every fifth time for nothing does so three times in a row in 1 of 125
-CLEAN_KEYS: Final = 20  # a cell that fails under 14 % of its keys or more is clean that often in 1 of 20 (0.86 ** 20)
+BROKEN_RUNS: Final = 3  # with random failures in 1 of 5 runs, 1 of 125 sequences of this length has only failures
+CLEAN_KEYS: Final = 20  # with failures under 14 % of the keys, 1 of 20 such sequences is clean (0.86 ** 20)
 
 
 class State(StrEnum):
-    """What the runs of a cell show.
+    """The state of a cell according to its runs.
 
-    BROKEN: its latest runs, at least `BROKEN_RUNS`, all failed, and so did all others of their keys. Whether they
-        have keys does not matter: what always fails does so whatever the code was.
-    OUT_OF_RANGE: as BROKEN, but its latest `BROKEN_RUNS` runs failed only because measured values were out of their
-        ranges. The cell does its work, and became slower, or faster.
-    FLAKY: it has at least `FLAKY_EVENTS` flake events, and the lower bound of their rate is `FLAKY_RATE` or more.
-    SUSPECT: it has flake events, and they are not as clear.
-    HEALTHY: it has none, or its latest `CLEAN_KEYS` keys are clean.
+    BROKEN: at least `BROKEN_RUNS` latest runs failed, and all other runs under the same keys failed too. Runs without a
+        key count as well: a cell that always fails does not depend on the code.
+    OUT_OF_RANGE: as BROKEN, but the latest `BROKEN_RUNS` runs failed only because measured values were out of their
+        ranges. The cell works, and became slower, or faster.
+    FLAKY: the cell has at least `FLAKY_EVENTS` flake events, whose rate has a lower bound of at least `FLAKY_RATE`.
+    SUSPECT: the cell has flake events, but not enough to be FLAKY.
+    HEALTHY: the cell has no flake events, or its latest `CLEAN_KEYS` keys are clean.
     """
 
     BROKEN = "broken"
@@ -44,16 +44,19 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """How a cell ended once; of a cell with several attempts there is one for each.
+    """The outcome of one attempt of a cell.
 
     Args:
-        cell: its id.
-        revision: of what was tested; None where it is not known. One that ends in `+` holds changes of no commit.
-        settings: the digest of its resolved settings, with the image.
-        passed: None where that says nothing of the cell: infrastructure, capacity, an interruption.
-        time: by which observations are put in order.
-        quarantined: whether the cell was in quarantine then.
-        out_of_range: whether it failed only because measured values were out of their ranges.
+        cell: the id of the cell.
+        name: the name of the cell.
+        revision: the revision under test; None if unknown. It ends in `+` if it contains uncommitted changes.
+        accelerator: the accelerator of the attempt.
+        settings: the digest of the resolved settings, with the image.
+        passed: None if the outcome is no evidence about the cell: infrastructure, capacity, an interruption.
+        time: the time by which observations are sorted.
+        run: the name of the run.
+        quarantined: whether the cell was in quarantine at that time.
+        out_of_range: whether the attempt failed only because measured values were out of their ranges.
     """
 
     cell: str
@@ -69,7 +72,7 @@ class Observation:
 
     @property
     def key(self) -> str | None:
-        """What was tested. None where two runs that say the same need not be of the same code."""
+        """Identifies the code and its environment. None if the revision does not identify the code."""
         if not self.revision or self.revision.endswith("+"):
             return None
         return f"{self.revision}/{self.accelerator}/{self.settings}"
@@ -80,8 +83,11 @@ class FlakeEvent:
     """A key under which a cell has both passed and failed.
 
     Args:
-        passed: the runs in which it passed, in their order, and `failed` those in which it failed.
-        time: when it was last run.
+        key: the key.
+        revision: the revision of the key.
+        passed: the runs in which the cell passed, in order of time.
+        failed: the runs in which the cell failed, in order of time.
+        time: when the key was last run.
     """
 
     key: str
@@ -96,13 +102,15 @@ class Flakiness:
     """How flaky a cell is.
 
     Args:
-        name: as its latest run called it.
-        keys: how many it has with at least `FEWEST_RUNS` runs.
-        events: those that are flake events, the latest last.
-        mean: of the posterior of the rate of flake events; None where no key has enough runs.
-        lower: its 5 % quantile; 0 without an event.
-        clean: how many of its latest keys, in a row, have only passes.
-        may_be_released: whether it is in quarantine, and the latest `CLEAN_KEYS` keys that it had there are clean.
+        cell: the id of the cell.
+        name: its name in the latest run.
+        state: its state.
+        keys: the number of its keys that have at least `FEWEST_RUNS` runs.
+        events: its flake events, the latest last.
+        mean: the posterior mean of the rate of flake events; None if no key has enough runs.
+        lower: the 5 % quantile of this posterior; 0 without an event.
+        clean: the number of its latest keys, in a row, that have only passes.
+        may_be_released: whether it is in quarantine, and its latest `CLEAN_KEYS` keys in quarantine are clean.
     """
 
     cell: str
@@ -117,10 +125,9 @@ class Flakiness:
 
 
 def assess(observations: Iterable[Observation]) -> list[Flakiness]:
-    """Return how flaky each cell of a project is: the broken ones first, the healthy last, the flakiest of each before.
+    """Return the flakiness of each cell of a project, sorted by state, from broken to healthy, then the flakiest first.
 
-    What was seen comes in any order. Cells of which nothing was seen that says something are left out: nothing is
-    known of them.
+    The observations may be in any order. Cells without any evidence are left out.
     """
     by_cell: dict[str, list[Observation]] = {}
     for observation in sorted(observations, key=lambda observation: observation.time):
@@ -133,9 +140,9 @@ def assess(observations: Iterable[Observation]) -> list[Flakiness]:
 
 
 def jeffreys(events: int, keys: int) -> tuple[float, float]:
-    """Return the mean and the lower bound of the rate of flake events, where so many of the keys are events.
+    """Return the mean and the lower bound of the rate of flake events, if `events` of `keys` keys are events.
 
-    The bound is the 5 % quantile of the posterior, and 0 where there is no event, as Brown, Cai and DasGupta have it.
+    The bound is the 5 % quantile of the posterior, and 0 without events, as Brown, Cai and DasGupta recommend.
     """
     from scipy.special import betaincinv
 
@@ -144,12 +151,12 @@ def jeffreys(events: int, keys: int) -> tuple[float, float]:
 
 
 def _assess(observations: Sequence[Observation]) -> Flakiness:
-    """Return how flaky a cell is, from what was seen of it in the order of time."""
+    """Return the flakiness of a cell from its observations, which are in order of time."""
     by_key: dict[str | int, list[Observation]] = {}
     for number, observation in enumerate(observations):
         if observation.passed is not None:
-            key = number if observation.key is None else observation.key  # without one, a run stands alone
-            by_key[key] = [*by_key.pop(key, ()), observation]  # the key that was run last is the last one
+            key = number if observation.key is None else observation.key  # without a key, a run is a group of its own
+            by_key[key] = [*by_key.pop(key, ()), observation]  # move the key to the end: keys are sorted by last run
     groups = list(by_key.values())
     keys = [runs for runs in groups if runs[0].key is not None]
     events = tuple(_event(runs) for runs in keys if len({run.passed for run in runs}) > 1)
@@ -172,7 +179,11 @@ def _assess(observations: Sequence[Observation]) -> Flakiness:
 
 
 def _failing(groups: Sequence[Sequence[Observation]]) -> State | None:
-    """Return the state of a cell that fails all the time, None for another; a run without a key is a group alone."""
+    """Return the state of a cell that always fails; None for other cells.
+
+    Args:
+        groups: the observations of each key; a run without a key is a group of its own.
+    """
     failing = itertools.takewhile(lambda runs: not any(run.passed for run in runs), reversed(groups))
     latest = sorted(itertools.chain.from_iterable(failing), key=lambda run: run.time)[-BROKEN_RUNS:]
     if len(latest) < BROKEN_RUNS:
@@ -187,7 +198,7 @@ def _state(events: int, lower: float, clean: int) -> State:
 
 
 def _clean(keys: Sequence[Sequence[Observation]]) -> int:
-    """Return how many of the latest keys, in a row, have only passes."""
+    """Return the number of latest keys, in a row, that have only passes."""
     return sum(1 for _ in itertools.takewhile(lambda runs: all(run.passed for run in runs), reversed(keys)))
 
 

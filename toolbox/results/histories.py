@@ -18,10 +18,10 @@ from toolbox.results import changes
 from toolbox.results.changes import Change
 from toolbox.results.series import RunReference, Series
 
-LONGEST: Final = 2000  # latest values, in which changes are searched, and which are drawn
-BEFORE: Final = 10  # values that the latest value is compared with
+LONGEST: Final = 2000  # number of latest values to search for changes, and to draw
+BEFORE: Final = 10  # number of values to compare the latest value with
 Known = Mapping[tuple[str, str], Bound]  # by the id of the cell and the metric
-Noise = Mapping[tuple[str, str], tuple[int, int]]  # the numbers of noisy values and of all values, likewise
+Noise = Mapping[tuple[str, str], tuple[int, int]]  # numbers of noisy values and of all values, by the same keys
 Presets = Mapping[tuple[str, datetime], Sequence[str]]  # by the name and the start of a run
 
 
@@ -48,7 +48,7 @@ class Shift:
 
     @property
     def percent(self) -> float | None:
-        """By how much the level went up, in percent; None if that has no meaning."""
+        """The increase of the level in percent; None if that has no meaning."""
         return changes.percent(self.change.before, self.change.after)
 
 
@@ -58,11 +58,11 @@ class History:
 
     Args:
         series: the latest values, at least one.
-        earlier: how many earlier values there are.
+        earlier: the number of values before those of `series`.
         bound: the bounds in force, or those that the values would give; None if there are too few values.
         is_in_force: whether the bounds are in the project's file of bounds.
         noisy: the number of values that were out of their range in one attempt but not in the other, and the number of
-            all values; None if no value was.
+            all values; None if there are no such values.
     """
 
     series: Series
@@ -79,7 +79,7 @@ class History:
 
     @property
     def percent(self) -> float | None:
-        """By how much the last value is above the median of the `BEFORE` values before it, in percent, or None."""
+        """How far the last value is above the median of the `BEFORE` values before it, in percent, or None."""
         before = self.series.values[-BEFORE - 1 : -1]
         usual = float(np.median(before)) if len(before) else 0.0
         return 100 * (self.latest / usual - 1) if usual > 0 else None
@@ -114,7 +114,7 @@ class History:
 
     @property
     def size(self) -> int:
-        """How many values there are."""
+        """The number of values."""
         return len(self.series.values)
 
 

@@ -1,7 +1,7 @@
-"""Which values of a series belong to the level that its bounds are for, and whether the level has changed since.
+"""Finds the values that belong to the accepted level of a series, and whether the level has changed since.
 
-A level that changed is not adopted before a person accepts it, so the bounds say which level is accepted. Values that
-failed their cells and were confirmed belong to no accepted level. `bounds_update` calls this, and it is pure.
+The bounds of a series show which level is accepted: a new level is not adopted before a person accepts it. Confirmed
+values that failed their cells belong to no accepted level. `bounds_update` calls this module, which does no I/O.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ class Level:
     """The accepted level of a series.
 
     Args:
-        begin: the place of its first value.
-        places: of the values that bounds may be computed from, in the order of time.
-        changed: the place where the level begins that the series has now; None where that is the accepted one.
+        begin: the index of its first value.
+        places: the indices of the values for the computation of bounds, in order of time.
+        changed: the index at which the current level of the series begins; None if the current level is the accepted
+            level.
     """
 
     begin: int
@@ -35,10 +36,11 @@ class Level:
 def accepted(series: Series, bound: Bound | None) -> Level:
     """Return the accepted level of a series.
 
-    Without bounds, that is the level after the last confirmed change: there is nothing to protect yet. With bounds, it
-    is the level that they were computed from. A later level that does not differ from it is the same level again.
+    Without bounds, the accepted level is the one after the last confirmed change. With bounds, it is the level from
+    which the bounds were computed. A later level that does not differ from the accepted level counts as the same level.
 
     Args:
+        series: the series.
         bound: the bounds in force, in the unit of the series.
     """
     found = _changes(series)
@@ -59,7 +61,10 @@ def accepted(series: Series, bound: Bound | None) -> Level:
 
 
 def place_since(series: Series, moment: datetime) -> int:
-    """Return the place of the first value of a run that started then or later; the number of values where none did."""
+    """Return the index of the first value since a moment; the number of values if there is none.
+
+    A value has the time at which its run started.
+    """
     places = (place for place, run in enumerate(series.runs) if run.started >= moment)
     return next(places, len(series.values))
 
@@ -70,10 +75,10 @@ def _changes(series: Series) -> list[tuple[int, changes.State]]:
 
 
 def _begin(series: Series, bound: Bound | None, found: Sequence[tuple[int, changes.State]]) -> tuple[int, int]:
-    """Return where the accepted level begins, and the last place at which a change belongs to that beginning.
+    """Return the index at which the accepted level begins, and the last index of a change that still means this begin.
 
-    As values are added, a change may be placed a few values earlier or later than before. No level is shorter than
-    `SHORTEST`, so a change that is closer to the beginning than that is the beginning itself.
+    When values are added, the index of a change may move a little. No level is shorter than `SHORTEST`, so a change
+    closer than this to the begin of the level is the begin itself.
     """
     if bound is None or bound.since is None:
         begin = max((place for place, state in found if state is changes.State.CONFIRMED), default=0)
@@ -88,7 +93,7 @@ def _begin(series: Series, bound: Bound | None, found: Sequence[tuple[int, chang
 
 
 def _failed(series: Series, bound: Bound | None) -> frozenset[int]:
-    """Return the places of confirmed failures, without those that a person accepted as a new level."""
+    """Return the indices of confirmed failures, without those that a person accepted as a new level."""
     if bound is None or bound.accepted_since is None or bound.accepted_at is None:
         return frozenset(series.confirmed)
     since, until = bound.accepted_since, bound.accepted_at
@@ -96,7 +101,7 @@ def _failed(series: Series, bound: Bound | None) -> frozenset[int]:
 
 
 def _is_same_level(series: Series, kept: Sequence[int], later: Sequence[int]) -> bool:
-    """Tell whether values belong to the level of earlier ones: side by side, the two show no change."""
+    """Return whether later values belong to the same level as the kept values, because they show no change together."""
     if not kept:
         return False
     both = [*kept[-REACH:], *later]
@@ -104,7 +109,7 @@ def _is_same_level(series: Series, kept: Sequence[int], later: Sequence[int]) ->
 
 
 def _first_failed(failed: frozenset[int], last: int) -> int:
-    """Return the first of the failures, one after the other, that end with the last one."""
+    """Return the index of the first failure in the unbroken sequence of failures that ends at `last`."""
     while last - 1 in failed:
         last -= 1
     return last

@@ -1,4 +1,4 @@
-"""What results say: each attempt of flakiness, and those of a run of what its failures have in common."""
+"""Converts results into observations of flakiness, and finds what the failures of a run have in common."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FAILED: Final = {Verdict.FAILED, Verdict.XFAILED}
 
 
 def of(results: Iterable[ResultRow]) -> Iterator[Observation]:
-    """Yield what was observed, attempt by attempt."""
+    """Yield an observation per attempt."""
     for row in results:
         alone = AttemptRow(row.verdict, row.cause, row.target, row.accelerator, out_of_range=row.out_of_range)
         attempts = row.attempts or [alone]

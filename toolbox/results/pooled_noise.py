@@ -1,6 +1,6 @@
-"""How noisy a metric is: the spread of its values about their levels, whatever the levels were.
+"""Computes the noise of a metric: the spread of its values about their levels.
 
-`comparison` and `bounds` use it. Nothing here reads or writes.
+`comparison` and the modules for bounds use this module, which does no I/O.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from toolbox.results import changes
 
 LATEST: Final = 100
-"""Values that tell the noise: older ones belong to another time."""
+"""Number of latest values from which the noise is computed: earlier noise may have been different."""
 LARGEST: Final = 1e150
 """The squares of larger numbers overflow."""
 LEAST_FREEDOM: Final = 4
-"""Degrees of freedom: five values of one level. Fewer do not tell how noisy a metric is."""
+"""Minimum degrees of freedom, those of five values on one level, to compute the noise of a metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,9 @@ class Noise:
     """The noise of a metric.
 
     Args:
-        variance: of one value at `level`, the latest level.
-        freedom: degrees of freedom of the variance.
+        variance: the variance of a single value at `level`.
+        freedom: the degrees of freedom of the variance.
+        level: the latest level.
         is_relative: whether the noise grows with the level: all levels are above 0, or all are below 0.
     """
 
@@ -39,23 +40,23 @@ class Noise:
     is_relative: bool
 
     def at(self, level: float) -> float:
-        """Return the variance of one value at another level."""
+        """Return the variance of a single value at another level."""
         if self.is_relative and level * self.level > 0:
             ratio = level / self.level
-            return self.variance * (ratio * ratio)  # a power of floats raises where it overflows
+            return self.variance * (ratio * ratio)  # `ratio**2` would raise an exception on overflow
         return self.variance
 
 
 def within_levels(values: NDArray[np.float64], confirmed: Sequence[int] = ()) -> Noise | None:
-    """Return the pooled noise of the latest values; None where they have too few degrees of freedom.
+    """Return the pooled noise of the latest values; None if they have too few degrees of freedom.
 
-    Each value deviates from the mean of its own level, as `changes.detect` finds the levels, so a shift adds nothing.
-    The variance is the sum of the squared deviations over n - k, for n values on k levels: the pooled variance of
-    Student's t-test. Where all levels have one sign, a deviation is taken as a share of its level.
+    `changes.detect` finds the levels, and deviations are taken from the mean of each level, so that shifts don't count
+    as noise. The variance of n values on k levels is the sum of the squared deviations divided by n - k: the pooled
+    variance of Student's t-test. If all levels have the same sign, deviations are relative to their level.
 
     Args:
-        values: in the order of time; those that are too large to compute with are left out.
-        confirmed: the places of values that failed their cells. They belong to a level that was not accepted.
+        values: the values in order of time. Values that are too large to compute with are left out.
+        confirmed: the indices of values that failed their cells. They belong to a level that was not accepted.
     """
     kept = np.delete(values, list(confirmed))
     kept = kept[np.abs(kept) < LARGEST][-LATEST:]

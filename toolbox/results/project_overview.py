@@ -1,4 +1,4 @@
-"""The state of each project and its cells, from the store: what the dashboard shows."""
+"""Computes the state of each project and its cells from the store, for the dashboard."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from toolbox.results.records import ResultRow, RunRow
 from toolbox.runs.attribution import Finding
 
 Item = TypeVar("Item")
-RECENT: Final = 30  # latest runs, which are shown one by one
-RECENT_DAYS: Final = 30  # a change for the worse is a regression for this long
-SPEED_RUNS: Final = 10  # latest runs of a cell, whose median is its time
-_MOST_RESULTS: Final = 30_000  # read per project, so that a store of years is shown in seconds
+RECENT: Final = 30  # number of latest runs to show one by one
+RECENT_DAYS: Final = 30  # number of days for which a change for the worse counts as a regression
+SPEED_RUNS: Final = 10  # number of latest runs whose median is the time of a cell
+_MOST_RESULTS: Final = 30_000  # maximum number of results to read per project, to be fast with a store of years
 STATES: Final = (
     "failing",
     "broken",
@@ -106,9 +106,10 @@ class Project:
     Args:
         runs: the recent runs, the newest first; `count` is the number of all runs.
         cells: the most urgent first.
-        looked_at: from how many runs flakiness is computed.
+        looked_at: the number of runs from which flakiness is computed.
+        days: the cost of each day, the latest first.
+        months: the cost of each month, the latest first.
         in_common: what the cells that failed in the latest run have in common.
-        days: the cost of each day, the latest first; `months` likewise.
     """
 
     name: str
@@ -171,8 +172,10 @@ def collect(connection: Connection, wanted: Filter, bounds: Mapping[str, Known],
     """Return the projects, sorted by name.
 
     Args:
-        wanted: which runs to read.
+        connection: the connection to the store.
+        wanted: the filter for the runs.
         bounds: the bounds in force, by project.
+        now: the current time.
     """
     runs = _grouped(queries.runs(connection, wanted), lambda row: row.project)
     return [
@@ -208,7 +211,7 @@ def _in_common(results: Sequence[ResultRow], run: RunRow) -> list[Finding]:
 
 
 def _readable(rows: Sequence[RunRow]) -> list[RunRow]:
-    """Return the latest runs whose results are read: the recent runs, and more as long as there are few results."""
+    """Return the latest runs whose results to read: the recent runs, and earlier runs up to `_MOST_RESULTS` results."""
     count, total = 0, 0
     for row in rows:
         total += sum(row.cells.values())

@@ -1,4 +1,4 @@
-"""What is asked of the store: runs, results, series, by project, cell, settings, metric, revision and time."""
+"""Queries of the store: runs, results and series, by project, cell, settings, metric, revision and time."""
 
 from __future__ import annotations
 
@@ -26,23 +26,25 @@ from toolbox.results.tables import Series as SeriesRow
 Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
 _PASSED: Final = (Verdict.PASSED, Verdict.XPASSED)
 _RECENT: Final = ("latest", "previous")
-_SOME: Final = 3  # runs that an error names
+_SOME: Final = 3  # number of runs that an error names
 _LATELY: Final = timedelta(days=90)
-_FEW: Final = 500  # more numbers than that in one query are not asked for by name
+_FEW: Final = 500  # maximum number of ids that a query lists
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What to look at. What is left out filters nothing.
+    """A filter. Fields that are not set select everything.
 
     Args:
+        project: the name of a project.
         cells: a pattern for the names or ids of cells.
-        settings: values, or how they are shown, by axis.
+        settings: the values of settings, or their labels, by axis.
         metric: a pattern for the names of metrics.
-        revision: a pattern, or how revisions begin.
-        since: the first moment at which a run may have started, and `until` the last.
-        presets: runs that had all of them.
-        run: the row of one run.
+        revision: a pattern for revisions, or a prefix.
+        since: the earliest start of runs.
+        until: the latest start of runs.
+        presets: presets that runs must all have had.
+        run: the id of the row of one run.
     """
 
     project: str | None = None
@@ -82,23 +84,23 @@ def runs(connection: Connection, wanted: Filter, *, limit: int | None = None) ->
 
 
 def projects(connection: Connection) -> list[str]:
-    """Return the projects of which there are runs."""
+    """Return the names of the projects that have runs."""
     return list(connection.scalars(select(Run.project).distinct().order_by(Run.project)))
 
 
 def metrics(connection: Connection, project: str | None = None) -> list[str]:
-    """Return the metrics that were measured, by name."""
+    """Return the names of the metrics that were measured, sorted."""
     query = select(SeriesRow.metric).join(Cell, Cell.id == SeriesRow.cell_id).distinct().order_by(SeriesRow.metric)
     return list(connection.scalars(query.where(Cell.project == project) if project is not None else query))
 
 
 def run(connection: Connection, name: str, project: str | None = None) -> RunRow:
-    """Return the one run whose name is this, or begins with it; the newest for `latest`, that before for `previous`.
+    """Return the run with a name or a unique prefix of it; `latest` and `previous` are the last two runs.
 
-    It reads that run alone, however many there are.
+    Only the rows of this run are read, however many runs there are.
 
     Raises:
-        UsageError: there is none, or there are several.
+        UsageError: no run has this name or prefix, or several have this prefix.
     """
     every = Filter(project=project)
     if name in _RECENT:
@@ -119,7 +121,7 @@ def run(connection: Connection, name: str, project: str | None = None) -> RunRow
 
 
 def _named(connection: Connection, wanted: Filter, condition: ColumnElement[bool]) -> list[RunRow]:
-    """Return the newest runs that meet a condition on their names: some, and one more to tell that there are others."""
+    """Return the newest runs that meet a condition: at most one more than `_SOME`, to show that there are others."""
     query = select(Run.id).where(*_of_runs(wanted), condition).order_by(Run.started.desc(), Run.id.desc())
     return [
         row
@@ -131,11 +133,13 @@ def _named(connection: Connection, wanted: Filter, condition: ColumnElement[bool
 def results(
     connection: Connection, wanted: Filter, among: Sequence[RunRow] | None = None, *, with_metrics: bool = True
 ) -> list[ResultRow]:
-    """Return how cells ended, run by run, the newest run first.
+    """Return the results of cells, run by run, the newest run first.
 
     Args:
-        among: the runs, if they are known already.
-        with_metrics: also read what was measured.
+        connection: the connection to the store.
+        wanted: the filter.
+        among: the runs, if they have already been read.
+        with_metrics: whether to read the metrics too.
     """
     rows = runs(connection, wanted) if among is None else among
     by_id = {row.id: row for row in rows}
@@ -176,10 +180,12 @@ def flaky_cells(connection: Connection, project: str, until: datetime) -> set[st
 
 
 def series(connection: Connection, wanted: Filter, *, accepted: bool = True) -> list[Series]:
-    """Return the series, sorted by project, cell and metric, those without values left out.
+    """Return the series that have values, sorted by project, cell and metric.
 
     Args:
-        accepted: take only values that tell how fast things are, not those of cells that failed.
+        connection: the connection to the store.
+        wanted: the filter.
+        accepted: whether to return only accepted values (see `Sample.accepted`), without those of cells that failed.
     """
     runs_by_id = {
         row.id: RunReference(row.run, row.started, row.revision, row.directory)
@@ -221,7 +227,7 @@ def series(connection: Connection, wanted: Filter, *, accepted: bool = True) -> 
 
 
 def failed_cells(connection: Connection, wanted: Filter) -> set[tuple[str, str]]:
-    """Return the cells that ran and did not pass in any of these runs, by their projects and ids."""
+    """Return the projects and ids of the cells that ran in the selected runs and passed in none of them."""
     query = select(Run.id, Run.revision, Run.presets).where(*_of_runs(wanted))
     among = {row.id for row in connection.execute(query) if _is_wanted(row, wanted)}
     ended = select(Cell.project, Cell.cell, Result.run_id, Result.verdict).join(Cell, Cell.id == Result.cell_id)
@@ -233,9 +239,9 @@ def failed_cells(connection: Connection, wanted: Filter) -> set[tuple[str, str]]
 
 
 def noise(connection: Connection, wanted: Filter) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return how many of how many values of each metric were noisy, by the id of the cell and the metric.
+    """Return the number of noisy values and of all values of each metric, by the id of the cell and the metric.
 
-    A noisy one was out of its range in one attempt, and not in the other. Metrics that never were are left out.
+    A noisy value was out of its range in one attempt, and not in the other. Metrics without noisy values are left out.
     """
     query = select(Run.id, Run.revision, Run.presets).where(*_of_runs(wanted))
     runs_ = [row.id for row in connection.execute(query) if _is_wanted(row, wanted)]
@@ -256,7 +262,7 @@ def noise(connection: Connection, wanted: Filter) -> dict[tuple[str, str], tuple
 
 
 def checks(connection: Connection, results_: Sequence[ResultRow]) -> dict[tuple[int, str], list[dict[str, Any]]]:
-    """Return what the checks said of results, by the run and the id of the cell."""
+    """Return the outcomes of the checks of results, by the run and the id of the cell."""
     query = select(Result.run_id, Cell.cell, Check.check, Check.passed, Check.message, Check.file, Check.line)
     query = query.select_from(Check).join(Result, Result.id == Check.result_id).join(Cell, Cell.id == Result.cell_id)
     query = query.order_by(Check.result_id, Check.position)
@@ -269,7 +275,7 @@ def checks(connection: Connection, results_: Sequence[ResultRow]) -> dict[tuple[
 def _values(
     connection: Connection, named: Mapping[int, Any], place: Mapping[int, int], *, accepted: bool
 ) -> Iterable[tuple[int, Any, Any, tuple[int, ...]]]:
-    """Yield the values of each series in the order of their runs, the places of these, and which were confirmed."""
+    """Yield for each series its id, its values in order of runs, the indices of the runs, and those of `confirmed`."""
     query = select(Sample.series_id, Sample.run_id, Sample.value, Sample.confirmed).where(Sample.value.is_not(None))
     if accepted:
         query = query.where(Sample.accepted)
@@ -317,19 +323,19 @@ def _is_wanted(row: Any, wanted: Filter) -> bool:
 
 
 def _of(query: Query, column: Any, runs_: Collection[int], wanted: Filter) -> Query:
-    """Ask for what these runs have: by their numbers where they are few, else by what is known of them."""
+    """Restrict a query to runs: by their ids if they are few, else by the conditions of the filter."""
     if len(runs_) <= _FEW:
         return query.where(column.in_(runs_))
     return query.join(Run, Run.id == column).where(*_of_runs(wanted))
 
 
 def _among(query: Query, column: Any, identities: Sequence[int]) -> Query:
-    """Ask for these rows by name where they are few; else for all, which the caller looks through."""
+    """Restrict a query to rows by their ids if they are few; else the caller has to filter the result."""
     return query.where(column.in_(identities)) if len(identities) <= _FEW else query
 
 
 def _cells(connection: Connection, wanted: Filter, runs_: Collection[int] | None = None) -> dict[int, Any]:
-    """Return the cells by their rows. `runs_`: only those that have results in these runs, where the runs are few."""
+    """Return the cells by the ids of their rows. If `runs_` are few, only cells with results in these runs."""
     query = select(Cell)
     if wanted.project is not None:
         query = query.where(Cell.project == wanted.project)

@@ -1,6 +1,6 @@
-"""Writes a run into the store, from its journal, its plan and `run.json`: at its end, and whenever it is asked for.
+"""Writes a run into the store from its journal, its plan and `run.json`, at the end of the run or on request.
 
-A run that is there already is replaced: recording it twice, or after it was resumed, counts it once.
+A run that the store already has is replaced, so that recording a run twice, or after a resume, counts it once.
 """
 
 from __future__ import annotations
@@ -29,16 +29,20 @@ from toolbox.system import filesystem
 
 _SECONDS: Final = 3600.0
 _FAILED: Final = {Verdict.FAILED, Verdict.XFAILED}
-_UNFIT = re.compile("[\x00\ud800-\udfff]")  # what no database takes in a text
+_UNFIT = re.compile("[\x00\ud800-\udfff]")  # characters that databases do not accept
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What was written of a run.
+    """The result of recording a run.
 
     Args:
-        is_new: whether the store had nothing of it.
-        is_outdated: whether the store knows more of it already, and was left as it is.
+        run: the name of the run.
+        project: the name of the project.
+        cells: the number of cells that were written.
+        samples: the number of samples that were written.
+        is_new: whether the store did not have the run before.
+        is_outdated: whether the store has a newer state of the run, and was not changed.
     """
 
     run: str
@@ -53,11 +57,11 @@ def record(store: Store, directory: Path) -> Recorded:
     """Record a run, or record it again.
 
     Raises:
-        UsageError: the directory is not that of a run.
-        StoreError: the store does not take it. It has all of the run or nothing new of it.
+        UsageError: the directory is not the directory of a run.
+        StoreError: the run could not be written. The store is then unchanged.
     """
     with store.writing() as connection:
-        # Read inside: who records the same run beside us has seen no more of it than we do.
+        # Read the journal inside the transaction, so that a concurrent recording cannot have read a newer state.
         found = summary.derive(directory)
         known = _known(connection, found)
         if known is not None and found.updated is not None and known.updated > found.updated:
@@ -81,7 +85,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _known(connection: Connection, found: RunSummary) -> Any:
-    """Return the number of a run that is there already, and when its journal was written last."""
+    """Return the id of a run in the store, and when its journal was last written; None if the store lacks the run."""
     run = tables.Run
     query = select(run.id, run.updated).where(*(getattr(run, name) == value for name, value in _key(found).items()))
     return connection.execute(query).one_or_none()
@@ -92,7 +96,7 @@ def _key(found: RunSummary) -> dict[str, Any]:
 
 
 def _put_run(connection: Connection, found: RunSummary, asked: Mapping[str, Any], known: int | None) -> int:
-    """Write the row of a run, without anything that an earlier recording wrote below it; return its number."""
+    """Write the row of a run, delete the results and samples of an earlier recording, and return the id of the row."""
     end = found.finished
     row = {
         "state": found.state,
@@ -122,10 +126,13 @@ def _put_run(connection: Connection, found: RunSummary, asked: Mapping[str, Any]
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes what a run came to.
+    """Writes the results of a run.
 
     Args:
-        is_newest: whether no later run of the project is known: names change with the newest one.
+        connection: the connection to the store.
+        project: the name of the project.
+        run_id: the id of the row of the run.
+        is_newest: whether the store has no later run of the project. Only the newest run changes names of cells.
     """
 
     connection: Connection
@@ -134,7 +141,7 @@ class _Writer:
     is_newest: bool
 
     def write(self, steps: Sequence[StepSummary], targets: Mapping[str, Any]) -> int:
-        """Write the results of a run, and return how many samples they have."""
+        """Write the results of a run, and return the number of samples."""
         if not steps:
             return 0
         by_identity = self._cells(steps)
@@ -185,7 +192,7 @@ class _Writer:
         return len(samples)
 
     def _cells(self, steps: Iterable[StepSummary]) -> dict[str, int]:
-        """Return the row of the cell of each step, by its identity; make those that are missing."""
+        """Return the ids of the rows of the steps' cells, by identity. Insert missing cells."""
         cell = tables.Cell
         wanted = {
             _fit_text(step.identity): {
@@ -204,14 +211,14 @@ class _Writer:
             if (found := rows.get(identity)) is None:
                 continue
             after = {name: value for name, value in _fit(row).items() if name in {"name", "settings", "labels"}}
-            is_known = self.is_newest or not found.settings  # of an older run nothing is learnt but what was missing
+            is_known = self.is_newest or not found.settings  # an older run only fills in missing settings
             is_told = bool(row["settings"]) or not found.settings
             if is_known and is_told and after != {name: getattr(found, name) for name in after}:
                 self.connection.execute(update(cell).where(cell.id == found.id).values(**after))
         return {row.cell: row.id for row in self.connection.execute(query)}
 
     def _series(self, wanted: Mapping[tuple[int, str, str], MetricMeasured]) -> dict[tuple[int, str, str], int]:
-        """Return the row of each series, by its cell, metric and unit; make those that are missing."""
+        """Return the ids of the rows of series, by cell, metric and unit. Insert missing series."""
         series, cell = tables.Series, tables.Cell
         query = (
             select(series.cell_id, series.metric, series.unit, series.id, series.direction)
@@ -239,7 +246,7 @@ class _Writer:
 
 
 def is_accepted(step: StepSummary) -> bool:
-    """Tell whether the numbers of a step count: it passed, or nothing but its numbers was out of range."""
+    """Return whether the metrics of a step count: it passed, or failed only because metrics were out of range."""
     if step.verdict in {Verdict.PASSED, Verdict.XPASSED}:
         return True
     failed = [check for check in step.checks if check.passed is False]
@@ -247,7 +254,7 @@ def is_accepted(step: StepSummary) -> bool:
 
 
 def _counted(step: StepSummary) -> Iterable[MetricMeasured]:
-    """Return the metrics that count: where an attempt had to confirm another one, those of the first."""
+    """Return the metrics that count: those of the first attempt if a second attempt had to confirm it."""
     first = next((attempt for attempt in step.attempts if attempt.deviations), None)
     if first is not None and is_accepted(step):
         return first.metrics.values()
@@ -255,7 +262,7 @@ def _counted(step: StepSummary) -> Iterable[MetricMeasured]:
 
 
 def _noisy(step: StepSummary) -> set[str]:
-    """Return the metrics that were out of their range in one attempt, and not in the other."""
+    """Return the metrics that were out of their range in one attempt but not in the other."""
     out = [attempt.deviations for attempt in step.attempts if attempt.deviations]
     if not out or not is_accepted(step):
         return set()
@@ -264,7 +271,7 @@ def _noisy(step: StepSummary) -> set[str]:
 
 
 def _confirmed(step: StepSummary) -> set[str]:
-    """Return the metrics that the step failed for because they were out of the range of earlier runs, twice."""
+    """Return the metrics that failed the step because they were out of the range of earlier runs in both attempts."""
     if step.verdict not in _FAILED or not is_accepted(step):
         return set()
     return {check.metric for check in step.checks if check.passed is False} - _noisy(step)
@@ -287,7 +294,7 @@ def _accelerator(attempt: AttemptSummary, targets: Mapping[str, Any]) -> str:
 
 
 def _costs(steps: Iterable[StepSummary], targets: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the cost of each step: attempts that were on a target at the same time share its price."""
+    """Return the cost of each step. Attempts on the same target at the same time share its price."""
     costs: dict[str, float | None] = {step.step: 0.0 if step.attempts else None for step in steps}
     tried = [(step.step, attempt) for step in steps for attempt in step.attempts]
     for target in sorted({attempt.target for _, attempt in tried}):
@@ -325,7 +332,7 @@ def _fields(source: object, *names: str) -> dict[str, Any]:
 
 
 def _fit(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row as any database takes it."""
+    """Return a row with values that every database accepts."""
     return {name: _fit_value(value) for name, value in row.items()}
 
 
@@ -338,6 +345,6 @@ def _fit_value(value: Any) -> Any:
         return _fit_text(value)
     if isinstance(value, dict | list):
         text = json.dumps(value, ensure_ascii=False, default=str)
-        # There is no infinity in JSON, and a database may insist on that.
+        # JSON has no infinity, and some databases reject it.
         return json.loads(_fit_text(text.replace("\\u0000", "\ufffd")), parse_constant=str)
     return value

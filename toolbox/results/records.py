@@ -1,4 +1,4 @@
-"""What the store says of runs, results and attempts, as frozen data: `queries` makes it."""
+"""Runs, results and attempts from the store, as frozen dataclasses. `queries` creates them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class RunRow:
     """A run.
 
     Args:
-        cells: how many of its cells ended with each verdict.
-        cost: of those of its cells whose price is known; None where there is none.
-        unpriced: how many of its cells have no price.
+        cells: the number of its cells by verdict.
+        cost: the cost of its cells with a known price; None if there are none.
+        unpriced: the number of its cells without a price.
     """
 
     id: int
@@ -41,10 +41,10 @@ class AttemptRow:
     """An attempt.
 
     Args:
-        revision: of what was tested; empty where it is not known.
-        deviates: whether nothing was wrong but a value out of the range of earlier runs.
-        out_of_range: whether nothing was wrong but values out of their ranges, those of earlier runs or given ones.
-        image: the container image that it ran in, as `NAME@sha256:...`; empty where that is not known.
+        revision: the revision under test; empty if unknown.
+        deviates: whether it failed only because values were out of the ranges of earlier runs.
+        out_of_range: whether it failed only because values were out of their ranges, of earlier runs or configured.
+        image: the container image, as `NAME@sha256:...`; empty if unknown.
     """
 
     verdict: str | None
@@ -62,8 +62,8 @@ class ResultRow:
     """How a cell ended in a run.
 
     Args:
-        metrics: value and unit by name; the value is None where it could not be read.
-        attempts: in their order.
+        attempts: the attempts, in order.
+        metrics: the value and unit of each metric, by name; the value is None if it could not be read.
         out_of_range: whether its last attempt failed only because measured values were out of their ranges.
     """
 

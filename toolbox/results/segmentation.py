@@ -1,7 +1,7 @@
-"""The levels of a series: where one may begin, where exactly between its neighbours, and whether one does.
+"""Finds the levels of a series: proposes where levels begin, places each begin exactly, and tests each.
 
-`toolbox.results.changes` makes changes of it. The values here are finite, and scaled so that none is larger than 1.
-docs/changes.md tells the method, its sources, why the limits are what they are, and what was measured.
+`toolbox.results.changes` uses this module. All values are finite, and scaled to at most 1. docs/changes.md describes
+the method, its sources, the reasons for the limits, and its measured quality.
 """
 
 from __future__ import annotations
@@ -17,38 +17,39 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 
 SHORTEST: Final = 6
-"""Points: a level that lasts less is an excursion."""
+"""Minimum number of points of a level: a shorter one is an excursion."""
 REACH: Final = 50
-"""Points to either side of a shift that are looked at: what is further away belongs to another time."""
+"""Number of points on each side of a shift that are compared: more distant points may be out of date."""
 CLIP: Final = 2.5
-"""Spreads from the middle of its level: a value further away counts as if it were there, so outliers decide nothing."""
+"""Maximum deviation from the median of a level, in spreads. Larger deviations are clipped, so outliers matter less."""
 
 FALSE_ALARMS: Final = 1e-3
-"""Of the t-test: the chance of one in a whole series of noise. A single point has its share of it."""
+"""Probability of a false change by the t-test in a whole series of noise, shared equally by its points."""
 LEAST_EFFECT: Final = 1.7
-"""Spreads of the noise: a person sees no smaller step."""
+"""Minimum size of a step in spreads of the noise: a person would not see a smaller step."""
 LEAST_RANK_Z: Final = 3.8
-"""Of the rank test: a run of values that the other level has too is no level of its own. Few points cannot reach it."""
+"""Minimum z of the rank test, so that two levels with mostly the same values are not distinguished. With few points
+this limit is out of reach, and a lower one applies."""
 LEAST_OVER_LINE: Final = 1.2
-"""A straight line leaves so many times the squares that it leaves with a step in it: drift is no step."""
+"""Minimum ratio of the squared residuals of a straight line to those of a line with a step: drift is not a step."""
 
 _WINDOWS: Final = (10, 20, 40, 80)
-_LEAST_T: Final = 4.5  # of a candidate: it is the best of many places, and what is weaker passes no test anyway
-_MAD: Final = 1.4826  # spreads of normal noise in a median absolute deviation
-_NINTH_DECILE: Final = 1 / 1.645  # the same for the ninth decile of the absolute deviations
-_SHARED_POINTS: Final = 10  # a side's variance is its own, and that of both together as if of so many more points
-_MEMORYLESS_POINTS: Final = 20  # so many more points, without memory, temper an autocorrelation of few points
+_LEAST_T: Final = 4.5  # minimum t of a candidate, which is the best of many splits: weaker ones fail the tests anyway
+_MAD: Final = 1.4826  # ratio of the spread of normal noise to its median absolute deviation
+_NINTH_DECILE: Final = 1 / 1.645  # ratio of this spread to the ninth decile of the absolute deviations
+_SHARED_POINTS: Final = 10  # number of points for which the pooled variance counts in the variance of a side
+_MEMORYLESS_POINTS: Final = 20  # number of independent points to add, which reduce an autocorrelation of few points
 _LARGEST_MEMORY: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What tells two adjacent stretches of a series apart.
+    """The difference between two adjacent parts of a series.
 
     Args:
-        strength: how many times its limit the weakest of the four tests reaches. A change has at least 1.
-        p_value: of the t-test.
-        spread: of the noise about the two levels.
+        strength: the smallest ratio of a test statistic to its limit, over the four tests. A change has at least 1.
+        p_value: the p-value of the t-test.
+        spread: the spread of the noise about the two levels.
     """
 
     strength: float
@@ -58,7 +59,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """A stretch to one side of a step: its median, its mean once outliers are clipped, and the noise about the mean."""
+    """The values on one side of a step: their median, their mean after clipping, and their deviations from the mean."""
 
     median: float
     mean: float
@@ -70,7 +71,7 @@ class _Side:
 
 
 def segmented(values: Values, floor: float) -> list[tuple[int, Step]]:
-    """Return where levels begin: what is left of the candidates when the weakest was dropped until all are changes."""
+    """Return where levels begin, with the step at each. The weakest candidate is dropped until all pass the tests."""
     edges = [0, *candidates(values, floor), len(values)]
 
     def place(inner: int) -> None:
@@ -99,9 +100,9 @@ def segmented(values: Values, floor: float) -> list[tuple[int, Step]]:
 
 
 def candidates(values: Values, floor: float) -> list[int]:
-    """Return where levels may begin, in order: the best splits of windows, but of one with a stronger split in it none.
+    """Return where levels may begin, in order: the best split of each window that contains no stronger split.
 
-    Windows of four lengths start at every quarter of their length.
+    Windows have four lengths, and start at every quarter of their length.
     """
     found: list[tuple[float, int, int, int]] = []
     for length in sorted({min(window, len(values)) for window in _WINDOWS}):
@@ -120,7 +121,7 @@ def candidates(values: Values, floor: float) -> list[int]:
 
 
 def _best_splits(rows: Values, floor: float) -> tuple[Values, NDArray[np.intp]]:
-    """Return the largest squared t of any split in two of each row, and how many values are before that split."""
+    """Return for each row the largest squared t of any split into two parts, and the size of the first part."""
     _, deviations = clipped(rows, floor)
     count = rows.shape[1]
     deviations -= deviations.mean(axis=1, keepdims=True)
@@ -134,10 +135,10 @@ def _best_splits(rows: Values, floor: float) -> tuple[Values, NDArray[np.intp]]:
 
 
 def placed(values: Values, before: int, at: int, after: int) -> int:
-    """Return the place between two neighbours from which on values are nearer to the level after it.
+    """Return the index between two neighbouring changes that separates two levels best.
 
-    It has the least sum of absolute deviations from the medians of the two levels, as they were split at `at`. Of
-    places that are as good as each other it is the one nearest to `at`.
+    This index has the least sum of absolute deviations from the medians of the two levels, which are first split at
+    `at`. Of several best indices, return the one nearest to `at`.
     """
     begin, end = max(before, at - REACH), min(after, at + REACH)
     left, right = (_at_half(np.sort(part)) for part in (values[begin:at], values[at:end]))
@@ -149,11 +150,13 @@ def placed(values: Values, before: int, at: int, after: int) -> int:
 
 
 def compared(left: Values, right: Values, *, floor: float, largest_p: float) -> Step:
-    """Compare two adjacent stretches of a series.
+    """Compare two adjacent parts of a series.
 
     Args:
+        left: the values before the step.
+        right: the values after the step.
         floor: the smallest spread that the values can have.
-        largest_p: of the t-test.
+        largest_p: the largest p-value of the t-test for a change.
     """
     from scipy.special import stdtr
 
@@ -184,9 +187,9 @@ def _side(values: Values, floor: float) -> _Side:
 
 
 def _worth(sides: tuple[_Side, _Side], squares: float) -> float:
-    """Return what a point is worth where noise has memory, as a share of a point of noise without.
+    """Return the weight of a point of autocorrelated noise, relative to a point of independent noise.
 
-    For noise that remembers a part m of its last value that is (1 - m) / (1 + m), where there are many points.
+    For many points with an autocorrelation m, the weight is (1 - m) / (1 + m).
     """
     count = sum(len(side.noise) for side in sides)
     remembered = sum(float(side.noise[1:] @ side.noise[:-1]) for side in sides) / squares
@@ -195,9 +198,9 @@ def _worth(sides: tuple[_Side, _Side], squares: float) -> float:
 
 
 def _rank_strength(left: Values, right: Values) -> float:
-    """Return how many times its limit the Mann-Whitney statistic is away from that of two samples of one kind.
+    """Return the distance of the Mann-Whitney statistic from its mean for equal levels, divided by its limit.
 
-    Few points cannot reach the limit: there it is that all of one side are above all of the other.
+    Few points cannot reach the limit. For these, the limit is that all values of one side are above all of the other.
     """
     ordered, pairs = np.sort(right), len(left) * len(right)
     twice = ordered.searchsorted(left, "left").sum() + ordered.searchsorted(left, "right").sum()
@@ -206,18 +209,21 @@ def _rank_strength(left: Values, right: Values) -> float:
 
 
 def _drift_strength(values: Values, at: int, stepped: float, missing: float) -> float:
-    """Return how many times its limit a step stands out from drift, so that it is seen where there is drift as well.
+    """Return the ratio to its limit by which a step fits better than drift, even if there is drift as well.
 
-    A straight line leaves more squares than the step alone does, and more still than a line with a step in it.
+    For a change, a straight line has to leave more squared residuals than the step alone, and clearly more than a line
+    with a step.
 
     Args:
-        stepped: the squares that the step alone leaves, `missing` among them.
-        missing: squares of the least noise that the values can have, where they have less.
+        values: the values of both sides, as deviations from the mean of the first side.
+        at: the index of the step.
+        stepped: the sum of squared residuals of the step alone, including `missing`.
+        missing: the amount by which the sum of squares is below that of the least possible noise.
     """
     deviations, times = values - values.mean(), np.arange(len(values)) - (len(values) - 1) / 2
     times /= math.sqrt(times @ times)
     step = (np.arange(len(values)) >= at) - (1 - at / len(values))
-    step -= (step @ times) * times  # what of the step no line can follow
+    step -= (step @ times) * times  # the part of the step that is orthogonal to lines
     left = deviations @ deviations - (deviations @ times) ** 2
     explained = (step @ deviations) ** 2 / (step @ step)
     both = max(left - explained, 0.0) + missing
@@ -225,10 +231,10 @@ def _drift_strength(values: Values, at: int, stepped: float, missing: float) -> 
 
 
 def clipped(values: Values, floor: float) -> tuple[Values, Values]:
-    """Return the median along the last axis, which is kept, and the deviations from it, clipped.
+    """Return the median along the last axis, which is kept, and the clipped deviations from it.
 
-    Where more than half of the values are the same, as in quantised series, the median absolute deviation is 0, and the
-    ninth decile stands in.
+    If more than half of the values are the same, as in quantised series, the median absolute deviation is 0, and the
+    ninth decile is used instead.
     """
     middle = _at_half(np.sort(values, axis=-1))
     deviations = values - middle

@@ -1,4 +1,4 @@
-"""Series: the values of one metric of one cell, run after run, as the store yields them."""
+"""Series from the store: the values of one metric of one cell, in the order of runs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class RunReference:
     """The run that a value comes from.
 
     Args:
-        started: with its time zone.
-        revision: of what was tested; None where it is not known.
-        directory: where the run lies, as far as the store knows.
+        run: the name of the run.
+        started: when the run started, with a time zone.
+        revision: the revision under test; None if unknown.
+        directory: the last known directory of the run.
     """
 
     run: str
@@ -33,16 +34,20 @@ class RunReference:
 class Series:
     """The accepted values of one metric of one cell, in the order of their runs.
 
-    A value is accepted where the workload did what it should: its cell passed, or nothing but metrics were out of the
-    range that earlier runs give.
+    A value is accepted if the workload did its work: its cell passed, or failed only because metrics were out of the
+    ranges of earlier runs.
 
     Args:
+        project: the name of the project.
         cell: the id of the cell: the digest of its settings.
-        name: of the cell, as its latest run called it.
-        settings: of the cell, by axis.
-        unit: of the values; empty for bare numbers.
-        runs: one for each value.
-        confirmed: the places of the values that failed their cells because they were out of the range of earlier runs,
+        name: the name of the cell in its latest run.
+        settings: the settings of the cell, by axis.
+        metric: the name of the metric.
+        unit: the unit of the values; empty for bare numbers.
+        direction: whether lower or higher values are better; None if unknown.
+        runs: the run of each value.
+        values: the values.
+        confirmed: the indices of the values that failed their cells because they were out of the range of earlier runs
             in two attempts.
     """
 

@@ -1,7 +1,7 @@
 """The store: one database of all runs, SQLite in a file or PostgreSQL behind a URL. The only module that opens it.
 
-It can be lost: `results import` makes it again from the journals of the runs. There is one writer at a time, so that
-two runs that end together neither meet nor wait for a lock in vain. Who opens a store brings its tables up to date.
+`results import` can create a lost store again from the journals of the runs. Writers take turns, so that two runs that
+end together don't fail on a database lock. Opening a store migrates its tables to the current version.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from toolbox.system import environ, extras, filesystem
 
 NAME: Final = "results.sqlite"
 _VERSIONS: Final = Path(migrations.__file__).parent / "versions"
-_WAIT_SECONDS: Final = 30  # for who writes: a run that has ended does not wait longer, and is imported later
+_WAIT_SECONDS: Final = 30  # a run that has ended waits at most this long for another writer; it can be imported later
 _CONNECT_SECONDS: Final = 10
-_PRIMARY_CODE: Final = 0xFF  # the other bits of a code of SQLite tell details
+_PRIMARY_CODE: Final = 0xFF  # the other bits of SQLite's error codes are details
 _REFUSED: Final = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
-_LOCK: Final = 0x7097A11A  # of PostgreSQL, held by who writes: any number that nobody else takes
+_LOCK: Final = 0x7097A11A  # key of the writers' advisory lock in PostgreSQL, an arbitrary number
 
 
 class StoreError(InfrastructureError):
@@ -34,7 +34,7 @@ class StoreError(InfrastructureError):
 
 
 def default_location() -> str:
-    """Return where the store is when nobody says: what the environment names, or a file of this user's."""
+    """Return the default location of the store: from the environment, or else a file in the user's state directory."""
     named = environ.get(environ.RESULTS_DATABASE)
     return named or str(environ.state_directory() / NAME)
 
@@ -44,11 +44,11 @@ class Store:
 
     Args:
         location: the path of a file, or a URL of PostgreSQL.
-        is_new: whether it may be made where there is none.
+        is_new: whether to create the store if it does not exist.
 
     Raises:
-        StoreError: it cannot be opened, or is of a newer version than this program.
-        UsageError: the location is none.
+        StoreError: the store cannot be opened, or a newer version of this program created it.
+        UsageError: the location is not valid.
     """
 
     def __init__(self, location: str, *, is_new: bool = True) -> None:
@@ -65,14 +65,14 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a connection that sees the store as it is at its first question."""
+        """Yield a connection that sees a snapshot of the store, taken at its first query."""
         readers = self._engine if self._file else self._engine.execution_options(isolation_level="REPEATABLE READ")
         with self._explained(), readers.connect() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Yield a connection that alone may write. What it wrote counts when the block ends, all of it or nothing."""
+        """Yield a connection with exclusive write access. Its changes are committed at the end of the block."""
         writers = self._engine.execution_options(writes=True)
         with self._explained(), writers.begin() as connection:
             if self._file is None:
@@ -81,7 +81,7 @@ class Store:
             yield connection
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the store."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:
@@ -106,7 +106,11 @@ class Store:
             return self._is_current(connection)
 
     def _is_current(self, connection: Connection) -> bool:
-        """Tell whether the tables are those of this program. Nothing is changed in a database that is none of ours."""
+        """Return whether the tables have the current version.
+
+        Raises:
+            StoreError: a newer version created the tables, or the database belongs to another program.
+        """
         version, known = _version_of(connection), _versions()
         newest = max(known)
         if version is not None and version not in known:
@@ -120,7 +124,7 @@ class Store:
         return version == newest
 
     def _alone(self) -> AbstractContextManager[None]:
-        """Keep others from setting up the same file: SQLite cannot have its mode changed by two at once."""
+        """Keep other processes from setting up the same file: only one at a time may change the mode of SQLite."""
         return _locked(self._file) if self._file is not None else _nothing()
 
     @contextmanager
@@ -140,7 +144,7 @@ def _url(location: str) -> URL:
         url = make_url(location)
     except (exc.ArgumentError, ValueError):
         raise UsageError("the store: the URL of a database was expected, postgresql://user@host/name") from None
-    if "@" in (url.host or ""):  # what stands before it is a part of the password
+    if "@" in (url.host or ""):  # the text before it is a part of the password
         raise UsageError("the store: an @ in the password of a URL is written %40") from None
     match url.drivername.partition("+")[0]:
         case "postgresql" | "postgres":
@@ -159,7 +163,7 @@ def _engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def set_up(connection: sqlite3.Connection, _record: object) -> None:
-        # SQLAlchemy begins transactions here, not the driver: a writer has to say so when it begins.
+        # SQLAlchemy begins the transactions instead of the driver, because those of writers begin differently.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -173,10 +177,10 @@ def _engine(url: URL) -> Engine:
 
 
 def _sqlite_url(file: Path) -> URL:
-    """Return how a file is opened. Where nobody may write beside it, it is read as it stands.
+    """Return the URL to open a file with. If its directory is read-only, the file is opened read-only too.
 
-    To read a store in WAL mode, SQLite creates a file beside the store. Without that file no process has the store
-    open. A process that opened the store to read it may have left an empty one.
+    To read a store in WAL mode, SQLite creates a file beside the store, which is impossible in a read-only directory.
+    If this file is missing or empty, no process is writing to the store, and the store can be opened as immutable.
     """
     query = {"timeout": str(_WAIT_SECONDS)}
     if file.exists() and not os.access(file.parent, os.W_OK):
@@ -189,7 +193,7 @@ def _sqlite_url(file: Path) -> URL:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Hold the lock beside a file of SQLite, and have it in the mode in which readers do not wait for a writer."""
+    """Hold the lock beside an SQLite file, and set the file's WAL mode, in which readers don't wait for a writer."""
     try:
         descriptor = filesystem.open_lock(Path(f"{file}.lock"))
     except OSError as error:
@@ -211,7 +215,7 @@ def _nothing() -> Iterator[None]:
 
 
 def _versions() -> set[str]:
-    """Return the versions of the tables that this program can bring up to date."""
+    """Return the versions of the tables that this program can migrate."""
     return {file.name.partition("_")[0] for file in _VERSIONS.glob("[0-9]*.py")}
 
 
@@ -232,12 +236,12 @@ def _migrate(connection: Connection) -> None:
 
 
 def _wal(file: Path) -> Path:
-    """Return the file beside a store that holds what its last writers wrote, until SQLite moves that into the store."""
+    """Return the write-ahead log beside a store, with changes that SQLite has not yet moved into the store."""
     return file.with_name(f"{file.name}-wal")
 
 
 def _reason(error: BaseException | None, file: Path | None) -> str:
-    """Return what a database says, on one line, and what to do about it."""
+    """Return the error message of a database on one line, with a hint on what to do."""
     said = " ".join(str(error).split())
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & _PRIMARY_CODE
     if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:

@@ -1,12 +1,12 @@
-r"""The tables of the store. `migrations/` makes them; a test holds the two together.
+r"""The tables of the store. `migrations/` creates them; a test checks that the two agree.
 
     runs -< results -< attempts
       \       |  `-< checks
        \    cells -< series
         `------------ samples (one value of a series in a run)
 
-A cell is the same in every run that has its settings; a result is what it came to in one of them. What is judged
-outside of a matrix, a step with checks or metrics of its own, is a cell without settings.
+A cell is the same in all runs with the same settings; a result is its outcome in one run. A step outside of a matrix
+that has checks or metrics of its own is stored as a cell without settings.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
 class Moment(TypeDecorator[datetime]):
-    """A moment in time, in UTC: SQLite keeps no time zone."""
+    """A point in time, stored in UTC, because SQLite stores no time zone."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return the moment as the database keeps it."""
+        """Return the point in time for the database."""
         del dialect
         return value.astimezone(UTC) if value is not None else None
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return the moment with its time zone."""
+        """Return the point in time with its time zone."""
         del dialect
         if value is None:
             return None
@@ -38,7 +38,7 @@ class Moment(TypeDecorator[datetime]):
 
 
 class Base(DeclarativeBase):
-    """What the tables have in common."""
+    """The base class of the tables."""
 
     metadata = MetaData(
         naming_convention={
@@ -52,14 +52,14 @@ class Base(DeclarativeBase):
 
 
 class Run(Base):
-    """A run. Its name and its start tell it from others: resuming it changes neither.
+    """A run, identified by its name and its start, which a resume does not change.
 
     Args:
-        state: of the run when it was recorded: `finished`, `running` or `dead`.
-        seconds: wall time, all its sessions together.
-        updated: when its journal was last written: an older copy of it does not replace this.
+        state: the state of the run when it was recorded: `finished`, `running` or `dead`.
+        seconds: the wall time of all its sessions together.
+        updated: when its journal was last written. An older copy of the run does not replace the row.
         recorded: when the row was written.
-        currency: of what its cells cost.
+        currency: the currency of the costs of its cells.
     """
 
     __tablename__ = "runs"
@@ -87,11 +87,12 @@ class Run(Base):
 
 
 class Cell(Base):
-    """A combination of settings of a project, or the place of a step that is judged.
+    """A combination of settings of a project, or a step outside of a matrix that has checks or metrics.
 
     Args:
         cell: the digest of its settings, or the key of the step.
-        name: as the latest run called it; `labels` is how its values are shown, by axis.
+        name: its name in the latest run.
+        labels: the texts that show its settings, by axis.
     """
 
     __tablename__ = "cells"
@@ -109,11 +110,13 @@ class Result(Base):
     """How a cell ended in a run.
 
     Args:
-        step: its directory in that of the run.
-        fingerprint: of what it executed, its image included, and how that was judged.
-        target: of its last attempt; likewise `host`, and `accelerator` as its target is described, or as it was seen.
-        counts: whether its verdict counted: not in quarantine.
-        cost: of all its attempts; None where a target has no price, or nobody knows how long an attempt took.
+        step: its directory in the directory of the run.
+        fingerprint: a digest of its workload, image, checks and metrics.
+        target: the target of its last attempt.
+        host: the host of its last attempt.
+        accelerator: the accelerator of its last attempt, from the description of the target or as detected.
+        counts: whether its verdict counted: False in quarantine.
+        cost: the cost of all its attempts; None if a target has no price, or the time of an attempt is unknown.
         out_of_range: whether its last attempt failed only because measured values were out of their ranges.
     """
 
@@ -142,10 +145,10 @@ class Attempt(Base):
     """One execution of the workload of a cell.
 
     Args:
-        revision: of what was tested; empty where it is not known.
-        deviates: whether nothing was wrong but a value out of the range of earlier runs.
-        out_of_range: whether nothing was wrong but values out of their ranges, those of earlier runs or given ones.
-        image: the container image that it ran in, as `NAME@sha256:...`; empty where that is not known.
+        revision: the revision under test; empty if unknown.
+        deviates: whether it failed only because values were out of the ranges of earlier runs.
+        out_of_range: whether it failed only because values were out of their ranges, of earlier runs or configured.
+        image: the container image, as `NAME@sha256:...`; empty if unknown.
     """
 
     __tablename__ = "attempts"
@@ -166,7 +169,7 @@ class Attempt(Base):
 
 
 class Check(Base):
-    """What a check said of the last attempt of a cell."""
+    """The outcome of a check of the last attempt of a cell."""
 
     __tablename__ = "checks"
 
@@ -180,7 +183,7 @@ class Check(Base):
 
 
 class Series(Base):
-    """A metric of a cell. `direction`: which values are better, `lower` or `higher`."""
+    """A metric of a cell. `direction` is `lower` or `higher`, depending on which values are better."""
 
     __tablename__ = "series"
     __table_args__ = (UniqueConstraint("cell_id", "metric", "unit"),)
@@ -193,12 +196,13 @@ class Series(Base):
 
 
 class Sample(Base):
-    """A value of a series in a run. SQLite keeps those of a series side by side.
+    """A value of a series in a run. SQLite stores the values of a series side by side.
 
     Args:
-        value: None where it could not be read, and `fault` says why. Where an attempt had to confirm another, that of
-            the first: the extremes among them belong to the noise too.
-        accepted: whether it tells how fast things are: its cell did what it should.
+        value: the value of the first attempt, even if a second attempt had to confirm it, because extreme values are
+            part of the noise. None if the value could not be read.
+        fault: why the value could not be read.
+        accepted: whether the workload did its work, so that the value is meaningful.
         noisy: whether the metric was out of its range in one attempt, and not in the other.
         confirmed: whether the cell failed because the metric was out of its range in both attempts.
     """

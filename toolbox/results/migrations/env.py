@@ -1,4 +1,4 @@
-"""What Alembic runs to bring a store up to date: on the connection that `toolbox.results.store` hands over."""
+"""Alembic's environment: runs the migrations on the connection that `toolbox.results.store` passes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from alembic import context
 
 from toolbox.results.tables import Base
 
-# The one transaction in which it runs is the caller's.
+# The migrations run in the transaction of the caller.
 context.configure(
     connection=context.config.attributes["connection"], target_metadata=Base.metadata, transactional_ddl=True
 )

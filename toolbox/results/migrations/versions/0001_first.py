@@ -1,4 +1,4 @@
-"""The tables as they were at first."""
+"""The first version of the tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOMENT = sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     _make_what_lasts()
     _make_what_a_run_has()
 

@@ -8,8 +8,8 @@ from alembic import op
 revision = "0002"
 down_revision = "0001"
 
-# Of an older store only the range of earlier runs is known. A failed cell whose values were accepted failed for nothing
-# but metrics out of that range, and the store does not say which: none of its values counts for bounds any more.
+# An older store knows only ranges from earlier runs. A failed cell whose values were accepted failed only because
+# metrics were out of such ranges. The store does not know which metrics, so none of the values count for bounds.
 _CONFIRMED = """
     UPDATE samples SET confirmed = true
     WHERE accepted AND NOT noisy AND EXISTS (
@@ -28,7 +28,7 @@ _RESULTS = """
 
 
 def upgrade() -> None:
-    """Add the columns, and fill them from what the store knows."""
+    """Add the columns, and fill them from the other columns."""
     for table, column in (("attempts", "out_of_range"), ("results", "out_of_range"), ("samples", "confirmed")):
         op.add_column(table, sa.Column(column, sa.Boolean, nullable=False, server_default=sa.false()))
     op.execute("UPDATE attempts SET out_of_range = deviates")

@@ -1,4 +1,4 @@
-"""The container image that each attempt ran in, by its digest: the same name may stand for another one later."""
+"""The container image of each attempt, with its digest, because an image name may later refer to another image."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Add the column. Of older attempts the image is not known."""
+    """Add the column. The images of older attempts are unknown."""
     op.add_column("attempts", sa.Column("image", sa.String, nullable=False, server_default=""))
