@@ -171,7 +171,7 @@ def half_width(samples: NDArray[np.float64], method: Method, confidence: float =
     deviation with n - 1.
 
     Raises:
-        ValueError: a confidence that is not above 0.5 and below 1, or another method.
+        ValueError: the confidence is not above 0.5 and below 1, or the method is another one.
     """
     from scipy.special import stdtrit  # not scipy.stats, which takes a second to import
 

@@ -209,10 +209,10 @@ def _rank_strength(left: Values, right: Values) -> float:
 
 
 def _drift_strength(values: Values, at: int, stepped: float, missing: float) -> float:
-    """Return the ratio to its limit by which a step fits better than drift, even if there is drift as well.
+    """Return how much better a step fits than drift, divided by the limit for a change.
 
-    For a change, a straight line has to leave more squared residuals than the step alone, and clearly more than a line
-    with a step.
+    The sum of squared residuals of a straight line is compared with that of the step alone, and with that of a line
+    with a step. The second comparison finds steps in series that drift as well.
 
     Args:
         values: the values of both sides, as deviations from the mean of the first side.

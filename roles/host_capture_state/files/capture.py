@@ -1,15 +1,15 @@
 """
 Describe the machine this runs on as one JSON document.
 
-The role sends this file to a host's Python through stdin, so it is one file, needs only the standard library
-and runs on Python 3.8. The request is a JSON object, as the first argument or else on stdin:
+The role passes this file to a host's Python on stdin, so it has to be a single file, use only the standard library,
+and run on Python 3.8. The request is a JSON object, in the first argument or else on stdin:
 
     accelerators  whether to ask for GPUs and TPUs
     packages      the Python distributions to look up; null for all of them
 
-The answer, on stdout, is `{"host": document, "raw": {file name: text}}`. A probe that fails leaves null in
-the document and its reason under `errors`; the others go on. Units are in the names of the keys. The values
-of environment variables are never recorded, nor the command lines of processes: both hold secrets.
+The answer on stdout is `{"host": document, "raw": {file name: text}}`. If a probe fails, its value in the document is
+null, `errors` contains the reason, and the other probes go on. The names of the keys contain the units. The values of
+environment variables and the command lines of processes are never recorded, because both may contain secrets.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pathlib import Path
 
 SCHEMA_VERSION = 1
 TOOL_TIMEOUT_S = 20.0
-# Where containers and driver installers put their tools without adding them to PATH.
+# Containers and driver installers put tools here without adding the directories to PATH.
 TOOL_DIRECTORIES = ["/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/opt/rocm/bin"]
 ROOT = Path("/")
 KIB = 1024
@@ -41,14 +41,14 @@ MIB = 1024**2
 
 
 class ProbeError(Exception):
-    """A part of the machine could not be described; the message says why."""
+    """A part of the machine could not be described; the message gives the reason."""
 
 
 # Reading the machine
 
 
 def read(path: Path) -> str | None:
-    """The stripped text of a file; None where it is missing, unreadable or empty."""
+    """Return the stripped text of a file; None if the file is missing, unreadable or empty."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip("\0 \t\n") or None
     except OSError:
@@ -61,7 +61,7 @@ def read_int(path: Path) -> int | None:
 
 
 def colon_pairs(text: str) -> dict[str, str]:
-    """`key : value` lines as a mapping; the first of equal keys wins."""
+    """Return `key : value` lines as a mapping. The first line with a key wins."""
     pairs: dict[str, str] = {}
     for line in text.splitlines():
         key, separator, value = line.partition(":")
@@ -75,10 +75,10 @@ def find_tool(name: str) -> str | None:
 
 
 def run_tool(argv: list[str], timeout_s: float | None = None) -> str:
-    """What a tool prints; ProbeError when it fails or does not answer in time."""
+    """Return the output of a tool. Raise ProbeError if the tool fails or does not end in time."""
     timeout_s = TOOL_TIMEOUT_S if timeout_s is None else timeout_s
     name = Path(argv[0]).name
-    # Files, not pipes: a process stuck in a driver ignores even SIGKILL, and its pipes would never close.
+    # Use files instead of pipes: a process stuck in a driver ignores even SIGKILL, and its pipes would never close.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
             argv,
@@ -103,7 +103,7 @@ def run_tool(argv: list[str], timeout_s: float | None = None) -> str:
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and its children; one that the kernel holds is left behind rather than waited for."""
+    """Kill a process and its children. Don't wait for a process that is stuck in the kernel."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(1)
@@ -118,7 +118,7 @@ def cpu(root: Path = ROOT) -> dict[str, object]:
     system = root / "sys/devices/system"
     cores = {path.parent.parent.name: path.parent for path in system.glob("cpu/cpu[0-9]*/topology/core_id")}
     sockets = {read(core / "physical_package_id") for core in cores.values()}
-    # CPUs that share a core list the same siblings; core_id alone repeats from die to die.
+    # CPUs of the same core have the same list of siblings. The core_id is not unique: each die has the same ids.
     siblings = {read(core / "thread_siblings_list") for core in cores.values()}
     frequencies_khz = [read_int(path) for path in system.glob("cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq")]
     governors = {read(path) for path in system.glob("cpu/cpu[0-9]*/cpufreq/scaling_governor")}
@@ -135,7 +135,7 @@ def cpu(root: Path = ROOT) -> dict[str, object]:
 
 
 def cpu_model(root: Path) -> str | None:
-    """From the kernel; on Arm, where the kernel knows only numbers, from lscpu."""
+    """Return the CPU model from the kernel, or from lscpu on Arm, where the kernel knows only numbers."""
     model = colon_pairs(read(root / "proc/cpuinfo") or "").get("model name")
     lscpu = find_tool("lscpu")
     if model is None and lscpu:
@@ -144,7 +144,7 @@ def cpu_model(root: Path) -> str | None:
 
 
 def usable_cpus() -> int | None:
-    """How many CPUs the scheduler may put this process on: less than all under taskset or a cpuset."""
+    """Return the number of CPUs that this process may use, which taskset or a cpuset can restrict."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
@@ -176,7 +176,7 @@ def operating_system(root: Path = ROOT) -> dict[str, object]:
 
 
 def container(root: Path, environment: Mapping[str, str]) -> str | None:
-    """The kind of container this runs in, as far as it shows; None outside of one or where it hides."""
+    """Return the kind of container that this process runs in; None outside of containers, or if it is not detected."""
     if "KUBERNETES_SERVICE_HOST" in environment:
         return "kubernetes"
     if (root / "run/.containerenv").exists():
@@ -185,13 +185,13 @@ def container(root: Path, environment: Mapping[str, str]) -> str | None:
 
 
 def virtual_machine(root: Path) -> bool | None:
-    """Whether a hypervisor runs this machine: known on x86 only."""
+    """Return whether this is a virtual machine; None if unknown, as on all processors but x86."""
     flags = colon_pairs(read(root / "proc/cpuinfo") or "").get("flags")
     return "hypervisor" in flags.split() if flags else None
 
 
 def load_average() -> dict[str, object]:
-    """Runnable processes, averaged over the last 1, 5 and 15 minutes."""
+    """Return the average number of runnable processes over the last 1, 5 and 15 minutes."""
     last_1_min, last_5_min, last_15_min = os.getloadavg()
     return {"last_1_min": last_1_min, "last_5_min": last_5_min, "last_15_min": last_15_min}
 
@@ -205,7 +205,7 @@ def disks() -> list[dict[str, object]]:
 
 
 def cgroup(root: Path = ROOT) -> dict[str, object]:
-    """The tightest limits on this process, its own group's or an ancestor's; None is no limit."""
+    """Return the tightest limits of this process's control group and its ancestors; None means no limit."""
     mount = root / "sys/fs/cgroup"
     groups = own_groups(read(root / "proc/self/cgroup") or "")
     unified = (mount / "cgroup.controllers").exists()
@@ -225,20 +225,20 @@ def cgroup(root: Path = ROOT) -> dict[str, object]:
 
 
 def own_groups(text: str) -> dict[str, str]:
-    """/proc/self/cgroup as controller -> path; version 2 is the controller without a name."""
+    """Return the content of /proc/self/cgroup as controller -> path. Version 2 has an empty controller name."""
     lines = (line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2)
     return {name: path for _, controllers, path in lines for name in controllers.split(",")}
 
 
 def ancestry(mount: Path, path: str) -> Iterator[Path]:
-    """A group's directory and those above it, up to the mount; in a container some are not to be seen."""
+    """Yield the directories of a group and of its ancestors, up to the mount. In a container, some may be missing."""
     parts = [part for part in path.split("/") if part not in ("", "..")]
     for depth in range(len(parts), -1, -1):
         yield mount.joinpath(*parts[:depth])
 
 
 def cpu_max(text: str | None) -> float | None:
-    """`QUOTA PERIOD` in microseconds as a number of cores; None for `max`."""
+    """Return the number of cores for `QUOTA PERIOD` in microseconds; None for `max`."""
     quota, _, period = (text or "max").partition(" ")
     return None if quota == "max" else int(quota) / int(period or 100_000)
 
@@ -249,7 +249,7 @@ def cpu_quota(group: Path) -> float | None:
 
 
 def memory_limit_v1(group: Path) -> int | None:
-    """Version 1 says "no limit" by the largest number of pages that fits 63 bits."""
+    """Return a memory limit of version 1, which represents "no limit" as the largest number of pages in 63 bits."""
     limit = read_int(group / "memory.limit_in_bytes")
     return limit if limit is not None and limit < 2**62 else None
 
@@ -266,13 +266,13 @@ def python() -> dict[str, object]:
 
 
 def packages(wanted: Iterable[str] | None) -> dict[str, str | None]:
-    """The versions of Python distributions, those wanted or all; None for one that is not installed."""
+    """Return the versions of some or all Python distributions; None for those that are not installed."""
     if wanted is not None:
         return {name: package_version(name) for name in wanted}
     found: dict[str, str | None] = {}
     for distribution in importlib.metadata.distributions():
-        if "Name" in distribution.metadata:  # a half-removed distribution has none
-            # The first on sys.path is the one that is imported.
+        if "Name" in distribution.metadata:  # a half-removed distribution has no name
+            # Python imports the first distribution of a name on sys.path.
             found.setdefault(distribution.metadata["Name"], distribution.version)
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
@@ -288,7 +288,7 @@ def package_version(name: str) -> str | None:
 
 
 def accelerator(kind: str, vendor: str, **known: object) -> dict[str, object]:
-    """One accelerator; every vendor's has the same keys, null where the vendor does not tell."""
+    """Return the description of an accelerator. The keys are the same for all vendors; unknown values are null."""
     return {
         "kind": kind,
         "vendor": vendor,
@@ -314,7 +314,7 @@ def mebibytes(text: str) -> int:
     return int(text) * MIB
 
 
-# Our key -> nvidia-smi's field and its type. `nvidia-smi --help-query-gpu` describes the fields.
+# Key in the document -> nvidia-smi's field and its type. `nvidia-smi --help-query-gpu` describes the fields.
 NVIDIA_FIELDS: dict[str, tuple[str, Callable[[str], object]]] = {
     "index": ("index", int),
     "name": ("name", str),
@@ -340,7 +340,7 @@ def nvidia_gpus() -> list[dict[str, object]]:
 
 
 def ask_nvidia(nvidia_smi: str, keys: list[str]) -> list[dict[str, object]]:
-    """What nvidia-smi knows of these keys; one that an older driver refuses is left out, and stays null."""
+    """Return the GPUs with the values of some keys. Values stay null for keys that an older driver does not know."""
     query = ",".join(NVIDIA_FIELDS[key][0] for key in keys)
     try:
         text = run_tool([nvidia_smi, f"--query-gpu={query}", "--format=csv,noheader,nounits"])
@@ -356,7 +356,7 @@ def ask_nvidia(nvidia_smi: str, keys: list[str]) -> list[dict[str, object]]:
 
 
 def parse_nvidia_csv(text: str, keys: list[str] | None = None) -> list[dict[str, object]]:
-    """The rows that nvidia-smi prints for these of our keys, one GPU each."""
+    """Return the GPUs from the rows that nvidia-smi prints, whose columns are the keys."""
     keys = list(NVIDIA_FIELDS) if keys is None else keys
     # A GPU in need of repair adds "WARNING: infoROM is corrupted at ..." after the rows.
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("WARNING")]
@@ -372,7 +372,7 @@ def parse_nvidia_csv(text: str, keys: list[str] | None = None) -> list[dict[str,
 
 
 def nvidia_value(key: str, cell: str) -> object:
-    """`[N/A]`, `[Not Supported]`, `[Unknown Error]` and their like are null."""
+    """Return the value of a cell; null for `[N/A]`, `[Not Supported]`, `[Unknown Error]` and similar texts."""
     if not cell or cell.startswith("[") or cell in ("N/A", "ERR!"):
         return None
     try:
@@ -382,14 +382,14 @@ def nvidia_value(key: str, cell: str) -> object:
 
 
 def nvidia_report() -> str | None:
-    """nvidia-smi's long report without its list of processes, whose names can hold arguments."""
+    """Return nvidia-smi's long report, without the list of processes, whose names may contain arguments."""
     nvidia_smi = find_tool("nvidia-smi")
     sections = "MEMORY,ECC,TEMPERATURE,POWER,CLOCK,COMPUTE,PERFORMANCE"
     return run_tool([nvidia_smi, "-q", "-d", sections]) if nvidia_smi else None
 
 
 def cuda_driver_version(report: str) -> str | None:
-    """The newest CUDA that the driver supports, which need not be installed."""
+    """Return the newest version of CUDA that the driver supports, which need not be installed."""
     found = re.search(r"^CUDA(?: UMD)? Version\s*:\s*(\d[\d.]*)", report, re.MULTILINE)
     return found.group(1) if found else None
 
@@ -403,9 +403,9 @@ def amd_gpus() -> list[dict[str, object]]:
 
 
 def parse_rocm_json(text: str) -> list[dict[str, object]]:
-    start = text.find("{")  # warnings can come first
+    start = text.find("{")  # skip warnings before the JSON
     answer = json.JSONDecoder().raw_decode(text, start)[0] if start >= 0 else {}
-    # Releases differ in capitals: "Card series", "Card Series".
+    # Releases differ in upper and lower case: "Card series", "Card Series".
     parts = {name: {key.lower(): value for key, value in part.items()} for name, part in answer.items()}
     driver = parts.get("system", {}).get("driver version")
     cards = {int(name[4:]): card for name, card in parts.items() if re.fullmatch(r"card\d+", name)}
@@ -438,14 +438,14 @@ TPU_NAMES = {
 
 
 def tpus(root: Path = ROOT) -> list[dict[str, object]]:
-    """TPU chips on the PCI bus, without Google's network and storage devices of the same vendor id."""
+    """Return the TPU chips on the PCI bus, without Google's network and storage devices of the same vendor id."""
     chips: list[dict[str, object]] = []
     for device in sorted((root / "sys/bus/pci/devices").glob("*")):
         if read(device / "vendor") != GOOGLE_PCI_VENDOR:
             continue
         model, subsystem = read(device / "device") or "", read(device / "subsystem_device") or ""
         name = TPU_NAMES.get(model) or TPU_NAMES.get((model, subsystem))
-        # A generation newer than the table still shows by its class: unassigned, or processing accelerator.
+        # A generation that is not in the table is recognized by its class: unassigned, or processing accelerator.
         if name or (read(device / "class") or "").startswith(("0xff", "0x12")):
             name = name or f"unknown Google device {model}"
             chips.append(accelerator("tpu", "google", index=len(chips), name=name, pci_bus_id=device.name))
@@ -453,7 +453,7 @@ def tpus(root: Path = ROOT) -> list[dict[str, object]]:
 
 
 def tpu_access(root: Path, environment: Mapping[str, str]) -> dict[str, object]:
-    """How this process could reach TPUs: device nodes, and the names (never the values) of the variables."""
+    """Return the device nodes of TPUs, and the names (never the values) of environment variables about TPUs."""
     nodes = [*(root / "dev").glob("accel[0-9]*"), *(root / "dev/vfio").glob("*")]
     prefixes = ("TPU_", "LIBTPU_", "CLOUD_TPU_", "PJRT_DEVICE")
     return {
@@ -466,7 +466,7 @@ def tpu_access(root: Path, environment: Mapping[str, str]) -> dict[str, object]:
 
 
 class Capture:
-    """Runs probes one by one, and keeps why one failed instead of stopping."""
+    """Runs probes one by one, and records the errors of those that fail."""
 
     def __init__(self) -> None:
         self.errors: dict[str, str] = {}
@@ -477,12 +477,12 @@ class Capture:
             return probe()
         except ProbeError as error:
             self.errors[name] = str(error)
-        except Exception as error:  # whatever a machine nobody has seen does to one probe, the others go on
+        except Exception as error:  # an unusual machine may break a probe, but the others go on
             self.errors[name] = f"{type(error).__name__}: {error}"
         return None
 
     def keep(self, file_name: str, probe: Callable[[], str | None]) -> str:
-        """Keep a tool's own words beside the document."""
+        """Store and return the unprocessed output of a tool."""
         text = str(self.attempt(file_name, probe) or "")
         if text:
             self.raw[file_name] = text
@@ -513,7 +513,7 @@ def lscpu_report() -> str | None:
 
 
 def capture(request: Mapping[str, object]) -> dict[str, object]:
-    """The answer to a request; see the top of the file for both."""
+    """Return the answer to a request. The top of this file describes both."""
     run = Capture()
     wanted = request.get("packages")
     names = [str(name) for name in wanted] if isinstance(wanted, list) else None

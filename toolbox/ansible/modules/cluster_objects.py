@@ -18,7 +18,7 @@ Options, besides those of all modules for clusters (`kubeconfig`, `context`, `na
 - `wait`: wait until the objects are ready, or gone.
 - `timeout`: the number of seconds to wait.
 - `wait_for`: `ready`, or `images` to wait until each pod has all its images.
-- `secret_files`, `secret_data`: data for a Secret, by key, from files and as texts. There must be only one manifest.
+- `secret_files`, `secret_data`: data for a Secret, by key, from files and as texts. Its manifest must be the only one.
 - `keep`: a file for the manifests, without the values of Secrets.
 - `seen`: a file for the objects at the end, without the values of Secrets.
 

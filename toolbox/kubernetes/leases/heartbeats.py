@@ -18,7 +18,7 @@ from toolbox.system.cancellation import CancelScope
 log = logging.getLogger(__name__)
 
 _BEATS: Final = 3  # number of heartbeats per lifetime of a lease
-_PATIENT_SHARE: Final = 5 / 6  # share of the lifetime after which a lease that was not renewed is given up
+_PATIENT_SHARE: Final = 5 / 6  # a lease is given up after this share of its lifetime without renewal
 _RELEASE_SECONDS: Final = 10.0
 _SHORTEST_PAUSE: Final = 0.2
 
@@ -95,7 +95,7 @@ class Lease:
                 pause = interval
 
     def _was_renewed(self, began: float) -> None:
-        """Restart the timer that gives the lease up, even while the next heartbeat still waits for an answer."""
+        """Restart the timer that gives the lease up. The timer also expires while a heartbeat waits for an answer."""
         self._limit.cancel()
         self._limit = threading.Timer(max(0.0, began + self._patience - time.monotonic()), self._give_up)
         self._limit.daemon = True

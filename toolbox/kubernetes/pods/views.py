@@ -1,4 +1,4 @@
-"""Reads the fields of Jobs and pods that Topgallant needs into dataclasses. Makes no decisions."""
+"""Converts Jobs and pods from the API into dataclasses with the fields that Topgallant needs. Makes no decisions."""
 
 from __future__ import annotations
 
