@@ -21,10 +21,10 @@ from toolbox.model.events import (
     StepStarted,
 )
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs import layout, summary
+from toolbox.runs import layout, run_state
 from toolbox.runs.journal import Journal
 from toolbox.runs.layout import RunDirectory
-from toolbox.runs.summary import RunSummary
+from toolbox.runs.run_state import RunState
 from toolbox.system.redaction import Redactor
 
 PHASE = "000__test"
@@ -95,7 +95,7 @@ class Run:
             ]
         return attempt
 
-    def write(self, verdict: Verdict | None = Verdict.PASSED, message: str = "") -> RunSummary:
+    def write(self, verdict: Verdict | None = Verdict.PASSED, message: str = "") -> RunState:
         """Write it down, and return its summary. `verdict`: None where it has not ended."""
         planned = MatrixPlanned(PHASE, len(self.plan), 2)
         events = [*self.events[:2], planned, *self.events[2:]]
@@ -112,10 +112,10 @@ class Run:
         if self.plan:
             plan = {"total": len(self.plan), "notes": [], "cells": self.plan}
             (RunDirectory(self.directory).plan).write_text(json.dumps(plan), encoding="utf-8")
-        return summary.derive(self.directory)
+        return run_state.read(self.directory)
 
 
-def hostile(directory: Path) -> RunSummary:
+def hostile(directory: Path) -> RunState:
     """Return a run all of whose texts are hostile."""
     run = Run(directory, presets=(HOSTILE,), project=HOSTILE)
     run.cell(
@@ -155,7 +155,7 @@ REMARK = "speed is 69 tokens/s, below [70, 80], from 7 values by prediction; the
 _BOUND = {"lower": 70.0, "upper": 80.0, "mean": 75.0, "samples": 7, "unit": "tokens/s"}
 
 
-def remarkable(directory: Path) -> RunSummary:
+def remarkable(directory: Path) -> RunState:
     """Return a run of four cells that passed: one failed in quarantine, one has a remark, and all have two metrics."""
     run = Run(directory)
     for x in range(4):
@@ -174,7 +174,7 @@ def remarkable(directory: Path) -> RunSummary:
     return run.write()
 
 
-def failing(directory: Path) -> RunSummary:
+def failing(directory: Path) -> RunState:
     """Return a run of 2 x 2 x 2 cells, one of which failed with its evidence in the middle of its log."""
     run = Run(directory, presets=("smoke",))
     log = "".join(f"line {number}\n" for number in range(1, 31))

@@ -15,7 +15,7 @@ from tests.browser.runs import HOSTILE, Run, failing, hostile, remarkable
 from tests.functional.grid import ORCHESTRATION
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import run_page
-from toolbox.runs.summary import RunSummary
+from toolbox.runs.run_state import RunState
 from toolbox.testing import Workspace
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def failed(tmp_path: Path) -> Path:
     return run_page.write(failing(tmp_path / "r-1"))
 
 
-def many(directory: Path) -> RunSummary:
+def many(directory: Path) -> RunState:
     """Return a run of 100 cells, with long names."""
     run = Run(directory)
     for seed in range(100):
@@ -66,7 +66,7 @@ def chips(page: Page) -> list[str]:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("make", [failing, hostile, many, remarkable])
 def test_it_opens_clean_and_fits_the_screen(
-    visit: Visit, tmp_path: Path, make: Callable[[Path], RunSummary], size: str, scheme: str
+    visit: Visit, tmp_path: Path, make: Callable[[Path], RunState], size: str, scheme: str
 ) -> None:
     page = visit(run_page.write(make(tmp_path / "r-1")), viewport=SIZES[size], color_scheme=scheme)
     page.locator("#open").click()

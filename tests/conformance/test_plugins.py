@@ -18,7 +18,7 @@ from toolbox.model.events import RunFinished, StepKind
 from toolbox.model.evidence import Evidence, Judgement, Metric, Reference
 from toolbox.model.verdicts import Verdict
 from toolbox.orchestration import projects
-from toolbox.runs.summary import RunSummary, State, StepSummary
+from toolbox.runs.run_state import RunState, State, StepState
 from toolbox.system import modules, places
 
 
@@ -141,13 +141,13 @@ def test_a_report_is_written_into_the_directory_of_its_run(tmp_path: Path, name:
     write = loading.function(REPORTS, discovery.available("reports")[name])
     assert (inspect.getmodule(write) or write).__doc__
     assert write.__doc__
-    cell = StepSummary("000__test/000__cell", "a=<b> \x1b[31m\ud800", StepKind.CELL, verdict, message="a\n]]>\x00")
+    cell = StepState("000__test/000__cell", "a=<b> \x1b[31m\ud800", StepKind.CELL, verdict, message="a\n]]>\x00")
     end = RunFinished(verdict, None, 0, "", 1.0) if verdict is not None else None
     run, others = tmp_path / "run", [tmp_path / "beside", tmp_path / "run" / "journal.jsonl"]
     run.mkdir()
     for other in others:
         other.write_text("not a line of a journal")
-    path = write(RunSummary("r-1", "project", run, State.FINISHED, finished=end, steps={cell.step: cell}))
+    path = write(RunState("r-1", "project", run, State.FINISHED, finished=end, steps={cell.step: cell}))
     assert path is None or run in Path(str(path)).parents
     assert path is None or Path(str(path)).stat().st_size > 0
     assert sorted(tmp_path.iterdir()) == [others[0], run]

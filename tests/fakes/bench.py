@@ -11,10 +11,9 @@ from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.scheduler import Options, Scheduler
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.events import CheckJudged, Event, Note, StepFinished, StepKind
-from toolbox.runs import journal, steps
+from toolbox.runs import journal, run_state, steps
 from toolbox.runs.journal import Journal
 from toolbox.runs.layout import RunDirectory
-from toolbox.runs.past import Past
 from toolbox.runs.recorder import Listener, Recorder
 from toolbox.runs.steps import Step
 from toolbox.system.redaction import Redactor
@@ -56,7 +55,7 @@ class Bench:
         """
         matrix = {"axes": {"x": list(x)}, "retries": AT_ONCE, **block}
         plan = self._planned(matrix, *(targets or [machines.target("one")]), selection=selection)
-        past = Past(entry.event for entry in journal.read(self.root))
+        past = run_state.fold(journal.read(self.root), self.root)
         with Journal(self.root, Redactor()) as opened:
             top = Step(self.root, Recorder(self.root, Redactor(), self.listeners, opened, past), "top")
             with steps.entered(top), steps.opened("test", kind=StepKind.PHASE) as step:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,6 +26,9 @@ from toolbox.model.events import (
     StepStarted,
 )
 from toolbox.model.verdicts import Cause, Verdict, exit_code, worst
+from toolbox.runs import run_state
+from toolbox.runs.journal import Entry
+from toolbox.runs.run_state import RunState
 
 START = datetime(2026, 3, 1, 2, 0, tzinfo=UTC)
 
@@ -132,6 +135,11 @@ def _of_attempt(step: str, attempt: int, tried: Tried) -> list[KeptEvent]:
         ended = AttemptEnded(step, attempt, tried.target, tried.verdict, tried.cause, message, seconds)
         events.append(dataclasses.replace(ended, image=tried.image))
     return events
+
+
+def folded(events: Iterable[KeptEvent]) -> RunState:
+    """Return the state of a run after these events."""
+    return run_state.fold(Entry(START, event) for event in events)
 
 
 def labels(cell: str) -> dict[str, str]:

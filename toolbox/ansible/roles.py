@@ -148,7 +148,7 @@ def run(call: RoleCall) -> Path:
     place = parent.place(name, StepKind.COMMAND)
     if parent.answered(place, fingerprint):
         assert place.before is not None, "it answered"
-        return parent.recorder.root / place.before.started.step
+        return parent.recorder.root / place.before.step
     if variables is None:
         variables = _variables(call)
     redactor.add(secret.reveal() for secret in secrets_in(variables))

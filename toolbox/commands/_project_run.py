@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from toolbox import reports
 from toolbox.model.foreign_text import printable_json
 from toolbox.reports.terminal import live_view, run_table
+from toolbox.runs import summary as run_summary
 from toolbox.runs.recorder import Listener
-from toolbox.runs.summary import RunSummary
+from toolbox.runs.run_state import RunState
 from toolbox.system import redaction
 from toolbox.system.redaction import Redactor
 
-Execute = Callable[[Sequence[Listener], Redactor], tuple[RunSummary, int]]
+Execute = Callable[[Sequence[Listener], Redactor], tuple[RunState, int]]
 
 
 def shown(execute: Execute, *, as_json: bool) -> int:
@@ -34,5 +35,5 @@ def shown(execute: Execute, *, as_json: bool) -> int:
         # A reader that has gone away does not change how the run ended.
         with contextlib.suppress(BrokenPipeError):
             # The journal, from which it comes, holds no secret; a name in it may be the same word as one.
-            print(printable_json(json.dumps(summary.as_json(), indent=2, ensure_ascii=False)))
+            print(printable_json(json.dumps(run_summary.as_json(summary), indent=2, ensure_ascii=False)))
     return exit_code

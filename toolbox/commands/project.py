@@ -22,8 +22,8 @@ from toolbox.orchestration import project_run, projects, request
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports.terminal import live_view, plan_table, run_table
 from toolbox.reports.terminal.cell_logs import CellLogs
-from toolbox.runs import layout, summary
-from toolbox.runs.summary import State
+from toolbox.runs import layout, run_state, summary
+from toolbox.runs.run_state import State
 from toolbox.system import places, processes
 
 Format = options.Format[Literal["text", "json"]]
@@ -148,9 +148,9 @@ class Project:
         Args:
             run_dir: the directory of the run, its name, or the beginning of its name; the newest run when left out.
         """
-        found = summary.derive(_run_directory(run_dir))
+        found = run_state.read(_run_directory(run_dir))
         if format == "json":
-            return json.dumps(found.as_json(), indent=2, ensure_ascii=False)
+            return json.dumps(summary.as_json(found), indent=2, ensure_ascii=False)
         with live_view.view(sys.stdout) as view:
             run_table.show(found, view)
             if found.state is State.DEAD and (alive := processes.marked(found.directory)):

@@ -38,7 +38,7 @@ from toolbox.results.cost import Period
 from toolbox.results.flakiness import State
 from toolbox.results.recording import Recorded
 from toolbox.results.store import Store
-from toolbox.runs import summary
+from toolbox.runs import run_state, summary
 from toolbox.system import places
 
 log = logging.getLogger(__name__)
@@ -416,7 +416,7 @@ class Results:
             stores: dict[str, Store] = {}
             for directory in run_dirs:
                 try:
-                    found = summary.derive(directory)
+                    found = run_state.read(directory)
                     if found.damage:
                         log.warning("%s: %s", directory, found.damage_warning)
                     where = _results.location(database, found.project)

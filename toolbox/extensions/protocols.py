@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_che
 from toolbox.model.clusters import Access
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
-from toolbox.runs.summary import RunSummary
+from toolbox.runs.run_state import RunState
 
 Extended_co = TypeVar("Extended_co", covariant=True)
 
@@ -175,7 +175,7 @@ class OwningBackend(Protocol):
 class Report(Protocol):
     """The function `write` of a module in `reports/`: writes a report into the directory of a run."""
 
-    def __call__(self, summary: RunSummary, /) -> object:
+    def __call__(self, summary: RunState, /) -> object:
         """Write the report of an ended run. Return the path of the file; None if no path should be shown."""
 
 

@@ -21,8 +21,8 @@ from toolbox.model.events import AttemptReleased
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, Handle, TargetContext, Workload
 from toolbox.runs.layout import RunDirectory
-from toolbox.runs.past import PastAttempt, PastStep
 from toolbox.runs.recorder import Recorder
+from toolbox.runs.run_state import CellAttempt, StepState
 from toolbox.system import cancellation
 
 log = logging.getLogger(__name__)
@@ -39,31 +39,24 @@ class Left:
     """An attempt that may still be on its target.
 
     Args:
+        step: the cell, and `attempt`: the number of the attempt.
+        name: the name of the workload.
         directory: the directory of the attempt in the run directory.
     """
 
-    attempt: PastAttempt
+    step: str
+    attempt: int
+    name: str
+    target: str
     workload: Workload
     directory: Path
 
-    @property
-    def name(self) -> str:
-        """The name of the workload."""
-        return self.attempt.submitted.name
-
-    @property
-    def target(self) -> str:
-        """The target to which the attempt was submitted."""
-        return self.attempt.submitted.target
-
     def note_removal(self, recorder: Recorder) -> None:
         """Record that nothing of the attempt is left on its target."""
-        self.attempt.is_released = True
-        submitted = self.attempt.submitted
-        recorder.record(AttemptReleased(submitted.step, submitted.attempt), sync=False)
+        recorder.record(AttemptReleased(self.step, self.attempt), sync=False)
 
 
-def left(plan: Plan, root: Path, attempts: Iterable[tuple[PastStep, PastAttempt]]) -> dict[str, list[Left]]:
+def left(plan: Plan, root: Path, attempts: Iterable[tuple[StepState, CellAttempt]]) -> dict[str, list[Left]]:
     """Return the attempts whose cells are in the plan, by their targets.
 
     Args:
@@ -72,10 +65,11 @@ def left(plan: Plan, root: Path, attempts: Iterable[tuple[PastStep, PastAttempt]
     workloads = {cell.id: cell.workload for cell in plan.cells}
     found: dict[str, list[Left]] = {}
     for step, attempt in attempts:
-        submitted, cell = attempt.submitted, step.started.key.rpartition("/")[2]
-        if submitted.target in plan.targets and cell in workloads:
-            directory = RunDirectory(root).attempt(submitted.step, submitted.attempt).path
-            found.setdefault(submitted.target, []).append(Left(attempt, workloads[cell], directory))
+        if attempt.target in plan.targets and step.identity in workloads:
+            directory = RunDirectory(root).attempt(step.step, attempt.attempt).path
+            workload = workloads[step.identity]
+            there = Left(step.step, attempt.attempt, attempt.name, attempt.target, workload, directory)
+            found.setdefault(attempt.target, []).append(there)
     return found
 
 
@@ -85,7 +79,7 @@ def end(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
     Args:
         clusters: how to reach the clusters of the run.
     """
-    for target, attempts in left(plan, recorder.root, recorder.past.open_attempts()).items():
+    for target, attempts in left(plan, recorder.root, recorder.past.open_attempts).items():
         with ExitStack() as stack:
             backend = _open(plan, target, recorder, clusters)
             stack.callback(backend.close)
@@ -102,7 +96,7 @@ def remove(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> No
     Args:
         clusters: how to reach the clusters of the run.
     """
-    for target, attempts in left(plan, recorder.root, recorder.past.abandoned_attempts()).items():
+    for target, attempts in left(plan, recorder.root, recorder.abandoned_attempts()).items():
         with ExitStack() as stack:
             try:
                 backend = _open(plan, target, recorder, clusters)
@@ -116,7 +110,7 @@ def remove(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> No
 
 def _leave(backend: Backend, target: str, recorder: Recorder) -> None:
     """Remove the other objects of the run from a target, unless an attempt may still need them."""
-    is_needed = recorder.past.open_attempts() or recorder.past.abandoned_attempts()
+    is_needed = recorder.past.open_attempts or recorder.abandoned_attempts()
     if is_needed or not isinstance(backend, OwningBackend):
         return
     try:

@@ -27,7 +27,7 @@ from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Handle
 from toolbox.runs import steps
 from toolbox.runs.layout import StepDirectory
-from toolbox.runs.past import PastStep
+from toolbox.runs.run_state import StepState
 from toolbox.runs.steps import Outcome, Step
 from toolbox.system import filesystem
 
@@ -179,12 +179,12 @@ class CellRun:
         """The directory of the attempt."""
         return StepDirectory(self.step.directory).attempt(self.attempt).path
 
-    def remember(self, before: PastStep) -> None:
+    def remember(self, before: StepState) -> None:
         """Take over the attempts that the cell had before the run was resumed, so that their numbers stay unique."""
         for attempt in before.attempts:
-            self.attempt, self.target = attempt.submitted.attempt, attempt.submitted.target
-            if attempt.ended is not None and before.is_open:
-                outcome = Outcome(attempt.ended.verdict, attempt.ended.cause, attempt.ended.message)
+            self.attempt, self.target = attempt.attempt, attempt.target
+            if attempt.verdict is not None and before.is_open:
+                outcome = Outcome(attempt.verdict, attempt.cause, attempt.message)
                 self.history.append(Ended(self.attempt, outcome, attempt.deviations))
 
     def begin(self) -> None:

@@ -17,8 +17,8 @@ from toolbox.matrix.plan import Plan
 from toolbox.model.events import AttemptReleased
 from toolbox.model.workloads import Handle
 from toolbox.runs.layout import RunDirectory
-from toolbox.runs.past import PastStep
 from toolbox.runs.recorder import Recorder
+from toolbox.runs.run_state import StepState
 
 
 class Remains:
@@ -57,21 +57,20 @@ class Remains:
         else:
             self._release(target, run.handle, AttemptReleased(run.step.identity, run.attempt))
 
-    def release_past(self, before: PastStep) -> None:
+    def release_past(self, before: StepState) -> None:
         """Remove the attempts of a cell that ended before the run was resumed."""
         for attempt in before.attempts:
-            asked = attempt.submitted
-            if not self.keeps(asked.target):
+            if not self.keeps(attempt.target):
                 continue
-            self._held_by[asked.target] += 0  # the run may have left more than attempts there
+            self._held_by[attempt.target] += 0  # the run may have left more than attempts there
             if attempt.is_released or attempt.is_open:
                 continue
-            self.hold(asked.target)
+            self.hold(attempt.target)
             if attempt.is_abandoned:
                 continue  # `discard` removes all of a target at once
-            directory = RunDirectory(self._recorder.root).attempt(asked.step, asked.attempt).path
-            handle = Handle(asked.name, directory)
-            self._release(asked.target, handle, AttemptReleased(asked.step, asked.attempt))
+            directory = RunDirectory(self._recorder.root).attempt(before.step, attempt.attempt).path
+            handle = Handle(attempt.name, directory)
+            self._release(attempt.target, handle, AttemptReleased(before.step, attempt.attempt))
 
     def discard(self, waited_for: Iterable[str]) -> None:
         """Remove the attempts that a person has given up.
@@ -79,7 +78,7 @@ class Remains:
         Args:
             waited_for: targets for whose removal cells wait. They wait until it has been tried once.
         """
-        given_up = self._recorder.past.abandoned_attempts()
+        given_up = self._recorder.abandoned_attempts()
         for target, found in abandoned.left(self._plan, self._recorder.root, given_up).items():
             if target not in self._removing:
                 self._removing.add(target)

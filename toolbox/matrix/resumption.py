@@ -10,7 +10,7 @@ from toolbox.matrix.cell_progress import CellResult, Conclusion
 from toolbox.matrix.plan import Cell
 from toolbox.model.evidence import Judgement
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs.past import PastAttempt, PastStep
+from toolbox.runs.run_state import CellAttempt, StepState
 from toolbox.runs.steps import Outcome
 
 
@@ -35,7 +35,7 @@ class Beginning(Enum):
     CLEAR = auto()
 
 
-def beginning(cell: Cell, before: PastStep | None, *, rerun_failed: bool) -> Beginning:
+def beginning(cell: Cell, before: StepState | None, *, rerun_failed: bool) -> Beginning:
     """Return how to begin with a cell.
 
     Args:
@@ -51,54 +51,52 @@ def beginning(cell: Cell, before: PastStep | None, *, rerun_failed: bool) -> Beg
     latest = before.attempts[-1]
     if latest.is_abandoned:
         return Beginning.AGAIN if latest.is_released else Beginning.CLEAR
-    if latest.ended is None:
+    if latest.verdict is None:
         return Beginning.ADOPT
-    is_unwanted = rerun_failed and not latest.ended.verdict.is_pass
-    return Beginning.NEW if is_unwanted or latest.ended.verdict is Verdict.CANCELLED else Beginning.JUDGE
+    is_unwanted = rerun_failed and not latest.verdict.is_pass
+    return Beginning.NEW if is_unwanted or latest.verdict is Verdict.CANCELLED else Beginning.JUDGE
 
 
-def is_done(cell: Cell, before: PastStep | None, *, rerun_failed: bool) -> bool:
+def is_done(cell: Cell, before: StepState | None, *, rerun_failed: bool) -> bool:
     """Return whether a cell has an end that still counts."""
-    if before is None or before.finished is None or before.is_open:
+    if before is None or before.verdict is None or before.is_open:
         return False
-    is_same = before.started.fingerprint == cell.fingerprint
-    return is_same and (before.finished.verdict.is_pass or not rerun_failed)
+    is_same = before.fingerprint == cell.fingerprint
+    return is_same and (before.verdict.is_pass or not rerun_failed)
 
 
-def recalled(cell: Cell, before: PastStep, root: Path) -> tuple[CellResult, Outcome]:
+def recalled(cell: Cell, before: StepState, root: Path) -> tuple[CellResult, Outcome]:
     """Return the result of a cell that is done, and its outcome by itself, without comparisons with other cells.
 
     Args:
         root: the run directory.
     """
-    finished = before.finished
-    assert finished is not None, "it is done"
-    outcome = Outcome(finished.verdict, finished.cause, finished.message)
-    directory, attempts = root / before.started.step, len(before.attempts)
-    result = CellResult(cell.name, cell.settings, outcome, before.metrics, directory, attempts, finished.counts)
+    assert before.verdict is not None, "it is done"
+    outcome = Outcome(before.verdict, before.cause, before.message)
+    directory, attempts = root / before.step, len(before.attempts)
+    result = CellResult(cell.name, cell.settings, outcome, before.measured, directory, attempts, before.counts)
     if outcome.cause is Cause.CHECK and attempts:  # it may have failed only in comparison with another cell
         outcome = judgement.verdict(_own_judgements(cell, before.attempts[-1]))
     return result, outcome
 
 
-def concluded(cell: Cell, before: PastStep) -> Conclusion:
+def concluded(cell: Cell, before: StepState) -> Conclusion:
     """Return the conclusion of the latest attempt of a cell, which ended before the run was resumed."""
     attempt = before.attempts[-1]
-    ended = attempt.ended
-    assert ended is not None, "it has ended"
+    assert attempt.verdict is not None, "it has ended"
     judgements = _own_judgements(cell, attempt)
-    outcome = None if judgements else Outcome(ended.verdict, ended.cause, ended.message)
+    outcome = None if judgements else Outcome(attempt.verdict, attempt.cause, attempt.message)
     return Conclusion(
         outcome,
-        before.metrics,
+        before.measured,
         judgements,
-        seconds=ended.seconds,
-        host=ended.host,
-        accelerators=ended.accelerators,
+        seconds=attempt.seconds or 0.0,
+        host=attempt.host,
+        accelerators=attempt.accelerators,
     )
 
 
-def _own_judgements(cell: Cell, attempt: PastAttempt) -> tuple[tuple[str, Judgement], ...]:
+def _own_judgements(cell: Cell, attempt: CellAttempt) -> tuple[tuple[str, Judgement], ...]:
     """Return the journal's judgements of an attempt, of the checks that compare with no other cell.
 
     The files of the attempt are not judged again: a power cut may have taken them.

@@ -26,10 +26,10 @@ from toolbox.matrix.resumption import Beginning
 from toolbox.matrix.stop_rules import StopRules
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ToolboxError, describe
-from toolbox.model.events import AttemptSubmitted, MatrixPlanned, Note, StepKind
+from toolbox.model.events import MatrixPlanned, Note, StepKind
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, Handle
-from toolbox.runs.past import PastAttempt, PastStep
+from toolbox.runs.run_state import StepState
 from toolbox.runs.steps import Outcome, Step
 from toolbox.system import cancellation, environ, signals
 
@@ -87,7 +87,7 @@ class Scheduler:
         self._rules = StopRules(len(plan.cells), 1 if options.fail_fast else options.max_failures)
         self._running: dict[str, CellRun] = {}  # by the names of the attempts: from their start to their conclusion
         self._open_runs: list[CellRun] = []  # attempts that this session does not wait for, and that may be running
-        self._images = step.recorder.past.images()  # digests by name, of the attempts so far
+        self._images = step.recorder.past.images  # digests by name, of the attempts so far
         self._is_ending = False  # whether also what runs is ended
         self.results: dict[str, CellResult] = {}
 
@@ -144,8 +144,8 @@ class Scheduler:
 
     # From the beginning of a cell to the start of its attempt
 
-    def _before(self, cell: Cell) -> PastStep | None:
-        return self._step.recorder.past.find(f"{self._step.key}/{cell.id}")
+    def _before(self, cell: Cell) -> StepState | None:
+        return self._step.recorder.past.latest.get(f"{self._step.key}/{cell.id}")
 
     def _take(self, cell: Cell) -> None:
         before = self._before(cell)
@@ -160,7 +160,7 @@ class Scheduler:
             assert before is not None, "the cell was begun"
             self._go_on(cell, before, begin)
 
-    def _go_on(self, cell: Cell, before: PastStep, begin: Beginning) -> None:
+    def _go_on(self, cell: Cell, before: StepState, begin: Beginning) -> None:
         if begin is Beginning.DONE:
             self._recall(cell, before)
             return
@@ -180,7 +180,7 @@ class Scheduler:
                 # To submit it again, under its name, finds it where it is.
                 self._executions.start(run, partial(self._started, run), partial(self._conclude, run))
 
-    def _recall(self, cell: Cell, before: PastStep) -> None:
+    def _recall(self, cell: Cell, before: StepState) -> None:
         """Take over how a cell ended."""
         result, own = resumption.recalled(cell, before, self._step.recorder.root)
         self.results[cell.id] = result
@@ -372,8 +372,8 @@ class Scheduler:
     def _end_open_attempts(self) -> None:
         by_target: dict[str, list[Left]] = {}
         for run in self._open_runs:
-            submitted = AttemptSubmitted(run.step.identity, run.attempt, run.name, run.target)
-            by_target.setdefault(run.target, []).append(Left(PastAttempt(submitted), run.cell.workload, run.directory))
+            there = Left(run.step.identity, run.attempt, run.name, run.target, run.cell.workload, run.directory)
+            by_target.setdefault(run.target, []).append(there)
         for target, attempts in by_target.items():
             self._executions.end_open(target, attempts)
 

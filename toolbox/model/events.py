@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Final, Self, TypeVar
 
 from toolbox.model.bounds import Direction, Side
+from toolbox.model.clusters import Access
 from toolbox.model.evidence import Deviation, Judgement, Metric
 from toolbox.model.verdicts import Cause, Verdict
 
@@ -298,6 +299,11 @@ class ClusterChosen:
     kubeconfig: str | None = None
     context: str | None = None
     namespace: str | None = None
+
+    @property
+    def access(self) -> Access:
+        """How to reach the cluster."""
+        return Access(self.kubeconfig, self.context, self.namespace)
 
 
 @dataclass(frozen=True, slots=True)

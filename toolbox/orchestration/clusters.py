@@ -25,8 +25,8 @@ from toolbox.orchestration import run, session
 from toolbox.orchestration.created_clusters import CreatedCluster
 from toolbox.orchestration.session import Session
 from toolbox.orchestration.shared_clusters import SharedCluster, access_of
-from toolbox.runs import journal, reserved, steps
-from toolbox.runs.reserved import Reserved
+from toolbox.runs import steps
+from toolbox.runs.run_state import ClusterState, RunState
 from toolbox.runs.steps import Step
 from toolbox.system import cancellation, extras, signals
 from toolbox.system.cancellation import CancelScope
@@ -87,7 +87,7 @@ class Reservation:
         shared = [SharedCluster(name, each, root) for name, each in self._wanted.items() if each.create is None]
         self._shared = sorted(shared, key=lambda cluster: cluster.order)
         self._created: list[CreatedCluster] = []
-        self._states: dict[str, Reserved] = {}
+        self._states: dict[str, ClusterState] = {}
         self._notes: Path | None = None
         self._has_all = False
         self._loss = ""
@@ -100,12 +100,13 @@ class Reservation:
 
     def marks(self, directory: Path) -> list[Path]:
         """Return the steps of a run whose processes may be clusters, which last until they are removed."""
-        made = [state.planned for state in self._states.values() if state.is_made]
+        states = self._states | {cluster.name: cluster.state for cluster in self._created}
+        made = [state.planned for state in states.values() if state.is_made]
         return [directory / planned.step for planned in made if planned is not None]
 
-    def recall(self, directory: Path) -> None:
+    def recall(self, past: RunState) -> None:
         """Take up what the run had before it was resumed."""
-        self._states = reserved.derive(entry.event for entry in journal.read(directory))
+        self._states = dict(past.clusters)
 
     def acquire(self, work: Session, top: Step) -> None:
         """Wait for them, and make them.
@@ -115,9 +116,9 @@ class Reservation:
         """
         if self._wanted:
             for name, wanted in self._wanted.items():
-                state = self._states.setdefault(name, Reserved(name))
+                state = self._states.setdefault(name, ClusterState(name))
                 if state.chosen is not None:
-                    work.clusters = {**work.clusters, name: reserved.access_of(state.chosen)}
+                    work.clusters = {**work.clusters, name: state.chosen.access}
                 if wanted.create is not None:
                     self._created.append(CreatedCluster(wanted.create, top, state))
             with (
@@ -182,7 +183,7 @@ class Reservation:
             step.recorder.record(cluster.chosen)
             step.recorder.record(Note(step.identity, f"{cluster.name}: {cluster.title} was acquired"))
             if cluster.wanted.machine is None:
-                work.clusters = {**work.clusters, cluster.name: reserved.access_of(cluster.chosen)}
+                work.clusters = {**work.clusters, cluster.name: cluster.chosen.access}
             if (comparison := cluster.comparison) is not None:
                 comparison.note(step.directory)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 import shutil
+from dataclasses import replace
 from typing import Any, Final
 
 import yaml
@@ -17,7 +18,7 @@ from toolbox.model.events import ClusterChosen, ResourceMade, ResourcePlanned, R
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import run
 from toolbox.runs import steps
-from toolbox.runs.reserved import Reserved
+from toolbox.runs.run_state import ClusterState
 from toolbox.runs.steps import Step
 from toolbox.system import environ, filesystem, processes
 
@@ -32,19 +33,18 @@ class CreatedCluster:
 
     Args:
         top: the top of the run, whose name is a part of the cluster's.
-        state: what there is of it, also from before the run was resumed; kept up to date.
+        state: the state of the cluster before the run was resumed.
     """
 
-    def __init__(self, wanted: contract.Create, top: Step, state: Reserved) -> None:
+    def __init__(self, wanted: contract.Create, top: Step, state: ClusterState) -> None:
         self.name = state.name
         self._wanted = wanted
         self._recorder = top.recorder
-        self._state = state
         self._resource = f"{self.name}-{self._recorder.root.name}"
         # Not among the files of the run, which people publish: who has it has the cluster.
         self._kubeconfig = environ.state_directory() / "clusters" / self._resource / "kubeconfig"
-        state.is_made = state.is_made and self._kubeconfig.exists()
-        if state.is_made:
+        self.state = replace(state, is_made=state.is_made and self._kubeconfig.exists())
+        if self.state.is_made:
             self._learn_secrets()
 
     @property
@@ -55,7 +55,7 @@ class CreatedCluster:
     @property
     def is_to_end(self) -> bool:
         """Whether there may be something of it that is not to be kept."""
-        return self._state.planned is not None and not (self._wanted.keep and self._state.is_made)
+        return self.state.planned is not None and not (self._wanted.keep and self.state.is_made)
 
     def make(self) -> None:
         """Make it, unless the run has done so before it was resumed. What was half made is removed first.
@@ -63,21 +63,21 @@ class CreatedCluster:
         Raises:
             StepError: the command did not do it.
         """
-        if self._state.is_made:
+        if self.state.is_made:
             return
-        if self._state.planned is not None:
+        if self.state.planned is not None:
             self.end()
         with steps.opened(f"create_{self.name}", kind=StepKind.GROUP) as step:
             filesystem.make_directory(self._kubeconfig.parent)
             removal = self._shown(self._wanted.destroy)
             planned = ResourcePlanned(step.identity, self._resource, self.name, str(self._kubeconfig), removal)
             step.recorder.record(planned)
-            self._state.planned = planned
+            self.state = replace(self.state, planned=planned)
             run.run(self._wanted.command, env=self._variables)
             self._accept()
             step.recorder.record(ResourceMade(self._resource))
             step.recorder.record(ClusterChosen(self.name, kubeconfig=str(self._kubeconfig)))
-            self._state.is_made = True
+            self.state = replace(self.state, is_made=True)
 
     def end(self) -> None:
         """Remove it, however much of it there is.
@@ -88,10 +88,10 @@ class CreatedCluster:
         with steps.opened(f"destroy_{self.name}", kind=StepKind.GROUP) as step:
             run.run(self._wanted.destroy, env=self._variables)
             step.recorder.record(ResourceRemoved(self._resource))
-        if self._state.planned is not None:
-            processes.end_marked(step.recorder.root / self._state.planned.step)
+        if self.state.planned is not None:
+            processes.end_marked(step.recorder.root / self.state.planned.step)
         shutil.rmtree(self._kubeconfig.parent, ignore_errors=True)
-        self._state.planned, self._state.is_made = None, False
+        self.state = replace(self.state, planned=None, is_made=False)
 
     def _accept(self) -> None:
         """See that the command has said how to reach the cluster."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime as dt
 import getpass
 import os
 import platform
@@ -46,14 +47,13 @@ from toolbox.orchestration import request as request_module
 from toolbox.orchestration.clusters import Reservation
 from toolbox.orchestration.request import Loaded, RunRequest
 from toolbox.orchestration.session import Session
-from toolbox.runs import layout, steps, summary
-from toolbox.runs.journal import Journal
+from toolbox.runs import layout, run_state, steps, summary
+from toolbox.runs.journal import Entry, Journal
 from toolbox.runs.journal import read as read_journal
 from toolbox.runs.layout import RunDirectory
-from toolbox.runs.past import Past, PastAttempt
 from toolbox.runs.recorder import Listener, Recorder
+from toolbox.runs.run_state import CellAttempt, RunState, StepState
 from toolbox.runs.steps import Outcome, Step
-from toolbox.runs.summary import RunSummary
 from toolbox.system import cancellation, environ, filesystem, places, processes, signals
 from toolbox.system.redaction import Redactor
 
@@ -61,10 +61,11 @@ _TESTS: Final = "test"
 _CLEANUP: Final = "post_cleanup"
 _NOTHING: Final = f"nothing ran: the orchestration has none of the functions {', '.join(projects.PHASES)}"
 _NOTHING_LEFT: Final = "there is nothing to do: everything has finished (--failed repeats what did not pass)"
+_Tried = tuple[StepState, CellAttempt]
 _VERSIONS: Final = ("topgallant", "ansible-core", "ansible-runner")
 
 
-def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redactor) -> tuple[RunSummary, int]:
+def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redactor) -> tuple[RunState, int]:
     """Run a project, and return the summary of the run and the exit code of the command line.
 
     Raises:
@@ -91,7 +92,7 @@ def resume(
     jobs: int | None = None,
     ignore_damage: bool = False,
     abandon: str | None = None,
-) -> tuple[RunSummary, int]:
+) -> tuple[RunState, int]:
     """Go on with a run after any end: what has finished is not done again, and what still runs is adopted.
 
     The run has its own workspace and working directory again, from wherever it is resumed.
@@ -108,48 +109,43 @@ def resume(
         InfrastructureError: the run is going on.
     """
     directory = directory.absolute()
-    _refuse_damage(directory, ignore_damage=ignore_damage)
-    with request_module.where_it_began(directory):
-        return _resume(directory, listeners, redactor, failed=failed, jobs=jobs, abandon=abandon)
-
-
-def _refuse_damage(directory: Path, *, ignore_damage: bool) -> None:
-    found = summary.derive(directory)
-    if found.damage and not ignore_damage:
+    before = run_state.read(directory)
+    if before.damage and not ignore_damage:
         hint = "to resume the run all the same, add --damaged=ignore: the work that these lines record may be repeated"
-        raise UsageError(f"{found.damage_warning}\n{hint}")
+        raise UsageError(f"{before.damage_warning}\n{hint}")
+    began = before.started.date() if before.started is not None else None
+    with request_module.where_it_began(directory):
+        return _resume(directory, began, listeners, redactor, failed=failed, jobs=jobs, abandon=abandon)
 
 
 def _resume(
     directory: Path,
+    began: dt.date | None,
     listeners: Sequence[Listener],
     redactor: Redactor,
     *,
     failed: bool,
     jobs: int | None,
     abandon: str | None,
-) -> tuple[RunSummary, int]:
-    before = summary.derive(directory)
+) -> tuple[RunState, int]:
     request = RunRequest.read(directory)
     options = dataclasses.replace(request.options, rerun_failed=failed, jobs=jobs or request.options.jobs)
     request = dataclasses.replace(request, options=options)
-    began = before.started.date() if before.started is not None else None
     loaded = request_module.load(request, today=began, resumed=directory)
     redactor.add(loaded.configuration.secret_values())
     phases = _phases(loaded)
     reservation = Reservation(loaded.configuration, request.project)
     storing.verify(loaded.configuration)
     with signals.shielded(), Journal(directory, redactor) as journal:
-        past = Past(entry.event for entry in read_journal(directory))
+        past, given_up = _past(directory, abandon)
         _refuse_changes(loaded, past, directory, redactor)
-        given_up = _chosen(past, abandon) if abandon is not None else []
-        if before.finished is not None and not _has_work(before, past, failed=failed):
+        if past.finished is not None and not _has_work(past.finished, past, failed=failed):
             for listener in listeners:
                 listener(Note("", _NOTHING_LEFT))
             _remove_abandoned(loaded, Recorder(directory, redactor, listeners, journal, past))
-            return summary.refresh(directory), before.finished.exit_code
-        layout.reserve(directory, [step.started.step for step in past.steps()])
-        reservation.recall(directory)
+            return summary.refresh(directory), past.finished.exit_code
+        layout.reserve(directory, past.directories)
+        reservation.recall(past)
         _end_orphans(past, directory, reservation.marks(directory))
         recorder = Recorder(directory, redactor, listeners, journal, past)
         # From here on the orchestration makes its changes again.
@@ -157,13 +153,29 @@ def _resume(
         return _run(loaded, phases, recorder, reservation, given_up)
 
 
-def _chosen(past: Past, pattern: str) -> list[PastAttempt]:
+def _past(directory: Path, abandon: str | None) -> tuple[RunState, list[_Tried]]:
+    """Return the state of a run before it goes on, and the open attempts that a person gives up.
+
+    Raises:
+        UsageError: a pattern names no open attempt.
+    """
+    entries = read_journal(directory)
+    past = run_state.fold(entries, directory)
+    if abandon is None:
+        return past, []
+    given_up = _chosen(past, abandon)
+    now = dt.datetime.now(dt.UTC)
+    abandoned = [Entry(now, AttemptAbandoned(step.step, attempt.attempt)) for step, attempt in given_up]
+    return run_state.fold([*entries, *abandoned], directory), given_up
+
+
+def _chosen(past: RunState, pattern: str) -> list[_Tried]:
     """Return the open attempts of the cells that a pattern names.
 
     Raises:
         UsageError: there is no such attempt.
     """
-    found = {(step.started.name, step.started.key.rpartition("/")[2]): each for step, each in past.open_attempts()}
+    found = {(step.name, step.identity): (step, attempt) for step, attempt in past.open_attempts}
     chosen = [found[names] for names in patterns.matching(pattern, found, lambda names: names)]
     if not chosen:
         hint = did_you_mean(pattern, [name for name, _ in found], what="open attempts are those of")
@@ -173,7 +185,7 @@ def _chosen(past: Past, pattern: str) -> list[PastAttempt]:
 
 def _remove_abandoned(loaded: Loaded, recorder: Recorder) -> None:
     """Remove what attempts have left that were given up, after the run has ended."""
-    if loaded.plan is not None and recorder.past.abandoned_attempts():
+    if loaded.plan is not None and recorder.abandoned_attempts():
         access = {name: found for name, found in clusters.known(loaded.configuration).items() if found is not None}
         abandoned.remove(loaded.plan, recorder, access)
 
@@ -195,8 +207,8 @@ def _run(
     phases: Mapping[str, Callable[[], object]],
     recorder: Recorder,
     reservation: Reservation,
-    given_up: Sequence[PastAttempt] = (),
-) -> tuple[RunSummary, int]:
+    given_up: Sequence[_Tried] = (),
+) -> tuple[RunState, int]:
     directory, request = recorder.root, loaded.request
     recorder.record(
         RunStarted(
@@ -209,12 +221,9 @@ def _run(
             _revision(loaded.files.config.parent, directory) or "",
         )
     )
-    for attempt in given_up:
-        attempt.is_abandoned = True
-        submitted = attempt.submitted
-        recorder.record(AttemptAbandoned(submitted.step, submitted.attempt))
-        text = f"attempt {submitted.attempt} on {submitted.target} is given up"
-        recorder.record(Note(submitted.step, text))
+    for step, attempt in given_up:
+        recorder.record(AttemptAbandoned(step.step, attempt.attempt))
+        recorder.record(Note(step.step, f"attempt {attempt.attempt} on {attempt.target} is given up"))
     top = Step(directory, recorder, request.project)
     work = Session(
         request.project,
@@ -242,7 +251,7 @@ def _run(
     return found, finished.exit_code
 
 
-def _refuse_changes(loaded: Loaded, past: Past, directory: Path, redactor: Redactor) -> None:
+def _refuse_changes(loaded: Loaded, past: RunState, directory: Path, redactor: Redactor) -> None:
     """Hold the configuration against the one with which the run began.
 
     Its orchestration may have changed it since, and the file tells of a change after the journal does: it holds the
@@ -251,7 +260,7 @@ def _refuse_changes(loaded: Loaded, past: Past, directory: Path, redactor: Redac
     was = _configuration_at_start(RunDirectory(directory).configuration)
     configuration = loaded.configuration
     now = yaml.safe_load(session.resolved_text(configuration, redactor))
-    for change in past.configuration_changes:
+    for change in past.session_changes:
         if was == now:
             break
         value = change.value if MASK in change.value else yaml.safe_load(change.value)
@@ -270,15 +279,14 @@ def _configuration_at_start(file: Path) -> dict[str, Any]:
     return found
 
 
-def _has_work(before: RunSummary, past: Past, *, failed: bool) -> bool:
-    assert before.finished is not None, "it has ended"
-    is_final = before.finished.verdict not in {Verdict.ERROR, Verdict.CANCELLED}
-    return not is_final or past.is_unfinished() or (failed and not before.finished.verdict.is_pass)
+def _has_work(end: RunFinished, past: RunState, *, failed: bool) -> bool:
+    is_final = end.verdict not in {Verdict.ERROR, Verdict.CANCELLED}
+    return not is_final or past.is_unfinished or (failed and not end.verdict.is_pass)
 
 
-def _end_orphans(past: Past, directory: Path, clusters: Sequence[Path] = ()) -> None:
+def _end_orphans(past: RunState, directory: Path, clusters: Sequence[Path] = ()) -> None:
     """End what a killed orchestrator has left running, but for clusters, and the workloads of its cells: both go on."""
-    workloads = [RunDirectory(directory).step(step.started.step).path for step in past.cells()]
+    workloads = [RunDirectory(directory).step(step.step).path for step in past.cells]
     processes.end_marked(directory, keep=[*workloads, RunDirectory(directory).targets, *clusters])
 
 

@@ -12,18 +12,18 @@ from toolbox.extensions import discovery, loading
 from toolbox.extensions.discovery import Extension
 from toolbox.extensions.protocols import REPORTS
 from toolbox.model.errors import describe
-from toolbox.runs.summary import RunSummary
+from toolbox.runs.run_state import RunState
 
 log = logging.getLogger(__name__)
 
 
-def write_all(summary: RunSummary) -> list[str]:
+def write_all(summary: RunState) -> list[str]:
     """Write all reports of a run, and return their paths. The verdict of the run does not depend on any of them."""
     paths = [_write(summary, extension) for extension in discovery.available(REPORTS.folder).values()]
     return [path for path in paths if path is not None]
 
 
-def _write(summary: RunSummary, extension: Extension) -> str | None:
+def _write(summary: RunState, extension: Extension) -> str | None:
     try:
         path = loading.function(REPORTS, extension)(summary)
     except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a run has left behind, or a report does

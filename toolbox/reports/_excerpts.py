@@ -17,7 +17,7 @@ from toolbox.model.text import truncate
 from toolbox.reports import _links
 from toolbox.runs.evidence_files import PIECE
 from toolbox.runs.layout import AttemptDirectory, StepDirectory, attempt_name
-from toolbox.runs.summary import StepSummary
+from toolbox.runs.run_state import StepState
 from toolbox.system import redaction
 
 _AROUND: Final = 6  # lines before and after the evidence
@@ -68,7 +68,7 @@ class Excerpts:
     withheld: Collection[str] = ()
     is_cut: bool = field(default=False, init=False)
 
-    def of(self, step: StepSummary, *, is_bad: bool) -> list[Excerpt]:
+    def of(self, step: StepState, *, is_bad: bool) -> list[Excerpt]:
         """Return the excerpts of a step. Those of a step that passed are only the lines that its checks name."""
         if self.characters <= 0:
             self.is_cut = self.is_cut or is_bad

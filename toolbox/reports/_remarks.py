@@ -8,7 +8,7 @@ from toolbox.model.events import StepKind
 from toolbox.model.text import truncate, without_middle
 from toolbox.model.verdicts import Verdict
 from toolbox.runs import attribution
-from toolbox.runs.summary import RunSummary, StepSummary
+from toolbox.runs.run_state import RunState, StepState
 
 NOTHING_IN_COMMON: Final = "No condition on the axes separates the cells that failed from the others."
 _FEWEST_CELLS: Final = 4  # with fewer cells it is obvious
@@ -16,7 +16,7 @@ _MOST_LINES: Final = 8
 _LONGEST: Final = 400  # characters of a line
 
 
-def of(summary: RunSummary) -> list[StepSummary]:
+def of(summary: RunState) -> list[StepState]:
     """Return the steps with a remark: first failures that do not count, then cells that passed with a message."""
     steps = [step for step in summary.steps.values() if step.kind in {StepKind.CELL, StepKind.COMMAND}]
     bad = [step for step in steps if not step.counts and _is_bad(step)]
@@ -24,23 +24,23 @@ def of(summary: RunSummary) -> list[StepSummary]:
     return bad + passed
 
 
-def is_quarantined_failure(step: StepSummary) -> bool:
+def is_quarantined_failure(step: StepState) -> bool:
     """Tell whether a step is a cell in quarantine that did not pass."""
     return step.kind is StepKind.CELL and not step.counts and _is_bad(step)
 
 
-def text(step: StepSummary) -> str:
+def text(step: StepState) -> str:
     """Return the remark on a step, short enough for a list."""
     lines = [truncate(line, _LONGEST) for line in step.message.splitlines()]
     return "\n".join(without_middle([*lines, *uncounted(step)], _MOST_LINES))
 
 
-def uncounted(step: StepSummary) -> list[str]:
+def uncounted(step: StepState) -> list[str]:
     """Return the line that says that a step does not count, unless its message says so."""
     return ["its verdict does not count"] if not step.counts and "does not count" not in step.message else []
 
 
-def has_nothing_in_common(summary: RunSummary) -> bool:
+def has_nothing_in_common(summary: RunState) -> bool:
     """Tell whether several cells failed, others passed, and no condition separates them."""
     cells = [step for step in summary.cells if step.counts and step.labels]
     failed = [step for step in cells if step.verdict in {Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED}]
@@ -49,5 +49,5 @@ def has_nothing_in_common(summary: RunSummary) -> bool:
     return is_large and has_passed and not summary.attribution
 
 
-def _is_bad(step: StepSummary) -> bool:
+def _is_bad(step: StepState) -> bool:
     return step.verdict is not None and not step.verdict.is_pass

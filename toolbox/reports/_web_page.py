@@ -22,7 +22,7 @@ from markupsafe import Markup
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import duration, truncate
 from toolbox.model.verdicts import Verdict
-from toolbox.runs.summary import State
+from toolbox.runs.run_state import State
 
 _HERE: Final = Path(__file__).parent
 _KILO: Final = 1000

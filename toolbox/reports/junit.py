@@ -25,7 +25,7 @@ from toolbox.model.foreign_text import replaced
 from toolbox.model.verdicts import Verdict
 from toolbox.reports._excerpts import Excerpt, Excerpts
 from toolbox.runs.layout import RunDirectory
-from toolbox.runs.summary import RunSummary, StepSummary
+from toolbox.runs.run_state import RunState, StepState
 from toolbox.system import filesystem
 
 _ELEMENTS: Final = {
@@ -42,14 +42,14 @@ _NO_XML = re.compile("[\ufffe\uffff]")
 _DOUBLE_BRACKET = re.compile(r"(?<=\[)(?=\[)|(?<=\])(?=\])")
 
 
-def write(summary: RunSummary) -> Path:
+def write(summary: RunState) -> Path:
     """Write the report of a run into its directory, and return its path."""
     return filesystem.write_derived(RunDirectory(summary.directory).junit, partial(render, summary))
 
 
-def render(summary: RunSummary) -> str:
+def render(summary: RunState) -> str:
     """Return the report of a run."""
-    suites: dict[str, list[StepSummary]] = {}
+    suites: dict[str, list[StepState]] = {}
     for step in summary.steps.values():
         if step.kind is StepKind.CELL or (step.kind is StepKind.COMMAND and step.counts):
             suites.setdefault(step.step.partition("/")[0], []).append(step)
@@ -66,7 +66,7 @@ def render(summary: RunSummary) -> str:
 class _Report:
     """The document, element by element."""
 
-    def __init__(self, summary: RunSummary) -> None:
+    def __init__(self, summary: RunState) -> None:
         self.text = io.StringIO()
         self._summary = summary
         self._asked = _asked(summary.directory)
@@ -87,7 +87,7 @@ class _Report:
         self._xml.characters(_text(text))
         self.close(element)
 
-    def suite(self, name: str, cases: Sequence[StepSummary]) -> None:
+    def suite(self, name: str, cases: Sequence[StepState]) -> None:
         """Write a phase."""
         started, host = cases[0].started, self._asked.get("host")
         stamp = {"timestamp": started.strftime("%Y-%m-%dT%H:%M:%S")} if started else {}
@@ -113,7 +113,7 @@ class _Report:
             self.element("property", "", {"name": "damage", "value": self._summary.damage_warning})
         self.close("properties")
 
-    def _case(self, attributes: Mapping[str, str], step: StepSummary) -> None:
+    def _case(self, attributes: Mapping[str, str], step: StepState) -> None:
         self.open("testcase", attributes)
         output = list(_properties(step))
         if (element := _element(step)) is not None:
@@ -127,13 +127,13 @@ class _Report:
         self.close("testcase")
 
 
-def _element(step: StepSummary) -> str | None:
+def _element(step: StepState) -> str | None:
     """Return the name of the element inside the test case of a step; None if the step passed."""
     found = _ELEMENTS.get(step.verdict or Verdict.CANCELLED)
     return found if step.counts or found is None else "skipped"
 
 
-def _properties(step: StepSummary) -> Iterator[str]:
+def _properties(step: StepState) -> Iterator[str]:
     """Yield the properties of a test case, as lines that tools recognise."""
     values = {f"settings.{axis}": label for axis, label in step.labels.items()}
     if step.attempts:
@@ -167,7 +167,7 @@ def _asked(directory: Path) -> Mapping[str, Any]:
     return {}
 
 
-def _counts(name: str, cases: Sequence[StepSummary]) -> dict[str, str]:
+def _counts(name: str, cases: Sequence[StepState]) -> dict[str, str]:
     elements = [_element(step) for step in cases]
     return {
         "name": name,
@@ -179,7 +179,7 @@ def _counts(name: str, cases: Sequence[StepSummary]) -> dict[str, str]:
     }
 
 
-def _seconds(cases: Sequence[StepSummary]) -> str:
+def _seconds(cases: Sequence[StepState]) -> str:
     return f"{sum(step.seconds or 0.0 for step in cases):.3f}"
 
 

@@ -21,7 +21,7 @@ from toolbox.reports._web_page import Mark
 from toolbox.reports.page import matrix_grid, metrics_table, provenance, step_details, time_line
 from toolbox.reports.page.step_details import Shown
 from toolbox.runs.layout import RunDirectory
-from toolbox.runs.summary import RunSummary, State
+from toolbox.runs.run_state import RunState, State
 from toolbox.system import filesystem
 
 _TEMPLATE: Final = Path(__file__).parent / "page/templates/report.html"
@@ -34,12 +34,12 @@ _OWN_FILES: Final = (
 )
 
 
-def write(summary: RunSummary) -> Path:
+def write(summary: RunState) -> Path:
     """Write the report of a run into its directory, and return its path."""
     return filesystem.write_derived(RunDirectory(summary.directory).html, partial(render, summary))
 
 
-def render(summary: RunSummary, *, now: datetime | None = None) -> str:
+def render(summary: RunState, *, now: datetime | None = None) -> str:
     """Return the report of a run.
 
     Args:
@@ -75,13 +75,13 @@ def render(summary: RunSummary, *, now: datetime | None = None) -> str:
         grid=grid,
         metrics=metrics_table.make(steps.cells or [shown for shown in steps.others if shown.step.metrics]),
         time_line=time_line.make(steps.others, steps.cells, now, is_running=summary.state is State.RUNNING),
-        configuration=provenance.of(summary.directory),
+        configuration=provenance.of(summary),
         files=[link for name in _OWN_FILES if (link := _links.link(summary.directory, name, name=name))],
         data=matrix_grid.data(steps.cells, grid),
     )
 
 
-def _seconds(summary: RunSummary, now: datetime) -> float | None:
+def _seconds(summary: RunState, now: datetime) -> float | None:
     """Return how long the run took, or has taken so far; None if that is not known."""
     if summary.finished is not None:
         return summary.finished.seconds
@@ -95,7 +95,7 @@ def _counts(cells: Sequence[Shown]) -> list[tuple[Mark, int]]:
     return sorted(counts.items(), key=lambda item: (not item[0].is_bad, item[0].key))
 
 
-def _about(summary: RunSummary) -> dict[str, str]:
+def _about(summary: RunState) -> dict[str, str]:
     """Return the origin of the run, from its `run.json`."""
     asked: Any = {}
     with contextlib.suppress(OSError, ValueError):

@@ -22,9 +22,9 @@ from toolbox.model.events import MetricMeasured, StepKind
 from toolbox.model.verdicts import Verdict
 from toolbox.results import cost, tables
 from toolbox.results.store import Store
-from toolbox.runs import summary
+from toolbox.runs import run_state
 from toolbox.runs.layout import RunDirectory
-from toolbox.runs.summary import AttemptSummary, RunSummary, StepSummary
+from toolbox.runs.run_state import CellAttempt, RunState, StepState
 from toolbox.system import filesystem
 
 _SECONDS: Final = 3600.0
@@ -62,7 +62,7 @@ def record(store: Store, directory: Path) -> Recorded:
     """
     with store.writing() as connection:
         # Read the journal inside the transaction, so that a concurrent recording cannot have read a newer state.
-        found = summary.derive(directory)
+        found = run_state.read(directory)
         known = _known(connection, found)
         if known is not None and found.updated is not None and known.updated > found.updated:
             return Recorded(found.run, found.project, is_outdated=True)
@@ -84,18 +84,18 @@ def _read(file: Path) -> dict[str, Any]:
     return {}
 
 
-def _known(connection: Connection, found: RunSummary) -> Any:
+def _known(connection: Connection, found: RunState) -> Any:
     """Return the id of a run in the store, and when its journal was last written; None if the store lacks the run."""
     run = tables.Run
     query = select(run.id, run.updated).where(*(getattr(run, name) == value for name, value in _key(found).items()))
     return connection.execute(query).one_or_none()
 
 
-def _key(found: RunSummary) -> dict[str, Any]:
+def _key(found: RunState) -> dict[str, Any]:
     return {"project": _fit_text(found.project), "run": _fit_text(found.run), "started": found.started}
 
 
-def _put_run(connection: Connection, found: RunSummary, asked: Mapping[str, Any], known: int | None) -> int:
+def _put_run(connection: Connection, found: RunState, asked: Mapping[str, Any], known: int | None) -> int:
     """Write the row of a run, delete the results and samples of an earlier recording, and return the id of the row."""
     end = found.finished
     row = {
@@ -140,7 +140,7 @@ class _Writer:
     run_id: int
     is_newest: bool
 
-    def write(self, steps: Sequence[StepSummary], targets: Mapping[str, Any]) -> int:
+    def write(self, steps: Sequence[StepState], targets: Mapping[str, Any]) -> int:
         """Write the results of a run, and return the number of samples."""
         if not steps:
             return 0
@@ -170,7 +170,7 @@ class _Writer:
         )
         return self._samples(steps, cells)
 
-    def _samples(self, steps: Sequence[StepSummary], cells: Mapping[str, int]) -> int:
+    def _samples(self, steps: Sequence[StepState], cells: Mapping[str, int]) -> int:
         keyed = {
             (cells[step.step], _fit_text(metric.metric), _fit_text(metric.unit)): (step, metric)
             for step in steps
@@ -191,7 +191,7 @@ class _Writer:
         self._insert(tables.Sample, samples)
         return len(samples)
 
-    def _cells(self, steps: Iterable[StepSummary]) -> dict[str, int]:
+    def _cells(self, steps: Iterable[StepState]) -> dict[str, int]:
         """Return the ids of the rows of the steps' cells, by identity. Insert missing cells."""
         cell = tables.Cell
         wanted = {
@@ -245,7 +245,7 @@ class _Writer:
             self.connection.execute(insert(table), [_fit(row) for row in rows])
 
 
-def is_accepted(step: StepSummary) -> bool:
+def is_accepted(step: StepState) -> bool:
     """Return whether the metrics of a step count: it passed, or failed only because metrics were out of range."""
     if step.verdict in {Verdict.PASSED, Verdict.XPASSED}:
         return True
@@ -253,7 +253,7 @@ def is_accepted(step: StepSummary) -> bool:
     return step.verdict in _FAILED and bool(failed) and all(check.side is not None for check in failed)
 
 
-def _counted(step: StepSummary) -> Iterable[MetricMeasured]:
+def _counted(step: StepState) -> Iterable[MetricMeasured]:
     """Return the metrics that count: those of the first attempt if a second attempt had to confirm it."""
     first = next((attempt for attempt in step.attempts if attempt.deviations), None)
     if first is not None and is_accepted(step):
@@ -261,7 +261,7 @@ def _counted(step: StepSummary) -> Iterable[MetricMeasured]:
     return {metric.metric: metric for metric in step.metrics}.values()
 
 
-def _noisy(step: StepSummary) -> set[str]:
+def _noisy(step: StepState) -> set[str]:
     """Return the metrics that were out of their range in one attempt but not in the other."""
     out = [attempt.deviations for attempt in step.attempts if attempt.deviations]
     if not out or not is_accepted(step):
@@ -270,14 +270,14 @@ def _noisy(step: StepSummary) -> set[str]:
     return {metric for found in out for metric in found if again.get(metric) != found[metric]}
 
 
-def _confirmed(step: StepSummary) -> set[str]:
+def _confirmed(step: StepState) -> set[str]:
     """Return the metrics that failed the step because they were out of the range of earlier runs in both attempts."""
     if step.verdict not in _FAILED or not is_accepted(step):
         return set()
     return {check.metric for check in step.checks if check.passed is False} - _noisy(step)
 
 
-def _result(step: StepSummary, targets: Mapping[str, Any]) -> dict[str, Any]:
+def _result(step: StepState, targets: Mapping[str, Any]) -> dict[str, Any]:
     last = step.attempts[-1] if step.attempts else None
     target = targets.get(last.target, {}) if last is not None else {}
     return {
@@ -289,11 +289,11 @@ def _result(step: StepSummary, targets: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _accelerator(attempt: AttemptSummary, targets: Mapping[str, Any]) -> str:
+def _accelerator(attempt: CellAttempt, targets: Mapping[str, Any]) -> str:
     return str(targets.get(attempt.target, {}).get("accelerator") or attempt.accelerators)
 
 
-def _costs(steps: Iterable[StepSummary], targets: Mapping[str, Any]) -> dict[str, float | None]:
+def _costs(steps: Iterable[StepState], targets: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the cost of each step. Attempts on the same target at the same time share its price."""
     costs: dict[str, float | None] = {step.step: 0.0 if step.attempts else None for step in steps}
     tried = [(step.step, attempt) for step in steps for attempt in step.attempts]
@@ -311,7 +311,7 @@ def _costs(steps: Iterable[StepSummary], targets: Mapping[str, Any]) -> dict[str
     return costs
 
 
-def _attempt(attempt: AttemptSummary, targets: Mapping[str, Any]) -> dict[str, Any]:
+def _attempt(attempt: CellAttempt, targets: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **_fields(attempt, "attempt", "target", "revision", "submitted", "verdict", "cause", "message", "seconds"),
         "image": attempt.image,

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import get_args
 
 from toolbox.model import events
-from toolbox.model.events import Event, KeptEvent, Note, SecretLeft
+from toolbox.model.events import AttemptReleased, Event, KeptEvent, Note, SecretLeft
 from toolbox.runs import layout
 from toolbox.runs.journal import Journal
-from toolbox.runs.past import Past
+from toolbox.runs.run_state import CellAttempt, RunState, StepState
 from toolbox.system.redaction import Redactor
 
 log = logging.getLogger(__name__)
@@ -33,15 +33,16 @@ class Recorder:
         root: the run directory, or the artifact directory where there is no run. Steps are named from here.
         redactor: takes secrets out of all that is written.
         listeners: views, told of one event at a time.
-        past: what the run did before it was resumed.
+        past: the state of the run before it was resumed.
     """
 
     root: Path
     redactor: Redactor
     listeners: Sequence[Listener] = ()
     journal: Journal | None = None
-    past: Past = field(default_factory=Past)
+    past: RunState = field(default_factory=RunState)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _released: set[tuple[str, int]] = field(default_factory=set, repr=False)
     _unmasked: set[str] = field(default_factory=set, repr=False)
 
     def record(self, event: Event, *, sync: bool = True) -> None:
@@ -49,10 +50,17 @@ class Recorder:
         if self.redactor.values():
             event = events.masked(event, self.redactor.texts)
         with self._lock:
+            if isinstance(event, AttemptReleased):
+                self._released.add((event.step, event.attempt))
             if self.journal is not None and isinstance(event, _KEPT):
                 self.journal.append(event, sync=sync)
             for listener in list(self.listeners):
                 self._tell(listener, event)
+
+    def abandoned_attempts(self) -> list[tuple[StepState, CellAttempt]]:
+        """Return the attempts of earlier sessions that a person has given up and that may still be on their targets."""
+        found = self.past.abandoned_attempts
+        return [(step, attempt) for step, attempt in found if (step.step, attempt.attempt) not in self._released]
 
     def sweep(self, step: str, directory: Path) -> None:
         """Mask the secrets in the files of a step, and record what was found.

@@ -20,8 +20,8 @@ from toolbox.model.events import Note, StepFinished, StepKind, StepStarted
 from toolbox.model.verdicts import Cause, Verdict, worst
 from toolbox.runs import layout
 from toolbox.runs.layout import StepDirectory
-from toolbox.runs.past import PastStep
 from toolbox.runs.recorder import Recorder
+from toolbox.runs.run_state import StepState
 from toolbox.system import cancellation, filesystem
 from toolbox.system.ambient import Ambient
 
@@ -89,9 +89,9 @@ class Step:
             self._names[identity] += 1
             count = self._names[identity]
         key = self._key_of(identity, count)
-        before = self.recorder.past.find(key)
+        before = self.recorder.past.latest.get(key)
         if before is not None and kind is not StepKind.COMMAND:
-            return Place(filesystem.make_directory(self.recorder.root / before.started.step), key, before)
+            return Place(filesystem.make_directory(self.recorder.root / before.step), key, before)
         directory = layout.next_directory(self.directory, name, after=self._number)
         self._number = layout.number_of(directory)
         return Place(directory, key, before)
@@ -100,13 +100,13 @@ class Step:
         """Tell whether a step need not be run, since the run did so before it was resumed. Its verdict counts here."""
         if place.before is None or not place.before.answers(fingerprint):
             return False
-        self.recorder.record(Note(place.before.started.step, "it passed before the run was resumed"))
+        self.recorder.record(Note(place.before.step, "it passed before the run was resumed"))
         self.add(Outcome(Verdict.PASSED))
         return True
 
     def will_answer(self, name: str, fingerprint: str) -> bool:
         """Tell whether the next step of this name need not be run, before that step has a place (see `answered`)."""
-        before = self.recorder.past.find(self._key_of(name, self._names[name] + 1))
+        before = self.recorder.past.latest.get(self._key_of(name, self._names[name] + 1))
         return before is not None and before.answers(fingerprint)
 
     def _key_of(self, identity: str, count: int) -> str:
@@ -145,7 +145,7 @@ class Place:
 
     directory: Path
     key: str
-    before: PastStep | None = None
+    before: StepState | None = None
 
 
 _current: Ambient[Step] = Ambient("step")

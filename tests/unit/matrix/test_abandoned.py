@@ -8,13 +8,13 @@ import pytest
 
 from tests.fakes.backend import NEVER, FakeBackend, Machines
 from tests.fakes.bench import Bench
+from tests.fakes.history import folded
 from tests.unit.matrix.conftest import Planned
 from toolbox.matrix import abandoned
 from toolbox.model.errors import StepError
 from toolbox.model.events import AttemptSubmitted, StepStarted
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Handle, TargetContext, Workload
-from toolbox.runs.past import Past
 from toolbox.runs.recorder import Recorder
 from toolbox.system.redaction import Redactor
 
@@ -30,7 +30,7 @@ class Left:
         for x, name in names.items():
             self.machines.submit(x, name, context)
         self._plan = planned({"axes": {"x": list(xs)}}, self.machines.target("one"))
-        past = Past(event for event in bench.events if isinstance(event, StepStarted | AttemptSubmitted))
+        past = folded(event for event in bench.events if isinstance(event, StepStarted | AttemptSubmitted))
         self._recorder = Recorder(bench.root, Redactor(), past=past)
 
     def end(self) -> list[str]:

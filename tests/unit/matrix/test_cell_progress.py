@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from tests.fakes.backend import Machines
+from tests.fakes.history import folded
 from tests.unit.matrix.conftest import TODAY, Planned
 from toolbox.matrix.cell_progress import CellRun, CellState, Conclusion, Ended
 from toolbox.model.bounds import Side
@@ -21,7 +22,6 @@ from toolbox.model.events import (
 )
 from toolbox.model.evidence import Deviation, Judgement, Metric
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs.past import Past
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Outcome, Step
 from toolbox.system import filesystem
@@ -192,8 +192,8 @@ def remembered(bench: Bench, *events: Event) -> CellRun:
     """A cell of a resumed run, of which the journal says this."""
     run = bench.cell()
     run.begin()
-    past = Past([bench.events[0], *events])  # type: ignore[list-item]
-    before = past.find(run.step.key)
+    past = folded([bench.events[0], *events])  # type: ignore[list-item]
+    before = past.latest.get(run.step.key)
     assert before is not None
     run.remember(before)
     return run

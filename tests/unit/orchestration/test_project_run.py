@@ -19,7 +19,7 @@ from toolbox.model.events import RunStarted, StepFinished, StepKind
 from toolbox.orchestration import project_run, session
 from toolbox.orchestration.request import RunRequest
 from toolbox.runs import steps
-from toolbox.runs.summary import RunSummary, State
+from toolbox.runs.run_state import RunState, State
 from toolbox.system import environ, processes, signals
 from toolbox.system.redaction import Redactor
 
@@ -47,7 +47,7 @@ class Project:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(textwrap.dedent(text))
 
-    def run(self, **request: Any) -> tuple[RunSummary, int]:
+    def run(self, **request: Any) -> tuple[RunState, int]:
         """Run it, and return the summary and the exit code."""
         asked = RunRequest("tiny", artifact_dir=self.root / "artifacts", **request)
         return project_run.execute(asked, [self.seen], Redactor())

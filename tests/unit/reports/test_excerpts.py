@@ -7,7 +7,7 @@ import pytest
 from toolbox.model.events import CheckJudged, StepKind
 from toolbox.model.verdicts import Verdict
 from toolbox.reports._excerpts import Excerpts
-from toolbox.runs.summary import StepSummary
+from toolbox.runs.run_state import StepState
 
 
 @pytest.mark.parametrize("withheld", [set(), {"000__a/run.log"}], ids=["shown", "withheld"])
@@ -18,6 +18,6 @@ def test_a_page_takes_nothing_from_a_file_that_holds_a_secret(
     (tmp_path / "000__a").mkdir()
     (tmp_path / "000__a/run.log").write_text("hunter2\n")
     check = CheckJudged("000__a", "log_lacks", passed=False, message="", file="run.log" if line else "", line=line)
-    step = StepSummary("000__a", "a", StepKind.COMMAND, Verdict.FAILED, checks=[check])
+    step = StepState("000__a", "a", StepKind.COMMAND, Verdict.FAILED, checks=[check])
     found = Excerpts(tmp_path, withheld=withheld).of(step, is_bad=True)
     assert bool(found) is not bool(withheld)

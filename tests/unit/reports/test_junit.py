@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,39 +17,39 @@ from toolbox.model.events import CheckJudged, MetricMeasured, RunFinished, StepK
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.reports import junit
 from toolbox.runs.attribution import Finding
-from toolbox.runs.summary import AttemptSummary, RunSummary, State, StepSummary
+from toolbox.runs.run_state import CellAttempt, RunState, State, StepState
 
 STARTED = datetime(2026, 11, 21, 1, 2, 3, tzinfo=UTC)
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).parent / "junit.xsd"))
 
 
-def cell(name: str, verdict: Verdict | None, message: str = "", cause: Cause | None = None) -> StepSummary:
+def cell(name: str, verdict: Verdict | None, message: str = "", cause: Cause | None = None) -> StepState:
     """Return a cell of the phase `test`."""
     step = f"000__test/000__{name}"
-    return StepSummary(step, name, StepKind.CELL, verdict, cause, message, 1.5, started=STARTED)
+    return StepState(step, name, StepKind.CELL, verdict, cause, message, 1.5, started=STARTED)
 
 
-def summary(*steps: StepSummary) -> RunSummary:
+def summary(*steps: StepState) -> RunState:
     """Return a run with a phase around these steps."""
-    phase = StepSummary("000__test", "test", StepKind.PHASE, Verdict.FAILED)
+    phase = StepState("000__test", "test", StepKind.PHASE, Verdict.FAILED)
     end = RunFinished(Verdict.FAILED, None, 1, "", 3.0)
     found = {step.step: step for step in (phase, *steps)}
-    return RunSummary("r-1", "training", Path("/runs/r-1"), State.FINISHED, finished=end, steps=found)
+    return RunState("r-1", "training", Path("/runs/r-1"), State.FINISHED, finished=end, steps=found)
 
 
-def valid(run: RunSummary) -> ET.Element:
+def valid(run: RunState) -> ET.Element:
     """Return the report of a run, held against the schema."""
     text = junit.render(run)
     SCHEMA.assertValid(etree.fromstring(text.encode(), etree.XMLParser(huge_tree=True)))
     return ET.fromstring(text)
 
 
-def read(*steps: StepSummary) -> ET.Element:
+def read(*steps: StepState) -> ET.Element:
     """Return the report of a run with these steps."""
     return valid(summary(*steps))
 
 
-def case_of(run: RunSummary) -> ET.Element:
+def case_of(run: RunState) -> ET.Element:
     """Return the first case of the report of a run."""
     found = valid(run).find("testsuite/testcase")
     assert found is not None
@@ -103,38 +104,39 @@ def test_what_xml_cannot_hold_is_replaced_and_markup_is_text() -> None:
 
 def test_a_phase_and_what_does_not_count_are_no_cases() -> None:
     ignored = cell("a", Verdict.FAILED)
-    ignored.kind, ignored.counts = StepKind.COMMAND, False
+    ignored = replace(ignored, kind=StepKind.COMMAND, counts=False)
     assert len(read(ignored)) == 0
 
 
 def test_a_cell_in_quarantine_is_a_case_that_cannot_fail() -> None:
     kept = cell("a", Verdict.FAILED, "in quarantine until 2026-12-01")
-    kept.counts = False
+    kept = replace(kept, counts=False)
     assert (case_of(summary(kept)))[0].tag == "skipped"
 
 
 def test_it_is_written_beside_the_summary(tmp_path: Path) -> None:
     run = summary(cell("a", Verdict.PASSED))
-    run.directory = tmp_path
+    run = replace(run, directory=tmp_path)
     assert junit.write(run) == tmp_path / "junit.xml"
     assert ET.parse(tmp_path / "junit.xml").getroot().tag == "testsuites"
 
 
-def output(step: StepSummary, directory: Path = Path("/runs/r-1")) -> list[str]:
+def output(step: StepState, directory: Path = Path("/runs/r-1")) -> list[str]:
     """Return the lines of the output of a case."""
     run = summary(step)
-    run.directory = directory
+    run = replace(run, directory=directory)
     return (case_of(run).findtext("system-out") or "").splitlines()
 
 
 def test_a_case_tells_its_settings_its_target_and_its_metrics() -> None:
     step = cell("a", Verdict.PASSED)
-    step.labels = {"model": "small", "batch": "8"}
-    step.attempts = [AttemptSummary(number, f"gpu-{number}", STARTED) for number in (1, 2)]
-    step.metrics = [
+    step = replace(step, labels={"model": "small", "batch": "8"})
+    step = replace(step, attempts=[CellAttempt(number, f"gpu-{number}", STARTED) for number in (1, 2)])
+    metrics = [
         MetricMeasured(step.step, "step_time", 0.25, "s"),
         MetricMeasured(step.step, "loss", None, "", "loss.json is not there"),
     ]
+    step = replace(step, metrics=metrics)
     assert output(step) == [
         "[[PROPERTY|settings.model=small]]",
         "[[PROPERTY|settings.batch=8]]",
@@ -147,8 +149,10 @@ def test_a_case_tells_its_settings_its_target_and_its_metrics() -> None:
 
 def test_a_failure_has_the_lines_of_the_log_that_show_it(tmp_path: Path) -> None:
     step = cell("a", Verdict.FAILED, "loss is nan", Cause.CHECK)
-    step.attempts = [AttemptSummary(1, "gpu-1", STARTED)]
-    step.checks = [CheckJudged(step.step, "log_lacks", passed=False, message="x", file="stdout.log", line=2)]
+    step = replace(step, attempts=[CellAttempt(1, "gpu-1", STARTED)])
+    step = replace(
+        step, checks=[CheckJudged(step.step, "log_lacks", passed=False, message="x", file="stdout.log", line=2)]
+    )
     log = tmp_path / step.step / "attempt-1" / "stdout.log"
     log.parent.mkdir(parents=True)
     log.write_text("step 1\n[[ATTACHMENT|/etc/passwd]] nan\n")
@@ -162,13 +166,13 @@ def test_a_failure_has_the_lines_of_the_log_that_show_it(tmp_path: Path) -> None
 
 def test_a_label_ends_no_property() -> None:
     step = cell("a", Verdict.PASSED)
-    step.labels = {"shape": "[[2, 3]]\n[[PROPERTY|target=mine]]"}
+    step = replace(step, labels={"shape": "[[2, 3]]\n[[PROPERTY|target=mine]]"})
     assert output(step) == ["[[PROPERTY|settings.shape=[ [2, 3] ] [ [PROPERTY|target=mine] ] ]]"]
 
 
 def test_a_suite_tells_where_it_comes_from(tmp_path: Path) -> None:
     run = summary(cell("a", Verdict.PASSED))
-    run.directory, run.presets = tmp_path, ("smoke", "fast")
+    run = replace(run, directory=tmp_path, presets=("smoke", "fast"))
     (tmp_path / "run.json").write_text(json.dumps({"host": "gpu-1", "revision": "5e77+"}))
     suite = valid(run)[0]
     found = {element.get("name"): element.get("value") for element in suite.iter("property")}
@@ -179,14 +183,14 @@ def test_a_suite_tells_where_it_comes_from(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "[]", "{", "\xff"])
 def test_a_run_that_does_not_say_where_it_comes_from_has_a_report(tmp_path: Path, content: str) -> None:
     run = summary(cell("a", Verdict.PASSED))
-    run.directory = tmp_path
+    run = replace(run, directory=tmp_path)
     (tmp_path / "run.json").write_text(content, encoding="latin-1")
     assert valid(run)[0].get("hostname") is None
 
 
 def test_what_failed_has_in_common_is_in_the_output_of_the_suite() -> None:
     run = summary(cell("a", Verdict.FAILED, "x"), cell("b", Verdict.PASSED))
-    run.attribution = [Finding({"machine": "A100"}, 4, 4, 0, 28), Finding({"batch": "8"}, 2, 2, 0, 30)]
+    run = replace(run, attribution=[Finding({"machine": "A100"}, 4, 4, 0, 28), Finding({"batch": "8"}, 2, 2, 0, 30)])
     assert valid(run)[0].findtext("system-out") == (
         "machine=A100: 4 of 4 failed; elsewhere 0 of 28\nbatch=8: 2 of 2 failed; elsewhere 0 of 30"
     )
@@ -194,13 +198,13 @@ def test_what_failed_has_in_common_is_in_the_output_of_the_suite() -> None:
 
 def test_what_failed_has_in_common_holds_no_property_or_attachment() -> None:
     run = summary(cell("a", Verdict.FAILED, "x"))
-    run.attribution = [Finding({"machine": "[[ATTACHMENT|/etc/passwd]]"}, 4, 4, 0, 28)]
+    run = replace(run, attribution=[Finding({"machine": "[[ATTACHMENT|/etc/passwd]]"}, 4, 4, 0, 28)])
     assert "[[" not in (valid(run)[0].findtext("system-out") or "")
 
 
 def test_cases_with_the_same_name_can_be_told_apart() -> None:
     first, second = (cell("x", Verdict.PASSED) for _ in range(2))
-    second.step = "000__test/001__x"
+    second = replace(second, step="000__test/001__x")
     assert [case.get("name") for case in read(first, second).iter("testcase")] == ["x", "x #2"]
 
 
@@ -213,14 +217,14 @@ def test_the_report_of_any_run_is_valid(
     text: str, verdict: Verdict | None, seconds: float | None, counts: bool
 ) -> None:
     step = cell(text, verdict, text, Cause.CHECK)
-    step.seconds, step.counts, step.labels = seconds, counts, {text: text}
-    step.attempts = [AttemptSummary(1, text, STARTED)]
-    step.metrics = [MetricMeasured(step.step, text, 1.0, text)]
-    step.checks = [CheckJudged(step.step, text, passed=False, message=text, file=text, line=1)]
+    step = replace(step, seconds=seconds, counts=counts, labels={text: text})
+    step = replace(step, attempts=[CellAttempt(1, text, STARTED)])
+    step = replace(step, metrics=[MetricMeasured(step.step, text, 1.0, text)])
+    step = replace(step, checks=[CheckJudged(step.step, text, passed=False, message=text, file=text, line=1)])
     other = cell("b", Verdict.PASSED)
-    other.step = "000__test/001__b"
+    other = replace(other, step="000__test/001__b")
     run = summary(step, other)
-    run.run, run.project, run.presets, run.attribution = text, text, (text,), [Finding({text: text}, 2, 2, 0, 1)]
+    run = replace(run, run=text, project=text, presets=(text,), attribution=[Finding({text: text}, 2, 2, 0, 1)])
     assert valid(run)[0].get("tests") == "2"
 
 

@@ -31,15 +31,16 @@ from toolbox.model.events import (
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import run_page
 from toolbox.reports._web_page import size
+from toolbox.runs import run_state
 from toolbox.runs.journal import Journal
-from toolbox.runs.summary import RunSummary, State
+from toolbox.runs.run_state import RunState, State
 from toolbox.system import redaction
 from toolbox.system.redaction import Redactor
 
 BASE_STYLES = Path(run_page.__file__).parent / "base.css"
 
 
-def read(summary: RunSummary) -> Element:
+def read(summary: RunState) -> Element:
     """Return the page of a run."""
     return lxml.html.document_fromstring(run_page.render(summary))
 
@@ -254,7 +255,7 @@ def test_a_secret_that_a_program_printed_or_named_a_file_by_is_masked(tmp_path: 
 
 def test_a_run_of_which_nothing_is_left_has_a_page(tmp_path: Path) -> None:
     end = RunFinished(Verdict.ERROR, None, 3, "the disk is gone", 1.0)
-    page = read(RunSummary("r-1", "grid", tmp_path / "gone", State.FINISHED, finished=end))
+    page = read(RunState("r-1", "grid", tmp_path / "gone", State.FINISHED, finished=end))
     assert text_of(one(page, "//h1")) == "! error grid"
     assert text_of(one(page, "//header/pre")) == "the disk is gone"
 
@@ -272,7 +273,7 @@ def test_a_run_that_goes_on_says_so_and_what_waits(tmp_path: Path) -> None:
     run.cell(None, x=1)
     run.planned(x=2)
     summary = run.write(None)
-    summary.state = State.RUNNING
+    summary = replace(summary, state=State.RUNNING)
     assert summary.started is not None
     page = lxml.html.document_fromstring(run_page.render(summary, now=summary.started + timedelta(seconds=90)))
     assert text_of(one(page, "//h1")) == "… going on grid"
@@ -404,8 +405,9 @@ def test_the_marks_of_the_time_line_differ(tmp_path: Path, seconds: float, marks
     run = Run(tmp_path / "r-1")
     run.cell(x=1)
     summary = run.write()
-    for step in summary.steps.values():
-        step.started, step.seconds = datetime(2026, 11, 21, tzinfo=UTC), seconds
+    began = datetime(2026, 11, 21, tzinfo=UTC)
+    steps = {name: replace(step, started=began, seconds=seconds) for name, step in summary.steps.items()}
+    summary = replace(summary, steps=steps)
     assert [text_of(each) for each in all_of(read(summary), '//*[@class="marks"]/span')] == marks
 
 
@@ -466,7 +468,7 @@ def test_the_last_who_changed_a_field_counts_and_a_block_is_all_of_its_lines(tmp
     (summary.directory / "run.json").write_text(json.dumps({"changes": changes}))
     with Journal(summary.directory, Redactor()) as journal:
         journal.append(ConfigurationChanged('a["b.c"]', "x", "set_config"))
-    lines = all_of(read(summary), '//pre[@id="code"]/span')
+    lines = all_of(read(run_state.read(summary.directory)), '//pre[@id="code"]/span')
     assert [text_of(each)[1:].strip() for each in lines] == [
         "a: preset p",
         '"b.c": | set_config',
@@ -513,8 +515,9 @@ def test_cells_that_overlap_are_in_lanes_of_their_own(tmp_path: Path) -> None:
         run.cell(x=x)
     summary = run.write()
     begin = datetime(2026, 11, 21, tzinfo=UTC)
-    for step, second in zip(summary.steps.values(), (0, 0, 0.5, 1), strict=True):
-        step.started = begin + timedelta(seconds=second)
+    begun = zip(summary.steps.items(), (0, 0, 0.5, 1), strict=True)
+    steps = {name: replace(step, started=begin + timedelta(seconds=second)) for (name, step), second in begun}
+    summary = replace(summary, steps=steps)
     bars = all_of(read(summary), '//*[@class="timeline"]/*[@class="row"][2]//*[@class="bar"]')
     assert [(bar.get("x"), bar.get("width"), bar.get("y")) for bar in bars] == [
         ("0.0%", "50.0%", "0"),

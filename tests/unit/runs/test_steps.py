@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.history import folded
 from toolbox.model.errors import (
     Cancelled,
     CheckFailed,
@@ -17,7 +18,6 @@ from toolbox.model.errors import (
 from toolbox.model.events import Event, KeptEvent, Note, StepFinished, StepKind, StepStarted
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs import steps
-from toolbox.runs.past import Past
 from toolbox.runs.steps import Outcome, Step
 from toolbox.system import filesystem
 
@@ -204,7 +204,7 @@ def before(top: Step, *steps: tuple[str, str, StepKind, Verdict]) -> None:
         name = key.rpartition("/")[2]
         events.append(StepStarted(directory, name, kind, "", key, "print"))
         events.append(StepFinished(directory, name, kind, verdict, None, "", 1.0))
-    top.recorder.past = Past(events)
+    top.recorder.past = folded(events)
 
 
 @pytest.mark.parametrize("kind", [StepKind.PHASE, StepKind.GROUP, StepKind.CELL])

@@ -21,7 +21,7 @@ from toolbox.model.text import LONGEST_LINE, duration, truncate, without_middle
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import _remarks
 from toolbox.reports._excerpts import Excerpts
-from toolbox.runs.summary import RunSummary, State, StepSummary
+from toolbox.runs.run_state import RunState, State, StepState
 
 FEWEST_BYTES: Final = 1 << 13  # room for what is never left out
 _MOST_LINES: Final = 20  # of a message
@@ -33,7 +33,7 @@ _LONGEST_FINDING: Final = 500
 _URL = re.compile(r"https?://[^\s<>\"'`\\\x00-\x20\x7f]+")
 
 
-def render(summary: RunSummary, *, limit: int, artifacts_url: str = "") -> str:
+def render(summary: RunState, *, limit: int, artifacts_url: str = "") -> str:
     """Return a run as Markdown.
 
     Args:
@@ -90,7 +90,7 @@ class _Page:
             self.room -= _size(block) + 2
         return fits
 
-    def add_failures(self, summary: RunSummary, kept: int) -> None:
+    def add_failures(self, summary: RunState, kept: int) -> None:
         """Add the failures: the first ones with excerpts of logs, then one line each, as long as there is room."""
         excerpts = Excerpts(summary.directory, characters=self.room, withheld=summary.secrets_left)
         failures = summary.failures
@@ -103,7 +103,7 @@ class _Page:
         if summary.cancelled and failures and failures[0].verdict is not Verdict.CANCELLED:
             self.add(f"<p>{summary.cancelled} others were cancelled</p>", kept)
 
-    def add_remarks(self, summary: RunSummary, kept: int) -> None:
+    def add_remarks(self, summary: RunState, kept: int) -> None:
         """Add the remarks on steps that did not fail the run, as long as there is room."""
         remarks = _remarks.of(summary)
         for index, step in enumerate(remarks):
@@ -116,7 +116,7 @@ class _Page:
                 self.add(left, kept)
                 break
 
-    def rows(self, summary: RunSummary) -> Iterator[str]:
+    def rows(self, summary: RunState) -> Iterator[str]:
         """Yield a row for each cell, first those that did not pass; in a run without a matrix, for each command."""
         names = _metrics(summary)[:_MOST_METRICS]
         for step in sorted(_cases(summary), key=lambda step: step.verdict is not None and step.verdict.is_pass):
@@ -135,7 +135,7 @@ class _Page:
             ]
             yield f"<tr>{''.join(f'<td>{column}</td>' for column in columns)}</tr>"
 
-    def add_cells(self, rows: Sequence[str], summary: RunSummary) -> None:
+    def add_cells(self, rows: Sequence[str], summary: RunState) -> None:
         """Add the table of the cells, with as many rows as there is room for."""
         metrics = _metrics(summary)
         names = ["verdict", "cause", "target", "attempts", "time", *map(_code, metrics[:_MOST_METRICS])]
@@ -155,7 +155,7 @@ class _Page:
         if (others := len(metrics) - _MOST_METRICS) > 0:
             self.add(f"<p>and {others} more metrics</p>")
 
-    def _failure(self, step: StepSummary, excerpts: Excerpts) -> str:
+    def _failure(self, step: StepState, excerpts: Excerpts) -> str:
         """Return a failure, folded, with its message and excerpts of its logs."""
         parts = [f"<details><summary>{_title(step)}</summary>", _pre(step.message.splitlines())]
         for excerpt in excerpts.of(step, is_bad=True):
@@ -163,10 +163,10 @@ class _Page:
             parts += [f"<p>{_code(excerpt.what)}</p>", _pre(lines, most=len(lines))]
         return "\n".join([*filter(None, parts), f"<p>look at {self._place(step, step.step)}</p>", "</details>"])
 
-    def _brief(self, step: StepSummary) -> str:
+    def _brief(self, step: StepState) -> str:
         return f"<p>{_title(step)} {self._place(step, 'look at it') if self._url else ''}</p>"
 
-    def _place(self, step: StepSummary, text: str) -> str:
+    def _place(self, step: StepState, text: str) -> str:
         """Return a text as a link to the directory of a step if the address of the run is known, else as code."""
         if not self._url:
             return _code(text)
@@ -174,7 +174,7 @@ class _Page:
         return f'<a href="{html.escape(address)}">{_code(text)}</a>'
 
 
-def _head(summary: RunSummary) -> str:
+def _head(summary: RunState) -> str:
     end = summary.finished
     verdict = _words(end.verdict if end else None, end.cause if end else None, summary.state)
     lines = [f"<h2>{verdict}: {_code(summary.project, _LONGEST_NAME)}</h2>"]
@@ -193,7 +193,7 @@ def _head(summary: RunSummary) -> str:
     return "\n".join(lines)
 
 
-def _attribution(summary: RunSummary) -> str:
+def _attribution(summary: RunState) -> str:
     if _remarks.has_nothing_in_common(summary):
         return f"<p>{_remarks.NOTHING_IN_COMMON}</p>"
     if not summary.attribution:
@@ -202,15 +202,15 @@ def _attribution(summary: RunSummary) -> str:
     return f"<p>What failed has in common:</p>\n<ul>{found}</ul>"
 
 
-def _cases(summary: RunSummary) -> list[StepSummary]:
+def _cases(summary: RunState) -> list[StepState]:
     return summary.cells or [step for step in summary.steps.values() if step.kind is StepKind.COMMAND]
 
 
-def _metrics(summary: RunSummary) -> list[str]:
+def _metrics(summary: RunState) -> list[str]:
     return list(dict.fromkeys(metric.metric for step in _cases(summary) for metric in step.metrics))
 
 
-def _title(step: StepSummary) -> str:
+def _title(step: StepState) -> str:
     message = next((line for line in step.message.splitlines() if line.strip()), "")
     title = f"{_words(step.verdict, step.cause, State.DEAD)}: {_code(step.name)}"
     return f"{title} {_code(message)}" if message else title
@@ -223,14 +223,14 @@ def _words(verdict: Verdict | None, cause: str | None, state: State) -> str:
     return html.escape(f"{verdict} ({cause})" if cause else verdict)
 
 
-def _standing(step: StepSummary, cause: str | None, state: State = State.DEAD) -> str:
+def _standing(step: StepState, cause: str | None, state: State = State.DEAD) -> str:
     """Return the verdict of a step, and whether it is a failure that does not count."""
     is_set_apart = not step.counts and step.verdict is not None and not step.verdict.is_pass
     apart = f" {_why_uncounted(step)}" if is_set_apart else ""
     return f"{_words(step.verdict, None, state)}{apart}" + (f" ({html.escape(cause)})" if cause else "")
 
 
-def _why_uncounted(step: StepSummary) -> str:
+def _why_uncounted(step: StepState) -> str:
     return "in quarantine" if step.kind is StepKind.CELL else "not counted"
 
 

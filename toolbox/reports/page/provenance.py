@@ -7,7 +7,7 @@ the changes that the orchestration made while it ran are in the journal.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +15,8 @@ from typing import Any, Final
 import yaml
 
 from toolbox.config import paths
-from toolbox.model.events import ConfigurationChanged
-from toolbox.runs import journal
 from toolbox.runs.layout import RunDirectory
+from toolbox.runs.run_state import RunState
 from toolbox.system import filesystem, redaction
 
 _MOST_LINES: Final = 3000
@@ -68,10 +67,11 @@ class Resolved:
     left_out: int
 
 
-def of(directory: Path) -> Resolved:
+def of(run: RunState) -> Resolved:
     """Return the configuration of a run, which has no lines if the file is missing."""
-    text = _text(RunDirectory(directory).configuration)
-    changes = [*_applied(RunDirectory(directory).request), *_by_the_orchestration(directory)]
+    text = _text(RunDirectory(run.directory).configuration)
+    by_the_orchestration = [Change(change.path, change.value, change.by) for change in run.configuration_changes]
+    changes = [*_applied(RunDirectory(run.directory).request), *by_the_orchestration]
     lines = text.splitlines()
     authors = _authors(text, changes) if len(text) <= _MOST_BYTES else {}
     shown = []
@@ -94,12 +94,6 @@ def _applied(file: Path) -> list[Change]:
             Change(**{name: str(change[name]) for name in _FIELDS}) for change in filesystem.read_json(file)["changes"]
         ]
     return []
-
-
-def _by_the_orchestration(directory: Path) -> Iterator[Change]:
-    for entry in journal.read(directory):
-        if isinstance(event := entry.event, ConfigurationChanged):
-            yield Change(event.path, event.value, event.by)
 
 
 def _authors(text: str, changes: Sequence[Change]) -> dict[int, Change]:

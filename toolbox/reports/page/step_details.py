@@ -20,7 +20,7 @@ from toolbox.reports._excerpts import Excerpt, Excerpts
 from toolbox.reports._links import Link
 from toolbox.reports._web_page import WAITING, Mark, mark
 from toolbox.runs.layout import RunDirectory, StepDirectory, attempt_name
-from toolbox.runs.summary import AttemptSummary, RunSummary, StepSummary
+from toolbox.runs.run_state import CellAttempt, RunState, StepState
 from toolbox.system import filesystem
 
 MOST_CELLS: Final = 1500  # on a page
@@ -44,14 +44,14 @@ class Shown:
 
     anchor: str
     mark: Mark
-    step: StepSummary
+    step: StepState
     settings: Sequence[tuple[str, str, str]] = ()
     remarks: Sequence[str] = ()
     bounds: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
     excerpts: Sequence[Excerpt] = ()
     links: Sequence[Link] = ()
-    attempts: Sequence[tuple[AttemptSummary, Link | None]] = ()
+    attempts: Sequence[tuple[CellAttempt, Link | None]] = ()
     is_brief: bool = False
 
 
@@ -72,7 +72,7 @@ class Steps:
     is_cut: bool
 
 
-def collect(summary: RunSummary) -> Steps:
+def collect(summary: RunState) -> Steps:
     """Return the steps of a run, including the cells of its plan that have not started."""
     plan = _plan(summary.directory)
     cells = _in_plan_order(summary, plan)
@@ -104,26 +104,26 @@ def _plan(directory: Path) -> dict[str, Mapping[str, Any]]:
     return {}
 
 
-def _in_plan_order(summary: RunSummary, plan: Mapping[str, Mapping[str, Any]]) -> list[StepSummary]:
-    begun: dict[str, list[StepSummary]] = {}
+def _in_plan_order(summary: RunState, plan: Mapping[str, Mapping[str, Any]]) -> list[StepState]:
+    begun: dict[str, list[StepState]] = {}
     for step in summary.cells:
         begun.setdefault(step.identity, []).append(step)
     cells = [step for id_ in plan for step in begun.pop(id_, None) or [_not_started(id_, plan[id_])]]
     return cells + [step for steps in begun.values() for step in steps]
 
 
-def _not_started(id_: str, cell: Mapping[str, Any]) -> StepSummary:
+def _not_started(id_: str, cell: Mapping[str, Any]) -> StepState:
     settings, labels = cell.get("settings", {}), cell["labels"]
-    return StepSummary("", str(cell.get("name", id_)), StepKind.CELL, key=id_, settings=settings, labels=labels)
+    return StepState("", str(cell.get("name", id_)), StepKind.CELL, key=id_, settings=settings, labels=labels)
 
 
-def _mark(step: StepSummary, summary: RunSummary) -> Mark:
+def _mark(step: StepState, summary: RunState) -> Mark:
     if not step.step:
         return WAITING
     return mark(step.verdict, summary.state, is_quarantined=_remarks.is_quarantined_failure(step))
 
 
-def _rank(step: StepSummary, summary: RunSummary) -> tuple[bool, bool]:
+def _rank(step: StepState, summary: RunState) -> tuple[bool, bool]:
     """Return a sort key: first failures, then failures that do not count, then the other steps."""
     return not _mark(step, summary).is_bad, not _remarks.is_quarantined_failure(step)
 
@@ -133,7 +133,7 @@ def _bounds(cell: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _in_full(step: StepSummary, summary: RunSummary, cell: Mapping[str, Any], excerpts: Excerpts) -> Shown:
+def _in_full(step: StepState, summary: RunState, cell: Mapping[str, Any], excerpts: Excerpts) -> Shown:
     shown, root = _mark(step, summary), summary.directory
     return Shown(
         _anchor(step),
@@ -149,7 +149,7 @@ def _in_full(step: StepSummary, summary: RunSummary, cell: Mapping[str, Any], ex
     )
 
 
-def _in_brief(step: StepSummary, summary: RunSummary, cell: Mapping[str, Any]) -> Shown:
+def _in_brief(step: StepState, summary: RunState, cell: Mapping[str, Any]) -> Shown:
     folder = _links.link(summary.directory, step.step, name=_links.WHOLE) if step.step else None
     return Shown(
         _anchor(step),
@@ -163,18 +163,18 @@ def _in_brief(step: StepSummary, summary: RunSummary, cell: Mapping[str, Any]) -
     )
 
 
-def _is_leaf(step: StepSummary) -> bool:
+def _is_leaf(step: StepState) -> bool:
     return step.kind in {StepKind.CELL, StepKind.COMMAND} or bool(step.checks)
 
 
-def _anchor(step: StepSummary) -> str:
+def _anchor(step: StepState) -> str:
     """Return an id that stays the same when the run goes on, and that no text from outside can choose."""
     if step.kind is StepKind.CELL and _PLAIN_ID.fullmatch(step.identity):
         return f"c-{step.identity}"
     return f"s-{hashlib.sha256(filesystem.encode(f'{step.step} {step.key}')).hexdigest()[:12]}"
 
 
-def _settings(step: StepSummary) -> Iterator[tuple[str, str, str]]:
+def _settings(step: StepState) -> Iterator[tuple[str, str, str]]:
     for axis, label in step.labels.items():
         value = step.settings.get(axis)
         says_more = isinstance(value, dict | list)
@@ -182,7 +182,7 @@ def _settings(step: StepSummary) -> Iterator[tuple[str, str, str]]:
         yield str(axis), str(label), truncate(written)
 
 
-def _told(step: StepSummary, cell: Mapping[str, Any]) -> Iterator[str]:
+def _told(step: StepState, cell: Mapping[str, Any]) -> Iterator[str]:
     if cell.get("skip"):
         yield f"skipped: {cell['skip']}"
     for key, words in (("xfail", "expected to fail"), ("quarantine", "in quarantine")):
@@ -196,7 +196,7 @@ def _told(step: StepSummary, cell: Mapping[str, Any]) -> Iterator[str]:
         yield f"it passed at attempt {step.attempts[-1].attempt}"
 
 
-def _command(step: StepSummary, cell: Mapping[str, Any], root: Path) -> str:
+def _command(step: StepState, cell: Mapping[str, Any], root: Path) -> str:
     """Return the command of a cell, from the plan; for another step, the command line that reproduces it."""
     if isinstance(words := cell.get("command"), list):
         return str(words[-1]) if words[-2:-1] == ["-c"] else shlex.join(map(str, words))
@@ -207,11 +207,11 @@ def _command(step: StepSummary, cell: Mapping[str, Any], root: Path) -> str:
     return ""
 
 
-def _folder(attempt: AttemptSummary) -> str:
+def _folder(attempt: CellAttempt) -> str:
     return attempt_name(attempt.attempt)
 
 
-def _files(step: StepSummary, root: Path) -> list[Link]:
+def _files(step: StepState, root: Path) -> list[Link]:
     """Return the links to the files of a step; for a cell, those of its last attempt."""
     if not step.attempts:
         return _links.of_directory(root, step.step)

@@ -15,7 +15,7 @@ from toolbox.results import histories, project_overview
 from toolbox.results.cost import Cost
 from toolbox.results.project_overview import Cell, Project
 from toolbox.results.records import ResultRow, RunRow
-from toolbox.runs.summary import State
+from toolbox.runs.run_state import State
 
 _MOST: Final = 20  # lines of a table of what needs attention
 _MOST_MONTHS: Final = 24

@@ -17,9 +17,9 @@ from toolbox.model import patterns
 from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import clean, printable
 from toolbox.model.nearest import did_you_mean
-from toolbox.runs import journal, summary
+from toolbox.runs import journal, run_state
 from toolbox.runs.layout import RunDirectory
-from toolbox.runs.summary import RunSummary, State, StepSummary
+from toolbox.runs.run_state import RunState, State, StepState
 from toolbox.system import environ, filesystem
 
 _POLL_SECONDS: Final = 0.2
@@ -95,7 +95,7 @@ class CellLogs:
         Raises:
             UsageError: the directory is not that of a run, or no such cell has begun.
         """
-        run = summary.derive(self.directory)
+        run = run_state.read(self.directory)
         cells = self._cells(run)
         if not cells:
             raise UsageError(self._nothing(run))
@@ -116,7 +116,7 @@ class CellLogs:
             size = filesystem.size(RunDirectory(self.directory).journal)
             is_alive = journal.is_held(self.directory)
             if size != seen or not is_alive:
-                run = summary.derive(self.directory)
+                run = run_state.read(self.directory)
                 cells, seen = self._cells(run), size
                 is_over = run.state is not State.RUNNING or self._has_ended(cells)
                 if is_over and not cells:
@@ -129,19 +129,19 @@ class CellLogs:
         if run.state is State.DEAD:
             self._say("the process of the run is gone: its workloads may be running, and are not followed")
 
-    def _cells(self, run: RunSummary) -> list[StepSummary]:
+    def _cells(self, run: RunState) -> list[StepState]:
         cells = [cell for cell in run.cells if cell.attempts]
         if self.wanted is None:
             return cells
         return patterns.matching(self.wanted, cells, lambda cell: (cell.name, cell.identity))
 
-    def _is_one_name(self, cells: Sequence[StepSummary]) -> bool:
+    def _is_one_name(self, cells: Sequence[StepState]) -> bool:
         return self.wanted is not None and [self.wanted in (cell.name, cell.identity) for cell in cells] == [True]
 
-    def _has_ended(self, cells: Sequence[StepSummary]) -> bool:
+    def _has_ended(self, cells: Sequence[StepState]) -> bool:
         return self._is_one_name(cells) and cells[0].verdict is not None
 
-    def _open(self, cells: Iterable[StepSummary], *, is_one: bool) -> None:
+    def _open(self, cells: Iterable[StepState], *, is_one: bool) -> None:
         for cell in cells:
             number = cell.attempts[-1].attempt
             if (cell.step, number) in self._logs:
@@ -162,7 +162,7 @@ class CellLogs:
                     log.show_rest()
                 log.output.flush()
 
-    def _nothing(self, run: RunSummary) -> str:
+    def _nothing(self, run: RunState) -> str:
         begun = [cell.name for cell in run.cells if cell.attempts]
         if not begun:
             return f"no cell of the run {run.run} has begun: the logs of its other steps are in {run.directory}"

@@ -18,7 +18,7 @@ from toolbox.model.verdicts import Verdict
 from toolbox.reports.terminal.live_view import MOST_ROWS, STYLES, View, block, masked
 from toolbox.runs.evidence_files import last_line
 from toolbox.runs.layout import RunDirectory
-from toolbox.runs.summary import RunSummary, State, StepSummary
+from toolbox.runs.run_state import RunState, State, StepState
 from toolbox.system import environ
 
 _MOST_CELLS: Final = 40  # in the table at the end
@@ -26,7 +26,7 @@ _MOST_FAILURES: Final = 15
 _MOST_OPEN: Final = 5
 
 
-def show(summary: RunSummary, view: View) -> None:
+def show(summary: RunState, view: View) -> None:
     """Show how a run ended or stands: its steps, what failed, why, and where to look."""
     view.console.print(_table(summary))
     for step in _going_on(summary):
@@ -49,7 +49,7 @@ def show(summary: RunSummary, view: View) -> None:
         view.console.print(text, soft_wrap=True)
 
 
-def _table(summary: RunSummary) -> Table:
+def _table(summary: RunState) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
     for heading in ("step", "verdict", "cause"):
         table.add_column(heading, overflow="fold")
@@ -69,27 +69,27 @@ def _table(summary: RunSummary) -> Table:
     return table
 
 
-def _without_verdict(summary: RunSummary) -> str:
+def _without_verdict(summary: RunState) -> str:
     return "going on" if summary.state is State.RUNNING else "not ended"
 
 
-def _elapsed(step: StepSummary, state: State) -> float | None:
+def _elapsed(step: StepState, state: State) -> float | None:
     if step.started is None or state is not State.RUNNING:
         return None
     return (datetime.now(UTC) - step.started).total_seconds()
 
 
-def _going_on(summary: RunSummary) -> list[StepSummary]:
+def _going_on(summary: RunState) -> list[StepState]:
     """Return the running cells that have an attempt."""
     cells = [step for step in summary.cells if step.verdict is None and step.attempts]
     return cells[:MOST_ROWS] if summary.state is State.RUNNING else []
 
 
-def _log_of(step: StepSummary, directory: Path) -> Path:
+def _log_of(step: StepState, directory: Path) -> Path:
     return RunDirectory(directory).attempt(step.step, step.attempts[-1].attempt).stdout
 
 
-def _shown(summary: RunSummary) -> list[StepSummary]:
+def _shown(summary: RunState) -> list[StepState]:
     """Return the steps to show; if there are many cells, only the cells that did not pass."""
     if len(summary.cells) <= _MOST_CELLS:
         return list(summary.steps.values())
@@ -98,7 +98,7 @@ def _shown(summary: RunSummary) -> list[StepSummary]:
     return [step for step in summary.steps.values() if step.kind is not StepKind.CELL or step.step in kept]
 
 
-def _counted(summary: RunSummary) -> str:
+def _counted(summary: RunState) -> str:
     """Return the counts of the verdicts of the cells."""
     counts = Counter(step.verdict or _without_verdict(summary) for step in summary.cells)
     missing = (summary.planned_cells or 0) - len(summary.cells)
@@ -106,7 +106,7 @@ def _counted(summary: RunSummary) -> str:
     return ", ".join([*counted, *([f"{missing} not started"] if missing > 0 else [])])
 
 
-def _failure(step: StepSummary, directory: Path) -> Text:
+def _failure(step: StepState, directory: Path) -> Text:
     verdict = step.verdict or Verdict.ERROR
     return Text.assemble(
         "\n",
@@ -117,7 +117,7 @@ def _failure(step: StepSummary, directory: Path) -> Text:
     )
 
 
-def _closing(summary: RunSummary) -> Iterator[Text]:
+def _closing(summary: RunState) -> Iterator[Text]:
 
     end = summary.finished
     yield Text("")
@@ -149,7 +149,7 @@ def _closing(summary: RunSummary) -> Iterator[Text]:
     yield Text(f"the run is in {summary.directory}")
 
 
-def _warnings(summary: RunSummary) -> Iterator[Text]:
+def _warnings(summary: RunState) -> Iterator[Text]:
     if summary.damage:
         yield Text(clean(summary.damage_warning), style="bold red")
     if summary.secrets_left:
@@ -157,7 +157,7 @@ def _warnings(summary: RunSummary) -> Iterator[Text]:
         yield Text(f"files that contain a secret, do not publish them: {named}", style="bold red")
 
 
-def _without_end(summary: RunSummary) -> Iterator[Text]:
+def _without_end(summary: RunState) -> Iterator[Text]:
     """Yield the attempts that may be running or may have left something, and what to do about them."""
     command = f"{environ.program()} project resume {summary.directory}"
     for attempts, said, what_to_do in (
@@ -171,5 +171,5 @@ def _without_end(summary: RunSummary) -> Iterator[Text]:
             yield Text(f"and {more} more, in {RunDirectory(summary.directory).summary}")
 
 
-def _going_on_hint(summary: RunSummary) -> Text:
+def _going_on_hint(summary: RunState) -> Text:
     return Text(f"continue it with `{environ.program()} project resume {summary.directory}`")

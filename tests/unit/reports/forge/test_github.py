@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from toolbox.model.events import CheckJudged, MetricMeasured, RunFinished, StepK
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.reports.forge import github, run_markdown
 from toolbox.runs.attribution import Finding
-from toolbox.runs.summary import AttemptSummary, RunSummary, State, StepSummary
+from toolbox.runs.run_state import CellAttempt, RunState, State, StepState
 
 STARTED = datetime(2026, 11, 21, 1, 2, 3, tzinfo=UTC)
 HOSTILE = (
@@ -28,23 +29,24 @@ HOSTILE = (
 )
 
 
-def cell(name: str, verdict: Verdict | None = Verdict.PASSED, message: str = "", number: int = 0) -> StepSummary:
+def cell(name: str, verdict: Verdict | None = Verdict.PASSED, message: str = "", number: int = 0) -> StepState:
     """Return a cell with an attempt, a metric, and a failed check where it failed."""
     step = f"000__test/{number:03d}__{name}"
     cause = None if verdict is None or verdict.is_pass else Cause.CHECK
-    found = StepSummary(step, name, StepKind.CELL, verdict, cause, message, 1.5, started=STARTED)
-    found.attempts.append(AttemptSummary(1, f"gpu {name}", STARTED, verdict, cause, message, 1.5))
-    found.metrics.append(MetricMeasured(step, "step_time", 0.25, "s"))
-    return found
+    attempts = [CellAttempt(1, f"gpu {name}", STARTED, verdict, cause, message, 1.5)]
+    metrics = [MetricMeasured(step, "step_time", 0.25, "s")]
+    return StepState(
+        step, name, StepKind.CELL, verdict, cause, message, 1.5, started=STARTED, attempts=attempts, metrics=metrics
+    )
 
 
-def summary(*steps: StepSummary, directory: Path = Path("/runs/r-1"), message: str = "") -> RunSummary:
+def summary(*steps: StepState, directory: Path = Path("/runs/r-1"), message: str = "") -> RunState:
     """Return a run with these steps."""
     verdicts = [step.verdict for step in steps]
     verdict = Verdict.FAILED if Verdict.FAILED in verdicts else Verdict.PASSED
     end = RunFinished(verdict, Cause.CHECK if verdict is Verdict.FAILED else None, 1, message, 9.5)
     found = {step.step: step for step in steps}
-    return RunSummary("r-1", "training", directory, State.FINISHED, ("smoke",), STARTED, end, found, len(steps))
+    return RunState("r-1", "training", directory, State.FINISHED, ("smoke",), STARTED, end, found, len(steps))
 
 
 def shown(markdown: str) -> html.HtmlElement:
@@ -75,7 +77,8 @@ def test_the_verdict_comes_first_in_words() -> None:
 
 def test_a_failure_is_told_with_its_cause_its_message_and_what_shows_it(tmp_path: Path) -> None:
     failed = cell("b", Verdict.FAILED, "log_lacks: 'nan' is in stdout.log:2\nmetric: too slow", 1)
-    failed.checks.append(CheckJudged(failed.step, "log_lacks", passed=False, message="x", file="stdout.log", line=2))
+    check = CheckJudged(failed.step, "log_lacks", passed=False, message="x", file="stdout.log", line=2)
+    failed = replace(failed, checks=[check])
     log = tmp_path / failed.step / "attempt-1" / "stdout.log"
     log.parent.mkdir(parents=True)
     log.write_text("step 1\nloss: nan <b>\nstep 3\n")
@@ -89,14 +92,14 @@ def test_a_failure_is_told_with_its_cause_its_message_and_what_shows_it(tmp_path
 
 def test_what_failed_has_in_common_is_said() -> None:
     run = summary(cell("a"), cell("b", Verdict.FAILED, "x", 1))
-    run.attribution = [Finding({"machine": "A100", "runtime": "2.4"}, 4, 4, 0, 28)]
+    run = replace(run, attribution=[Finding({"machine": "A100", "runtime": "2.4"}, 4, 4, 0, 28)])
     found = shown(github.comment(run))
     assert texts(found, "li") == ["machine=A100 and runtime=2.4: 4 of 4 failed; elsewhere 0 of 28"]
 
 
 def test_cells_are_a_table_with_their_metrics_and_what_did_not_pass_on_top() -> None:
     ignored = cell("c", Verdict.FAILED, "x", 2)
-    ignored.counts = False
+    ignored = replace(ignored, counts=False)
     rows = [texts(row, "td") for row in shown(github.comment(summary(cell("a"), ignored))).iter("tr")]
     assert rows[1:] == [
         ["c", "failed, in quarantine", "check", "gpu c", "1", "1.5 s", "0.25 s"],
@@ -106,14 +109,14 @@ def test_cells_are_a_table_with_their_metrics_and_what_did_not_pass_on_top() -> 
 
 def test_what_failed_in_quarantine_is_counted_apart() -> None:
     kept = cell("b", Verdict.FAILED, "x", 1)
-    kept.counts = False
+    kept = replace(kept, counts=False)
     head = shown(github.comment(summary(cell("a"), kept)))[1].text_content()
     assert head.startswith("cells: 1 passed, 1 failed in quarantine")
 
 
 def test_a_command_that_may_fail_is_not_in_quarantine() -> None:
-    step = StepSummary("000__prepare/000__x", "x", StepKind.COMMAND, Verdict.FAILED, Cause.PRODUCT, "gone", 2.0)
-    step.counts = False
+    step = StepState("000__prepare/000__x", "x", StepKind.COMMAND, Verdict.FAILED, Cause.PRODUCT, "gone", 2.0)
+    step = replace(step, counts=False)
     found = shown(github.comment(summary(step)))
     assert texts(found, "td")[1] == "failed, not counted"
     assert "failed not counted (product): x" in texts(found, "p")
@@ -124,7 +127,7 @@ def test_remarks_are_told_line_by_line_after_what_failed() -> None:
     kept = cell(
         "b", Verdict.FAILED, f"slow\nin quarantine until 2999-12-31 (ops), so it does not count: {'x' * 200}", 1
     )
-    kept.counts = False
+    kept = replace(kept, counts=False)
     noisy = cell("c", Verdict.PASSED, "time: noisy\nspeed: too few values", 2)
     found = shown(github.comment(summary(cell("a", Verdict.FAILED, "bad"), kept, noisy)))
     assert texts(found, "pre") == ["bad", kept.message, noisy.message]
@@ -145,21 +148,21 @@ def test_without_remarks_there_is_no_heading_for_them() -> None:
 
 def test_failures_that_nothing_separates_are_said_to_have_nothing_in_common() -> None:
     run = many([Verdict.FAILED, Verdict.PASSED, Verdict.FAILED, Verdict.PASSED])
-    for number, step in enumerate(run.cells):
-        step.labels = {"x": str(number)}
+    cells = [replace(step, labels={"x": str(number)}) for number, step in enumerate(run.cells)]
+    run = replace(run, steps={cell.step: cell for cell in cells})
     assert "<p>No condition on the axes separates the cells that failed" in github.comment(run)
 
 
 def test_metrics_that_have_no_column_are_counted() -> None:
     step = cell("a")
-    step.metrics = [MetricMeasured(step.step, f"m{number}", 1.0) for number in range(9)]
+    step = replace(step, metrics=[MetricMeasured(step.step, f"m{number}", 1.0) for number in range(9)])
     found = shown(github.comment(summary(step)))
     assert texts(found, "th")[-1] == "m5"
     assert "and 3 more metrics" in texts(found, "p")
 
 
 def test_a_run_without_a_matrix_shows_its_commands() -> None:
-    step = StepSummary("000__prepare/000__x", "x", StepKind.COMMAND, Verdict.ERROR, Cause.INFRASTRUCTURE, "gone", 2.0)
+    step = StepState("000__prepare/000__x", "x", StepKind.COMMAND, Verdict.ERROR, Cause.INFRASTRUCTURE, "gone", 2.0)
     found = shown(github.comment(summary(step)))
     assert texts(found, "th")[:2] == ["command", "verdict"]
     assert texts(found, "summary") == ["error (infrastructure): x gone"]
@@ -168,7 +171,7 @@ def test_a_run_without_a_matrix_shows_its_commands() -> None:
 @pytest.mark.parametrize(("state", "words"), [(State.RUNNING, "going on"), (State.DEAD, "not ended")])
 def test_a_run_that_has_not_ended_says_so(state: State, words: str) -> None:
     run = summary(cell("a", None))
-    run.finished, run.state, run.planned_cells = None, state, 3
+    run = replace(run, finished=None, state=state, planned_cells=3)
     found = shown(github.comment(run))
     assert texts(found, "h2") == [f"{words}: training"]
     assert f"cells: 1 {words}, 2 not started" in found.text_content()
@@ -191,19 +194,16 @@ def test_an_address_that_is_none_is_refused(address: str) -> None:
         github.comment(summary(), artifacts_url=address)
 
 
-def hostile(text: str) -> RunSummary:
+def hostile(text: str) -> RunState:
     """Return a run in which everything that others choose is this text."""
-    failed, passed = cell(text, Verdict.FAILED, text), cell(text, Verdict.PASSED, text, 1)
-    for step in (failed, passed):
-        step.metrics = [
-            MetricMeasured(step.step, text, 1.0, text),
-            MetricMeasured(step.step, f"2{text}", None, "", text),
-        ]
-        step.attempts[0].target = text
-    run = summary(failed, passed, message=text)
-    run.project, run.run, run.presets = text, text, (text, text)
-    run.attribution = [Finding({text: text}, 1, 1, 0, 1)]
-    return run
+    cells = []
+    for step in (cell(text, Verdict.FAILED, text), cell(text, Verdict.PASSED, text, 1)):
+        metrics = [MetricMeasured(step.step, text, 1.0, text), MetricMeasured(step.step, f"2{text}", None, "", text)]
+        attempts = [replace(step.attempts[0], target=text)]
+        cells.append(replace(step, metrics=metrics, attempts=attempts))
+    run = summary(*cells, message=text)
+    attribution = [Finding({text: text}, 1, 1, 0, 1)]
+    return replace(run, project=text, run=text, presets=(text, text), attribution=attribution)
 
 
 def structure(root: html.HtmlElement) -> list[tuple[str, list[str]]]:
@@ -240,7 +240,7 @@ def test_no_block_holds_an_empty_line_and_there_are_no_control_characters() -> N
     assert not any((ord(char) < 32 and char != "\n") or 0xD800 <= ord(char) < 0xE000 for char in markdown)
 
 
-def many(verdicts: Sequence[Verdict], message: str = "too slow\n" * 30) -> RunSummary:
+def many(verdicts: Sequence[Verdict], message: str = "too slow\n" * 30) -> RunState:
     """Return a run of so many cells."""
     return summary(
         *(
@@ -263,7 +263,7 @@ def is_whole(markdown: str) -> bool:
 @pytest.mark.parametrize("text", ["x", "é|<&`"])
 def test_the_limit_is_kept_and_nothing_is_cut_in_the_middle(limit: int, verdicts: list[Verdict], text: str) -> None:
     run = many(verdicts, text * 200)
-    run.directory = Path("/") / text
+    run = replace(run, directory=Path("/") / text)
     markdown = run_markdown.render(run, limit=limit)
     assert len(markdown.encode()) <= limit
     assert is_whole(markdown)

@@ -28,7 +28,7 @@ from toolbox.model.foreign_text import clean
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.reports.terminal import live_view, run_table
 from toolbox.reports.terminal.live_view import View
-from toolbox.runs.summary import RunSummary, State
+from toolbox.runs.run_state import RunState, State
 
 Show = Callable[..., str]
 
@@ -307,7 +307,7 @@ def test_no_text_of_others_steers_a_terminal_or_a_ci_system(
             view.show(event)
         view.line(HOSTILE)
         end = RunFinished(Verdict.FAILED, Cause.PRODUCT, 1, HOSTILE, 1.0)
-        run_table.show(RunSummary("r", HOSTILE, tmp_path / "\x1b]0;x\x07::x", State.FINISHED, finished=end), view)
+        run_table.show(RunState("r", HOSTILE, tmp_path / "\x1b]0;x\x07::x", State.FINISHED, finished=end), view)
     text = target.getvalue()
     assert "\x1b]" not in text
     assert not set("\x07\x9b\u202e") & set(text)

@@ -11,10 +11,10 @@ import pytest
 from toolbox.model.events import CheckJudged, RunFinished, StepKind
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.reports.terminal import live_view, run_table
-from toolbox.runs.summary import RunSummary, State, StepSummary
+from toolbox.runs.run_state import RunState, State, StepState
 
 
-def shown(summary: RunSummary) -> str:
+def shown(summary: RunState) -> str:
     """Return the table as a file gets it."""
     stream = io.StringIO()
     with live_view.view(stream) as view:
@@ -22,15 +22,15 @@ def shown(summary: RunSummary) -> str:
     return stream.getvalue()
 
 
-def summary(*steps: StepSummary, end: RunFinished | None = None, state: State = State.FINISHED) -> RunSummary:
-    return RunSummary(
+def summary(*steps: StepState, end: RunFinished | None = None, state: State = State.FINISHED) -> RunState:
+    return RunState(
         "r-1", "training", Path("/runs/r-1"), state, (), datetime.now(UTC), end, {step.step: step for step in steps}
     )
 
 
-def step(name: str, verdict: Verdict | None = Verdict.PASSED, message: str = "", **fields: Any) -> StepSummary:
-    cause = "product" if verdict and not verdict.is_pass else None
-    return StepSummary(name, name.rpartition("__")[2], StepKind.GROUP, verdict, cause, message, 1.25, **fields)
+def step(name: str, verdict: Verdict | None = Verdict.PASSED, message: str = "", **fields: Any) -> StepState:
+    cause = Cause.PRODUCT if verdict and not verdict.is_pass else None
+    return StepState(name, name.rpartition("__")[2], StepKind.GROUP, verdict, cause, message, 1.25, **fields)
 
 
 def test_the_table_names_what_failed_why_and_where_to_look() -> None:

@@ -1,29 +1,28 @@
 """The clusters of a run, from its journal."""
 
+from tests.fakes.history import folded
 from toolbox.model.clusters import Access
 from toolbox.model.events import (
     ClusterChosen,
-    Event,
+    KeptEvent,
     LeaseAwaited,
     LeaseLost,
-    Note,
     ResourceMade,
     ResourcePlanned,
     ResourceRemoved,
 )
-from toolbox.runs import reserved
 
 WAITED = LeaseAwaited("sut", "waiting for ann")
 CHOSEN = ClusterChosen("sut", "a", "/k", "c")
 PLANNED = ResourcePlanned("000__create", "sut-1", "sut", "/k", "env X=1 remove it")
 
 
-def said(*events: Event) -> str:
-    return str(reserved.derive(events)["sut"])
+def said(*events: KeptEvent) -> str:
+    return str(folded(events).clusters["sut"])
 
 
 def test_a_run_without_clusters_has_none() -> None:
-    assert reserved.derive([Note("", "x")]) == {}
+    assert folded([]).clusters == {}
 
 
 def test_it_is_said_for_whom_a_run_waits_until_it_waits_no_more() -> None:
@@ -48,13 +47,13 @@ def test_what_is_there_is_said_with_the_way_to_it_and_to_its_end() -> None:
 
 
 def test_what_was_removed_is_there_no_more() -> None:
-    state = reserved.derive([PLANNED, ResourceMade("sut-1"), ResourceRemoved("sut-1")])["sut"]
+    state = folded([PLANNED, ResourceMade("sut-1"), ResourceRemoved("sut-1")]).clusters["sut"]
     assert (state.planned, state.is_made, str(state)) == (None, False, "")
 
 
 def test_what_the_journal_has_lost_the_beginning_of_is_nothing() -> None:
-    assert reserved.derive([ResourceMade("sut-1")]) == {}
+    assert folded([ResourceMade("sut-1")]).clusters == {}
 
 
 def test_what_was_chosen_can_be_reached_again() -> None:
-    assert reserved.access_of(CHOSEN) == Access("/k", "c", None)
+    assert CHOSEN.access == Access("/k", "c", None)

@@ -1,7 +1,8 @@
-"""What a run did before it was resumed: which steps answer, and what is left to do."""
+"""The state of a run: which steps need not be done again, and what is left to do."""
 
 import pytest
 
+from tests.fakes.history import folded
 from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
@@ -17,7 +18,7 @@ from toolbox.model.events import (
 )
 from toolbox.model.evidence import Metric
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs.past import Past, PastStep
+from toolbox.runs.run_state import RunState, StepState
 
 RUN = RunStarted("r", "p", "/runs/r", ())
 CHANGED = ConfigurationChanged("a.b", "1", "set_config")
@@ -52,58 +53,58 @@ def attempt_ended(number: int, verdict: Verdict = Verdict.PASSED) -> AttemptEnde
     return AttemptEnded("test/c1", number, "one", verdict, None, "", 1.0)
 
 
-def find(past: Past, key: str) -> PastStep:
-    found = past.find(key)
+def find(past: RunState, key: str) -> StepState:
+    found = past.latest.get(key)
     assert found is not None
     return found
 
 
 def test_a_new_run_has_no_past() -> None:
-    assert Past().find("/test") is None
-    assert list(Past().cells()) == []
-    assert not Past().is_unfinished()
+    assert RunState().latest.get("/test") is None
+    assert RunState().cells == []
+    assert not RunState().is_unfinished
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_only_a_step_that_passed_answers(verdict: Verdict) -> None:
-    past = Past([RUN, *whole("prepare", verdict=verdict)])
+    past = folded([RUN, *whole("prepare", verdict=verdict)])
     assert find(past, "/prepare").answers("") is (verdict is Verdict.PASSED)
 
 
 def test_a_step_that_has_not_ended_does_not_answer() -> None:
-    assert not find(Past([RUN, began("prepare")]), "/prepare").answers("")
+    assert not find(folded([RUN, began("prepare")]), "/prepare").answers("")
 
 
 def test_a_step_that_did_something_else_does_not_answer() -> None:
-    past = Past([RUN, began("prepare"), began("prepare/h1", "abc"), ended("prepare/h1")])
+    past = folded([RUN, began("prepare"), began("prepare/h1", "abc"), ended("prepare/h1")])
     assert find(past, "/prepare/h1").answers("abc")
     assert not find(past, "/prepare/h1").answers("abd")
 
 
 def test_what_a_cleanup_has_undone_is_spent_but_for_the_results_of_cells() -> None:
     events = [*whole("prepare", *whole("prepare/h1")), *whole("test", *whole("test/c1"), *whole("test/g1"))]
-    before, after = Past(events), Past([*events, began("post_cleanup")])
+    before, after = folded(events), folded([*events, began("post_cleanup")])
     keys = ["/prepare", "/prepare/h1", "/test", "/test/c1", "/test/g1"]
     assert [find(before, key).answers("") for key in keys] == [True] * 5
     assert [find(after, key).answers("") for key in keys] == [False, False, False, True, False]
 
 
 def test_what_was_done_again_after_a_cleanup_answers_again() -> None:
-    past = Past([*whole("prepare"), *whole("post_cleanup"), RUN, *whole("prepare")])
+    past = folded([*whole("prepare"), *whole("post_cleanup"), RUN, *whole("prepare")])
     assert find(past, "/prepare").answers("")
 
 
 def test_a_step_that_was_done_again_is_what_it_was_the_last_time() -> None:
-    past = Past([*whole("test", verdict=Verdict.FAILED), RUN, began("test")])
-    assert find(past, "/test").finished is None
+    past = folded([*whole("test", verdict=Verdict.FAILED), RUN, began("test")])
+    assert find(past, "/test").verdict is None
 
 
 def test_a_command_that_was_run_again_in_another_directory_is_known_by_its_key() -> None:
     again = StepStarted("test/h9", "h1", StepKind.COMMAND, "", "/test/h1")
-    past = Past([*whole("test/h1", verdict=Verdict.FAILED), again, StepFinished(
+    past = folded([*whole("test/h1", verdict=Verdict.FAILED), again, StepFinished(
         "test/h9", "h1", StepKind.COMMAND, Verdict.PASSED, None, "", 1.0)])  # fmt: skip
     found = find(past, "/test/h1")
-    assert (found.started.step, found.answers("")) == ("test/h9", True)
+    assert (found.step, found.answers("")) == ("test/h9", True)
 
 
 # Attempts
@@ -111,9 +112,9 @@ def test_a_command_that_was_run_again_in_another_directory_is_known_by_its_key()
 
 def test_the_attempts_of_a_cell_are_kept_also_when_it_is_run_again() -> None:
     first = whole("test/c1", submitted(1), attempt_ended(1, Verdict.CANCELLED), verdict=Verdict.CANCELLED)
-    found = find(Past([*first, RUN, began("test/c1"), submitted(2)]), "/test/c1")
-    assert [(attempt.submitted.attempt, attempt.ended) for attempt in found.attempts] == [
-        (1, attempt_ended(1, Verdict.CANCELLED)), (2, None),
+    found = find(folded([*first, RUN, began("test/c1"), submitted(2)]), "/test/c1")
+    assert [(attempt.attempt, attempt.verdict) for attempt in found.attempts] == [
+        (1, Verdict.CANCELLED), (2, None),
     ]  # fmt: skip
 
 
@@ -126,20 +127,20 @@ def test_an_attempt_that_was_judged_again_ended_as_it_did_the_last_time() -> Non
         began("test/c1"),
         attempt_ended(1),
     ]
-    (attempt,) = find(Past(events), "/test/c1").attempts
-    assert attempt.ended == attempt_ended(1)
+    (attempt,) = find(folded(events), "/test/c1").attempts
+    assert (attempt.attempt, attempt.target, attempt.verdict, attempt.seconds) == (1, "one", Verdict.PASSED, 1.0)
 
 
 def test_the_metrics_of_a_cell_are_those_of_its_last_time() -> None:
     values: list[KeptEvent] = [MetricMeasured("test/c1", "t", value, "s") for value in (1.0, 2.0)]
-    metrics = find(Past([began("test/c1"), *values]), "/test/c1").metrics
+    metrics = find(folded([began("test/c1"), *values]), "/test/c1").measured
     assert metrics == {"t": Metric("t", 2.0, "s")}
     again: list[KeptEvent] = [began("test/c1"), *values, began("test/c1")]
-    assert find(Past(again), "/test/c1").metrics == {}
+    assert find(folded(again), "/test/c1").measured == {}
 
 
 def test_what_is_told_of_a_step_that_never_began_is_left_out() -> None:
-    assert list(Past([submitted(1), attempt_ended(1), ended("test/c1")]).cells()) == []
+    assert list(folded([submitted(1), attempt_ended(1), ended("test/c1")]).latest) == []
 
 
 # What is left to do
@@ -160,14 +161,14 @@ def test_what_is_told_of_a_step_that_never_began_is_left_out() -> None:
 def test_a_run_is_unfinished_while_something_was_cancelled_or_has_not_ended_or_begun(
     events: list[KeptEvent], is_unfinished: bool
 ) -> None:
-    assert Past([RUN, *events, RunFinished(Verdict.PASSED, None, 0, "", 1.0)]).is_unfinished() is is_unfinished
+    assert folded([RUN, *events, RunFinished(Verdict.PASSED, None, 0, "", 1.0)]).is_unfinished is is_unfinished
 
 
 # Changes of the configuration
 
 
 def test_a_change_belongs_to_the_steps_around_it() -> None:
-    past = Past(
+    past = folded(
         [RUN, began("prepare"), began("prepare/g1"), CHANGED, ended("prepare/g1"), ended("prepare"), began("test")]
     )
     changed = [find(past, key).changed_configuration for key in ("/prepare", "/prepare/g1", "/test")]
@@ -175,13 +176,13 @@ def test_a_change_belongs_to_the_steps_around_it() -> None:
 
 
 def test_a_step_that_ended_before_a_change_has_no_part_in_it() -> None:
-    past = Past([began("prepare"), *whole("prepare/g1"), CHANGED])
+    past = folded([began("prepare"), *whole("prepare/g1"), CHANGED])
     assert not find(past, "/prepare/g1").changed_configuration
     assert find(past, "/prepare").changed_configuration
 
 
 def test_a_step_that_was_going_on_when_the_run_died_has_no_part_in_later_changes() -> None:
-    past = Past([RUN, began("prepare"), began("prepare/g1"), RUN, began("test"), CHANGED])
+    past = folded([RUN, began("prepare"), began("prepare/g1"), RUN, began("test"), CHANGED])
     assert [find(past, key).changed_configuration for key in ("/prepare", "/prepare/g1", "/test")] == [
         False,
         False,
@@ -191,12 +192,19 @@ def test_a_step_that_was_going_on_when_the_run_died_has_no_part_in_later_changes
 
 def test_only_the_changes_of_the_last_time_count() -> None:
     again = ConfigurationChanged("a.b", "2", "set_config")
-    assert Past([RUN, CHANGED]).configuration_changes == [CHANGED]
-    assert Past([RUN, CHANGED, RUN, again]).configuration_changes == [again]
-    assert Past([RUN, CHANGED, RUN]).configuration_changes == []
+    assert list(folded([RUN, CHANGED]).session_changes) == [CHANGED]
+    assert list(folded([RUN, CHANGED, RUN, again]).session_changes) == [again]
+    assert list(folded([RUN, CHANGED, RUN]).session_changes) == []
 
 
 def test_an_attempt_that_is_submitted_twice_is_one() -> None:
-    past = Past([RUN, began("test"), began("test/c1"), submitted(1), attempt_ended(1), submitted(1)])
+    past = folded([RUN, began("test"), began("test/c1"), submitted(1), attempt_ended(1), submitted(1)])
     (attempt,) = find(past, "/test/c1").attempts
-    assert attempt.ended == attempt_ended(1)
+    assert (attempt.attempt, attempt.target, attempt.verdict, attempt.seconds) == (1, "one", Verdict.PASSED, 1.0)
+
+
+def test_a_metric_of_an_earlier_attempt_is_none_of_the_latest() -> None:
+    measured = MetricMeasured("test/c1", "t", 1.0, "s")
+    found = find(folded([began("test/c1"), submitted(1), measured, attempt_ended(1), submitted(2)]), "/test/c1")
+    assert found.measured == {}
+    assert [dict(attempt.metrics) for attempt in found.attempts] == [{"t": measured}, {}]
