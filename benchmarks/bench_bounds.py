@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.unit.results.nightly import with_history  # the checkout is put on the path for it
+from tests.unit.results.nightly import with_history  # importable because of `sys.path` above
 
 NIGHTS: Final = 30
 LEVEL: Final = 22.0

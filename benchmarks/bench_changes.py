@@ -27,7 +27,7 @@ from scipy.special import stdtr
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.unit.results import labelled_series  # the checkout is put on the path for it
+from tests.unit.results import labelled_series  # importable because of `sys.path` above
 from tests.unit.results.labelled_series import Labelled, Score, Values, score
 from toolbox.results.changes import detect
 

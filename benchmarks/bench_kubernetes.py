@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from costs import of_run
 
-from tests.servers import http_proxy, kubernetes  # the checkout is put on the path for it
+from tests.servers import http_proxy, kubernetes  # importable because of `sys.path` above
 from toolbox.kubernetes.pods.views import ATTEMPT_LABEL
 from toolbox.testing import Workspace
 

@@ -29,7 +29,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.servers import kubernetes, openssh  # the checkout is put on the path for it
+from tests.servers import kubernetes, openssh  # importable because of `sys.path` above
 from toolbox.model.events import AttemptEnded
 from toolbox.model.verdicts import Verdict
 from toolbox.runs import journal

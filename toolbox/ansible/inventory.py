@@ -39,7 +39,7 @@ def of(addresses: Sequence[Address]) -> dict[str, Any]:
 
 
 def name_of(address: Address) -> str:
-    """Return the name of a host, with its port if one is given (a tunnel's address has several)."""
+    """Return the name of a host, with its port if one is given (several tunnels may share an address)."""
     host, port = address.host, address.port
     return f"{host}-{port or 'ssh'}" if port or host.lower() in _RESERVED else host
 

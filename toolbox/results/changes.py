@@ -20,7 +20,7 @@ from toolbox.results.segmentation import FALSE_ALARMS, REACH, SHORTEST, Values, 
 SUSPECT_POINTS: Final = (3, 4, 5)
 """The numbers of points at the end of a series that are tested for a suspected change."""
 LEAST_SUSPECT_EFFECT: Final = 4.0
-"""Minimum distance of all these points from the level before them, in spreads of the noise."""
+"""Minimum distance of suspected points from the level before them, in spreads of the noise."""
 _LEAST_HISTORY: Final = 12  # minimum number of points in the level before a suspected change
 _ROUNDING: Final = 1e-9  # smaller differences, relative to the largest value, are rounding errors
 

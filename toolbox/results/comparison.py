@@ -181,9 +181,10 @@ def _earlier(before: Series | None, after: Series | None, history: Series | None
 
 
 def _tested(old: Values, new: Values, known: Noise | None) -> tuple[float, float, float] | None:
-    """Return the two-sided p-value of a difference of means, its standard error, and the degrees of freedom of that.
+    """Return the two-sided p-value of a difference of means, its standard error, and the degrees of freedom.
 
-    None where the noise is not known, such as where one side has one value, and its history and the other side too few.
+    Return None if the noise is not known, for example because one side has a single value, and the history and the
+    other side have too few.
     """
     from scipy.special import stdtr
 

@@ -275,7 +275,7 @@ def checks(connection: Connection, results_: Sequence[ResultRow]) -> dict[tuple[
 def _values(
     connection: Connection, named: Mapping[int, Any], place: Mapping[int, int], *, accepted: bool
 ) -> Iterable[tuple[int, Any, Any, tuple[int, ...]]]:
-    """Yield for each series its id, its values in order of runs, the indices of the runs, and those of `confirmed`."""
+    """Yield for each series its id, its values in order of runs, the indices of the runs, and of confirmed values."""
     query = select(Sample.series_id, Sample.run_id, Sample.value, Sample.confirmed).where(Sample.value.is_not(None))
     if accepted:
         query = query.where(Sample.accepted)
@@ -335,7 +335,7 @@ def _among(query: Query, column: Any, identities: Sequence[int]) -> Query:
 
 
 def _cells(connection: Connection, wanted: Filter, runs_: Collection[int] | None = None) -> dict[int, Any]:
-    """Return the cells by the ids of their rows. If `runs_` are few, only cells with results in these runs."""
+    """Return the cells by the ids of their rows. If `runs_` are few, cells without results in them are left out."""
     query = select(Cell)
     if wanted.project is not None:
         query = query.where(Cell.project == wanted.project)

@@ -246,7 +246,7 @@ class _Writer:
 
 
 def is_accepted(step: StepState) -> bool:
-    """Return whether the metrics of a step count: it passed, or failed only because metrics were out of range."""
+    """Return whether a step passed, or failed only because metrics were out of range, so that its metrics count."""
     if step.verdict in {Verdict.PASSED, Verdict.XPASSED}:
         return True
     failed = [check for check in step.checks if check.passed is False]

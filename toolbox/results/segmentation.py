@@ -28,8 +28,8 @@ FALSE_ALARMS: Final = 1e-3
 LEAST_EFFECT: Final = 1.7
 """Minimum size of a step in spreads of the noise: a person would not see a smaller step."""
 LEAST_RANK_Z: Final = 3.8
-"""Minimum z of the rank test, so that two levels with mostly the same values are not distinguished. With few points
-this limit is out of reach, and a lower one applies."""
+"""Minimum z of the rank test, which rejects a step if most values occur on both sides. With few points this limit is
+out of reach, and a lower one applies."""
 LEAST_OVER_LINE: Final = 1.2
 """Minimum ratio of the squared residuals of a straight line to those of a line with a step: drift is not a step."""
 

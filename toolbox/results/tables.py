@@ -52,7 +52,7 @@ class Base(DeclarativeBase):
 
 
 class Run(Base):
-    """A run, identified by its name and its start, which a resume does not change.
+    """A run. Its name and its start identify it, because a resume changes neither.
 
     Args:
         state: the state of the run when it was recorded: `finished`, `running` or `dead`.

@@ -176,7 +176,7 @@ def operating_system(root: Path = ROOT) -> dict[str, object]:
 
 
 def container(root: Path, environment: Mapping[str, str]) -> str | None:
-    """Return the kind of container that this process runs in; None outside of containers, or if it is not detected."""
+    """Return the kind of container that this process runs in; None if no container is detected."""
     if "KUBERNETES_SERVICE_HOST" in environment:
         return "kubernetes"
     if (root / "run/.containerenv").exists():

@@ -36,7 +36,7 @@ _LONGEST_ASKED: Final = 60.0  # upper limit in seconds for the server's `Retry-A
 _JSON: Final = "application/json"
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _CONFLICT, _GONE, _INVALID, _BUSY = 401, 403, 404, 409, 410, 422, 429
 _TROUBLE: Final = 500
-# Only these words distinguish such a response (403) from missing permissions.
+# These texts distinguish an exceeded quota, and a namespace that is being deleted, from a missing permission (all 403).
 _USED_UP: Final = "exceeded quota"
 _TERMINATING: Final = "because it is being terminated"
 # Servers before 1.22 report these mistakes in a request as an internal error (500).
@@ -236,7 +236,7 @@ class Cluster:
         manager.clear()
 
     def refusal(self, fault: Fault, patience: float) -> Refused | Away:
-        """Return the error to raise for a fault, after `patience` seconds of attempts."""
+        """Return the exception for a fault. Its message says that the request was tried for `patience` seconds."""
         if fault.status == _UNAUTHORIZED:
             text = f"{self.label}: the credentials are refused (401): the token has expired, or is for another cluster"
             return Refused(text, status=fault.status, reason=fault.reason)
@@ -324,7 +324,7 @@ def fault_of(error: Exception) -> Fault:
 
 
 def _is_unsent(error: Exception) -> bool:
-    """Return whether a request failed before it was connected: refused, unknown host, or timed out."""
+    """Return whether a request failed before there was a connection: refused, unknown host, or timed out."""
     from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
     return isinstance(error, NewConnectionError | ConnectTimeoutError)

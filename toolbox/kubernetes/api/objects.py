@@ -1,4 +1,4 @@
-"""Reads and writes objects of any kind, built-in or custom. The API server lists the kinds that it has (discovery).
+"""Reads and writes objects of any kind, built-in or custom. The kinds are discovered from the API server.
 
 Every request goes through `Cluster.ask`. Responses are never stored on disk.
 """

@@ -41,7 +41,7 @@ def failure(found: Json) -> str | None:
 
 
 def condition(found: Json, kind: str, status: str = "True") -> Mapping[str, Any] | None:
-    """Return the condition of this kind if it has this status; None if not."""
+    """Return an object's condition of type `kind` if its status is `status`; None if not."""
     conditions = (found.get("status") or {}).get("conditions") or ()
     return next((each for each in conditions if each["type"] == kind and each["status"] == status), None)
 

@@ -47,7 +47,7 @@ class _Candidate:
             if not (force or self._seconds_left() <= 0):
                 return None
             began, record = time.monotonic(), self._ours()
-            with signals.deferred():  # no signal separates the write from its result
+            with signals.deferred():  # no signal may interrupt between the write and the result
                 version = self.lock.write(record, seen.version, _GLANCE)
             if version is not None:
                 return Lease(self.lock, record, version, began)

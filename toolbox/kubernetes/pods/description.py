@@ -1,6 +1,6 @@
-"""The configuration of a cell's pods: the fields `pod` of a target and of a cell, which overrides its target.
+"""The configuration of a cell's pods: the field `pod` of its target, overridden by the field `pod` of the cell.
 
-`toolbox/kubernetes/pods/manifests.py` builds manifests from it.
+`toolbox/kubernetes/pods/manifests.py` builds manifests from this configuration.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decides how an attempt ended, from the state of its pods and its Job. Each cause has evidence of its own.
+"""Decides how an attempt ended, from the state of its pods and its Job.
 
 The agent of a pod reports how its workload ended, which holds unless the system ended the workload. Without a report,
 the states of the container, the pod and the Job decide. An attempt of several pods has ended when all pods have ended,

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 _ASKERS: Final = 32  # number of threads: a node that does not answer blocks one for a minute
 _AGAIN_SECONDS: Final = 3.0  # interval of requests to a pod
-_RUN_SECONDS: Final = 30.0  # time for a running pod to answer, and to report its end after start and grace period
+_RUN_SECONDS: Final = 30.0  # time for a running pod to answer, and for a stopped pod to report its end
 _START_SECONDS: Final = 15.0  # time for a node to start a pod
 _PLACE_SECONDS: Final = 2.0  # time for a new pod to be created, and to be scheduled if a node has room
 

@@ -412,8 +412,8 @@ class Tracker:
             status = AttemptStatus(AttemptState.ENDED, outcome)
             has_more = any(pod.is_deleted or pod.ended is None for pod in pods) or len(pods) < attempt.expected
             if has_more and not any(pod.holds_files for pod in pods) and not self._remove(attempt.job):
-                # Remove the Job: a waiting pod might start, and a deleted pod might be replaced. Keep it while a pod
-                # holds files: the backend releases it soon.
+                # Remove the Job, because a waiting pod might start, and a deleted pod might be replaced. A Job whose
+                # pods hold files is kept: the backend releases it soon.
                 text = f"{outcome.message}\nits Job could not be removed, and may still run"
                 status = AttemptStatus(AttemptState.UNREACHABLE, message=text)
         finally:

@@ -224,7 +224,7 @@ def _ended(state: Mapping[str, Any]) -> Ended | None:
 def _told(message: str) -> Mapping[str, Any] | None:
     try:
         told = json.loads(message)
-    except (ValueError, RecursionError):  # the workload may have written it
+    except (ValueError, RecursionError):  # the workload may have written this message instead of the agent
         return None
     return told if isinstance(told, dict) and "ended_by" in told else None
 
