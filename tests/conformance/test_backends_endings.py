@@ -179,7 +179,7 @@ def test_a_lost_workload_is_not_started_again(bench: Bench) -> None:
 def test_what_runs_is_not_removed(bench: Bench, tmp_path: Path) -> None:
     attempt = up(bench.start("sh", "-c", f"echo up; until test -e {tmp_path}/go; do sleep 0.05; done"))
     if bench.site.is_apart:
-        with pytest.raises(StepError, match="in use: its workload runs"):
+        with pytest.raises(StepError, match="in use: its workload is still running"):
             attempt.by.backend.release(attempt.handle)
     assert bench.orchestrator().backend.find(attempt.workload, attempt.handle.name, attempt.directory) == attempt.handle
     (tmp_path / "go").touch()

@@ -191,13 +191,13 @@ def test_a_namespace_that_is_deleted_takes_its_own_cells_and_no_others(field: Po
     with grid.start() as running:
         grid.wait_for("end a", "begin b", "end c", "begin d")
         field.cluster.core.delete_namespace(field.namespace)
-        field.wait_for("not by us")
+        field.wait_for("not by Topgallant")
         grid.unmark("hold-b", "hold-d")
         outcome = running.wait(PATIENCE)
     assert outcome.exit_code == 3, str(outcome)
     assert grid.verdicts == {"a": "passed", "b": "error", "c": "passed", "d": "passed"}
     assert field.step("b")["cause"] == "infrastructure", str(outcome)
-    assert field.namespace in field.step("b")["message"] or "not by us" in field.step("b")["message"]
+    assert field.namespace in field.step("b")["message"] or "not by Topgallant" in field.step("b")["message"]
 
 
 # Who we are
