@@ -11,8 +11,8 @@ The method, with its sources:
    are those of Welch and Satterthwaite for a sum of independent mean squares: those of the history and of each side.
    Without a history, this is Welch's t-test (1947).
 3. Many comparisons. The p-values are adjusted by the procedure of Benjamini and Hochberg (1995). Of the metrics that
-   are reported as better, worse or changed, at most 1% are expected to be wrong. If no metric has changed, 1% of the
-   uses of `results compare` still report one.
+   are reported as better, worse or changed, at most 1% are expected to be wrong. If no metric has changed, 1 of 100
+   comparisons still reports a changed metric.
 4. The same. Two one-sided tests of 5% each (Schuirmann 1987): a metric is the same if the 90% confidence interval of
    the difference is within 5% of the level before. A metric that is neither changed nor the same is unsure: more runs
    are needed.

@@ -26,8 +26,8 @@ CLEAN_KEYS: Final = 20  # with failures under 14 % of the keys, 1 of 20 such seq
 class State(StrEnum):
     """The state of a cell according to its runs.
 
-    BROKEN: the latest `BROKEN_RUNS` runs, or more, failed, and all other runs under the same keys failed too. Runs
-        without a key count as well: a cell that always fails does not depend on the code.
+    BROKEN: at least the latest `BROKEN_RUNS` runs failed, and so did all other runs under the same keys. Runs without
+        a key count as well: a cell that always fails does not depend on the code.
     OUT_OF_RANGE: as BROKEN, but the latest `BROKEN_RUNS` runs failed only because measured values were out of their
         ranges. The cell works, and became slower, or faster.
     FLAKY: the cell has at least `FLAKY_EVENTS` flake events, whose rate has a lower bound of at least `FLAKY_RATE`.

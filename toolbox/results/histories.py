@@ -95,7 +95,7 @@ class History:
 
     @cached_property
     def outside(self) -> dict[int, Side]:
-        """The sides of the values that are out of bounds, by their indices."""
+        """The side on which each value out of bounds lies, by the index of the value."""
         begin = self.bounded_from
         if begin is None or self.bound is None:
             return {}

@@ -71,7 +71,7 @@ class _Side:
 
 
 def segmented(values: Values, floor: float) -> list[tuple[int, Step]]:
-    """Return where levels begin, with the step at each. The weakest candidate is dropped until all pass the tests."""
+    """Return where levels begin, with the step at each. The weakest candidate is dropped until all others pass."""
     edges = [0, *candidates(values, floor), len(values)]
 
     def place(inner: int) -> None:

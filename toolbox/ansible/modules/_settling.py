@@ -153,7 +153,7 @@ def _queries(objects: Objects, found: Json) -> tuple[Query | None, ...]:
 
 
 def after(view: View) -> str:
-    """Return the end of a message that reports a lost server; empty if the server answers."""
+    """Return a text to append to a message if the server does not answer; empty if the server answers."""
     return f" ({view.silence})" if view.silence else ""
 
 

@@ -24,7 +24,7 @@ class Sight:
         self._news = news
         self._objects: dict[str, Json] = {}
         self.silence = ""
-        """A message that the watch has lost the server; empty while the watch works."""
+        """The error message while the watch cannot reach the server; empty while the watch works."""
 
     @property
     def objects(self) -> list[Json]:
@@ -51,7 +51,7 @@ class Sight:
             self._news.notify_all()
 
     def away(self, seconds: float, reason: str) -> None:
-        """Record that the watch has lost the server."""
+        """Record that the watch cannot reach the server."""
         self.silence = f"the cluster has not answered for {seconds:.0f} s: {reason}"
 
 
@@ -64,7 +64,7 @@ class View:
 
     @property
     def silence(self) -> str:
-        """A message that a watch has lost the server; empty while all watches work."""
+        """The error message while a watch cannot reach the server; empty while all watches work."""
         return next((sight.silence for sight in self.sights if sight.silence), "")
 
     def until(self, judge: Callable[[], T | None], seconds: float) -> T | None:

@@ -430,7 +430,7 @@ def parse(target: Mapping[str, Any], cell: Mapping[str, Any]) -> Pod:
 
 @functools.lru_cache(maxsize=256)
 def _parsed(both: str) -> Pod:
-    """Return the description for a target and a cell as JSON. The cache serves cells with equal pods."""
+    """Return the description of a cell's pods. `both` is the target and the cell in JSON, as the key of the cache."""
     target, cell = json.loads(both)
     return Pod.model_validate(merged(target, cell))
 

@@ -247,14 +247,14 @@ class Tracker:
         self._look(view.job)
 
     def keep_jobs(self, names: set[str], *, are_sets: bool = False) -> None:
-        """Mark all Jobs, or all JobSets, as gone except those named."""
+        """Mark all Jobs, or all JobSets, as gone whose names are not in `names`."""
         with self._lock:
             gone = [view for name, view in self._jobs.items() if name not in names and view.is_set == are_sets]
         for view in gone:
             self.see_job(dataclasses.replace(view, is_deleted=True), is_gone=True)
 
     def keep_pods(self, names: set[str]) -> None:
-        """Mark all pods as gone except those named."""
+        """Mark all pods as gone whose names are not in `names`."""
         with self._lock:
             gone = [view for pods in self._pods.values() for name, view in pods.items() if name not in names]
         for view in gone:
