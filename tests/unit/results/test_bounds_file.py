@@ -474,7 +474,7 @@ def test_a_bound_that_cannot_be_moved_is_named_and_left(file: Path) -> None:
 
 
 def test_one_metric_of_a_cell_has_one_bound(file: Path) -> None:
-    with pytest.raises(ValueError, match="one bound a metric"):
+    with pytest.raises(ValueError, match="one bound per metric"):
         update(file, [SMALL, SMALL])
 
 
