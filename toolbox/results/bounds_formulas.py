@@ -112,6 +112,9 @@ def interval(
         near, far = mean / RATIO, mean * RATIO
         return min(near, far), max(near, far), mean
     half = float(half_width(sample, method, confidence))
+    if method is Method.TORCHPRIME:
+        # In the sum of a mean and a half-width, a value that is much smaller than both is lost.
+        return min(mean - half, float(sample.min())), max(mean + half, float(sample.max())), mean
     return mean - half, mean + half, mean
 
 

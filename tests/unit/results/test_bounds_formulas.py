@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -100,6 +100,7 @@ def test_bounds_of_mirrored_values_are_mirrored(values: list[float], method: Met
 
 
 @given(samples)
+@example([4.6e-90, -1.1e11, -1.8e11, -2.2e11, -1.9e11, -1.5e11, -2.8e11, -1.4e11])
 def test_torchprime_never_rules_out_a_value_that_it_was_computed_from(values: list[float]) -> None:
     bound = bounds_formulas.bound_of(series(np.array(values)), method=Method.TORCHPRIME)
     assert bound is not None
