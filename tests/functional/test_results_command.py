@@ -268,7 +268,7 @@ def test_what_cannot_be_accepted_is_told(results: Results, workspace: Workspace)
     mistakes = {
         ("--accept=*:time",): "needs a --reason of one line",
         ("--accept=time", "--reason=x"): "CELLS:METRICS was expected",
-        ("--accept=*:tim", "--reason=x"): "--accept matches no metric of a cell; there are model=",
+        ("--accept=*:tim", "--reason=x"): "metrics are written CELL:METRIC, for example model=",
         ("--accept=model=small*:time", "--reason=x"): "the level of none of them has changed",
         ("--reason=x",): "--reason needs --accept=CELLS:METRICS",
     }

@@ -6,8 +6,8 @@
     cancel DIRECTORY                          executed in `workload`: end the workload
 
 ORDER and PATTERNS are JSON. The outcome is the termination message of the container `workload`, which is a part of the
-pod's status: reading it needs no further request. The container exits with the status of the workload. If that status
-is 0 although the workload was ended, the container exits with 1.
+pod's status: reading it needs no further request. The container exits with the status of the workload. If the agent
+ended the workload, for example after a timeout, and that status is 0, the container exits with 1.
 
 While `send` runs, each line on its input requests one piece of the archive. A piece begins with its length in eight
 digits; the length 0 marks the end.
@@ -80,7 +80,10 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
 
 
 def keep(directory: str, seconds: float, patterns: List[str]) -> int:
-    """Wait for the end of the workload, then keep the container up to `seconds` if there are files to fetch."""
+    """Wait for the end of the workload, then keep the container running for `seconds` if something must be fetched.
+
+    That is so if there are files, if a log is long, or if the outcome is missing.
+    """
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     while not safe_files.is_regular(os.path.join(directory, STARTED)):
         time.sleep(_LOOK_SECONDS)

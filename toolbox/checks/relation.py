@@ -16,7 +16,8 @@ class Check(BaseModel):
 
     Args:
         to: the settings in which the other cell differs from this one.
-        kind: `ratio` is this cell's value divided by the other's; `speedup`, for a time, is the inverse.
+        kind: `ratio` is this cell's value divided by the other's; `speedup`, for metrics that are times, is the
+            inverse.
     """
 
     model_config = ConfigDict(extra="forbid")

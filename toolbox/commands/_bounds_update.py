@@ -103,7 +103,8 @@ def _require_change(decisions: Sequence[Decision], accepted: Acceptance) -> None
     covered = [one for one in decisions if accepted.covers(one.series)]
     if not covered:
         some = ", ".join(f"{one.series.name}:{one.series.metric}" for one in decisions[:3])
-        raise UsageError(f"--accept matches no metric of a cell; there are {some or 'none'}")
+        examples = f"metrics are written CELL:METRIC, for example {some}" if some else "there are no metrics"
+        raise UsageError(f"--accept matches no metric: {examples}")
     if not any(one.is_accepted or one.action is Action.REFUSED for one in covered):
         raise UsageError(f"--accept matches {len(covered)} metrics, and the level of none of them has changed")
 

@@ -124,10 +124,12 @@ class Project:
 
         Args:
             run_dir: the directory of the run, its name, or the beginning of its name.
-            failed: also run the cells again that did not pass.
-            abandon: give up open attempts and start new ones: those of all cells, or of the cells that match a pattern.
+            failed: also run again the cells that did not pass.
+            abandon: give up open attempts and run their cells again: all of them, or those whose name or id matches a
+                pattern.
             jobs: how many cells run at the same time; as many as before when left out.
-            damaged: with `ignore`, resume even if lines of the journal cannot be read. Their work may then be repeated.
+            damaged: with `ignore`, resume even if lines of the journal cannot be read. What they recorded may be done
+                again.
         """
         given_up = None if abandon in {False, "False"} else "*" if abandon in {True, "True"} else str(abandon)
         is_ignored = damaged == "ignore"

@@ -29,7 +29,7 @@ Model = TypeVar("Model", bound="BaseModel")
 
 LIBRARY = FilePath(__file__).parent / "contracts"
 _PACKAGE = FilePath(__file__).parents[1]
-_ROOT = "root"  # what pydantic calls the only field of a model that is a mapping itself
+_ROOT = "root"  # the name that pydantic gives to the only field of a `RootModel`
 
 
 def find(folders: Iterable[FilePath]) -> dict[Path, type[BaseModel]]:
@@ -79,7 +79,7 @@ def validated(document: Document, path: Path, model: type[Model], *, or_null: bo
 @functools.cache
 def _load(file: FilePath) -> type[BaseModel]:
     try:
-        if in_library(file):  # the module that the code of the library imports
+        if in_library(file):  # the same module that the code of the library imports
             module = importlib.import_module(".".join(file.relative_to(_PACKAGE.parent).with_suffix("").parts))
         else:
             module = modules.load(f"_contract_{file.parent.parent.name}_{file.stem}", file)
@@ -118,7 +118,7 @@ def _keys_of(block: Any, location: tuple[int | str, ...]) -> Path:
 
 
 def _fields_at(model: type[BaseModel], keys: Path) -> set[str]:
-    """Return the names of the fields of the model, or the models of a union, to which keys inside a block lead."""
+    """Return the field names of the model that `keys` lead to inside a block; for a union, those of all models."""
     models = {model}
     for key in keys:
         names = {found: _ROOT if _ROOT in found.model_fields else str(key) for found in models}

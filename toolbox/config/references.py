@@ -193,7 +193,7 @@ class Resolver:
     def _secret(self, text: str, at: Path, trail: tuple[str, ...]) -> Secret:
         name = self._target(text.removeprefix(SECRET), text, at, trail or (text,))
         if not isinstance(name, str) or not name:
-            raise self._fault(at, f"secret {text!r}: the name of a file was expected there, not {name!r}")
+            raise self._fault(at, f"secret {text!r}: its field must contain the name of a file, not {name!r}")
         return Secret(lambda: self._read(name, text, at), reference=text)
 
     def _read(self, name: str, text: str, at: Path) -> str:

@@ -67,7 +67,7 @@ def of_command(command: Command) -> str:
         for parameter in described.parameters:
             lines += _explained(parameter)
     if command.role:
-        lines += ["", f"It is carried out by the Ansible role roles/{command.role}."]
+        lines += ["", f"The Ansible role roles/{command.role} carries out this command."]
     return "\n".join(lines)
 
 

@@ -1,6 +1,6 @@
 """Cells that are compared with other cells: when both are known, the checks of the one are judged with the other.
 
-A cell is compared with what the other cell came to by itself, without comparisons of its own.
+A cell is compared with the outcome of the other cell without that cell's own comparisons.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Comparisons:
         self._held: dict[str, list[tuple[CellRun, Conclusion]]] = {}  # by the cell that they wait for
 
     def note(self, cell: str, outcome: Outcome, metrics: Mapping[str, Metric]) -> None:
-        """Take in the outcome of a cell by itself."""
+        """Record the outcome of a cell, without its comparisons."""
         self._known[cell] = (outcome, metrics)
 
     def note_end(self, cell: str, outcome: Outcome, metrics: Mapping[str, Metric]) -> None:
-        """Take in how a cell ended, unless its outcome by itself is known."""
+        """Record how a cell ended, unless its outcome without comparisons is known."""
         self._known.setdefault(cell, (outcome, metrics))
 
     def forget(self, cell: str) -> None:
-        """Take in that another attempt of a cell follows: its outcome is not known yet."""
+        """Record that another attempt of a cell follows, so that its outcome is not known yet."""
         self._known.pop(cell, None)
 
     def hold(self, run: CellRun, conclusion: Conclusion) -> bool:
@@ -83,7 +83,7 @@ class Comparisons:
         return identity not in self._known or self._known[identity][0].verdict is Verdict.CANCELLED
 
     def _compares(self, check: NamedCheck, cell: Cell) -> bool:
-        """Return whether a check compares this cell with another one. The cell that all are compared with has none."""
+        """Return whether a check compares this cell with another cell, and not with itself."""
         if check.to is None:
             return False
         other = self._relations.other(cell.settings, check.to)

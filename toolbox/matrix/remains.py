@@ -43,7 +43,7 @@ class Remains:
         return target in self._plan.targets and self._plan.targets[target].description.keeps_attempts
 
     def hold(self, target: str) -> None:
-        """Take in that an attempt is about to be on a target."""
+        """Record that an attempt is about to be on a target."""
         if self.keeps(target):
             self._held_by[target] += 1
 

@@ -1,8 +1,8 @@
 """Runs the cells of a plan: starts them where there is room, and follows each to its verdict.
 
-One thread decides, and writes everything down. It waits for no target: `Executions` does, in other threads, and brings
-the news. `Admission` says which cell may start next, `resumption` what each begins with, `Comparisons` when a cell is
-compared with others, `StopRules` when to stop, and `Remains` removes what attempts leave on their targets.
+One thread decides, and records everything. It never waits for a target: `Executions` does that in other threads, and
+reports what happened. `Admission` says which cell may start next, `resumption` what each begins with, `Comparisons`
+when a cell is compared with others, `StopRules` when to stop, and `Remains` removes what attempts leave on targets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from toolbox.system import cancellation, environ, signals
 log = logging.getLogger(__name__)
 
 _GLANCE_SECONDS: Final = 0.1
-_LOOK_SECONDS: Final = 1.0  # for a signal that the system has handed to another thread
+_LOOK_SECONDS: Final = 1.0  # between two looks for a signal that the system has handed to another thread
 _STOP_SECONDS: Final = 60.0
 
 
@@ -45,7 +45,7 @@ class Options:
     """How to run a plan.
 
     Args:
-        jobs: how many cells at once; as the plan says, or one per target, when left out.
+        jobs: how many cells run at the same time; when left out, the number in the plan, or one per target.
         fail_fast: cancel everything at the first cell that does not pass.
         max_failures: start no more cells after this number of failures.
         rerun_failed: run again what did not pass before the run was resumed.
@@ -85,24 +85,26 @@ class Scheduler:
         self._remains = Remains(plan, step.recorder, self._executions, self._admission.unblock)
         self._comparisons = Comparisons(plan)
         self._rules = StopRules(len(plan.cells), 1 if options.fail_fast else options.max_failures)
-        self._running: dict[str, CellRun] = {}  # by the names of the attempts: from their start to their conclusion
+        self._running: dict[str, CellRun] = {}  # by the name of the attempt, from its start to its conclusion
         self._open_runs: list[CellRun] = []  # attempts that this session does not wait for, and that may be running
-        self._images = step.recorder.past.images  # digests by name, of the attempts so far
-        self._is_ending = False  # whether also what runs is ended
+        self._images = (
+            step.recorder.past.images
+        )  # the digest of each image of earlier attempts, by the name of the image
+        self._is_ending = False  # whether the running attempts are being ended too
         self.results: dict[str, CellResult] = {}
 
     @property
     def stopped(self) -> str:
-        """Why no more cells are started; empty while they are."""
+        """The reason why no more cells are started; empty as long as cells are started."""
         return self._rules.stopped
 
     @property
     def outage(self) -> str:
-        """Why failed attempts are not tried again; empty while they are."""
+        """The reason why failed attempts are no longer tried again; empty as long as they are."""
         return self._rules.outage
 
     def run(self) -> None:
-        """Run the cells to their end, or to that of the run.
+        """Run the cells until all have ended, or until the run ends.
 
         Raises:
             Cancelled: the run ends before they do. Everything that ran has ended then.
@@ -181,7 +183,7 @@ class Scheduler:
                 self._executions.start(run, partial(self._started, run), partial(self._conclude, run))
 
     def _recall(self, cell: Cell, before: StepState) -> None:
-        """Take over how a cell ended."""
+        """Take over the result of a cell that ended before the run was resumed."""
         result, own = resumption.recalled(cell, before, self._step.recorder.root)
         self.results[cell.id] = result
         if result.counts:
@@ -238,7 +240,7 @@ class Scheduler:
             self._executions.gather(run, status, partial(self._conclude, run))
 
     def _conclude(self, run: CellRun, conclusion: Conclusion) -> None:
-        """Take in the conclusion of an attempt by itself, without comparisons with other cells."""
+        """Record the conclusion of an attempt, without comparisons with other cells."""
         conclusion = self._with_image_compared(conclusion)
         del self._running[run.name]
         self._admission.give_back(run)
@@ -270,12 +272,12 @@ class Scheduler:
         self._end(run, conclusion, run.weighed(conclusion))
 
     def _compare_released(self, cell: str) -> None:
-        """Judge the cells that have waited for this one."""
+        """Judge the cells that have waited for this cell."""
         for run, conclusion in self._comparisons.released_by(cell):
             self._compare(run, conclusion)
 
     def _leave_uncompared(self) -> None:
-        """Close the cells that wait for one which does not end in this run: they are compared when it is resumed."""
+        """Close the cells that wait for a cell that does not end in this run. A resumed run compares them."""
         for run, conclusion, other in self._comparisons.left():
             run.end(conclusion.so_far(), conclusion, sync=True)
             message = f"it is to be compared with `{other.name}`, which has not ended"
@@ -284,10 +286,10 @@ class Scheduler:
     # The end of an attempt, and of a cell
 
     def _end(self, run: CellRun, conclusion: Conclusion, outcome: Outcome) -> None:
-        """Write down how an attempt ended. Another one may follow.
+        """Record the end of an attempt. Another attempt may follow.
 
         Args:
-            outcome: of the cell, if no other attempt follows.
+            outcome: the outcome of the cell if no other attempt follows.
         """
         if conclusion.is_open:
             self._open_runs.append(run)
@@ -322,11 +324,11 @@ class Scheduler:
         )
 
     def _give_up(self, run: CellRun) -> None:
-        """End a cell that waits for another attempt as its last attempt ended."""
+        """End a cell that waits for another attempt, with the outcome of its last attempt."""
         self._close(run, run.history[-1].outcome, Conclusion(None))
 
     def _close(self, run: CellRun, outcome: Outcome, conclusion: Conclusion) -> None:
-        """Write down how a cell ended."""
+        """Record the end of a cell."""
         cell = run.cell
         outcome = run.finish(outcome, conclusion)
         self.results[cell.id] = CellResult(
@@ -344,7 +346,7 @@ class Scheduler:
         self._step.recorder.record(Note(self._step.identity, text))
 
     def _close_waiting(self, reason: str) -> None:
-        """Close the cells that wait for another attempt: they will not get it."""
+        """Close the cells that wait for another attempt: there will be none."""
         for run in self._admission.withdraw():
             self._close(run, Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, reason), Conclusion(None))
 
@@ -355,7 +357,7 @@ class Scheduler:
             self._executions.cancel(run)
 
     def _stop(self, reason: str) -> None:
-        """End what runs, and wait for it. What cannot be written down any more is left to a resumed run."""
+        """End the running attempts, and wait for them. What can no longer be recorded is left to a resumed run."""
         self._rules.stopped = reason
         deadline = time.monotonic() + _STOP_SECONDS
         self._end_running(reason)

@@ -99,7 +99,7 @@ def _axis(values: object) -> list[Any] | dict[str, Any]:
     if not isinstance(values, list | dict):
         raise ValueError("a list of values was expected, or a mapping from labels to values")  # noqa: TRY004  # as pydantic asks
     if not values:
-        raise ValueError("an axis has at least one value; null leaves it out")
+        raise ValueError("the axis has no values: give it at least one, or write null to leave the axis out")
     if odd := [label for label in values if isinstance(values, dict) and not isinstance(label, str)]:
         raise ValueError(f'the label {odd[0]} is not text: write "{odd[0]}"')
     for value in values.values() if isinstance(values, dict) else values:
@@ -121,7 +121,7 @@ def _distinct(axes: dict[str, Any]) -> dict[str, Any]:
         try:
             path = path_of(axis) or axis
         except paths.PathError as error:
-            raise ValueError(f"an axis with a dot or a bracket in its name is a path, and {error.detail}") from None
+            raise ValueError(f"an axis name with a dot or a bracket must be a path, and {error.detail}") from None
         if path in names:
             raise ValueError(f"the axes `{names[path]}` and `{axis}` are the same path")
         names[path] = axis

@@ -19,8 +19,8 @@ class StopRules:
     Args:
         cells: the number of cells of the plan.
         max_failures: the number of failed cells after which no more are started; None for no limit.
-        stopped: why no more cells are started; empty while they are.
-        outage: why failed attempts are not tried again; empty while they are.
+        stopped: the reason why no more cells are started; empty as long as cells are started.
+        outage: the reason why failed attempts are no longer tried again; empty as long as they are.
     """
 
     cells: int
@@ -31,7 +31,7 @@ class StopRules:
     _broken: set[str] = field(default_factory=set)
 
     def note_attempt(self, cell: str, outcome: Outcome, *, is_adopted: bool) -> bool:
-        """Take in the outcome of an attempt, and return whether an outage begins with it.
+        """Record the outcome of an attempt, and return whether an outage begins with this attempt.
 
         Args:
             is_adopted: whether the attempt was submitted before the run was resumed. Its loss is not counted: after a
@@ -48,7 +48,7 @@ class StopRules:
         return True
 
     def note_end(self, verdict: Verdict) -> bool:
-        """Take in how a cell that counts ended, and return whether the matrix stops because of it."""
+        """Record the verdict of a cell that is not in quarantine, and return whether the matrix stops because of it."""
         if verdict not in _BAD:
             return False
         self._failures += 1

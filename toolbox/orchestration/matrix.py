@@ -92,7 +92,7 @@ def _failure(plan: Plan, results: list[CellResult], first: CellResult, remarks: 
 
 
 def _earlier_durations(directory: Path) -> dict[str, float]:
-    """Return how long cells took in earlier runs of the project, by their names."""
+    """Return the durations of cells that passed in earlier runs of the project, in seconds, by the name of the cell."""
     found: dict[str, float] = {}
     summaries = [
         RunDirectory(run).summary for run in sorted(directory.parent.iterdir(), reverse=True) if run != directory

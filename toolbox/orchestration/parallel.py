@@ -19,8 +19,8 @@ from toolbox.runs.steps import Place
 from toolbox.system import cancellation, signals
 from toolbox.system.cancellation import CancelScope
 
-# How often the main thread looks for a signal. One that the system hands to another thread does not wake it, and one
-# that tore `wait` apart could leave its locks held.
+# How often the main thread looks for a signal. A signal that the system hands to another thread
+# does not wake it, and a handler that raised inside of `wait` could leave locks held.
 _LOOK_SECONDS = 0.1
 
 
@@ -39,7 +39,7 @@ class Parallel:
     what has not begun does not begin. `SeveralErrors` is raised with all failures, the first one first.
 
     Args:
-        name: of the directory, and in messages.
+        name: the name of the region, for its directory and for messages.
         exit_on_exception: False lets the others run to their end before the failures are raised.
         dedicated_dir: give the region a numbered directory of its own, around those of the tasks.
         max_threads: how many tasks run at once; as many as there are when it is left out.

@@ -69,7 +69,7 @@ class Excerpts:
     is_cut: bool = field(default=False, init=False)
 
     def of(self, step: StepState, *, is_bad: bool) -> list[Excerpt]:
-        """Return the excerpts of a step. Those of a step that passed are only the lines that its checks name."""
+        """Return the excerpts of a step; for a step that passed, only the lines around what its checks point to."""
         if self.characters <= 0:
             self.is_cut = self.is_cut or is_bad
             return []

@@ -43,7 +43,7 @@ def render(summary: RunState, *, now: datetime | None = None) -> str:
     """Return the report of a run.
 
     Args:
-        now: the time at which a run that is going on is shown.
+        now: the present, up to which a run that has not ended is drawn; the current time when left out.
     """
     now = now or datetime.now(UTC)
     steps = step_details.collect(summary)

@@ -1,7 +1,8 @@
 """Finds the values that belong to the accepted level of a series, and whether the level has changed since.
 
-The bounds of a series show which level is accepted: a new level is not adopted before a person accepts it. Confirmed
-values that failed their cells belong to no accepted level. `bounds_update` calls this module, which does no I/O.
+The bounds of a series show which level is accepted: a new level is not adopted before a person accepts it. A
+value that failed its cell in two attempts belongs to no accepted level. `bounds_update` calls this module, which does
+no I/O.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _begin(series: Series, bound: Bound | None, found: Sequence[tuple[int, chang
     """Return the index at which the accepted level begins, and the last index of a change that still means this begin.
 
     When values are added, the index of a change may move a little. No level is shorter than `SHORTEST`, so a change
-    closer than this to the begin of the level is the begin itself.
+    that is closer than that to the start of the level is taken as the start.
     """
     if bound is None or bound.since is None:
         begin = max((place for place, state in found if state is changes.State.CONFIRMED), default=0)
@@ -101,7 +102,7 @@ def _failed(series: Series, bound: Bound | None) -> frozenset[int]:
 
 
 def _is_same_level(series: Series, kept: Sequence[int], later: Sequence[int]) -> bool:
-    """Return whether later values belong to the same level as the kept values, because they show no change together."""
+    """Return whether later values belong to the same level as the kept values: one series of both shows no change."""
     if not kept:
         return False
     both = [*kept[-REACH:], *later]

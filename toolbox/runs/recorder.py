@@ -85,7 +85,7 @@ class Recorder:
             listener(event)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # no view may end a run
             self.listeners = [other for other in self.listeners if other is not listener]
-            log.warning("a view of the run failed and is no longer updated: %s: %s", type(error).__name__, error)
+            log.warning("a display of the run failed and is no longer updated: %s: %s", type(error).__name__, error)
 
     def identity(self, directory: Path) -> str:
         """Return the identity of a step or a file: its path from the root on."""

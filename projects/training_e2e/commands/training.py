@@ -27,5 +27,5 @@ class Training:
         Remove a directory that `training prepare_corpus` made. A training that still runs there loses its text.
 
         Args:
-            directory: the directory of the text on the machine. Nothing is done if there is none.
+            directory: the directory that `training prepare_corpus` made. If it does not exist, nothing is done.
         """

@@ -243,7 +243,7 @@ def test_a_secret_that_cannot_be_read_is_named_when_it_is_asked_for(load: Load, 
 
 @pytest.mark.parametrize("path", ["number", "empty"])
 def test_a_secret_without_the_name_of_a_file_is_refused(load: Load, path: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"`{path}`: secret .* the name of a file was expected there"):
+    with pytest.raises(ConfigurationError, match=f"`{path}`: secret .* its field must contain the name of a file"):
         load(SECRETS).get(path)
 
 

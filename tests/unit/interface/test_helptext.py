@@ -50,7 +50,7 @@ arguments:
   --tag  (str or null; default: null)
       of the image.
 
-It is carried out by the Ansible role roles/thing_deploy."""
+The Ansible role roles/thing_deploy carries out this command."""
     )
 
 

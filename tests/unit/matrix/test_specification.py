@@ -70,8 +70,8 @@ def test_values_that_differ_in_their_type_are_not_the_same() -> None:
     [
         ([1], "axes: Input should be a valid dictionary"),
         ({"model": 5}, "axes.model: a list of values was expected, or a mapping from labels to values"),
-        ({"model": []}, "axes.model: an axis has at least one value; null leaves it out"),
-        ({"model": {}}, "axes.model: an axis has at least one value; null leaves it out"),
+        ({"model": []}, "axes.model: the axis has no values: give it at least one, or write null"),
+        ({"model": {}}, "axes.model: the axis has no values: give it at least one, or write null"),
         ({"model": [1, 2, 1]}, ": 1 is on the axis `model` twice"),
         ({"model": [None, None]}, ": None is on the axis `model` twice"),
         (
@@ -82,7 +82,7 @@ def test_values_that_differ_in_their_type_are_not_the_same() -> None:
         ({8: ["x"]}, "axes.8.[key]: Input should be a valid string"),
         ({"model": [Secret("x")]}, "axes.model: *** is a Secret: the values of an axis are plain data, no secrets"),
         ({"": [1]}, "axes: the name of an axis is empty"),
-        ({"a.": [1]}, "axes: an axis with a dot or a bracket in its name is a path, and 'a.' is not a path"),
+        ({"a.": [1]}, "axes: an axis name with a dot or a bracket must be a path, and 'a.' is not a path"),
         ({"a.b": [1], 'a["b"]': [2]}, 'axes: the axes `a.b` and `a["b"]` are the same path'),
     ],
 )

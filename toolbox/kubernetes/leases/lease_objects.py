@@ -96,7 +96,7 @@ class LeaseObject:
 
 
 class _Told:
-    """Sets an event when the object changes; see `toolbox.kubernetes.api.watching.Told`."""
+    """Sets a `threading.Event` when the Lease object changes; see `toolbox.kubernetes.api.watching.Told`."""
 
     def __init__(self, news: threading.Event) -> None:
         self._news = news
@@ -134,7 +134,7 @@ def record_of(found: Mapping[str, Any]) -> Record | None:
 
 
 def _fields(record: Record | None) -> tuple[Json, Json]:
-    """Return the fields and the annotations of the object. A merge removes those that are null."""
+    """Return the fields and the annotations of the object. A merge patch removes those that are null here."""
     if record is None:
         return {"holderIdentity": None, "acquireTime": None, "renewTime": None}, dict.fromkeys(
             (_OWNER, _PURPOSE, _RUN, _HEARTBEAT)  # keep `_FORCED`: who last took the lease by force

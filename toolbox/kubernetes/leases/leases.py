@@ -92,7 +92,7 @@ class Lock(Protocol):
     """A store of one lease.
 
     Args:
-        label: the name in messages of the shared cluster or machine.
+        label: the name of the shared cluster or machine, for messages.
         key: identifies the store: two locks with the same key are the same lease.
     """
 

@@ -129,7 +129,7 @@ class Tracker:
             return job in self._jobs and not self._jobs[job].is_deleted
 
     def is_set(self, job: str) -> bool:
-        """Return whether the Job is known to be a JobSet."""
+        """Return whether the attempt of this name runs as a JobSet instead of a Job."""
         with self._lock:
             view, attempt = self._jobs.get(job), self._by_job.get(job)
         return view.is_set if view is not None else attempt is not None and attempt.pod.slices > 1
@@ -254,7 +254,7 @@ class Tracker:
             self.see_job(dataclasses.replace(view, is_deleted=True), is_gone=True)
 
     def keep_pods(self, names: set[str]) -> None:
-        """Mark all pods as gone whose names are not in `names`."""
+        """Mark as gone all pods whose names are not in `names`."""
         with self._lock:
             gone = [view for pods in self._pods.values() for name, view in pods.items() if name not in names]
         for view in gone:
@@ -310,8 +310,8 @@ class Tracker:
             self.end(attempt, outcome)
             return
         if outcome is not None:
-            # Other hosts of the cell may still run, or, before Kubernetes 1.28, a replacement of a deleted pod. The
-            # next attempt begins only when no pod runs.
+            # Other hosts of the cell may still run. Before Kubernetes 1.28, a replacement of a deleted pod may run too.
+            # The next attempt begins only when no pod runs.
             attempt.found = outcome
             attempt.ask_in(_DOUBT_SECONDS)
         if is_taken and not attempt.is_discarded:
