@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import inspect
 import re
 import sys
@@ -18,18 +17,15 @@ import pytest
 import yaml
 from jinja2 import meta
 
-from toolbox.ansible import playbook
 from toolbox.interface import helptext, options, registry, signature
 from toolbox.interface.registry import Command
 from toolbox.interface.signature import Help
-from toolbox.model.clusters import Access
 from toolbox.system import places
 
 GROUPS = {name: registry.group(name) for name in registry.group_files()}
 COMMANDS = {command.signature.name: command for group in GROUPS.values() for command in group.commands.values()}
 WITH_ROLE = {name: command for name, command in COMMANDS.items() if command.role}
 ROLES = {path.name: path for path in places.entries("roles", "*") if path.is_dir()}
-ACCESS = {field.name for field in dataclasses.fields(Access)}
 _HOSTS = registry.HOSTS.name
 _LOCALS = ast.dump(ast.parse("locals()", mode="eval").body)
 
@@ -107,14 +103,9 @@ def read_by_the_body(command: Command) -> set[str]:
     return {node.id for node in ast.walk(body(command)) if isinstance(node, ast.Name)}
 
 
-def passed_to_modules(role: Path) -> set[str]:
-    """Return the variables of a role that its play passes to our modules for clusters."""
-    return {f"{role.name}_{name}" for name in ACCESS} if playbook.cluster_modules(role / "tasks") else set()
-
-
 def unused(command: Command, role: Path) -> list[str]:
-    """Return the parameters and returned names that neither the role, nor its play, nor the body reads."""
-    used = variables(role) | passed_to_modules(role)
+    """Return the parameters and returned names that neither the role nor the body reads."""
+    used = variables(role)
     inside = read_by_the_body(command)
     return sorted(name for name, variable in prefixed(command).items() if variable not in used and name not in inside)
 
@@ -123,20 +114,6 @@ def unset(command: Command, role: Path) -> set[str]:
     """Return the variables that the role reads and the command does not set."""
     asked = {name for name in variables(role) if name.startswith(f"{command.role}_")}
     return asked - set(prefixed(command).values())
-
-
-def task_files(name: str) -> list[Any]:
-    """Return what the files of tasks of a role hold."""
-    files = sorted((ROLES[name] / "tasks").glob("*.yml"))
-    return [yaml.load(file.read_text(encoding="utf-8"), Loader=_Unsafe) for file in files]
-
-
-def tasks(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield the tasks of a file, also those in blocks."""
-    for task in value:
-        yield task
-        for part in ("block", "rescue", "always"):
-            yield from tasks(task.get(part, ()))
 
 
 @each_group
@@ -283,22 +260,6 @@ def test_a_role_does_not_read_the_variables_of_another(name: str) -> None:
 
 
 @each_role
-def test_a_role_leaves_it_to_its_play_how_its_modules_reach_a_cluster(name: str) -> None:
-    modules = playbook.cluster_modules(ROLES[name] / "tasks")
-    options_of_modules = [
-        task[module] for file in task_files(name) for task in tasks(file) for module in modules if module in task
-    ]
-    assert len(options_of_modules) >= len(modules)
-    assert not [given for given in options_of_modules if ACCESS & given.keys()]
-
-
-@each_command_with_role
-def test_a_command_for_a_cluster_lets_its_caller_name_the_cluster(command: Command) -> None:
-    has_modules = bool(playbook.cluster_modules(ROLES[command.role or ""] / "tasks"))
-    assert {"kubeconfig", "context"} & command.signature.names == ({"kubeconfig", "context"} if has_modules else set())
-
-
-@each_role
 def test_a_role_belongs_to_a_command(name: str) -> None:
     assert name in {command.role for command in WITH_ROLE.values()}
 
@@ -308,10 +269,18 @@ def test_a_role_has_no_defaults_of_its_own(name: str) -> None:
     assert not (ROLES[name] / "defaults").exists(), "the signature is the only source of names, types and defaults"
 
 
+def tasks(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the tasks of a file, also those in blocks."""
+    for task in value:
+        yield task
+        for part in ("block", "rescue", "always"):
+            yield from tasks(task.get(part, ()))
+
+
 @each_role
 def test_a_role_starts_programs_without_a_shell_and_leaves_their_arguments_alone(name: str) -> None:
-    for file in task_files(name):
-        for task in tasks(file):
+    for file in sorted((ROLES[name] / "tasks").glob("*.yml")):
+        for task in tasks(yaml.load(file.read_text(encoding="utf-8"), Loader=_Unsafe)):
             assert not {"shell", "raw", "script"} & {key.rpartition(".")[2] for key in task}, task
             command = task.get("ansible.builtin.command")
             assert command is None or ("argv" in command and command["expand_argument_vars"] is False), task
@@ -319,8 +288,8 @@ def test_a_role_starts_programs_without_a_shell_and_leaves_their_arguments_alone
 
 @each_role
 def test_the_tasks_of_a_role_are_named_for_a_reader(name: str) -> None:
-    for file in task_files(name):
-        for task in file:
+    for file in sorted((ROLES[name] / "tasks").glob("*.yml")):
+        for task in yaml.load(file.read_text(encoding="utf-8"), Loader=_Unsafe):
             assert re.match(r"[A-Z]\w+", task["name"]), task
 
 

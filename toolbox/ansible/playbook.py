@@ -104,11 +104,10 @@ def run(play: Play, handler: EventHandler) -> int:
     return completed.returncode
 
 
-def cluster_modules(tasks: Path) -> list[str]:
-    """Return the modules in `modules/` that the task files of a folder use."""
+def uses_our_modules(tasks: Path) -> bool:
+    """Return whether a file of tasks uses a module in `modules/`. These modules need the Kubernetes client."""
     names = "|".join(path.stem for path in _MODULES.glob("[!_]*.py"))
-    use = re.compile(rf"^\s*(?:-\s+)?({names}):", re.MULTILINE)
-    return sorted({name for file in tasks.glob("*.yml") for name in use.findall(file.read_text(encoding="utf-8"))})
+    return re.search(rf"^\s*(?:-\s+)?(?:{names}):", tasks.read_text(encoding="utf-8"), re.MULTILINE) is not None
 
 
 def _variables(play: Play) -> dict[str, str]:

@@ -29,7 +29,6 @@ from toolbox.ansible.role_variables import Body, located, plain
 from toolbox.ansible.unsafe_yaml import untrusted
 from toolbox.interface.registry import HOSTS, Command
 from toolbox.model.addresses import Address
-from toolbox.model.clusters import Access
 from toolbox.model.errors import StepError, UsageError
 from toolbox.model.events import StepKind
 from toolbox.model.nearest import did_you_mean
@@ -40,7 +39,6 @@ from toolbox.runs.layout import StepDirectory
 from toolbox.runs.steps import Step
 from toolbox.system import cancellation, environ, extras, filesystem, places, scratch
 
-_ACCESS: Final = tuple(field.name for field in dataclasses.fields(Access))
 _CAUSES_OF_WORKLOADS: Final = {Cause.PRODUCT, Cause.TIMEOUT}  # the workload failed, not the platform
 
 
@@ -133,7 +131,7 @@ def run(call: RoleCall) -> Path:
             started.
         StepError: the role failed; the message names the task.
     """
-    modules = _cluster_modules(call)
+    _check_role(call)
     label, is_remote = f"{call.group} {call.command}", bool(call.hosts)
     call = dataclasses.replace(call, values=located(label, call.values, is_remote=is_remote))
     hosts = inventory.of(call.hosts)
@@ -162,7 +160,7 @@ def run(call: RoleCall) -> Path:
     )
     with opened as step, scratch.directory() as private:
         _write_request(call, step)
-        play = _write_play(call, variables, modules, step=step, private=private)
+        play = _write_play(call, variables, step=step, private=private)
         try:
             _run_play(call, step, Play(play, hosts, places.folders("roles"), step.directory, private))
         finally:
@@ -177,21 +175,19 @@ def _variables(call: RoleCall) -> dict[str, Any]:
     return {f"{call.role}_{name}": value for name, value in {**call.values, **returned}.items()}
 
 
-def _cluster_modules(call: RoleCall) -> list[str]:
-    """Return the modules for clusters that the role uses.
+def _check_role(call: RoleCall) -> None:
+    """Check that the role can run.
 
     Raises:
-        UsageError: the role does not exist, or the Kubernetes client, which these modules need, is not installed.
+        UsageError: the role does not exist, or the Kubernetes client, which its modules need, is not installed.
     """
     tasks = places.find("roles", call.role, "tasks")
     if tasks is None or not (tasks / "main.yml").exists():
         known = [path.name for path in places.entries("roles", "*") if (path / "tasks" / "main.yml").is_file()]
         hint = did_you_mean(call.role, known, what="roles")
         raise UsageError(f"{call.group} {call.command}: there is no role roles/{call.role}/tasks/main.yml: {hint}")
-    modules = playbook.cluster_modules(tasks)
-    if modules:
+    if any(playbook.uses_our_modules(file) for file in tasks.glob("*.yml")):
         extras.require("kubernetes", f"{call.group} {call.command}")
-    return modules
 
 
 def _write_request(call: RoleCall, step: Step) -> None:
@@ -204,13 +200,8 @@ def _write_request(call: RoleCall, step: Step) -> None:
     filesystem.write_yaml(directory.arguments, redactor.texts(arguments))
 
 
-def _write_play(
-    call: RoleCall, variables: Mapping[str, Any], modules: Sequence[str], *, step: Step, private: Path
-) -> Path:
-    """Write the play, and return the file to run. Secrets go into a private file beside it.
-
-    The play sets the access options of the modules for clusters, so that the tasks of the role need not repeat them.
-    """
+def _write_play(call: RoleCall, variables: Mapping[str, Any], *, step: Step, private: Path) -> Path:
+    """Write the play, and return the file to run. Secrets go into a private file beside it."""
     redactor, directory = step.recorder.redactor, step.directory
     secret = {name: plain(value, reveal=True) for name, value in variables.items() if secrets_in(value)}
     secret_files = []
@@ -222,18 +213,14 @@ def _write_play(
         "artifact_dir": str(directory.parent),
         "artifact_extra_logs_dir": str(directory),
     }
-    access = {name: value for name in _ACCESS if isinstance(value := known.get(f"{call.role}_{name}"), str)}
-    defaults = dict.fromkeys(modules, access) if access else {}
-    request = (call.role, f"{call.group} {call.command}", known, secret_files, defaults)
+    request = (call.role, f"{call.group} {call.command}", known, secret_files)
     text, redacted = _play_text(*request), _play_text(*redactor.texts(request))
     kept = filesystem.write_text(StepDirectory(directory).play, redacted)
     # A secret can be a common word (`admin`), so Ansible runs the play in which nothing is redacted.
     return kept if redacted == text else filesystem.write_text(private / "play.yaml", text)
 
 
-def _play_text(
-    role_name: str, label: str, variables: Mapping[str, Any], secret_files: Sequence[str], defaults: Mapping[str, Any]
-) -> str:
+def _play_text(role_name: str, label: str, variables: Mapping[str, Any], secret_files: Sequence[str]) -> str:
     play: dict[str, Any] = {
         "name": untrusted(label),
         "hosts": inventory.TARGETS,
@@ -241,8 +228,6 @@ def _play_text(
         "vars": _data(variables),
         "roles": [role_name],
     }
-    if defaults:
-        play["module_defaults"] = _data(defaults)
     if secret_files:
         play["vars_files"] = untrusted(secret_files)
     return unsafe_yaml.dump([play])

@@ -6,7 +6,7 @@ report is a function. `discovery.py` finds the modules, and `loading.py` makes o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_checkable
@@ -164,12 +164,19 @@ class Backend(Protocol):
         """Close the connection to the target. The workloads there run on."""
 
 
-@runtime_checkable
-class OwningBackend(Protocol):
-    """A backend that creates further objects on its target, besides attempts."""
+class OwningBackend(Backend, Protocol):
+    """A backend that has more on its target than attempts."""
 
     def leave(self) -> None:
-        """Remove the further objects of the run from the target. All attempts have been released before."""
+        """Remove what the run has on the target besides attempts, which have all been released."""
+
+
+def owning(backend: Backend) -> Callable[[], None] | None:
+    """Return the method `leave` of an `OwningBackend`; None for another backend.
+
+    A backend that wraps another one may find the method by `__getattr__`, which `isinstance` does not see.
+    """
+    return getattr(backend, "leave", None)
 
 
 class Report(Protocol):

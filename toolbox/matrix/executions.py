@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
-from toolbox.extensions.protocols import Backend, OwningBackend
+from toolbox.extensions.protocols import Backend, owning
 from toolbox.matrix import abandoned, judgement
 from toolbox.matrix.abandoned import Left
 from toolbox.matrix.cell_progress import CellRun, Conclusion
@@ -149,9 +149,9 @@ class Executions:
         """Remove the other objects of the run from targets on which all its attempts have been released."""
         for target in targets:
             try:
-                backend = self._backend(target)
-                if isinstance(backend, OwningBackend):
-                    backend.leave()
+                leave = owning(self._backend(target))
+                if leave is not None:
+                    leave()
             except (ToolboxError, Cancelled, OSError) as error:
                 _warn(f"files of the run remain on {target}", error)
 

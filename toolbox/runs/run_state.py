@@ -353,7 +353,7 @@ def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str,
         for name in sorted(events.steps, key=_order)
     }
     begun = events.begun or RunStarted("", "", "", ())
-    steps = {name: step for name, step in every.items() if events.replaced.isdisjoint(_around(name))}
+    steps = {name: step for name, step in every.items() if name not in events.replaced}
     return RunState(
         begun.run,
         begun.project,
@@ -452,7 +452,8 @@ class _Fold:
                 self.spent.update(self.latest.values())
         key = event.key or event.step
         if (earlier := self.latest.get(key, event.step)) != event.step:
-            self.replaced.add(earlier)
+            # What was inside it is shown only where it is run again in its own directory.
+            self.replaced.update(step for step in self.steps if step == earlier or step.startswith(f"{earlier}/"))
         for directories in (self.replaced, self.spent, self.changed):
             directories.discard(event.step)
         self.latest[key] = event.step

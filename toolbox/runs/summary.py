@@ -17,8 +17,6 @@ from toolbox.system import filesystem
 
 log = logging.getLogger(__name__)
 
-RunSummary = RunState  # the name that reports of other people import
-
 
 def as_json(run: RunState) -> dict[str, Any]:
     """Return the summary of a run as `summary.json` holds it."""

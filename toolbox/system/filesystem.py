@@ -82,7 +82,8 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False, 
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.writelines(pieces)
-            os.fchmod(stream.fileno(), mode)
+            if mode != PRIVATE_FILE:  # as it is created
+                os.fchmod(stream.fileno(), mode)
             if durable:
                 stream.flush()
                 os.fsync(stream.fileno())

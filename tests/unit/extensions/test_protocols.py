@@ -1,10 +1,13 @@
 """What the protocols of extensions require."""
 
+from typing import Any, cast
+
 import pytest
 
 from toolbox.checks import exit_status, metric, relation
 from toolbox.extensions import loading, protocols
 from toolbox.extensions.protocols import (
+    Backend,
     HistoryCheck,
     MachineTarget,
     MetricCheck,
@@ -46,3 +49,24 @@ def test_an_extension_that_lacks_a_member_is_refused(workspace: Workspace, monke
     monkeypatch.setenv("TOPGALLANT_WORKSPACE", str(workspace.directory))
     with pytest.raises(ValueError, match=r"checks/mute\.py: `Check` has no `judge`$"):
         loading.load(protocols.CHECKS, "mute")
+
+
+class _Wrapped:
+    def leave(self) -> None:
+        """Remove something."""
+
+
+class _Wrapper:
+    """A backend that hands on what it does not know, as the one in docs/extending.md."""
+
+    def __init__(self, machine: object) -> None:
+        self._machine = machine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._machine, name)
+
+
+def test_a_backend_that_wraps_an_owning_one_is_owning_too() -> None:
+    wrapped = _Wrapped()
+    assert protocols.owning(cast("Backend", _Wrapper(wrapped))) == wrapped.leave
+    assert protocols.owning(cast("Backend", _Wrapper(object()))) is None

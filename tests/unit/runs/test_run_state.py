@@ -208,3 +208,22 @@ def test_a_metric_of_an_earlier_attempt_is_none_of_the_latest() -> None:
     found = find(folded([began("test/c1"), submitted(1), measured, attempt_ended(1), submitted(2)]), "/test/c1")
     assert found.measured == {}
     assert [dict(attempt.metrics) for attempt in found.attempts] == [{"t": measured}, {}]
+
+
+def test_a_cell_inside_a_command_that_is_run_again_stays_where_it_was() -> None:
+    """The command gets a new directory; a group or a cell inside it goes on in its own one."""
+
+    def cell(step: str) -> StepStarted:
+        return StepStarted(step, "c1", StepKind.CELL, "", "/test/h/c1")
+
+    def command(step: str) -> StepStarted:
+        return StepStarted(step, "h", StepKind.COMMAND, "", "/test/h")
+
+    attempt = AttemptSubmitted("test/000__h/000__c1", 1, "n-1", "one")
+    gone = StepStarted("test/000__h/001__h2", "h2", StepKind.COMMAND, "", "/test/h/h2")
+    events: list[KeptEvent] = [RUN, began("test"), command("test/000__h"), cell("test/000__h/000__c1"), attempt, gone]
+    again: list[KeptEvent] = [RUN, began("test"), command("test/001__h"), cell("test/000__h/000__c1")]
+    past = folded([*events, *again])
+    assert list(past.steps) == ["test", "test/000__h/000__c1", "test/001__h"]
+    assert [(step.step, attempt.attempt) for step, attempt in past.open_attempts] == [("test/000__h/000__c1", 1)]
+    assert [step.step for step in folded([*events, *again[:3]]).steps.values()] == ["test", "test/001__h"]

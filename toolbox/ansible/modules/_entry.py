@@ -15,8 +15,10 @@ from toolbox.model.clusters import Access
 from toolbox.model.errors import ToolboxError
 from toolbox.model.verdicts import CAUSE_KEY
 
-# The options for access to a cluster. The play of a command sets them for all its tasks; see `toolbox.ansible.roles`.
-_ACCESS: Final[Mapping[str, Any]] = {field.name: {"type": "str"} for field in fields(Access)}
+# How to reach the cluster. Each task of a role passes these options: a task that is included elsewhere needs them too.
+_ACCESS: Final[Mapping[str, Any]] = {
+    field.name: {"type": "path" if field.name == "kubeconfig" else "str"} for field in fields(Access)
+}
 
 Work = Callable[[Objects, Mapping[str, Any]], Mapping[str, Any]]
 
@@ -32,7 +34,7 @@ def run(ansible_module: Callable[..., Any], options: Mapping[str, Any], work: Wo
     module = ansible_module(argument_spec={**_ACCESS, **options})
     given = module.params
     try:
-        cluster = Cluster(Access(**{name: given[name] or None for name in _ACCESS}))
+        cluster = Cluster(Access(given["kubeconfig"] or None, given["context"] or None, given["namespace"] or None))
         result = work(Objects(cluster), given)
     except ToolboxError as error:
         module.fail_json(**{"msg": str(error), CAUSE_KEY: error.cause.value})

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.fakes import pod_security
 from tests.fakes.api_server import ApiServer, failure, listing
@@ -77,18 +76,6 @@ def test_a_job_whose_logs_cannot_be_kept_is_deleted(server: ApiServer) -> None:
         run_job(server)
     assert server.count("DELETE", JOB) == 1
     assert applied(server)["spec"]["ttlSecondsAfterFinished"] == 3600
-
-
-def test_every_task_reaches_the_cluster_that_the_command_names(server: ApiServer, tmp_path: Path) -> None:
-    context = "$HOME {{ 7 * 7 }}"  # data: not for Ansible to evaluate
-    kubeconfig = yaml.safe_load(server.kubeconfig.read_text())
-    kubeconfig["contexts"][0]["name"] = context
-    server.kubeconfig = filesystem.write_text(tmp_path / "$HOME/{{ 7 * 7 }}", yaml.safe_dump(kubeconfig))
-    run_job(server, context=context)
-    assert (server.count("PATCH", JOB), server.count("DELETE", JOB)) == (1, 1)
-    play = (tmp_path / "run/000__kubernetes__run_job/_ansible.play.yaml").read_text().replace("!unsafe", "")
-    access = {"kubeconfig": str(server.kubeconfig), "context": context}
-    assert yaml.safe_load(play)[0]["module_defaults"] == {"cluster_logs": access, "cluster_objects": access}
 
 
 def test_a_job_that_is_to_be_kept_stays(server: ApiServer) -> None:
