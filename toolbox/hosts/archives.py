@@ -111,7 +111,7 @@ def write_limited(target: BinaryIO, content: bytes, most: int) -> None:
         LimitExceeded: the copy would become longer than `most`.
     """
     if target.tell() + len(content) > most:
-        raise LimitExceeded(f"the archive with the files of the attempt has more than {most} bytes: {_REMEDY}")
+        raise LimitExceeded(f"the archive of the attempt has more than {most} bytes: {_REMEDY}")
     target.write(content)
 
 
