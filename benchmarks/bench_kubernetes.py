@@ -91,9 +91,9 @@ def peer(cluster: kubernetes.Cluster, namespace: str, work: Workspace, folder: P
 
 
 def _agent(name: str) -> str:
-    from toolbox.kubernetes.pods import provisions
+    from toolbox.kubernetes.pods import run_resources
 
-    data = {"agent.zip": base64.b64encode(provisions.agent_program()).decode()}
+    data = {"agent.zip": base64.b64encode(run_resources.agent_program()).decode()}
     return yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "binaryData": data})
 
 

@@ -41,7 +41,7 @@ CELLS: Final = 8
 FAILING: Final = 3
 _POLL_SECONDS: Final = 0.01
 _LONGEST_DELAY: Final = 2.5  # the cells take 4 s, two at a time
-_PATIENCE_SECONDS: Final = 5.0
+_TIMEOUT_SECONDS: Final = 5.0
 _CLUSTER_SECONDS: Final = 60.0  # a kubelet may take long to remove pods
 _BACKENDS: Final = ("local", "ssh", "kubernetes")
 _DOWN_SECONDS: Final = 0.5
@@ -171,7 +171,7 @@ class Arena:
 
     def _alive(self) -> list[psutil.Process]:
         """Return the processes of the workspace that are still alive after a while, and its SSH sessions."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         while (found := self._ours()) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
         return found

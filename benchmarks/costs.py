@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from toolbox.testing import Workspace
 
-_PATIENCE = 3600.0
+_TIMEOUT = 3600.0
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def of_run(work: Workspace, cells: int, *args: str) -> Cost:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     with work.start("project", "run", "cells", *args, env=shared) as running:
-        outcome = running.wait(_PATIENCE)
+        outcome = running.wait(_TIMEOUT)
     wall = time.perf_counter() - began
     if outcome.exit_code != 0:
         sys.exit(str(outcome)[-2000:])

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import psutil
 
-from tests.conformance.sites import PATIENCE, Connection, Site, wait_for
+from tests.conformance.sites import TIMEOUT, Connection, Site, wait_for
 from tests.servers.api_proxy import Proxy
 from tests.servers.kubernetes import Cluster
 from toolbox.model.workloads import Handle
@@ -117,7 +117,7 @@ class Pods(Site):
 
 def _after_a_while(find: Callable[[], list[str]]) -> list[str]:
     """Return what is found once that is nothing, or still: Kubernetes deletes soon after it was told to."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while (found := find()) and time.monotonic() < deadline:
         time.sleep(0.1)
     return found

@@ -33,16 +33,16 @@ from toolbox.model.workloads import (
 from toolbox.system import processes
 
 RUN: Final = "conformance"
-PATIENCE: Final = 60.0  # seconds, for what takes none of that on a machine that is not busy
+TIMEOUT: Final = 60.0  # seconds, for what takes none of that on a machine that is not busy
 _LOOK_SECONDS: Final = 0.02
-_LIMITS: Final = {"wait": PATIENCE, "run": PATIENCE, "silence": None, "grace": 5.0}
+_LIMITS: Final = {"wait": TIMEOUT, "run": TIMEOUT, "silence": None, "grace": 5.0}
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
     """Wait until something holds."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not condition():
-        assert time.monotonic() < deadline, f"{what} was expected within {PATIENCE:g} s"
+        assert time.monotonic() < deadline, f"{what} was expected within {TIMEOUT:g} s"
         time.sleep(_LOOK_SECONDS)
 
 
@@ -182,7 +182,7 @@ class Orchestrator:
     def end_of(self, handle: Handle) -> AttemptStatus:
         """Wait until this one is told that an attempt runs no longer."""
         with self._news:
-            ended = self._news.wait_for(lambda: self.status(handle).state is not AttemptState.RUNNING, PATIENCE)
+            ended = self._news.wait_for(lambda: self.status(handle).state is not AttemptState.RUNNING, TIMEOUT)
         assert ended, f"the end of {handle.name} was expected"
         return self.status(handle)
 

@@ -258,7 +258,7 @@ def test_a_run_that_leaves_has_nothing_left_on_the_target(bench: Bench) -> None:
     by.secrets = ["correct-horse-battery"]
     attempt, _ = bench.run("true", by=by, written={"a": "b"}, env={"TOKEN": Secret("correct-horse-battery")})
     by.backend.release(attempt.handle)
-    if (leave := owning(by.backend)) is not None:
-        leave()
+    if (teardown_run := owning(by.backend)) is not None:
+        teardown_run()
     assert bench.site.remains(attempt.handle) == []
     assert bench.site.remains_of("leaving") == []

@@ -231,7 +231,7 @@ class FakeBackend:
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
         return self.machines.find(workload.command[0], name, self.context, directory)
 
-    def leave(self) -> None:
+    def teardown_run(self) -> None:
         self.machines.say(f"leave {self.context.name}")
 
     def close(self) -> None:

@@ -24,14 +24,14 @@ class FakeLock:
         self._guard = threading.Lock()
         self._news: threading.Event | None = None
 
-    def read(self, patience: float) -> Seen:  # noqa: ARG002
+    def read(self, timeout: float) -> Seen:  # noqa: ARG002
         """See `Lock`."""
         self._check()
         with self._guard:
             self.looks += 1
             return Seen(self.record, str(self.version or ""))
 
-    def write(self, record: Record | None, version: str, patience: float) -> str | None:  # noqa: ARG002
+    def write(self, record: Record | None, version: str, timeout: float) -> str | None:  # noqa: ARG002
         """See `Lock`."""
         self._check()
         with self._guard:

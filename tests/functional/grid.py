@@ -36,7 +36,7 @@ WORKLOAD = """
     echo end {@cell.x} >>{@root}/cells
     [ ! -e {@root}/fail-{@cell.x} ]
 """
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 class Grid:
@@ -127,7 +127,7 @@ def grid(workspace: Workspace) -> Iterator[Grid]:
 
 def wait(condition: Callable[[], bool], what: str) -> None:
     """Wait until something is so."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"still waiting for {what}"
         time.sleep(0.02)

@@ -20,7 +20,7 @@ from toolbox.results.store import Store
 WRITERS: Final = 20
 RUNS: Final = 5  # of each
 CELLS: Final = 40
-PATIENCE_SECONDS: Final = 120.0
+TIMEOUT_SECONDS: Final = 120.0
 
 # All begin when the file is there. One stops in the middle of what it writes, and is killed there.
 WRITER: Final = """
@@ -50,7 +50,7 @@ def test_twenty_writers_and_one_that_is_killed_lose_and_double_nothing(tmp_path:
     go.touch()
     _wait(middle)
     writers[0].send_signal(signal.SIGKILL)
-    ended = [writer.communicate(timeout=PATIENCE_SECONDS) for writer in writers]
+    ended = [writer.communicate(timeout=TIMEOUT_SECONDS) for writer in writers]
     assert [writer.returncode for writer in writers] == [-signal.SIGKILL, *[0] * (WRITERS - 1)], ended
     assert not any(b"locked" in stderr for _, stderr in ended)
     assert _counts(store) == _expected((WRITERS - 1) * RUNS)
@@ -71,7 +71,7 @@ def _writer(store: Path, go: Path, middle: Path, runs: list[Path]) -> subprocess
 
 
 def _wait(file: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not file.exists():
         assert time.monotonic() < deadline, f"{file} does not appear"
         time.sleep(0.01)

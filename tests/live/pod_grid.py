@@ -13,7 +13,7 @@ from tests.functional.grid import Grid, wait
 from tests.servers.kubernetes import Cluster
 from toolbox.testing import Workspace
 
-PATIENCE: Final = 240.0  # seconds, for a run on a machine that is busy
+TIMEOUT: Final = 240.0  # seconds, for a run on a machine that is busy
 # A cell counts the lines that it prints: what is in its log can be held against that.
 COMMAND: Final = """
     echo begin {@cell.x} >>{@root}/cells
@@ -64,7 +64,7 @@ class PodGrid:
 
     def left(self) -> list[str]:
         """Return what there is of the run in the namespace; Kubernetes deletes soon after it was told to."""
-        deadline = time.monotonic() + PATIENCE / 2
+        deadline = time.monotonic() + TIMEOUT / 2
         selector = f"topgallant.dev/run={self.grid.directory.name}"
         while (found := self.cluster.things(self.namespace, selector)) and time.monotonic() < deadline:
             time.sleep(0.2)

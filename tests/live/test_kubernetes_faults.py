@@ -11,18 +11,21 @@ import pytest
 
 from tests.functional.grid import wait
 from tests.live import pod_grid
-from tests.live.pod_grid import PATIENCE, PodGrid
+from tests.live.pod_grid import TIMEOUT, PodGrid
 from tests.servers import kubeconfigs, kubernetes
 from tests.servers.api_proxy import ADDRESS, Proxy
 from tests.servers.http_proxy import HttpProxy
 from tests.servers.kubernetes import Cluster
-from toolbox.backends.kubernetes import NEEDS
+from toolbox.backends.kubernetes import REQUIRED_PERMISSIONS
 from toolbox.testing import Outcome, Workspace
 
 pytestmark = pytest.mark.live
 
 ONCE_MORE: dict[str, Any] = {"infrastructure": 1, "capacity": 0, "backoff": {"first": 0.1}}
-ROLE = [{"apiGroups": [need.group], "resources": [need.resource], "verbs": [need.verb]} for need in NEEDS]
+ROLE = [
+    {"apiGroups": [permission.group], "resources": [permission.resource], "verbs": [permission.verb]}
+    for permission in REQUIRED_PERMISSIONS
+]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +71,7 @@ def test_an_api_server_that_is_killed_is_waited_for(field: PodGrid) -> None:
         grid.unmark("hold-c")
         grid.wait_for("end c")
         grid.unmark("hold-d")
-        outcome = running.wait(PATIENCE)
+        outcome = running.wait(TIMEOUT)
         check_pass(field, outcome, *"abcd")
 
 
@@ -82,7 +85,7 @@ def test_a_kubelet_that_is_killed_is_waited_for(field: PodGrid) -> None:
         time.sleep(10)
         components.start("kubelet")
         grid.unmark("hold-c", "hold-d")
-        outcome = running.wait(PATIENCE)
+        outcome = running.wait(TIMEOUT)
         check_pass(field, outcome, *"abcd")
 
 
@@ -106,7 +109,7 @@ def test_who_is_evicted_from_a_node_is_tried_again(field: PodGrid) -> None:
         with tainted(field.cluster, "NoExecute"):
             field.wait_for("was deleted, but not by Topgallant")
         grid.unmark("hold-d")
-        outcome = running.wait(PATIENCE)
+        outcome = running.wait(TIMEOUT)
     assert outcome.exit_code == 0, str(outcome)
     assert "it passed at attempt 2" in outcome.stdout
     assert grid.said.count("begin d") == 2
@@ -137,7 +140,7 @@ def test_a_pod_that_somebody_deletes_is_tried_again(field: PodGrid) -> None:
         # A server older than 1.28 puts another pod in its place, which may begin before its Job is removed.
         wait(lambda: any(grid.directory.glob("*__test/*__x=b/attempt-2")), "another attempt")
         grid.unmark("hold-b")
-        outcome = running.wait(PATIENCE)
+        outcome = running.wait(TIMEOUT)
     assert outcome.exit_code == 0, str(outcome)
     assert grid.verdicts == dict.fromkeys("abcd", "passed")
     assert "it passed at attempt 2" in outcome.stdout
@@ -150,7 +153,7 @@ def test_a_pod_that_somebody_deletes_is_an_error_of_the_machine_where_nothing_is
     with grid.start() as running:
         grid.wait_for("end a", "begin b")
         field.cluster.core.delete_namespaced_pod(field.pod_of("b"), field.namespace)
-        outcome = running.wait(PATIENCE)
+        outcome = running.wait(TIMEOUT)
     assert outcome.exit_code == 3, str(outcome)
     assert grid.verdicts == {"a": "passed", "b": "error"}
     assert field.step("b")["cause"] == "infrastructure"
@@ -168,7 +171,7 @@ def test_a_job_that_somebody_deletes_is_tried_again(field: PodGrid) -> None:
         field.cluster.batch.delete_namespaced_job(job, field.namespace, propagation_policy="Background")
         wait(lambda: grid.said.count("begin b") == 2, "another attempt")
         grid.unmark("hold-b")
-        check_second_attempt(field, running.wait(PATIENCE))
+        check_second_attempt(field, running.wait(TIMEOUT))
 
 
 def test_what_is_tried_again_does_not_go_with_an_owner_that_somebody_deleted(field: PodGrid) -> None:
@@ -181,7 +184,7 @@ def test_what_is_tried_again_does_not_go_with_an_owner_that_somebody_deleted(fie
         )
         wait(lambda: grid.said.count("begin b") == 2, "another attempt")
         grid.unmark("hold-b")
-        check_second_attempt(field, running.wait(PATIENCE))
+        check_second_attempt(field, running.wait(TIMEOUT))
 
 
 def test_a_namespace_that_is_deleted_takes_its_own_cells_and_no_others(field: PodGrid) -> None:
@@ -193,7 +196,7 @@ def test_a_namespace_that_is_deleted_takes_its_own_cells_and_no_others(field: Po
         field.cluster.core.delete_namespace(field.namespace)
         field.wait_for("not by Topgallant")
         grid.unmark("hold-b", "hold-d")
-        outcome = running.wait(PATIENCE)
+        outcome = running.wait(TIMEOUT)
     assert outcome.exit_code == 3, str(outcome)
     assert grid.verdicts == {"a": "passed", "b": "error", "c": "passed", "d": "passed"}
     assert field.step("b")["cause"] == "infrastructure", str(outcome)
@@ -221,7 +224,7 @@ def test_a_token_that_is_renewed_in_its_file_is_used(field: PodGrid, workspace: 
             account.renew()
             kubeconfigs.derive(account.kubeconfig, proxy.kubeconfig, server=f"https://{ADDRESS}:{proxy.port}")
             grid.unmark("hold-c")
-            outcome = running.wait(PATIENCE)
+            outcome = running.wait(TIMEOUT)
     check_pass(field, outcome, *"abc")
 
 
@@ -240,7 +243,7 @@ def test_a_token_that_nobody_renews_ends_its_cells_and_no_others(field: PodGrid,
             proxy.drop()
             field.wait_for("credentials are refused (401)")
             grid.unmark("hold-b", "hold-c")
-            outcome = running.wait(PATIENCE)
+            outcome = running.wait(TIMEOUT)
     assert outcome.exit_code == 3, str(outcome)
     assert grid.verdicts == {"a": "passed", "b": "error", "c": "passed"}
     assert field.step("b")["cause"] == "infrastructure"
@@ -265,7 +268,7 @@ def test_who_is_asked_to_wait_waits_for_so_long(field: PodGrid, http: HttpProxy)
         began = time.monotonic()
         wait(lambda: http.requests["POST", "jobs"] > 1, "the second one")
         seconds = time.monotonic() - began
-        outcome = running.wait(PATIENCE)
+        outcome = running.wait(TIMEOUT)
     assert 3.8 <= seconds < 6
     check_pass(field, outcome, *"ab")
     assert http.requests["POST", "jobs"] == 3
@@ -299,7 +302,7 @@ def test_a_watch_that_has_fallen_behind_begins_with_a_list(field: PodGrid, http:
             http.inject("GET", "watch=", 200, body={"type": "ERROR", "object": {"kind": "Status", **GONE}}, times=4)
         http.drop()
         grid.unmark("hold-b")
-        outcome = running.wait(PATIENCE)
+        outcome = running.wait(TIMEOUT)
     check_pass(field, outcome, *"abc")
     assert http.requests["LIST", "pods"] > lists
 
@@ -314,7 +317,7 @@ def test_a_connection_that_breaks_in_the_middle_loses_no_line(field: PodGrid, wo
                 time.sleep(1)
                 proxy.drop()
             grid.unmark("hold-b", "hold-c")
-            outcome = running.wait(PATIENCE)
+            outcome = running.wait(TIMEOUT)
     check_pass(field, outcome, *"abc")
 
 
@@ -330,7 +333,7 @@ def lose_the_answer(field: PodGrid, http: HttpProxy, **matrix: Any) -> Outcome:
     http.lose("POST", "/jobs")
     with grid.start() as running:
         grid.wait_for("begin a")
-        return running.wait(PATIENCE)
+        return running.wait(TIMEOUT)
 
 
 def test_a_job_whose_creation_got_no_answer_is_not_tried_again_beside_itself(field: PodGrid, http: HttpProxy) -> None:

@@ -13,11 +13,11 @@ import pytest
 import yaml
 
 from tests.live import pod_grid
-from tests.live.pod_grid import PATIENCE, PodGrid
+from tests.live.pod_grid import TIMEOUT, PodGrid
 from tests.servers import kubernetes
 from tests.servers.kubernetes import Account, Cluster
-from toolbox.backends.kubernetes import NEEDS, NEEDS_OF_HOSTS, Target
-from toolbox.kubernetes.api.permissions import Need
+from toolbox.backends.kubernetes import HOST_PERMISSIONS, REQUIRED_PERMISSIONS, Target
+from toolbox.kubernetes.api.permissions import Permission
 from toolbox.model.errors import ConfigurationError, InfrastructureError
 from toolbox.system import places
 from toolbox.testing import Workspace
@@ -43,12 +43,17 @@ def field(cluster: Cluster, workspace: Workspace) -> Iterator[PodGrid]:
         yield found
 
 
-def rules(needs: Iterable[Need]) -> list[dict[str, list[str]]]:
-    return [{"apiGroups": [need.group], "resources": [need.resource], "verbs": [need.verb]} for need in needs]
+def rules(required: Iterable[Permission]) -> list[dict[str, list[str]]]:
+    return [
+        {"apiGroups": [permission.group], "resources": [permission.resource], "verbs": [permission.verb]}
+        for permission in required
+    ]
 
 
-def all_but(need: Need, needs: Iterable[Need] = NEEDS) -> list[dict[str, list[str]]]:
-    return rules(each for each in needs if each != need)
+def all_but(
+    permission: Permission, required: Iterable[Permission] = REQUIRED_PERMISSIONS
+) -> list[dict[str, list[str]]]:
+    return rules(each for each in required if each != permission)
 
 
 def documented() -> dict[tuple[str, str], set[str]]:
@@ -66,18 +71,18 @@ def documented() -> dict[tuple[str, str], set[str]]:
 
 def test_the_documented_role_is_what_is_needed() -> None:
     needed: dict[tuple[str, str], set[str]] = {}
-    for need in NEEDS:
-        needed.setdefault((need.group, need.resource), set()).add(need.verb)
+    for permission in REQUIRED_PERMISSIONS:
+        needed.setdefault((permission.group, permission.resource), set()).add(permission.verb)
     assert documented() == needed
 
 
 def test_who_may_do_what_is_needed_and_nothing_else_runs_cells(field: PodGrid) -> None:
     workload = {"command": pod_grid.COMMAND + "\n: >left", "sample_seconds": None}
-    with field.cluster.account(field.namespace, field.grid.root, rules(NEEDS)) as account:
+    with field.cluster.account(field.namespace, field.grid.root, rules(REQUIRED_PERMISSIONS)) as account:
         field.kubeconfig = account.kubeconfig
         field.configure("abc", workload=workload).mark("fail-c")
         with field.grid.start() as running:
-            outcome = running.wait(PATIENCE)
+            outcome = running.wait(TIMEOUT)
         assert outcome.exit_code == 1, str(outcome)
         assert field.grid.verdicts == {"a": "passed", "b": "passed", "c": "failed"}
         assert len([*field.grid.directory.glob("*__test/*/attempt-1/files/left")]) == 2
@@ -100,27 +105,29 @@ def fault(account: Account, pod: Mapping[str, Any] | None = None) -> str:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("need", NEEDS, ids=str)
+@pytest.mark.parametrize("permission", REQUIRED_PERMISSIONS, ids=str)
 def test_what_is_missing_is_named_before_anything_begins(
-    cluster: Cluster, namespace: str, tmp_path: Path, need: Need
+    cluster: Cluster, namespace: str, tmp_path: Path, permission: Permission
 ) -> None:
-    with cluster.account(namespace, tmp_path, all_but(need)) as account:
+    with cluster.account(namespace, tmp_path, all_but(permission)) as account:
         assert fault(account).startswith(
-            f"the target `there`: in the namespace {namespace} the account may not {need}: "
+            f"the target `there`: in the namespace {namespace} the account may not {permission}: "
         )
 
 
-@pytest.mark.parametrize("need", NEEDS_OF_HOSTS, ids=str)
+@pytest.mark.parametrize("permission", HOST_PERMISSIONS, ids=str)
 def test_what_several_hosts_need_is_named_where_there_are_several(
-    cluster: Cluster, namespace: str, tmp_path: Path, need: Need
+    cluster: Cluster, namespace: str, tmp_path: Path, permission: Permission
 ) -> None:
-    with cluster.account(namespace, tmp_path, all_but(need, (*NEEDS, *NEEDS_OF_HOSTS))) as account:
-        assert f"the account may not {need}: " in fault(account, {"hosts": 2})
+    with cluster.account(
+        namespace, tmp_path, all_but(permission, [*REQUIRED_PERMISSIONS, *HOST_PERMISSIONS])
+    ) as account:
+        assert f"the account may not {permission}: " in fault(account, {"hosts": 2})
         assert fault(account) == ""
 
 
 def test_who_lacks_something_starts_no_run(field: PodGrid) -> None:
-    lacking = Need("watch", "pods")
+    lacking = Permission("watch", "pods")
     with field.cluster.account(field.namespace, field.grid.root, all_but(lacking)) as account:
         fault(account)
         field.kubeconfig = account.kubeconfig
@@ -148,7 +155,7 @@ def text_of(root: Path, old: str, new: str) -> str:
 def test_a_token_that_is_refused_is_told_from_a_right_that_is_missing(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
-    with cluster.account(namespace, tmp_path, rules(NEEDS)) as account:
+    with cluster.account(namespace, tmp_path, rules(REQUIRED_PERMISSIONS)) as account:
         account.revoke()
         target = Target(kubeconfig=str(account.kubeconfig), namespace=namespace)
         with pytest.raises((ConfigurationError, InfrastructureError), match=r"credentials are refused \(401\)"):

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.servers import api_proxy, kubernetes
-from toolbox.kubernetes.api.connection import Cluster, Refused
+from toolbox.kubernetes.api.connection import ApiError, Cluster
 from toolbox.kubernetes.api.snapshots import Difference, Snapshot
 from toolbox.kubernetes.leases.lease_objects import LeaseObject
 from toolbox.kubernetes.leases.leases import Claim, Record, Seen, me, now
@@ -142,7 +142,7 @@ def test_a_namespace_that_is_not_there_is_named(place: Place) -> None:
 def test_who_may_not_is_told_so(place: Place) -> None:
     with (
         place.server.account(place.namespace, place.directory, []) as account,
-        pytest.raises(Refused, match=r"sut: leases\.coordination\.k8s\.io .* is forbidden") as caught,
+        pytest.raises(ApiError, match=r"sut: leases\.coordination\.k8s\.io .* is forbidden") as caught,
     ):
         take([place.lock(account.kubeconfig)], OURS, wait=0, say=print)
     assert caught.value.cause is Cause.CONFIGURATION

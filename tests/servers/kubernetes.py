@@ -37,7 +37,7 @@ from toolbox.system.processes import MARK
 KUBECONFIG: Final = "TOPGALLANT_TEST_KUBECONFIG"
 KUBE_CLUSTER: Final = "TOPGALLANT_TEST_KUBE_CLUSTER"
 _IMAGE: Final = "host:local"  # nothing in it is in the way of this machine's own folders
-_PATIENCE: Final = 120.0  # seconds
+_TIMEOUT: Final = 120.0  # seconds
 _LOOK_SECONDS: Final = 0.1
 _NOT_FOUND: Final = 404
 _UNAUTHORIZED: Final = 401
@@ -346,10 +346,10 @@ class Components:
 
 
 def _wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} was waited for, for {_PATIENCE:g} s")
+            raise TimeoutError(f"{what} was waited for, for {_TIMEOUT:g} s")
         time.sleep(_LOOK_SECONDS)
 
 

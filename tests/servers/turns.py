@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-_PATIENCE: Final = 1800.0  # seconds: a module of tests may use it for long
+_TIMEOUT: Final = 1800.0  # seconds: a module of tests may use it for long
 _LOOK_SECONDS: Final = 0.05
 
 
@@ -80,14 +80,14 @@ def _lock(file: Path, kind: int) -> IO[bytes]:
         TimeoutError: somebody has held it for half an hour.
     """
     stream = file.open("ab")
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT
     while True:
         try:
             fcntl.flock(stream, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
                 stream.close()
-                raise TimeoutError(f"{file} is locked for {_PATIENCE:g} s: `lslocks` says by whom") from None
+                raise TimeoutError(f"{file} is locked for {_TIMEOUT:g} s: `lslocks` says by whom") from None
             time.sleep(_LOOK_SECONDS)
         except BaseException:
             stream.close()

@@ -15,7 +15,7 @@ from toolbox.agent.log_files import log_name
 from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES
 from toolbox.agent.supervisor import EXIT_CODE, LOCK, MARK, OUTCOME, RESULTS, STARTED, STREAMS
 
-PATIENCE_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 LOOK_SECONDS = 0.02
 _KILL_SECONDS = 2.0
 _LONGEST_RECORD = 1 << 16
@@ -60,7 +60,7 @@ def pid_of(directory: str) -> int:
 
 def cancel(directory: str) -> Dict[str, Any]:
     """End a workload, and return the state that it had. Without a supervisor, kill the processes of the attempt."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     found, pid = state(directory), pid_of(directory)
     while found["state"] == "running" and not pid and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)  # the supervisor is about to start

@@ -112,7 +112,7 @@ def send(directory: str, patterns: List[str], logs: List[str]) -> int:
 
 def cancel(directory: str) -> int:
     """End a workload. The message is printed before the signal: the container may end before this process."""
-    deadline = time.monotonic() + attempt_directory.PATIENCE_SECONDS
+    deadline = time.monotonic() + attempt_directory.TIMEOUT_SECONDS
     while _is_absent(directory) and time.monotonic() < deadline:
         time.sleep(attempt_directory.LOOK_SECONDS)  # the container has just started
     if _is_absent(directory):

@@ -128,7 +128,7 @@ class Server:
         directory = request["directory"]
         for folder in (directory, os.path.join(directory, RESULTS)):
             safe_files.make_directory(folder)
-        deadline = time.monotonic() + attempt_directory.PATIENCE_SECONDS
+        deadline = time.monotonic() + attempt_directory.TIMEOUT_SECONDS
         lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT)
         try:
             while not attempt_directory.locks(lock, fcntl.LOCK_EX):

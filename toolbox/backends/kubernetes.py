@@ -1,7 +1,7 @@
 """A Kubernetes cluster: each attempt is a Job, and our agent runs the workload in its pod.
 
 The Job and its pods outlive the orchestrator. Two watches report the status of all cells of a run. The objects of a run
-carry its label, and are owned by one object: see `toolbox.kubernetes.pods.provisions`.
+carry its label, and are owned by one object: see `toolbox.kubernetes.pods.run_resources`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from toolbox.agent.supervisor import STREAMS
 from toolbox.extensions.protocols import Backend
 from toolbox.kubernetes.api import permissions
-from toolbox.kubernetes.api.connection import Away, Cluster, Refused
+from toolbox.kubernetes.api.connection import ApiError, Cluster, Unavailable
 from toolbox.kubernetes.api.objects import EVENT, JOB, JOB_SET, SERVICE, Kind, Objects, Query
-from toolbox.kubernetes.api.permissions import Need
+from toolbox.kubernetes.api.permissions import Permission
 from toolbox.kubernetes.pods import description, fetching, manifests
 from toolbox.kubernetes.pods.description import Pod
 from toolbox.kubernetes.pods.fetching import Wanted
-from toolbox.kubernetes.pods.manifests import Order
+from toolbox.kubernetes.pods.manifests import JobRequest
 from toolbox.kubernetes.pods.pod_attempts import Attempt
-from toolbox.kubernetes.pods.provisions import Provisions
+from toolbox.kubernetes.pods.run_resources import RunResources
 from toolbox.kubernetes.pods.tracker import Tracker
 from toolbox.kubernetes.pods.views import ATTEMPT_LABEL
 from toolbox.model.clusters import Access
@@ -36,8 +36,8 @@ from toolbox.model.errors import (
     ConfigurationError,
     InfrastructureError,
     StepError,
+    SubmissionUnknown,
     ToolboxError,
-    Undecided,
     outcome_of,
 )
 from toolbox.model.nearest import did_you_mean
@@ -61,17 +61,17 @@ _SLACK_SECONDS: Final = 60.0  # the time to pull an image, and for a kubelet to 
 _LONGEST_LABEL: Final = 63
 _OF_JOBS: Final = ("create", "get", "list", "watch", "delete")
 # The permissions that cells need in their namespace: docs/kubernetes.md has them as a Role.
-NEEDS: Final[tuple[Need, ...]] = (
-    *(Need(verb, "jobs", "batch") for verb in _OF_JOBS),
-    *(Need(verb, "pods") for verb in ("list", "watch")),
-    Need("get", "pods/log"),
-    *(Need(verb, "pods/exec") for verb in ("get", "create")),  # which verb is needed depends on the server
-    *(Need(verb, "configmaps") for verb in ("create", "get", "delete")),
-    Need("create", "secrets"),
-    Need("list", "events"),
+REQUIRED_PERMISSIONS: Final[tuple[Permission, ...]] = (
+    *(Permission(verb, "jobs", "batch") for verb in _OF_JOBS),
+    *(Permission(verb, "pods") for verb in ("list", "watch")),
+    Permission("get", "pods/log"),
+    *(Permission(verb, "pods/exec") for verb in ("get", "create")),  # which verb is needed depends on the server
+    *(Permission(verb, "configmaps") for verb in ("create", "get", "delete")),
+    Permission("create", "secrets"),
+    Permission("list", "events"),
 )
-NEEDS_OF_SLICES: Final = tuple(Need(verb, "jobsets", "jobset.x-k8s.io") for verb in _OF_JOBS)
-NEEDS_OF_HOSTS: Final = (Need("create", "services"), Need("delete", "services"))
+SLICE_PERMISSIONS: Final = tuple(Permission(verb, "jobsets", "jobset.x-k8s.io") for verb in _OF_JOBS)
+HOST_PERMISSIONS: Final = (Permission("create", "services"), Permission("delete", "services"))
 _VERIFY_SECONDS: Final = 15.0
 
 
@@ -125,16 +125,16 @@ class Target(BaseModel):
             return  # the cluster is chosen later
         cluster = Cluster(self.access(clusters), label=f"the target `{name}`")
         pods = [description.parse(self.pod, pod) for pod in [workload.pod for workload in workloads] or [{}]]
-        needs = NEEDS
+        required = REQUIRED_PERMISSIONS
         if any(pod.slices > 1 for pod in pods):
-            needs += NEEDS_OF_SLICES
+            required += SLICE_PERMISSIONS
         if any(pod.slices == 1 and pod.hosts > 1 for pod in pods):
-            needs += NEEDS_OF_HOSTS
+            required += HOST_PERMISSIONS
         try:
-            lacking = permissions.missing(cluster, needs, patience=_VERIFY_SECONDS)
+            lacking = permissions.missing(cluster, required, timeout=_VERIFY_SECONDS)
             if not lacking:
-                permissions.try_namespace(cluster, patience=_VERIFY_SECONDS)
-        except Refused as error:
+                permissions.try_namespace(cluster, timeout=_VERIFY_SECONDS)
+        except ApiError as error:
             raise ConfigurationError(str(error)) from None
         except StepError as error:
             raise InfrastructureError(str(error)) from None
@@ -169,8 +169,8 @@ class _Kubernetes:
         self._target = target
         self._cluster = cluster
         self._objects = Objects(cluster)
-        self._provisions = Provisions(cluster, context.run)
-        selector = ",".join(f"{key}={value}" for key, value in self._provisions.labels.items())
+        self._run_resources = RunResources(cluster, context.run)
+        selector = ",".join(f"{key}={value}" for key, value in self._run_resources.labels.items())
         self._tracker = Tracker(cluster, selector, self._notify, self._remove, self._events)
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
@@ -180,8 +180,8 @@ class _Kubernetes:
         self._watch(pod, wait)
         attempt = Attempt(name, job, directory, _there(name), wait, pod, workload.log_bytes)
         if not self._tracker.has_job(job):
-            order = self._order(workload, attempt, directory)
-            self._create(order, pod, directory, wait)
+            request = self._request(workload, attempt, directory)
+            self._create(request, pod, directory, wait)
         self._tracker.add(attempt)
         return Handle(name, directory)
 
@@ -235,14 +235,14 @@ class _Kubernetes:
         attempt = Attempt(name, job, directory, _there(name), wait, pod, workload.log_bytes)
         self._watch(pod, wait)
         kind = JOB_SET if pod.slices > 1 else JOB
-        if self._objects.read(kind, self._cluster.namespace, attempt.job, patience=wait) is None:
+        if self._objects.read(kind, self._cluster.namespace, attempt.job, timeout=wait) is None:
             return None
         self._tracker.add(attempt)
         return Handle(name, directory)
 
-    def leave(self) -> None:
+    def teardown_run(self) -> None:
         """See `Backend`. Deletes the owner object, and with it the objects that it owns."""
-        self._provisions.leave()
+        self._run_resources.teardown_run()
 
     def close(self) -> None:
         """See `Backend`."""
@@ -260,20 +260,20 @@ class _Kubernetes:
         except ValueError as error:
             raise _misconfigured(str(error)) from None
 
-    def _order(self, workload: Workload, attempt: Attempt, directory: Path) -> Order:
-        """Create the objects that a workload needs in the cluster, and return the order for it."""
+    def _request(self, workload: Workload, attempt: Attempt, directory: Path) -> JobRequest:
+        """Create the objects that a workload needs in the cluster, and return the request for it."""
         times, wait = workload.timeouts, workload.timeouts.wait
-        owner = self._provisions.owner(wait)
-        sources = self._provisions.sources(workload, directory, wait)
-        secret_env = self._provisions.secret_env(workload.env, wait)
+        owner = self._run_resources.owner(wait)
+        sources = self._run_resources.sources(workload, directory, wait)
+        secret_env = self._run_resources.secret_env(workload.env, wait)
         keeps_files = bool(workload.collect or workload.sample_seconds)
         keeps = attempt.pod.keep_seconds if keeps_files else 0
         deadline = None if times.run is None else wait + times.run + times.grace + keeps + _SLACK_SECONDS
         cell = attempt.name.removeprefix(f"{self._context.run}-")[:_LONGEST_LABEL].strip("-_.")
-        return Order(
+        return JobRequest(
             name=attempt.job,
             namespace=self._cluster.namespace,
-            labels={**self._provisions.labels, _CELL_LABEL: cell, ATTEMPT_LABEL: attempt.job},
+            labels={**self._run_resources.labels, _CELL_LABEL: cell, ATTEMPT_LABEL: attempt.job},
             owner=owner,
             directory=attempt.there,
             command=workload.command,
@@ -289,7 +289,7 @@ class _Kubernetes:
                 "secrets": sorted({*secret_env, *attempt.pod.secrets}),
                 "collect": list(workload.collect),
             },
-            agent=self._provisions.name,
+            agent=self._run_resources.name,
             sources=sources,
             keeps_files=keeps_files,
             collect=workload.collect,
@@ -297,10 +297,10 @@ class _Kubernetes:
             grace_seconds=times.grace,
         )
 
-    def _create(self, order: Order, pod: Pod, directory: Path, patience: float) -> None:
+    def _create(self, request: JobRequest, pod: Pod, directory: Path, timeout: float) -> None:
         """Create the objects of an attempt in the cluster, unless they exist."""
         try:
-            manifest, service = manifests.manifest(order, pod), manifests.service(order, pod)
+            manifest, service = manifests.manifest(request, pod), manifests.service(request, pod)
         except ValueError as error:
             raise _misconfigured(str(error)) from None
         # As JSON: writing YAML would take longer than everything else here.
@@ -311,24 +311,24 @@ class _Kubernetes:
         began = time.monotonic()
         try:
             if service:
-                self._make(SERVICE, service, patience)
-            self._make(JOB_SET if pod.slices > 1 else JOB, manifest, patience)
+                self._make(SERVICE, service, timeout)
+            self._make(JOB_SET if pod.slices > 1 else JOB, manifest, timeout)
         except (ToolboxError, Cancelled) as error:
-            if isinstance(error, Refused | Away) and not error.may_be_done:
+            if isinstance(error, ApiError | Unavailable) and not error.may_be_done:
                 raise
             verdict, cause = outcome_of(error)
             waited = time.monotonic() - began
-            raise Undecided(
+            raise SubmissionUnknown(
                 f"the workload may have been started ({waited:.0f} s): {error}", verdict=verdict, cause=cause
             ) from error
 
-    def _make(self, kind: Kind, body: dict[str, Any], patience: float) -> None:
+    def _make(self, kind: Kind, body: dict[str, Any], timeout: float) -> None:
         try:
-            made = self._objects.create(kind, self._cluster.namespace, body, patience=patience)
+            made = self._objects.create(kind, self._cluster.namespace, body, timeout=timeout)
             if "completionMode" in body["spec"] and "completionMode" not in made.get("spec", {}):
                 name = body["metadata"]["name"]
                 log.warning("%s has no Indexed Jobs: the hosts of %s do not know their index", self._context.name, name)
-        except Refused as error:
+        except ApiError as error:
             if not error.is_there:
                 raise
 
@@ -342,14 +342,14 @@ class _Kubernetes:
         for kind in (JOB_SET, SERVICE):
             try:
                 self._objects.delete(kind, namespace, job)
-            except Refused as error:
+            except ApiError as error:
                 if error.status != HTTPStatus.FORBIDDEN:
                     raise  # an earlier session with the same permissions cannot have created any
 
     def _notify(self, name: str) -> None:
         outcome = self._tracker.get(name).status.outcome
         if outcome is not None and outcome.ended_by is EndedBy.EVICTED:
-            self._provisions.forget()
+            self._run_resources.forget()
         self._context.notify(name)
 
     def _remove(self, job: str) -> bool:

@@ -20,7 +20,7 @@ from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import environ, processes
 from toolbox.system.processes import Channel
 
-_PATIENCE: Final = 60.0  # seconds to reach an agent on this machine
+_TIMEOUT: Final = 60.0  # seconds to reach an agent on this machine
 
 
 class Target(BaseModel):
@@ -75,7 +75,7 @@ class _Local:
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""
-        self.host.ask("cancel", _PATIENCE, directory=str(handle.directory))
+        self.host.ask("cancel", _TIMEOUT, directory=str(handle.directory))
 
     def release(self, handle: Handle) -> None:
         """See `Backend`. The directory belongs to the run, and stays."""

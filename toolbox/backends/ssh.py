@@ -35,7 +35,7 @@ from toolbox.system.processes import Channel
 
 log = logging.getLogger(__name__)
 
-_PATIENCE: Final = 60.0  # seconds to reach the host, if there is no workload with a timeout of its own
+_TIMEOUT: Final = 60.0  # seconds to reach the host, if there is no workload with a timeout of its own
 _PAUSE: Final = 0.5
 _LONGEST_LINE: Final = 1 << 16
 _MOST_COMPLAINTS: Final = 1000  # how many of the last lines of standard error to keep
@@ -117,9 +117,9 @@ class _Ssh:
 
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`."""
-        there = self._directory(handle.name, _PATIENCE)
+        there = self._directory(handle.name, _TIMEOUT)
         most = self.context.limits.files + 1  # one more than allowed, to detect that there are more
-        answer = self._host.ask("list", _PATIENCE, directory=there, patterns=list(workload.collect), most=most)
+        answer = self._host.ask("list", _TIMEOUT, directory=there, patterns=list(workload.collect), most=most)
         # Fetch a whole log if the local copy is empty, or was cut off by a full disk.
         logs = {AttemptDirectory(handle.directory).log(stream): size for stream, size in answer["logs"].items()}
         incomplete = [log.name for log, size in logs.items() if _size(log) != size]
@@ -127,12 +127,12 @@ class _Ssh:
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""
-        self._host.ask("cancel", _PATIENCE, directory=self._directory(handle.name, _PATIENCE))
+        self._host.ask("cancel", _TIMEOUT, directory=self._directory(handle.name, _TIMEOUT))
 
     def release(self, handle: Handle) -> None:
         """See `Backend`."""
-        there = self._directory(handle.name, _PATIENCE)
-        self._host.ask("release", _PATIENCE, directory=there)
+        there = self._directory(handle.name, _TIMEOUT)
+        self._host.ask("release", _TIMEOUT, directory=there)
         self._host.forget(there)
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
@@ -146,10 +146,10 @@ class _Ssh:
         self._host.close()
         self._stack.close()
 
-    def _directory(self, name: str, patience: float) -> str:
+    def _directory(self, name: str, timeout: float) -> str:
         """Return the absolute path of an attempt's directory on the machine."""
         place = self.target.directory
-        home = self._host.home(patience) if place.startswith("~") else ""
+        home = self._host.home(timeout) if place.startswith("~") else ""
         return f"{home}{place.removeprefix('~')}/{name}"
 
     def _launch(self) -> Channel:
@@ -213,7 +213,7 @@ class _Ssh:
         Raises:
             StepError: the command failed (the message has its last errors), or the machine was unreachable.
         """
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while True:
             status, errors = self._run_once(command, source, output)
             if status == 0:

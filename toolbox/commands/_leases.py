@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from toolbox.kubernetes.api.connection import PATIENCE, Cluster
+from toolbox.kubernetes.api.connection import TIMEOUT, Cluster
 from toolbox.kubernetes.leases import heartbeats, leases, taking
 from toolbox.kubernetes.leases.lease_objects import LeaseObject
 from toolbox.kubernetes.leases.leases import Claim, Record
@@ -58,7 +58,7 @@ def release(lock: LeaseObject, *, force: bool) -> str:
         StepError: it is another's.
     """
     me = leases.me()
-    seen = lock.read(PATIENCE)
+    seen = lock.read(TIMEOUT)
     held = seen.record
     if not seen.version:
         return f"there is no lease {lock}: nothing is released"
@@ -72,7 +72,7 @@ def release(lock: LeaseObject, *, force: bool) -> str:
 
 def show(lock: LeaseObject, *, as_json: bool) -> str:
     """Say who holds it."""
-    seen = lock.read(PATIENCE)
+    seen = lock.read(TIMEOUT)
     held = seen.record
     if as_json:
         return json.dumps({"lease": str(lock), "holder": _json(held) if held is not None else None}, indent=2)

@@ -138,8 +138,8 @@ class Backend(Protocol):
         Afterwards the backend keeps the logs in the directory up to date, and calls `notify` when the workload ends.
 
         Raises:
-            Undecided: the request may have been sent, and it is unknown whether the workload was started. Any other
-                `StepError` means that this submission has started nothing: another attempt may follow.
+            SubmissionUnknown: the request may have been sent, and it is unknown whether the workload was started. Any
+                other `StepError` means that this submission has started nothing: another attempt may follow.
         """
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
@@ -167,16 +167,16 @@ class Backend(Protocol):
 class OwningBackend(Backend, Protocol):
     """A backend that has more on its target than attempts."""
 
-    def leave(self) -> None:
+    def teardown_run(self) -> None:
         """Remove what the run has on the target besides attempts, which have all been released."""
 
 
 def owning(backend: Backend) -> Callable[[], None] | None:
-    """Return the method `leave` of an `OwningBackend`; None for another backend.
+    """Return the method `teardown_run` of an `OwningBackend`; None for another backend.
 
     A backend that wraps another one may find the method by `__getattr__`, which `isinstance` does not see.
     """
-    return getattr(backend, "leave", None)
+    return getattr(backend, "teardown_run", None)
 
 
 class Report(Protocol):

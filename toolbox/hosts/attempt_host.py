@@ -21,7 +21,7 @@ from toolbox.hosts import bootstrap, messages
 from toolbox.hosts.agent_connection import Connection, ConnectionLost
 from toolbox.hosts.messages import Message
 from toolbox.model import backoff
-from toolbox.model.errors import Cancelled, StepError, Undecided, describe, outcome_of
+from toolbox.model.errors import Cancelled, StepError, SubmissionUnknown, describe, outcome_of
 from toolbox.model.text import shown
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import LOG_BYTES, AttemptState, AttemptStatus, WorkloadOutcome
@@ -54,7 +54,7 @@ class _Attempt:
 
     Args:
         mirror: the directory for a copy of its logs; None if the agent writes them to this machine anyway.
-        patience: how many seconds the host may be unreachable.
+        timeout: how many seconds the host may be unreachable.
         log_bytes: how long one of its logs may become.
         is_there: whether the attempt is known to be on the host.
     """
@@ -62,7 +62,7 @@ class _Attempt:
     name: str
     directory: str
     mirror: Path | None
-    patience: float
+    timeout: float
     log_bytes: int = LOG_BYTES
     status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.RUNNING))
     is_there: bool = False
@@ -96,14 +96,14 @@ class Host:
         self._home = ""
         self._has_warned = False
 
-    def home(self, patience: float) -> str:
+    def home(self, timeout: float) -> str:
         """Return the home directory on the host.
 
         Raises:
             StepError: the host cannot be reached, or does not report its home directory.
         """
         if not self._home:
-            self._connected(patience)
+            self._connected(timeout)
         if not messages.is_home(self._home):
             raise self._failure(f"its agent reports an invalid home directory: {shown(self._home)}")
         return self._home
@@ -167,13 +167,13 @@ class Host:
         with self._lock:
             self._attempts.pop(directory, None)
 
-    def ask(self, op: str, patience: float, **fields: Any) -> Message:
+    def ask(self, op: str, timeout: float, **fields: Any) -> Message:
         """Send a request to the agent. Repeat it if the connection drops: every request is idempotent.
 
         Raises:
-            StepError: the host cannot be reached for `patience` seconds, or the agent reports an error.
+            StepError: the host cannot be reached for `timeout` seconds, or the agent reports an error.
         """
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         was_sent = False  # whether an earlier try was sent, and got no answer
         while True:
             try:
@@ -187,7 +187,7 @@ class Host:
             except ConnectionLost as error:
                 was_sent = True
                 if time.monotonic() >= deadline or self._is_closed.is_set():
-                    raise self._error_after_sending(op, self._unreachable(patience, str(error))) from None
+                    raise self._error_after_sending(op, self._unreachable(timeout, str(error))) from None
                 connection.close()
                 self._handle_end(connection)
                 continue
@@ -207,30 +207,30 @@ class Host:
         if connection is not None:
             connection.close()
 
-    def _connected(self, patience: float) -> Connection:
+    def _connected(self, timeout: float) -> Connection:
         with self._connecting:
             with self._lock:
                 if self._connection is not None:
                     return self._connection
-            return self._connect(patience)
+            return self._connect(timeout)
 
-    def _connect(self, patience: float) -> Connection:
+    def _connect(self, timeout: float) -> Connection:
         cancellation.current().check()
         # After one caller has timed out, later callers try once without waiting.
-        patience = 0 if self._is_down else patience
-        deadline = time.monotonic() + patience
+        timeout = 0 if self._is_down else timeout
+        deadline = time.monotonic() + timeout
         tries = 0
         while True:
-            pause = backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)
             try:
                 connection = Connection(self._launch(), self._take, self._handle_end)
                 self._home = str(connection.greet().get("home"))
             except (ConnectionLost, OSError) as error:
                 # If the host was reached before, it may be restarting, and the error may be temporary.
                 hopeless = not self._home and _is_hopeless(str(error))
-                if hopeless or time.monotonic() + pause >= deadline or self._is_closed.is_set():
+                left = deadline - time.monotonic()
+                if hopeless or left <= 0 or self._is_closed.is_set():
                     self._is_down = True
-                    raise self._unreachable(0 if hopeless else patience, str(error)) from None
+                    raise self._unreachable(0 if hopeless else timeout, str(error)) from None
             else:
                 with self._lock:
                     self._connection = connection
@@ -238,7 +238,8 @@ class Host:
                 if self._is_closed.is_set():
                     self.close()
                 return connection
-            cancellation.current().sleep(pause)
+            # The last try is at the deadline.
+            cancellation.current().sleep(min(left, backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)))
             tries += 1
 
     def _handle_end(self, connection: Connection) -> None:
@@ -255,14 +256,14 @@ class Host:
         """Connect again, and continue to watch the running attempts."""
         with self._lock:
             running = self._running()
-        patience = max((attempt.patience for attempt in running), default=0.0)
+        timeout = max((attempt.timeout for attempt in running), default=0.0)
         try:
             offsets = {attempt.directory: attempt.offsets() for attempt in running}
-            states = self.ask("watch", patience, directories=offsets)["states"]
+            states = self.ask("watch", timeout, directories=offsets)["states"]
             for attempt in running:
                 # It was started, and its directory is gone: nothing can report its end. (Others are being submitted.)
                 if attempt.is_there and states.get(attempt.directory, _ABSENT)["state"] == "absent":
-                    self.ask("cancel", patience, directory=attempt.directory)
+                    self.ask("cancel", timeout, directory=attempt.directory)
                     self._finish(attempt.directory, _ended({"outcome": None}))
         except (StepError, Cancelled, OSError) as error:
             self._give_up(str(error))
@@ -306,10 +307,10 @@ class Host:
         if op != "submit":
             return error
         verdict, cause = outcome_of(error)
-        return Undecided(f"the workload may have been started; {error}", verdict=verdict, cause=cause)
+        return SubmissionUnknown(f"the workload may have been started; {error}", verdict=verdict, cause=cause)
 
-    def _unreachable(self, patience: float, reason: str) -> StepError:
-        waited = f" for {patience:.0f} s" if round(patience) else ""
+    def _unreachable(self, timeout: float, reason: str) -> StepError:
+        waited = f" for {timeout:.0f} s" if round(timeout) else ""
         return self._failure(f"it cannot be reached{waited}: {reason}")
 
     def _failure(self, message: str) -> StepError:

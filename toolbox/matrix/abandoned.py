@@ -111,10 +111,10 @@ def remove(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> No
 def _leave(backend: Backend, target: str, recorder: Recorder) -> None:
     """Remove the other objects of the run from a target, unless an attempt may still need them."""
     is_needed = recorder.past.open_attempts or recorder.abandoned_attempts()
-    if is_needed or (leave := owning(backend)) is None:
+    if is_needed or (teardown_run := owning(backend)) is None:
         return
     try:
-        leave()
+        teardown_run()
     except (StepError, OSError) as error:
         log.warning("files of the run remain on %s: %s", target, describe(error))
 

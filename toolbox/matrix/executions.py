@@ -22,7 +22,15 @@ from toolbox.matrix.abandoned import Left
 from toolbox.matrix.cell_progress import CellRun, Conclusion
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.clusters import Access
-from toolbox.model.errors import Cancelled, LimitExceeded, StepError, ToolboxError, Undecided, describe, outcome_of
+from toolbox.model.errors import (
+    Cancelled,
+    LimitExceeded,
+    StepError,
+    SubmissionUnknown,
+    ToolboxError,
+    describe,
+    outcome_of,
+)
 from toolbox.model.events import Note
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, Handle, TargetContext, WorkloadOutcome
@@ -145,13 +153,13 @@ class Executions:
         self._is_settled = True
         self.next_news(0)
 
-    def leave(self, targets: Iterable[str]) -> None:
+    def teardown_run(self, targets: Iterable[str]) -> None:
         """Remove the other objects of the run from targets on which all its attempts have been released."""
         for target in targets:
             try:
-                leave = owning(self._backend(target))
-                if leave is not None:
-                    leave()
+                teardown_run = owning(self._backend(target))
+                if teardown_run is not None:
+                    teardown_run()
             except (ToolboxError, Cancelled, OSError) as error:
                 _warn(f"files of the run remain on {target}", error)
 
@@ -195,14 +203,14 @@ class Executions:
         """Return an attempt that an earlier session submitted; None if the target answers that it has none.
 
         Raises:
-            Undecided: the target does not answer: the workload may be running there.
+            SubmissionUnknown: the target does not answer: the workload may be running there.
         """
         try:
             return self._backend(run.target).find(run.cell.workload, run.name, run.directory)
         except (ToolboxError, Cancelled, OSError) as error:
             verdict, cause = outcome_of(error)
             text = f"it was submitted before the run was resumed, and may be running: {describe(error)}"
-            raise Undecided(text, verdict=verdict, cause=cause) from error
+            raise SubmissionUnknown(text, verdict=verdict, cause=cause) from error
 
     def _gather(self, run: CellRun, status: AttemptStatus) -> Conclusion:
         assert run.handle is not None, "it was started"
@@ -281,7 +289,7 @@ def _failure(error: BaseException) -> Conclusion:
 
 def _not_started(error: BaseException) -> Conclusion:
     """Return the conclusion of a failed submission. After an unexpected error, the workload may have started."""
-    is_proof = isinstance(error, ToolboxError | Cancelled | OSError) and not isinstance(error, Undecided)
+    is_proof = isinstance(error, ToolboxError | Cancelled | OSError) and not isinstance(error, SubmissionUnknown)
     return replace(_failure(error), is_open=not is_proof)
 
 

@@ -87,9 +87,9 @@ class Remains:
             if target not in self._removing:
                 self._on_removal(target)  # the run no longer has such a target
 
-    def leave(self) -> None:
+    def teardown_run(self) -> None:
         """Remove what else the run has on targets where it has no attempt any more."""
-        self._executions.leave(target for target, count in self._held_by.items() if not count)
+        self._executions.teardown_run(target for target, count in self._held_by.items() if not count)
 
     def _release(self, target: str, handle: Handle, event: AttemptReleased) -> None:
         def done() -> None:

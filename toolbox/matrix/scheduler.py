@@ -123,12 +123,12 @@ class Scheduler:
                 self._loop()
                 self._remains.discard(self._admission.blocking)
                 self._executions.settle()
-                self._remains.leave()
+                self._remains.teardown_run()
             except BaseException as error:
                 with signals.shielded():
                     self._stop(describe(error))
                     self._executions.settle()
-                    self._remains.leave()
+                    self._remains.teardown_run()
                 raise
             finally:
                 unwatched()

@@ -96,7 +96,7 @@ class StepError(ToolboxError):
         return ExitCode.FAILED if self.verdict is Verdict.FAILED else ExitCode.ERROR
 
 
-class Undecided(StepError):
+class SubmissionUnknown(StepError):
     """It is unknown whether a workload was started, or how it ends: the workload may be running.
 
     The attempt stays open until its target answers, or a person gives the attempt up. No other attempt follows.

@@ -212,8 +212,8 @@ class _Writer:
                 continue
             after = {name: value for name, value in _fit(row).items() if name in {"name", "settings", "labels"}}
             is_known = self.is_newest or not found.settings  # an older run only fills in missing settings
-            is_told = bool(row["settings"]) or not found.settings
-            if is_known and is_told and after != {name: getattr(found, name) for name in after}:
+            is_deletion_explained = bool(row["settings"]) or not found.settings
+            if is_known and is_deletion_explained and after != {name: getattr(found, name) for name in after}:
                 self.connection.execute(update(cell).where(cell.id == found.id).values(**after))
         return {row.cell: row.id for row in self.connection.execute(query)}
 

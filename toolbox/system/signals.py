@@ -18,7 +18,7 @@ from toolbox.model.errors import Interrupted
 log = logging.getLogger(__name__)
 
 # The first signal ends the run. The second one is only counted. The third one ends the cleanup as well.
-_PATIENCE: Final = 3
+_TIMEOUT: Final = 3
 
 
 def _do_nothing() -> None:
@@ -126,7 +126,7 @@ def _handle(number: int, _frame: FrameType | None) -> None:
             _state.wake()
             return
         raise Interrupted(number)
-    if count >= _PATIENCE:
+    if count >= _TIMEOUT:
         raise Interrupted(_state.received[0])
-    left = _PATIENCE - count
+    left = _TIMEOUT - count
     log.warning("%s: the run is ending and cleans up; %d more to stop that too", signal.Signals(number).name, left)

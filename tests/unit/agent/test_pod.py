@@ -24,7 +24,7 @@ from toolbox.agent.pod import LOGS_KEPT_BYTES
 DRIVER = f"""
 import os, sys; sys.path.insert(0, {str(ROOT)!r})
 from toolbox.agent import attempt_directory, pod
-attempt_directory.PATIENCE_SECONDS = float(os.environ.get("PATIENCE", attempt_directory.PATIENCE_SECONDS))
+attempt_directory.TIMEOUT_SECONDS = float(os.environ.get("TIMEOUT", attempt_directory.TIMEOUT_SECONDS))
 pod.ARCHIVE, pod.TERMINATION_LOG = "sources.tar.gz", "termination-log"
 pod.main()
 """
@@ -184,7 +184,7 @@ def test_what_is_just_being_started_is_waited_for_and_then_cancelled(pod: Pod) -
 
 
 def test_who_finds_no_workload_does_not_say_that_it_is_asked(pod: Pod) -> None:
-    canceller = pod.start("cancel", PATIENCE="0.3")
+    canceller = pod.start("cancel", TIMEOUT="0.3")
     assert end(canceller) == (1, b"", b"there is no workload\n")
 
 

@@ -13,13 +13,13 @@ import pytest
 
 from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, Asked, failure, listing
 from tests.unit.kubernetes.pods.following import wait_until
-from toolbox.backends.kubernetes import NEEDS, NEEDS_OF_HOSTS, NEEDS_OF_SLICES, Target
+from toolbox.backends.kubernetes import HOST_PERMISSIONS, REQUIRED_PERMISSIONS, SLICE_PERMISSIONS, Target
 from toolbox.extensions.protocols import Backend
-from toolbox.kubernetes.api.connection import Refused
+from toolbox.kubernetes.api.connection import ApiError
 from toolbox.kubernetes.pods import manifests
 from toolbox.kubernetes.pods.views import ATTEMPT_LABEL, INDEX, SLICE
 from toolbox.model.clusters import Access
-from toolbox.model.errors import ConfigurationError, StepError, Undecided
+from toolbox.model.errors import ConfigurationError, StepError, SubmissionUnknown
 from toolbox.model.verdicts import Verdict
 from toolbox.model.workloads import (
     AttemptState,
@@ -170,7 +170,7 @@ def test_what_cannot_be_asked_is_not_taken_for_absent(
     server: ApiServer, backend: Backend, tmp_path: Path, workload: Workload, path: str, status: int
 ) -> None:
     server.says("GET", f"{path}/{JOB}", failure(status))
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         backend.find(workload, NAME, tmp_path)
 
 
@@ -188,23 +188,23 @@ def test_a_cluster_that_the_run_has_not_got_yet_is_not_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pods", "needs"),
+    ("pods", "required"),
     [
-        ([], NEEDS),
-        ([{}, {"resources": None}], NEEDS),
-        ([{}, {"hosts": 2}], (*NEEDS, *NEEDS_OF_HOSTS)),
-        ([TWO_SLICES], (*NEEDS, *NEEDS_OF_SLICES)),
-        ([{"hosts": 2}, TWO_SLICES], (*NEEDS, *NEEDS_OF_SLICES, *NEEDS_OF_HOSTS)),
+        ([], REQUIRED_PERMISSIONS),
+        ([{}, {"resources": None}], REQUIRED_PERMISSIONS),
+        ([{}, {"hosts": 2}], (*REQUIRED_PERMISSIONS, *HOST_PERMISSIONS)),
+        ([TWO_SLICES], (*REQUIRED_PERMISSIONS, *SLICE_PERMISSIONS)),
+        ([{"hosts": 2}, TWO_SLICES], (*REQUIRED_PERMISSIONS, *SLICE_PERMISSIONS, *HOST_PERMISSIONS)),
     ],
 )
 def test_what_is_needed_depends_on_what_the_cells_ask_for(
-    server: ApiServer, pods: list[dict[str, Any]], needs: tuple[object, ...]
+    server: ApiServer, pods: list[dict[str, Any]], required: tuple[object, ...]
 ) -> None:
     server.says("POST", REVIEWS, {"status": {"allowed": False}})
     target = Target(kubeconfig=str(server.kubeconfig), pod={"image": "any"})
     with pytest.raises(ConfigurationError) as caught:
         target.verify("there", {}, [Workload(("true",), pod=found) for found in pods])
-    expected = f"the target `there`: in the namespace tests the account may not {', '.join(map(str, needs))}: "
+    expected = f"the target `there`: in the namespace tests the account may not {', '.join(map(str, required))}: "
     assert str(caught.value).startswith(expected)
 
 
@@ -242,7 +242,7 @@ def test_a_job_that_may_have_been_created_is_not_taken_for_refused(
     server: ApiServer, backend: Backend, tmp_path: Path, answers: list[Answer], is_undecided: bool
 ) -> None:
     error = submit(server, backend, tmp_path, *answers)
-    assert isinstance(error, Undecided) is is_undecided
+    assert isinstance(error, SubmissionUnknown) is is_undecided
 
 
 def test_where_the_run_ends_while_a_job_is_being_created_it_may_have_been(
@@ -256,7 +256,7 @@ def test_where_the_run_ends_while_a_job_is_being_created_it_may_have_been(
 
         server.says("POST", CONFIG_MAPS, {"metadata": {"name": "owner", "uid": "o"}})
         server.says("POST", JOBS, lose)
-        with pytest.raises(Undecided) as caught:
+        with pytest.raises(SubmissionUnknown) as caught:
             backend.submit(BRIEF, NAME, tmp_path)
     assert caught.value.verdict is Verdict.CANCELLED
 

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from tests.unit.backends.kubernetes_page import PAGE, examples, role
-from toolbox.backends.kubernetes import NEEDS, NEEDS_OF_HOSTS, NEEDS_OF_SLICES, Target
+from toolbox.backends.kubernetes import HOST_PERMISSIONS, REQUIRED_PERMISSIONS, SLICE_PERMISSIONS, Target
 from toolbox.config.configuration import Configuration, Request
-from toolbox.kubernetes.api.permissions import Need
+from toolbox.kubernetes.api.permissions import Permission
 from toolbox.kubernetes.pods import description
 from toolbox.kubernetes.pods.description import Pod, Resources
 from toolbox.matrix import plan, targets
@@ -23,10 +23,10 @@ from toolbox.matrix.plan import Plan, Selection
 PROJECTS = [each for each in examples() if isinstance(each, dict) and "matrix" in each]
 
 
-def allowed(rules: Iterable[Mapping[str, list[str]]]) -> list[Need]:
+def allowed(rules: Iterable[Mapping[str, list[str]]]) -> list[Permission]:
     """Return what the rules of a Role allow, sorted."""
     found = [
-        Need(verb, resource, group)
+        Permission(verb, resource, group)
         for rule in rules
         for group in rule["apiGroups"]
         for resource in rule["resources"]
@@ -59,14 +59,14 @@ def pods(project: dict[str, Any], directory: Path) -> list[Pod]:
 
 
 def test_the_role_allows_what_is_asked_for_and_nothing_else() -> None:
-    assert allowed(role()["rules"]) == sorted(NEEDS, key=str)
+    assert allowed(role()["rules"]) == sorted(REQUIRED_PERMISSIONS, key=str)
 
 
 def test_the_other_rules_are_those_of_several_hosts_and_of_several_slices() -> None:
     (rules,) = (each for each in examples() if isinstance(each, list))
     services, job_sets = rules
-    assert allowed([services]) == sorted(NEEDS_OF_HOSTS, key=str)
-    assert allowed([job_sets]) == sorted(NEEDS_OF_SLICES, key=str)
+    assert allowed([services]) == sorted(HOST_PERMISSIONS, key=str)
+    assert allowed([job_sets]) == sorted(SLICE_PERMISSIONS, key=str)
 
 
 def test_the_binding_gives_the_role_to_the_account() -> None:

@@ -52,7 +52,7 @@ def test_an_extension_that_lacks_a_member_is_refused(workspace: Workspace, monke
 
 
 class _Wrapped:
-    def leave(self) -> None:
+    def teardown_run(self) -> None:
         """Remove something."""
 
 
@@ -68,5 +68,5 @@ class _Wrapper:
 
 def test_a_backend_that_wraps_an_owning_one_is_owning_too() -> None:
     wrapped = _Wrapped()
-    assert protocols.owning(cast("Backend", _Wrapper(wrapped))) == wrapped.leave
+    assert protocols.owning(cast("Backend", _Wrapper(wrapped))) == wrapped.teardown_run
     assert protocols.owning(cast("Backend", _Wrapper(object()))) is None

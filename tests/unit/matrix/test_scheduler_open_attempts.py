@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.backend import NEVER, Ending, FakeBackend, Machines
 from tests.fakes.bench import AT_ONCE, Bench, verdicts
 from tests.unit.matrix.test_scheduler_resume import interrupt
-from toolbox.model.errors import Cancelled, StepError, Undecided
+from toolbox.model.errors import Cancelled, StepError, SubmissionUnknown
 from toolbox.model.events import AttemptAbandoned, AttemptEnded, AttemptReleased, AttemptSubmitted, Note
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Handle, TargetContext, Workload
@@ -45,14 +45,14 @@ def give_up(bench: Bench) -> None:
     bench.events.clear()
 
 
-@pytest.mark.parametrize(("kind", "attempts"), [(Undecided, 1), (StepError, 3)])
+@pytest.mark.parametrize(("kind", "attempts"), [(SubmissionUnknown, 1), (StepError, 3)])
 def test_only_a_submission_that_started_nothing_is_tried_again(
     bench: Bench, kind: type[StepError], attempts: int
 ) -> None:
     machines = Machines({"a": lost(kind)})
     assert verdicts(bench.run("a", machines, retries=OFTEN)) == {"a": "error"}
     assert len(bench.of(AttemptSubmitted)) == attempts
-    assert len(bench.of(AttemptEnded)) == attempts - (kind is Undecided)
+    assert len(bench.of(AttemptEnded)) == attempts - (kind is SubmissionUnknown)
 
 
 def test_an_error_that_nobody_foresaw_proves_nothing(bench: Bench) -> None:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.kubernetes.api.connection import Away, Cluster, Json, Refused
+from toolbox.kubernetes.api.connection import ApiError, Cluster, Json, Unavailable
 from toolbox.kubernetes.api.objects import POD, Objects, Query, is_name
 from toolbox.model.text import shown
 from toolbox.system import filesystem
 
 _TRIES: Final = 3
 _PAUSE_SECONDS: Final = 1.0
-_TIMEOUT: Final = (5.0, 60.0)  # seconds: to connect, and between two chunks of a log
+_STREAM_TIMEOUTS: Final = (5.0, 60.0)  # seconds: to connect, and between two chunks of a log
 _PIECE_BYTES: Final = 1 << 16
 _MOST_BYTES: Final = 1 << 28  # maximum size of a log; the kubelet's default limit is lower
 _NO_LOG: Final = b"unable to retrieve container logs for "  # the kubelet returns this text instead of a log
@@ -109,13 +109,13 @@ def _save(
         if attempt:
             time.sleep(_PAUSE_SECONDS)
         try:
-            response = cluster.stream(place, query, _TIMEOUT)
+            response = cluster.stream(place, query, _STREAM_TIMEOUTS)
             with open(path, "wb", opener=filesystem.private_opener) as stream:
                 stream.writelines(response.stream(_PIECE_BYTES))
             response.release_conn()
-        except (Refused, Away, OSError) as error:
+        except (ApiError, Unavailable, OSError) as error:
             why = str(error)
-            if isinstance(error, Refused):
+            if isinstance(error, ApiError):
                 break
         except Exception as error:
             if not type(error).__module__.startswith("urllib3"):  # urllib3's errors mean a lost connection

@@ -10,7 +10,7 @@ from typing import Final
 from toolbox.kubernetes.api import readiness
 from toolbox.kubernetes.api.connection import Json
 from toolbox.kubernetes.api.objects import Kind, Objects, Query
-from toolbox.kubernetes.api.waiting import View, looking
+from toolbox.kubernetes.api.waiting import View, watching_all
 from toolbox.model.errors import InfrastructureError, StepError, ToolboxError
 from toolbox.model.verdicts import Cause, Verdict
 
@@ -55,14 +55,14 @@ def gone(objects: Objects, meant: Sequence[tuple[Kind, str | None, str]], timeou
     deadline = time.monotonic() + timeout
     for kind, namespace, name in meant:
         query = Query(kind, namespace, fields=f"metadata.name={name}")
-        with looking(objects, query) as view:
+        with watching_all(objects, query) as view:
             if not view.until(partial(_is_empty, view), deadline - time.monotonic()):
-                held = "; ".join(map(held_by, view.sights[0].objects))
+                held = "; ".join(map(held_by, view.watched[0].objects))
                 raise InfrastructureError(f"{kind.name} {name} still exists after {timeout:g} s: {held}{after(view)}")
 
 
 def _is_empty(view: View) -> bool | None:
-    return None if any(sight.objects for sight in view.sights) else True
+    return None if any(watched_objects.objects for watched_objects in view.watched) else True
 
 
 def held_by(found: Json) -> str:
@@ -104,8 +104,8 @@ def _all_tried(pods: Sequence[Json]) -> bool:
 def _wait(objects: Objects, found: Json, seconds: float, timeout: float, judge: Judge) -> None:
     name = f"{found['kind']} {found['metadata']['name']}"
     queries = _queries(objects, found)
-    with looking(objects, *queries) as view:
-        own, pods, replica_sets = view.sights
+    with watching_all(objects, *queries) as view:
+        own, pods, replica_sets = view.watched
 
         def seen() -> tuple[Json, list[Json]]:
             # Objects from a watch may lack their kind.

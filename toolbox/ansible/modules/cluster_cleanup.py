@@ -31,9 +31,9 @@ from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-unty
 from toolbox.ansible.modules import _entry, _evidence, _settling
 from toolbox.ansible.modules.cluster_objects import OWNER, is_ours
 from toolbox.kubernetes.api import readiness
-from toolbox.kubernetes.api.connection import Json, Refused
+from toolbox.kubernetes.api.connection import ApiError, Json
 from toolbox.kubernetes.api.objects import LEASE, NAMESPACE, Kind, Objects, Query
-from toolbox.kubernetes.api.waiting import looking
+from toolbox.kubernetes.api.waiting import watching_all
 from toolbox.kubernetes.leases.lease_objects import record_of
 from toolbox.kubernetes.leases.leases import now
 from toolbox.model.errors import ConfigurationError, InfrastructureError
@@ -138,7 +138,7 @@ def _runs_with_leases(objects: Objects) -> set[str] | None:
     """Return the runs that hold an unexpired lease in the namespace; None if the account may not list leases."""
     try:
         leases = list(objects.listed(Query(LEASE, objects.cluster.namespace)))
-    except Refused:
+    except ApiError:
         return None
     records = [record for found in leases if (record := record_of(found)) is not None]
     return {record.claim.run for record in records if record.end > now()}
@@ -160,7 +160,7 @@ def _found(objects: Objects, namespace: str, selector: str | None, notes: list[s
                 if found["metadata"]["uid"] not in seen:
                     seen.add(found["metadata"]["uid"])
                     yield kind, found
-        except Refused as error:
+        except ApiError as error:
             notes.append(f"{kind.plural}.{kind.api_version}: {error}")
 
 
@@ -176,11 +176,11 @@ def _delete(objects: Objects, found: Sequence[tuple[Kind, Json]], timeout: float
 
 
 def _await(objects: Objects, kind: Kind, namespace: str, uids: set[str], deadline: float, timeout: float) -> None:
-    with looking(objects, Query(kind, namespace)) as view:
-        (sight,) = view.sights
+    with watching_all(objects, Query(kind, namespace)) as view:
+        (watched_objects,) = view.watched
 
         def left() -> list[Json]:
-            return [each for each in sight.objects if each["metadata"]["uid"] in uids]
+            return [each for each in watched_objects.objects if each["metadata"]["uid"] in uids]
 
         if view.until(lambda: None if left() else True, deadline - time.monotonic()) is None:
             held = "; ".join(f"{kind.name} {each['metadata']['name']}: {_settling.held_by(each)}" for each in left())
@@ -188,11 +188,11 @@ def _await(objects: Objects, kind: Kind, namespace: str, uids: set[str], deadlin
 
 
 def _await_namespace(objects: Objects, kind: Kind, name: str, timeout: float) -> None:
-    with looking(objects, Query(kind, fields=f"metadata.name={name}")) as view:
-        (sight,) = view.sights
-        if view.until(lambda: None if sight.objects else True, timeout) is not None:
+    with watching_all(objects, Query(kind, fields=f"metadata.name={name}")) as view:
+        (watched_objects,) = view.watched
+        if view.until(lambda: None if watched_objects.objects else True, timeout) is not None:
             return
-        said = [readiness.condition(found, each) for found in sight.objects for each in _HOLDING]
+        said = [readiness.condition(found, each) for found in watched_objects.objects for each in _HOLDING]
         texts = [str(each["message"]) for each in said if each is not None]
         texts += [
             f"{of.name} {each['metadata']['name']}: {_settling.held_by(each)}"

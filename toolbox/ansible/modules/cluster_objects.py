@@ -37,7 +37,7 @@ import yaml
 from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-untyped]
 
 from toolbox.ansible.modules import _entry, _evidence, _settling
-from toolbox.kubernetes.api.connection import Json, Refused
+from toolbox.kubernetes.api.connection import ApiError, Json
 from toolbox.kubernetes.api.objects import Kind, Objects
 from toolbox.model.errors import ConfigurationError, InfrastructureError
 from toolbox.model.text import shown
@@ -205,7 +205,7 @@ def _have(objects: Objects, target: Target, given: Mapping[str, Any]) -> tuple[J
         objects.edit(target.kind, target.namespace, target.name, operations)
     try:
         return before, objects.apply(target.kind, target.namespace, target.body, force=given["force"])
-    except Refused as error:
+    except ApiError as error:
         if error.reason == "Conflict":
             raise _conflict(target, error) from None
         raise _about(target, error) from None
@@ -238,7 +238,7 @@ def _handler(probe: Json) -> set[str]:
 def _create(objects: Objects, target: Target) -> tuple[Json | None, Json]:
     try:
         return None, objects.create(target.kind, target.namespace, target.body)
-    except Refused as error:
+    except ApiError as error:
         # An account that may not create the object can still use one that exists.
         if not error.is_there and error.status != _FORBIDDEN:
             raise _about(target, error) from None
@@ -276,15 +276,15 @@ def _refuse_foreign(found: Json, target: Target) -> None:
         )
 
 
-def _conflict(target: Target, error: Refused) -> InfrastructureError:
+def _conflict(target: Target, error: ApiError) -> InfrastructureError:
     """Return the error for fields of another field manager. The server's message names the fields and the manager."""
     return InfrastructureError(f"{target}: {error}; to take the fields over, use --force_conflicts")
 
 
-def _about(target: Target, error: Refused) -> Refused:
+def _about(target: Target, error: ApiError) -> ApiError:
     text = str(error)
     text = text if target.name in text else f"{target}: {text}"
-    return Refused(text, status=error.status, reason=error.reason, cause=error.cause)
+    return ApiError(text, status=error.status, reason=error.reason, cause=error.cause)
 
 
 def _differ(before: Json | None, after: Json) -> bool:

@@ -32,7 +32,7 @@ from toolbox.ansible.modules import _entry, _evidence, _settling
 from toolbox.kubernetes.api import readiness
 from toolbox.kubernetes.api.connection import Json
 from toolbox.kubernetes.api.objects import Objects, Query
-from toolbox.kubernetes.api.waiting import looking
+from toolbox.kubernetes.api.waiting import watching_all
 from toolbox.model.errors import InfrastructureError
 
 _OPTIONS: Final = {
@@ -58,8 +58,8 @@ def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
     objects.get("/readyz", given["timeout"])
     nodes = Query(objects.kind("v1", "Node"), labels=given["selector"] or None)
     agents = Query(objects.kind("apps/v1", "DaemonSet"), _SYSTEM) if given["system"] else None
-    with looking(objects, nodes, agents, patience=max(1.0, deadline - time.monotonic())) as view:
-        seen, system = view.sights
+    with watching_all(objects, nodes, agents, timeout=max(1.0, deadline - time.monotonic())) as view:
+        seen, system = view.watched
 
         def lacks() -> list[str]:
             found = [*node_lacks(seen.objects, given["nodes"]), *_system_lacks(system.objects)]

@@ -37,7 +37,7 @@ from toolbox.ansible.modules import _entry, _evidence, _settling
 from toolbox.ansible.modules.cluster_objects import is_ours
 from toolbox.kubernetes.api.connection import Json
 from toolbox.kubernetes.api.objects import Kind, Objects, Query
-from toolbox.kubernetes.api.waiting import looking
+from toolbox.kubernetes.api.waiting import watching_all
 from toolbox.model.errors import ConfigurationError, InfrastructureError
 
 _OPTIONS: Final = {
@@ -164,11 +164,11 @@ def _scale(objects: Objects, given: Mapping[str, Any], *, is_changed: bool) -> N
     kind: Kind = objects.kind(_MACHINES, "MachineSet")
     if is_changed:
         objects.merge(kind, namespace, name, {"spec": {"replicas": replicas}})
-    with looking(objects, Query(kind, namespace, fields=f"metadata.name={name}")) as view:
-        (sight,) = view.sights
+    with watching_all(objects, Query(kind, namespace, fields=f"metadata.name={name}")) as view:
+        (watched_objects,) = view.watched
 
         def counts() -> tuple[int, int]:
-            status = (sight.objects[0].get("status") or {}) if sight.objects else {}
+            status = (watched_objects.objects[0].get("status") or {}) if watched_objects.objects else {}
             return int(status.get("replicas", 0)), int(status.get("readyReplicas", 0))
 
         if view.until(lambda: True if counts() == (replicas, replicas) else None, given["timeout"]) is None:

@@ -26,7 +26,7 @@ from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-unty
 
 from toolbox.ansible.modules import _entry, _evidence, _logs
 from toolbox.ansible.modules.cluster_ready import node_fault
-from toolbox.kubernetes.api.connection import Json, Refused
+from toolbox.kubernetes.api.connection import ApiError, Json
 from toolbox.kubernetes.api.objects import Kind, Objects, Query
 from toolbox.model.errors import ConfigurationError
 from toolbox.system import filesystem
@@ -109,7 +109,7 @@ class Capture:
     def _listed(self, kind: Kind, namespace: str | None) -> list[Json]:
         try:
             return list(self._objects.listed(Query(kind, namespace)))
-        except Refused as error:
+        except ApiError as error:
             self.notes.append(str(error))
             return []
 
@@ -193,7 +193,7 @@ def _namespaces(objects: Objects, wanted: Sequence[str] | None) -> list[str | No
         return list(wanted)
     try:
         next(objects.listed(Query(objects.kind("v1", "Pod"))), None)
-    except Refused:
+    except ApiError:
         return [objects.cluster.namespace]
     return [None]
 

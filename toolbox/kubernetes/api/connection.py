@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
-PATIENCE: Final = 60.0  # default number of seconds for which a server may be unavailable
-_TIMEOUT: Final = (5.0, 30.0)  # seconds: to connect, and between two chunks of a response
+TIMEOUT: Final = 60.0  # default number of seconds for which a server may be unavailable
+_STREAM_TIMEOUTS: Final = (5.0, 30.0)  # seconds: to connect, and between two chunks of a response
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _LONGEST_ASKED: Final = 60.0  # upper limit in seconds for the server's `Retry-After`
@@ -43,7 +43,7 @@ _TERMINATING: Final = "because it is being terminated"
 _MALFORMED: Final = ("failed to create typed patch object", "quantities must match the regular expression")
 
 
-class Refused(StepError):
+class ApiError(StepError):
     """The server rejected a request.
 
     Args:
@@ -77,12 +77,12 @@ class Refused(StepError):
         return self.status == _GONE
 
     @property
-    def is_of_a_stranger(self) -> bool:
+    def is_unauthorized(self) -> bool:
         """Whether the server rejected the credentials. A renewed token may help."""
         return self.status == _UNAUTHORIZED
 
 
-class Away(StepError):
+class Unavailable(StepError):
     """The server did not answer, or reported internal errors, until the timeout.
 
     Attributes:
@@ -158,28 +158,28 @@ class Cluster:
         query: Mapping[str, Any] | None = None,
         body: Json | list[Json] | None = None,
         content: str = _JSON,
-        patience: float = PATIENCE,
+        timeout: float = TIMEOUT,
     ) -> Json:
         """Send a request and return the response. Repeat the request while the server is unavailable or overloaded.
 
         A response that is not JSON is returned as `{"text": ...}`.
 
         The server may have carried out a request before it is repeated. A repeated request to create an object then
-        fails with `Refused.is_there`.
+        fails with `ApiError.is_there`.
 
         Args:
             method: the HTTP method.
             path: the path in the API.
             body: the body of the request.
             content: the content type of the body.
-            patience: the number of seconds for which the server may be unavailable.
+            timeout: the number of seconds for which the server may be unavailable.
 
         Raises:
-            Refused: the server rejected the request.
-            Away: the server did not answer in time.
+            ApiError: the server rejected the request.
+            Unavailable: the server did not answer in time.
             Cancelled: the scope of this thread was cancelled.
         """
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         may_be_done = False
         tries = 0
         while True:
@@ -187,16 +187,19 @@ class Cluster:
             left = max(1.0, deadline - time.monotonic())
             try:
                 return _json(
-                    self._call(method, path, query, body, content, tuple(min(each, left) for each in _TIMEOUT))
+                    self._call(method, path, query, body, content, tuple(min(each, left) for each in _STREAM_TIMEOUTS))
                 )
             except Exception as error:  # noqa: BLE001  # the client passes on the exceptions of several libraries
                 fault = fault_of(error)
             may_be_done = may_be_done or fault.may_be_done
-            wait = max(fault.pause or 0.0, backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
-            if not fault.passes or time.monotonic() + wait >= deadline:
-                refusal = self.refusal(fault, patience)
+            left = deadline - time.monotonic()
+            requested = fault.pause or 0.0
+            if not fault.passes or left <= requested:
+                refusal = self.refusal(fault, timeout)
                 refusal.may_be_done = may_be_done
                 raise refusal
+            # The last try is at the deadline.
+            wait = min(left, max(requested, backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)))
             log.debug("%s: %s: retrying in %.1f s", self.label, fault.text, wait)
             cancellation.current().sleep(wait)
             tries += 1
@@ -212,15 +215,15 @@ class Cluster:
             timeout: the timeouts in seconds: to connect, and between two chunks.
 
         Raises:
-            Refused: the server rejected the request.
-            Away: the server did not answer.
+            ApiError: the server rejected the request.
+            Unavailable: the server did not answer.
         """
         try:
             return self._call("GET", path, query, None, _JSON, timeout)
         except Exception as error:  # as in `ask`
             raise self.refused(error) from error
 
-    def refused(self, error: Exception) -> Refused | Away:
+    def refused(self, error: Exception) -> ApiError | Unavailable:
         """Return the error to raise after the client failed with `error`, for a request that is not repeated."""
         fault = fault_of(error)
         if fault.status == _UNAUTHORIZED:
@@ -235,17 +238,17 @@ class Cluster:
                 pool.close()
         manager.clear()
 
-    def refusal(self, fault: Fault, patience: float) -> Refused | Away:
-        """Return the exception for a fault. Its message says that the request was tried for `patience` seconds."""
+    def refusal(self, fault: Fault, timeout: float) -> ApiError | Unavailable:
+        """Return the exception for a fault. Its message says that the request was tried for `timeout` seconds."""
         if fault.status == _UNAUTHORIZED:
             text = f"{self.label}: the credentials are refused (401): the token has expired, or is for another cluster"
-            return Refused(text, status=fault.status, reason=fault.reason)
+            return ApiError(text, status=fault.status, reason=fault.reason)
         if fault.passes:
-            if fault.pause is not None and fault.pause > patience:
-                return Away(f"{self.label}: the API server asks us to wait {fault.pause:.0f} s: {fault.text}")
-            waited = f" for {patience:.0f} s" if round(patience) else ""
-            return Away(f"{self.label}: the API server does not answer{waited}: {fault.text}")
-        return Refused(f"{self.label}: {fault.text}", status=fault.status, reason=fault.reason, cause=_cause(fault))
+            if fault.pause is not None and fault.pause > timeout:
+                return Unavailable(f"{self.label}: the API server asks us to wait {fault.pause:.0f} s: {fault.text}")
+            waited = f" for {timeout:.0f} s" if round(timeout) else ""
+            return Unavailable(f"{self.label}: the API server does not answer{waited}: {fault.text}")
+        return ApiError(f"{self.label}: {fault.text}", status=fault.status, reason=fault.reason, cause=_cause(fault))
 
     def _call(
         self,

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from toolbox.kubernetes.api.connection import Away, Cluster
+from toolbox.kubernetes.api.connection import Cluster, Unavailable
 from toolbox.kubernetes.api.objects import POD
 
 if TYPE_CHECKING:
@@ -40,36 +40,36 @@ class Execution:
         self._connection.settimeout(_SECONDS)
         self._connection.send_bytes(bytes([_STDIN]) + content)
 
-    def read(self, count: int, patience: float) -> bytes:
+    def read(self, count: int, timeout: float) -> bytes:
         """Return `count` bytes of the command's output, or fewer if the command has ended.
 
         Raises:
-            Away: no output arrived for `patience` seconds, or the connection was lost.
+            Unavailable: no output arrived for `timeout` seconds, or the connection was lost.
         """
         output = self._heard[_STDOUT]
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while len(output) < count and self._connection.connected:
             before = len(output)
             if not self._listen(deadline):
-                raise Away(f"{self._cluster.label}: a command in a pod printed nothing for {patience:.0f} s")
+                raise Unavailable(f"{self._cluster.label}: a command in a pod printed nothing for {timeout:.0f} s")
             if len(output) > before:
-                deadline = time.monotonic() + patience
+                deadline = time.monotonic() + timeout
         found = bytes(output[:count])
         del output[:count]
         return found
 
-    def end(self, patience: float) -> str:
+    def end(self, timeout: float) -> str:
         """Wait until the command ends, and return its error message; empty if the command succeeded."""
-        complaints = "\n".join(self.complaints(patience)).strip()
+        complaints = "\n".join(self.complaints(timeout)).strip()
         status = _status(bytes(self._heard.pop(_ERROR, b"")))
         if status.get("status") == "Success":
             return ""
         fate = "it does not end" if self._connection.connected else "the connection was interrupted"
         return complaints or str(status.get("message") or fate)
 
-    def complaints(self, patience: float) -> list[str]:
+    def complaints(self, timeout: float) -> list[str]:
         """Wait until the command ends, and return the lines of its standard error."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while self._connection.connected and self._listen(deadline):
             continue
         return self._heard.pop(_STDERR, b"").decode(errors="replace").splitlines()
@@ -89,7 +89,7 @@ class Execution:
             heard = self._heard[message.data[0]]
             heard += message.data[1:]
             if len(heard) > _MOST_BYTES:
-                raise Away(f"{self._cluster.label}: a command in a pod sends more output than was requested")
+                raise Unavailable(f"{self._cluster.label}: a command in a pod sends more output than was requested")
         return True
 
     @classmethod
@@ -98,8 +98,8 @@ class Execution:
         """Start a command, and close the connection to it in the end.
 
         Raises:
-            Refused: the container does not exist or does not run.
-            Away: the server or the node does not answer.
+            ApiError: the container does not exist or does not run.
+            Unavailable: the server or the node does not answer.
         """
         from websocket import WebSocketException
 
@@ -113,7 +113,7 @@ class Execution:
         try:
             yield cls(cluster, connection)
         except (OSError, ValueError, WebSocketException) as error:
-            raise Away(f"{cluster.label}: the connection to a pod was interrupted: {error}") from error
+            raise Unavailable(f"{cluster.label}: the connection to a pod was interrupted: {error}") from error
         finally:
             connection.close()
             connection.shutdown()  # type: ignore[no-untyped-call]  # not by `close` if the server closed first

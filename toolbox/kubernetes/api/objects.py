@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from toolbox.kubernetes.api.connection import PATIENCE, Cluster, Json, Refused
+from toolbox.kubernetes.api.connection import TIMEOUT, ApiError, Cluster, Json
 from toolbox.model.errors import ConfigurationError, StepError
 
 MANAGER: Final = "topgallant"
@@ -134,7 +134,7 @@ class Objects:
         """
         try:
             kinds = self._kinds_of(api_version)
-        except Refused as error:
+        except ApiError as error:
             if not error.is_absent:
                 raise
             kinds = []
@@ -153,24 +153,24 @@ class Objects:
             return False
         return True
 
-    def read(self, kind: Kind, namespace: str | None, name: str, *, patience: float = PATIENCE) -> Json | None:
+    def read(self, kind: Kind, namespace: str | None, name: str, *, timeout: float = TIMEOUT) -> Json | None:
         """Return an object; None if it does not exist."""
         try:
-            return self.get(kind.path(namespace, name), patience)
-        except Refused as error:
+            return self.get(kind.path(namespace, name), timeout)
+        except ApiError as error:
             if error.is_absent:
                 return None
             raise
 
-    def get(self, path: str, patience: float = PATIENCE) -> Json:
+    def get(self, path: str, timeout: float = TIMEOUT) -> Json:
         """Return the response for a path. A response that is not JSON is returned as `{"text": ...}`."""
-        return self.cluster.ask("GET", path, patience=patience)
+        return self.cluster.ask("GET", path, timeout=timeout)
 
-    def listed(self, query: Query, *, patience: float = PATIENCE) -> Iterator[Json]:
+    def listed(self, query: Query, *, timeout: float = TIMEOUT) -> Iterator[Json]:
         """Yield the objects that a query selects."""
         page = ""
         while True:
-            answer = self.cluster.ask("GET", query.path, query=query.page(page), patience=patience)
+            answer = self.cluster.ask("GET", query.path, query=query.page(page), timeout=timeout)
             # The objects in a list don't include their kind.
             named = {"apiVersion": query.kind.api_version, "kind": query.kind.name}
             yield from ({**named, **found} for found in answer.get("items") or ())
@@ -182,22 +182,22 @@ class Objects:
         """Return whether a namespace is known to be missing: False if this account may not read namespaces."""
         try:
             return self.read(NAMESPACE, None, name) is None
-        except Refused:
+        except ApiError:
             return False
 
-    def is_there(self, kind: Kind, namespace: str | None, name: str, *, patience: float = PATIENCE) -> bool:
+    def is_there(self, kind: Kind, namespace: str | None, name: str, *, timeout: float = TIMEOUT) -> bool:
         """Return whether an object exists, by a list request.
 
         A "not found" for a part of a pod, such as its log, does not prove that the pod is missing: a kubelet that has
         just started may not know the pod yet.
         """
-        return any(self.listed(Query(kind, namespace, fields=f"metadata.name={name}"), patience=patience))
+        return any(self.listed(Query(kind, namespace, fields=f"metadata.name={name}"), timeout=timeout))
 
-    def create(self, kind: Kind, namespace: str | None, body: Json, *, patience: float = PATIENCE) -> Json:
+    def create(self, kind: Kind, namespace: str | None, body: Json, *, timeout: float = TIMEOUT) -> Json:
         """Create an object."""
         query = {"fieldManager": MANAGER}
         path = kind.path(namespace)
-        return self.cluster.ask("POST", path, body=body, query=query, patience=patience)
+        return self.cluster.ask("POST", path, body=body, query=query, timeout=timeout)
 
     def apply(self, kind: Kind, namespace: str | None, body: Json, *, force: bool = False) -> Json:
         """Create or update an object from a manifest (the Kubernetes documentation, "Server-Side Apply").
@@ -208,10 +208,10 @@ class Objects:
         path, query = kind.path(namespace, str(body["metadata"]["name"])), {"fieldManager": MANAGER, "force": force}
         return self.cluster.ask("PATCH", path, body=body, query=query, content=_CONTENT["apply"])
 
-    def merge(self, kind: Kind, namespace: str | None, name: str, body: Json, *, patience: float = PATIENCE) -> Json:
+    def merge(self, kind: Kind, namespace: str | None, name: str, body: Json, *, timeout: float = TIMEOUT) -> Json:
         """Change some fields of an object (RFC 7396)."""
         path, query = kind.path(namespace, name), {"fieldManager": MANAGER}
-        return self.cluster.ask("PATCH", path, body=body, query=query, content=_CONTENT["merge"], patience=patience)
+        return self.cluster.ask("PATCH", path, body=body, query=query, content=_CONTENT["merge"], timeout=timeout)
 
     def edit(self, kind: Kind, namespace: str | None, name: str, operations: list[Json]) -> Json:
         """Change an object by the operations of a JSON Patch (RFC 6902)."""
@@ -232,15 +232,15 @@ class Objects:
             body["preconditions"] = {"uid": uid}
         try:
             self.cluster.ask("DELETE", kind.path(namespace, name), body=body)
-        except Refused as error:
+        except ApiError as error:
             if error.is_absent or (uid is not None and error.reason == "Conflict"):
                 return False
             raise
         return True
 
-    def _kinds_of(self, api_version: str, patience: float = PATIENCE) -> list[Kind]:
+    def _kinds_of(self, api_version: str, timeout: float = TIMEOUT) -> list[Kind]:
         root = "apis" if "/" in api_version else "api"
-        answer = self.get(f"/{root}/{quote(api_version)}", patience)
+        answer = self.get(f"/{root}/{quote(api_version)}", timeout)
         return [
             Kind(api_version, found["kind"], found["name"], bool(found["namespaced"]), frozenset(found["verbs"]))
             for found in answer.get("resources") or ()

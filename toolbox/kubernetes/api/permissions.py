@@ -10,7 +10,7 @@ from toolbox.kubernetes.api.objects import CONFIG_MAP
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Permission:
     """A permission that is required in a namespace.
 
     Args:
@@ -28,35 +28,35 @@ class Need:
         return f"{self.verb} {self.resource}{'.' if self.group else ''}{self.group}"
 
 
-def missing(cluster: Cluster, needs: Iterable[Need], *, patience: float) -> list[Need]:
+def missing(cluster: Cluster, required: Iterable[Permission], *, timeout: float) -> list[Permission]:
     """Return the permissions that the account lacks (the Kubernetes API, SelfSubjectAccessReview).
 
     Raises:
         StepError: the cluster does not answer.
     """
-    return [need for need in needs if not _is_allowed(cluster, need, patience)]
+    return [permission for permission in required if not _is_allowed(cluster, permission, timeout)]
 
 
-def try_namespace(cluster: Cluster, *, patience: float) -> None:
+def try_namespace(cluster: Cluster, *, timeout: float) -> None:
     """Check by a dry run that objects can be created in the namespace.
 
     Raises:
-        Refused: the namespace does not exist, or is being deleted.
-        Away: the cluster does not answer.
+        ApiError: the namespace does not exist, or is being deleted.
+        Unavailable: the cluster does not answer.
     """
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "topgallant-"}}
     path = CONFIG_MAP.path(cluster.namespace)
-    cluster.ask("POST", path, body=body, query={"dryRun": "All"}, patience=patience)
+    cluster.ask("POST", path, body=body, query={"dryRun": "All"}, timeout=timeout)
 
 
-def _is_allowed(cluster: Cluster, need: Need, patience: float) -> bool:
-    resource, _, part = need.resource.partition("/")
-    asked = {"namespace": cluster.namespace, "verb": need.verb, "group": need.group, "resource": resource}
+def _is_allowed(cluster: Cluster, permission: Permission, timeout: float) -> bool:
+    resource, _, part = permission.resource.partition("/")
+    asked = {"namespace": cluster.namespace, "verb": permission.verb, "group": permission.group, "resource": resource}
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {**asked, "subresource": part} if part else asked},
     }
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    answer = cluster.ask("POST", path, body=body, patience=patience)
+    answer = cluster.ask("POST", path, body=body, timeout=timeout)
     return bool(answer["status"].get("allowed"))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
-from toolbox.kubernetes.api.connection import Cluster, Json, Refused
+from toolbox.kubernetes.api.connection import ApiError, Cluster, Json
 from toolbox.kubernetes.api.objects import Kind, Objects, Query
 
 _OLD_GROUP: Final = "extensions"  # repeats the objects of networking.k8s.io
@@ -80,12 +80,12 @@ class Snapshot:
             try:
                 try:
                     look(kind, None)
-                except Refused as error:
+                except ApiError as error:
                     if error.status != HTTPStatus.FORBIDDEN or not kind.is_namespaced:
                         raise
                     look(kind, cluster.namespace)
                     unseen.append(f"{_label(kind)} outside of {cluster.namespace}")
-            except Refused as error:
+            except ApiError as error:
                 if error.status not in _UNSEEN:
                     raise
                 unseen.append(_label(kind))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final, TypeVar
 
-from toolbox.kubernetes.api.connection import PATIENCE, Json
+from toolbox.kubernetes.api.connection import TIMEOUT, Json
 from toolbox.kubernetes.api.objects import Objects, Query
 from toolbox.kubernetes.api.watching import Watch
 
@@ -17,7 +17,7 @@ _LOOK_SECONDS: Final = 1.0  # test the condition at least this often, because it
 T = TypeVar("T")
 
 
-class Sight:
+class WatchedObjects:
     """The current objects of a query, kept up to date by a watch."""
 
     def __init__(self, news: threading.Condition) -> None:
@@ -50,7 +50,7 @@ class Sight:
                 self._objects[uid] = found
             self._news.notify_all()
 
-    def away(self, seconds: float, reason: str) -> None:
+    def unreachable(self, seconds: float, reason: str) -> None:
         """Record that the watch cannot reach the server."""
         self.silence = f"the cluster has not answered for {seconds:.0f} s: {reason}"
 
@@ -60,12 +60,12 @@ class View:
 
     def __init__(self, count: int) -> None:
         self._news = threading.Condition(threading.RLock())
-        self.sights = tuple(Sight(self._news) for _ in range(count))
+        self.watched = tuple(WatchedObjects(self._news) for _ in range(count))
 
     @property
     def silence(self) -> str:
         """The error message while a watch cannot reach the server; empty while all watches work."""
-        return next((sight.silence for sight in self.sights if sight.silence), "")
+        return next((watched_objects.silence for watched_objects in self.watched if watched_objects.silence), "")
 
     def until(self, judge: Callable[[], T | None], seconds: float) -> T | None:
         """Return the first result of `judge` that is not None; None after a timeout.
@@ -85,22 +85,22 @@ class View:
 
 
 @contextmanager
-def looking(objects: Objects, *queries: Query | None, patience: float = PATIENCE) -> Iterator[View]:
+def watching_all(objects: Objects, *queries: Query | None, timeout: float = TIMEOUT) -> Iterator[View]:
     """Watch the objects of several queries.
 
     Args:
-        queries: the view has one `Sight` per query, in this order; the sight of a query that is None stays empty.
-        patience: the number of seconds for which the server may be unavailable at the start.
+        queries: the queries. The view has one `WatchedObjects` for each, in this order, and leaves it empty for None.
+        timeout: the number of seconds for which the server may be unavailable at the start.
 
     Raises:
         StepError: the objects cannot be listed.
     """
     view = View(len(queries))
     with ExitStack() as stack:
-        for query, sight in zip(queries, view.sights, strict=True):
+        for query, watched_objects in zip(queries, view.watched, strict=True):
             if query is None:
                 continue
-            watch = Watch(objects.cluster, query, sight)
+            watch = Watch(objects.cluster, query, watched_objects)
             stack.callback(watch.close)
-            watch.start(patience)
+            watch.start(timeout)
         yield view

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
-from toolbox.kubernetes.api.connection import Away, Cluster, Json, Refused, shut
+from toolbox.kubernetes.api.connection import ApiError, Cluster, Json, Unavailable, shut
 from toolbox.kubernetes.api.objects import Query
 from toolbox.model import backoff
 from toolbox.model.errors import Cancelled, StepError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Seconds to connect, and to wait for an event: the server sends a bookmark every minute.
-_TIMEOUT: Final = (5.0, 90.0)
+_STREAM_TIMEOUTS: Final = (5.0, 90.0)
 _LONGEST_SECONDS: Final = 300  # after at most this time the server ends a watch request
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
@@ -32,7 +32,7 @@ _LIST_TRIES: Final = 3
 _LIST_SECONDS: Final = 10.0  # enough for a server that has just started and lists many objects
 
 
-class Told(Protocol):
+class EventHandler(Protocol):
     """The handler of a watch. The thread of the watch calls its methods."""
 
     def listed(self, objects: Iterator[Json]) -> None:
@@ -41,7 +41,7 @@ class Told(Protocol):
     def changed(self, kind: str, found: Json) -> None:
         """Handle an object that was `ADDED`, `MODIFIED` or `DELETED`."""
 
-    def away(self, seconds: float, reason: str) -> None:
+    def unreachable(self, seconds: float, reason: str) -> None:
         """Handle a server that has sent nothing for `seconds`."""
 
 
@@ -53,7 +53,7 @@ class Watch:
         told: the handler of the changes.
     """
 
-    def __init__(self, cluster: Cluster, query: Query, told: Told) -> None:
+    def __init__(self, cluster: Cluster, query: Query, told: EventHandler) -> None:
         self._cluster = cluster
         self._query = query
         self._told = told
@@ -63,13 +63,13 @@ class Watch:
         self._response: BaseHTTPResponse | None = None
         self._thread = threading.Thread(target=self._run, name=f"watch-{cluster.label}", daemon=True)
 
-    def start(self, patience: float) -> None:
+    def start(self, timeout: float) -> None:
         """List the objects, and watch for changes from then on.
 
         Raises:
             StepError: the objects cannot be listed.
         """
-        self._list(patience)
+        self._list(timeout)
         self._thread.start()
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class Watch:
                 if not self._version:
                     self._list(_LIST_SECONDS)
                 self._watch()
-            except Refused as error:
+            except ApiError as error:
                 if error.is_too_old:
                     self._version = ""
                 else:
@@ -105,9 +105,9 @@ class Watch:
 
     def _lose(self, error: BaseException) -> None:
         if not self._is_closed.is_set():
-            self._told.away(time.monotonic() - self._heard, str(error))
+            self._told.unreachable(time.monotonic() - self._heard, str(error))
 
-    def _list(self, patience: float) -> None:
+    def _list(self, timeout: float) -> None:
         """Pass the list of objects to the handler. Start again if the list expires between two pages.
 
         Raises:
@@ -115,25 +115,25 @@ class Watch:
         """
         for _ in range(_LIST_TRIES):
             try:
-                self._list_once(patience)
-            except Refused as error:
+                self._list_once(timeout)
+            except ApiError as error:
                 if not error.is_too_old:
                     raise
             else:
                 return
-        raise Away(f"{self._cluster.label}: the list expired on the server {_LIST_TRIES} times before it was complete")
+        raise Unavailable(f"{self._cluster.label}: the list expired {_LIST_TRIES} times before it was complete")
 
-    def _list_once(self, patience: float) -> None:
-        pages = self._pages(patience)
+    def _list_once(self, timeout: float) -> None:
+        pages = self._pages(timeout)
         self._told.listed(pages)
         for _ in pages:  # the handler may not have read all objects
             pass
         self._heard = time.monotonic()
 
-    def _pages(self, patience: float) -> Iterator[Json]:
+    def _pages(self, timeout: float) -> Iterator[Json]:
         page = ""
         while True:
-            answer = self._cluster.ask("GET", self._query.path, query=self._query.page(page), patience=patience)
+            answer = self._cluster.ask("GET", self._query.path, query=self._query.page(page), timeout=timeout)
             yield from answer.get("items") or ()
             page = str(answer["metadata"].get("continue") or "")
             if not page:
@@ -149,7 +149,7 @@ class Watch:
         asked = self._query.chosen(
             watch=True, resourceVersion=self._version, allowWatchBookmarks=True, timeoutSeconds=seconds
         )
-        response = self._response = self._cluster.stream(self._query.path, asked, _TIMEOUT)
+        response = self._response = self._cluster.stream(self._query.path, asked, _STREAM_TIMEOUTS)
         try:
             if self._is_closed.is_set():
                 return
@@ -161,7 +161,7 @@ class Watch:
             return  # the next request finds out whether the server is available
         except (OSError, ValueError, HTTPError) as error:
             self._heard = time.monotonic()
-            raise Away(f"{self._cluster.label}: the watch was interrupted: {error}") from error
+            raise Unavailable(f"{self._cluster.label}: the watch was interrupted: {error}") from error
         finally:
             self._response = None
             _discard(response)
@@ -169,7 +169,7 @@ class Watch:
     def _take(self, event: Json) -> None:
         kind, found = str(event["type"]), event["object"]
         if kind == "ERROR":
-            raise Refused(str(found.get("message")), status=int(found.get("code", 0)), reason=str(found.get("reason")))
+            raise ApiError(str(found.get("message")), status=int(found.get("code", 0)), reason=str(found.get("reason")))
         self._heard = time.monotonic()
         self._version = found["metadata"]["resourceVersion"]
         if kind != "BOOKMARK":

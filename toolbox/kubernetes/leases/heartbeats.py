@@ -74,7 +74,7 @@ class Lease:
             log.warning("the lease of %s could not be released: %s; %s", self.lock.label, error, self.record.expiry)
 
     @property
-    def _patience(self) -> float:
+    def _timeout(self) -> float:
         return self.record.claim.ttl * _PATIENT_SHARE
 
     def _beat(self) -> None:
@@ -97,13 +97,13 @@ class Lease:
     def _was_renewed(self, began: float) -> None:
         """Restart the timer that gives the lease up. The timer also expires while a heartbeat waits for an answer."""
         self._limit.cancel()
-        self._limit = threading.Timer(max(0.0, began + self._patience - time.monotonic()), self._give_up)
+        self._limit = threading.Timer(max(0.0, began + self._timeout - time.monotonic()), self._give_up)
         self._limit.daemon = True
         if not self._is_over.is_set():
             self._limit.start()
 
     def _give_up(self) -> None:
-        self._lose(f"it could not be renewed for {duration(self._patience, digits=0)}: {self._fault}")
+        self._lose(f"it could not be renewed for {duration(self._timeout, digits=0)}: {self._fault}")
 
     def _lose(self, reason: str) -> None:
         with self._guard:
@@ -114,15 +114,15 @@ class Lease:
         self._limit.cancel()
         self._on_loss()
 
-    def _renew(self, patience: float) -> str:
+    def _renew(self, timeout: float) -> str:
         """Write a heartbeat, and return why the lease is lost; empty if it is not lost."""
         while not self._is_over.is_set():
             record = dataclasses.replace(self.record, renewed=now())
-            version = self.lock.write(record, self._version, patience)
+            version = self.lock.write(record, self._version, timeout)
             if version is not None:
                 self.record, self._version = record, version
                 return ""
-            seen = self.lock.read(patience)
+            seen = self.lock.read(timeout)
             if _is_of_another(seen, record.claim.holder):
                 return f"now it is {seen.record}"
             if seen.record is None and seen.version:

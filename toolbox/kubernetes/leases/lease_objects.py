@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from toolbox.kubernetes.api.connection import Cluster, Json, Refused
+from toolbox.kubernetes.api.connection import ApiError, Cluster, Json
 from toolbox.kubernetes.api.objects import LEASE, Objects, Query
 from toolbox.kubernetes.api.watching import Watch
 from toolbox.kubernetes.leases.leases import Claim, Record, Seen
@@ -26,7 +26,7 @@ _NONE: Final = "none"
 _USUAL_SECONDS: Final = 60  # lifetime of a lease for which another tool wrote no duration
 _BLIND_SECONDS: Final = 5.0  # interval of reads if the account may not watch
 _LONGEST_SECONDS: Final = 300.0  # interval of reads in addition to a watch
-_PATIENCE: Final = 5.0
+_TIMEOUT: Final = 5.0
 _CONFLICT: Final = 409
 _LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 
@@ -49,14 +49,14 @@ class LeaseObject:
         """Return the name and the namespace of the object."""
         return f"{self._name} in the namespace {self._namespace}"
 
-    def read(self, patience: float) -> Seen:
+    def read(self, timeout: float) -> Seen:
         """See `Lock`."""
-        found = self._objects.read(LEASE, self._namespace, self._name, patience=patience)
+        found = self._objects.read(LEASE, self._namespace, self._name, timeout=timeout)
         if found is None:
             return Seen(None, "")
         return Seen(record_of(found), found["metadata"]["resourceVersion"])
 
-    def write(self, record: Record | None, version: str, patience: float) -> str | None:
+    def write(self, record: Record | None, version: str, timeout: float) -> str | None:
         """See `Lock`. Labels and annotations of other tools are kept."""
         spec, annotations = _fields(record)
         metadata: Json = {"name": self._name, "annotations": annotations}
@@ -64,11 +64,11 @@ class LeaseObject:
         try:
             if not version:
                 metadata["annotations"] = {name: text for name, text in annotations.items() if text is not None}
-                answer = self._objects.create(LEASE, self._namespace, body, patience=patience)
+                answer = self._objects.create(LEASE, self._namespace, body, timeout=timeout)
             else:
                 metadata["resourceVersion"] = version
-                answer = self._objects.merge(LEASE, self._namespace, self._name, body, patience=patience)
-        except Refused as error:
+                answer = self._objects.merge(LEASE, self._namespace, self._name, body, timeout=timeout)
+        except ApiError as error:
             if error.status == _CONFLICT or (error.is_absent and version):
                 return None
             if error.is_absent:
@@ -83,9 +83,9 @@ class LeaseObject:
     def watched(self, news: threading.Event) -> Iterator[float]:
         """See `Lock`. If the account may not watch, the lease is read every few seconds."""
         query = Query(LEASE, self._namespace, fields=f"metadata.name={self._name}")
-        watch = Watch(self._objects.cluster, query, _Told(news))
+        watch = Watch(self._objects.cluster, query, _EventHandler(news))
         try:
-            watch.start(_PATIENCE)
+            watch.start(_TIMEOUT)
         except StepError:
             yield _BLIND_SECONDS
             return
@@ -95,8 +95,8 @@ class LeaseObject:
             watch.close()
 
 
-class _Told:
-    """Sets a `threading.Event` when the Lease object changes; see `toolbox.kubernetes.api.watching.Told`."""
+class _EventHandler:
+    """Sets a `threading.Event` when the Lease object changes; see `toolbox.kubernetes.api.watching.EventHandler`."""
 
     def __init__(self, news: threading.Event) -> None:
         self._news = news
@@ -111,7 +111,7 @@ class _Told:
         """Set the event after a change."""
         self._news.set()
 
-    def away(self, seconds: float, reason: str) -> None:
+    def unreachable(self, seconds: float, reason: str) -> None:
         """Do nothing: the watch restarts by itself."""
 
 

@@ -99,20 +99,20 @@ class Lock(Protocol):
     label: str
     key: str
 
-    def read(self, patience: float) -> Seen:
+    def read(self, timeout: float) -> Seen:
         """Return the stored state.
 
         Raises:
-            StepError: the state could not be read within `patience` seconds.
+            StepError: the state could not be read within `timeout` seconds.
         """
 
-    def write(self, record: Record | None, version: str, patience: float) -> str | None:
+    def write(self, record: Record | None, version: str, timeout: float) -> str | None:
         """Store the holder, or None to free the lease, and return the new version.
 
         Return None, and store nothing, if the stored version is no longer `version`.
 
         Raises:
-            StepError: the state could not be written within `patience` seconds.
+            StepError: the state could not be written within `timeout` seconds.
         """
 
     def watched(self, news: threading.Event) -> AbstractContextManager[float]:

@@ -43,13 +43,13 @@ class LockFile:
         """Return the path of the file."""
         return str(self._path)
 
-    def read(self, patience: float) -> Seen:  # noqa: ARG002  # a file answers at once
+    def read(self, timeout: float) -> Seen:  # noqa: ARG002  # a file answers at once
         """See `Lock`. The lease is free if the file is damaged, for example because the disk was full."""
         with self._locked() as descriptor:
             text = _content(descriptor)
         return Seen(_record(text), text)
 
-    def write(self, record: Record | None, version: str, patience: float) -> str | None:  # noqa: ARG002
+    def write(self, record: Record | None, version: str, timeout: float) -> str | None:  # noqa: ARG002
         """See `Lock`."""
         with self._locked() as descriptor:
             if _content(descriptor) != version:

@@ -22,7 +22,7 @@ from toolbox.model.text import duration
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.system import cancellation, signals
 
-PATIENCE: Final = 60.0  # timeout in seconds to read a lease that has no alternative
+TIMEOUT: Final = 60.0  # timeout in seconds to read a lease that has no alternative
 _GLANCE: Final = 5.0  # timeout in seconds to read one of several leases, or to read a lease again
 _JITTER: Final = 0.3  # longest random pause in seconds, so that waiting processes don't write at the same time
 _SIGNAL_SECONDS: Final = 0.1
@@ -38,10 +38,10 @@ class _Candidate:
         self._changed = time.monotonic()
         self._announced = ""
 
-    def attempt(self, patience: float, *, force: bool) -> Lease | None:
+    def attempt(self, timeout: float, *, force: bool) -> Lease | None:
         """Take the lease if it is free, expired or already held by this claim, or if `force` is set."""
         while True:
-            seen = self.lock.read(patience)
+            seen = self.lock.read(timeout)
             if seen.record != self.record:
                 self.record, self._changed = seen.record, time.monotonic()
             if not (force or self._seconds_left() <= 0):
@@ -98,7 +98,7 @@ def take(
     """
     candidates, news = [_Candidate(lock, claim) for lock in locks], threading.Event()
     deadline = time.monotonic() + wait
-    patience = PATIENCE if len(locks) == 1 else _GLANCE
+    timeout = TIMEOUT if len(locks) == 1 else _GLANCE
     longest: list[float] = []
     with ExitStack() as stack:
         while True:
@@ -107,7 +107,7 @@ def take(
             faults: list[StepError] = []
             for candidate in candidates:
                 try:
-                    lease = candidate.attempt(patience, force=force)
+                    lease = candidate.attempt(timeout, force=force)
                 except StepError as error:
                     faults.append(error)
                     continue
@@ -119,7 +119,7 @@ def take(
                 raise _in_vain(candidates, wait)
             for candidate in candidates:
                 candidate.announce(say, wait)
-            patience = _GLANCE
+            timeout = _GLANCE
             longest = longest or [stack.enter_context(lock.watched(news)) for lock in locks]
             left = [candidate.seconds_left() for candidate in candidates]
             _await(news, min(deadline - time.monotonic(), *longest, *left))

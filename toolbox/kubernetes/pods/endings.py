@@ -44,7 +44,9 @@ def conclude(
     return ended[0] if len(ended) >= expected else None
 
 
-def untold(job: JobView, pods: Sequence[PodView], *, is_cancelled: bool, is_discarded: bool) -> WorkloadOutcome | None:
+def outcome_from_job(
+    job: JobView, pods: Sequence[PodView], *, is_cancelled: bool, is_discarded: bool
+) -> WorkloadOutcome | None:
     """Return the outcome of an attempt by its Job, if the pods show no outcome; None if the Job goes on.
 
     Args:
@@ -83,7 +85,7 @@ def is_by_deadline(pods: Sequence[PodView], job: JobView | None) -> bool:
     return job is not None and (job.reason == _DEADLINE or any(_is_by_deadline(pod, job) for pod in pods))
 
 
-def is_told(pods: Sequence[PodView], job: JobView | None) -> bool:
+def is_deletion_explained(pods: Sequence[PodView], job: JobView | None) -> bool:
     """Return whether it is known why pods were deleted.
 
     A Job reports that its deadline has passed only after it has begun to delete its pods. By then the deletion times
@@ -163,13 +165,13 @@ def _by_container(pod: PodView, ended: Ended, *, is_cancelled: bool, by_deadline
     if is_ended_by_us and by_deadline:
         known = told or WorkloadOutcome(EndedBy.TIMEOUT, ended.exit_code, host=pod.node)
         return dataclasses.replace(known, ended_by=EndedBy.TIMEOUT, message=_DEADLINE_TEXT)
-    return told or _untold(pod, ended, is_cancelled=is_cancelled)
+    return told or _outcome_without_report(pod, ended, is_cancelled=is_cancelled)
 
 
 _DEADLINE_TEXT: Final = "the cluster ended it: its Job exceeded activeDeadlineSeconds"
 
 
-def _untold(pod: PodView, ended: Ended, *, is_cancelled: bool) -> WorkloadOutcome:
+def _outcome_without_report(pod: PodView, ended: Ended, *, is_cancelled: bool) -> WorkloadOutcome:
     if is_cancelled:
         return WorkloadOutcome(EndedBy.CANCELLED, ended.exit_code, host=pod.node)
     if ended.reason in _CANNOT_START:

@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 
 from toolbox.agent.pod import CANCELLING
 from toolbox.hosts import archives
-from toolbox.kubernetes.api.connection import PATIENCE, Away, Cluster, Refused
+from toolbox.kubernetes.api.connection import TIMEOUT, ApiError, Cluster, Unavailable
 from toolbox.kubernetes.api.execution import Execution
 from toolbox.kubernetes.api.objects import POD, Objects
 from toolbox.kubernetes.pods.manifests import AGENT
@@ -52,7 +52,7 @@ class Wanted:
     limits: CollectLimits = field(default_factory=CollectLimits)
 
 
-def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, patience: float) -> None:
+def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, timeout: float) -> None:
     """Fetch files and logs. Start again if the connection is lost.
 
     Args:
@@ -61,7 +61,7 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, p
         python: the interpreter in the pod.
         there: the directory of the attempt in the pod.
         wanted: the files to fetch.
-        patience: the number of seconds to retry after a failure. The time starts anew after each attempt that received
+        timeout: the number of seconds to retry after a failure. The time starts anew after each attempt that received
             data, up to a maximum number of times.
 
     Raises:
@@ -79,10 +79,10 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, p
                 with open(archive, "wb", opener=filesystem.private_opener) as stream:
                     _receive(cluster, pod, command, stream, wanted.limits.archive_bytes)
                 break
-            except (Away, Refused) as error:
+            except (Unavailable, ApiError) as error:
                 if deadline is None or (archive.stat().st_size and renewals < _MOST_RENEWALS):
-                    deadline, renewals = time.monotonic() + patience, renewals + 1
-                may_pass = isinstance(error, Away) or error.is_of_a_stranger or (error.is_absent and is_there())
+                    deadline, renewals = time.monotonic() + timeout, renewals + 1
+                may_pass = isinstance(error, Unavailable) or error.is_unauthorized or (error.is_absent and is_there())
                 if not may_pass or time.monotonic() >= deadline:
                     raise
                 log.debug("%s: %s: fetched again", pod, error)
@@ -107,8 +107,8 @@ def cancel(cluster: Cluster, pod: str, python: str, there: str) -> None:
     """
     command = [python, "-I", "-S", AGENT, "cancel", there]
     with Execution.of(cluster, pod, WORKLOAD, command) as execution:
-        if execution.read(len(CANCELLING), PATIENCE) != CANCELLING.encode():
-            raise Away(f"{cluster.label}: {pod} cannot be cancelled: {execution.end(_PAUSE)}")
+        if execution.read(len(CANCELLING), TIMEOUT) != CANCELLING.encode():
+            raise Unavailable(f"{cluster.label}: {pod} cannot be cancelled: {execution.end(_PAUSE)}")
         execution.end(_SILENCE)  # wait: closing the connection would end the command
 
 
@@ -124,15 +124,15 @@ def _receive(cluster: Cluster, pod: str, command: Sequence[str], stream: BinaryI
             execution.send(b"\n")
             header = execution.read(_HEADER, _SILENCE)
             if not header.isdigit() or len(header) < _HEADER:
-                raise Away(f"{cluster.label}: {pod}: {execution.end(_PAUSE) or 'the archive has no end'}")
+                raise Unavailable(f"{cluster.label}: {pod}: {execution.end(_PAUSE) or 'the archive has no end'}")
             count = int(header)
             if count == 0:
                 break
             if count > _LONGEST_PIECE:
-                raise Away(f"{cluster.label}: {pod}: it is not the agent that sends the archive")
+                raise Unavailable(f"{cluster.label}: {pod}: it is not the agent that sends the archive")
             content = execution.read(count, _SILENCE)
             if len(content) < count:
-                raise Away(f"{cluster.label}: {pod}: the connection was interrupted")
+                raise Unavailable(f"{cluster.label}: {pod}: the connection was interrupted")
             archives.write_limited(stream, content, most)
         for line in execution.complaints(_SILENCE):
             log.warning("%s: %s", pod, line)

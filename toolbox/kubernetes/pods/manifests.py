@@ -1,4 +1,4 @@
-"""Builds the manifest of a cell on Kubernetes from an `Order` and the description of its pods. Sends no requests.
+"""Builds the manifest of a cell on Kubernetes from a `JobRequest` and the description of its pods. Sends no requests.
 
 In the container `workload`, Topgallant's agent runs the workload. A second container, `files`, keeps the pod alive
 until the workload's files have been fetched. It is left out if there are no files to fetch.
@@ -59,7 +59,7 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class JobRequest:
     """A request for one attempt of a cell, as its backend makes it.
 
     Args:
@@ -106,7 +106,7 @@ def job_name(run: str, attempt: str) -> str:
     return f"{words[: _LONGEST_NAME - _HASH - 1].rstrip('-') or 'cell'}-{digest}"
 
 
-def manifest(order: Order, pod: Pod) -> dict[str, Any]:
+def manifest(request: JobRequest, pod: Pod) -> dict[str, Any]:
     """Return a Job, or a JobSet if there are several slices, with the user's patch applied.
 
     Raises:
@@ -114,44 +114,44 @@ def manifest(order: Order, pod: Pod) -> dict[str, Any]:
     """
     if pod.image is None:
         raise ValueError("the pod has no `image`: set one in the target or in the cell")
-    whole = _without_nulls(_job_set(order, pod) if pod.slices > 1 else _job(order, pod))
+    whole = _without_nulls(_job_set(request, pod) if pod.slices > 1 else _job(request, pod))
     patched: dict[str, Any] = _without_nulls(merged(whole, pod.patch))
-    for path in _held(order, ("spec", "replicatedJobs", 0, "template") if pod.slices > 1 else ()):
+    for path in _held(request, ("spec", "replicatedJobs", 0, "template") if pod.slices > 1 else ()):
         if _at(whole, path) != _at(patched, path):
             raise ValueError(f"`patch` must not change `{'.'.join(map(str, path))}`")
     return patched
 
 
-def service(order: Order, pod: Pod) -> dict[str, Any] | None:
+def service(request: JobRequest, pod: Pod) -> dict[str, Any] | None:
     """Return the headless Service by which the hosts of a cell find one another; None if the cell needs none."""
     if pod.hosts == 1 or pod.slices > 1:  # a JobSet creates its own Service
         return None
     # The hosts look one another up before they are ready.
-    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"job-name": order.name}}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": _without_nulls(_top(order, {}, {})), "spec": spec}
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"job-name": request.name}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": _without_nulls(_top(request, {}, {})), "spec": spec}
 
 
-def _job(order: Order, pod: Pod) -> Any:
+def _job(request: JobRequest, pod: Pod) -> Any:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": _top(order, _queue(pod, pod.labels), pod.annotations),
+        "metadata": _top(request, _queue(pod, pod.labels), pod.annotations),
         "spec": {
             "suspend": True if pod.queue else None,  # Kueue lets it start
             "ttlSecondsAfterFinished": pod.ttl_seconds,
-            **_job_spec(order, pod),
+            **_job_spec(request, pod),
         },
     }
 
 
-def _job_set(order: Order, pod: Pod) -> Any:
+def _job_set(request: JobRequest, pod: Pod) -> Any:
     # A slice occupies a whole node pool of GKE.
     exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
-    template = {"metadata": _metadata(order, pod), "spec": _job_spec(order, pod)}
+    template = {"metadata": _metadata(request, pod), "spec": _job_spec(request, pod)}
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": _top(order, _queue(pod, pod.labels), {**pod.annotations, **exclusive}),
+        "metadata": _top(request, _queue(pod, pod.labels), {**pod.annotations, **exclusive}),
         "spec": {
             "suspend": True if pod.queue else None,
             "ttlSecondsAfterFinished": pod.ttl_seconds,
@@ -161,18 +161,18 @@ def _job_set(order: Order, pod: Pod) -> Any:
     }
 
 
-def _top(order: Order, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:
+def _top(request: JobRequest, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:
     return {
-        "name": order.name,
-        "namespace": order.namespace,
-        "labels": {**labels, **order.labels},
+        "name": request.name,
+        "namespace": request.namespace,
+        "labels": {**labels, **request.labels},
         "annotations": annotations or None,
-        "ownerReferences": [order.owner] if order.owner else None,
+        "ownerReferences": [request.owner] if request.owner else None,
     }
 
 
-def _metadata(order: Order, pod: Pod) -> dict[str, Any]:
-    return {"labels": {**pod.labels, **order.labels}, "annotations": pod.annotations or None}
+def _metadata(request: JobRequest, pod: Pod) -> dict[str, Any]:
+    return {"labels": {**pod.labels, **request.labels}, "annotations": pod.annotations or None}
 
 
 def _queue(pod: Pod, labels: Mapping[str, str]) -> dict[str, str]:
@@ -180,23 +180,23 @@ def _queue(pod: Pod, labels: Mapping[str, str]) -> dict[str, str]:
     return {**labels, QUEUE_LABEL: pod.queue} if pod.queue else dict(labels)
 
 
-def _job_spec(order: Order, pod: Pod) -> dict[str, Any]:
+def _job_spec(request: JobRequest, pod: Pod) -> dict[str, Any]:
     several = {"completionMode": "Indexed", "completions": pod.hosts, "parallelism": pod.hosts}
-    deadline = order.deadline_seconds
+    deadline = request.deadline_seconds
     return {
         "backoffLimit": 0,
         # A pod that is being deleted may still run, and a replacement would run the same cell twice.
         "podReplacementPolicy": "Failed",
         "activeDeadlineSeconds": None if deadline is None else max(1, math.ceil(deadline)),
         **(several if _is_distributed(pod) else {}),
-        "template": {"metadata": _metadata(order, pod), "spec": _pod_spec(order, pod)},
+        "template": {"metadata": _metadata(request, pod), "spec": _pod_spec(request, pod)},
     }
 
 
-def _pod_spec(order: Order, pod: Pod) -> dict[str, Any]:
+def _pod_spec(request: JobRequest, pod: Pod) -> dict[str, Any]:
     return {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": math.ceil(order.grace_seconds) + _OUR_SECONDS,
+        "terminationGracePeriodSeconds": math.ceil(request.grace_seconds) + _OUR_SECONDS,
         "enableServiceLinks": False,
         "automountServiceAccountToken": pod.service_account is not None,
         "serviceAccountName": pod.service_account,
@@ -204,10 +204,10 @@ def _pod_spec(order: Order, pod: Pod) -> dict[str, Any]:
         "imagePullSecrets": [{"name": name} for name in pod.image_pull_secrets] or None,
         "nodeSelector": _node_selector(pod) or None,
         "tolerations": [*_tolerations(pod)],
-        "subdomain": order.name if service(order, pod) else None,
+        "subdomain": request.name if service(request, pod) else None,
         "securityContext": {"seccompProfile": _SECCOMP, **_user(pod)},
-        "containers": [_workload(order, pod), *([_files(order, pod)] if order.keeps_files else [])],
-        "volumes": [*_volumes(order, pod)],
+        "containers": [_workload(request, pod), *([_files(request, pod)] if request.keeps_files else [])],
+        "volumes": [*_volumes(request, pod)],
     }
 
 
@@ -234,30 +234,30 @@ def _tolerations(pod: Pod) -> Iterator[dict[str, Any]]:
         yield {"key": taint, **how}
 
 
-def _workload(order: Order, pod: Pod) -> dict[str, Any]:
+def _workload(request: JobRequest, pod: Pod) -> dict[str, Any]:
     return {
         "name": WORKLOAD,
         "image": pod.image,
         "imagePullPolicy": pod.image_pull_policy,
-        "command": _agent(pod, "supervise", order.directory, _compact(order.limits), "--"),
-        "args": _literals(order.command),
-        "env": _env(order, pod) or None,
+        "command": _agent(pod, "supervise", request.directory, _compact(request.limits), "--"),
+        "args": _literals(request.command),
+        "env": _env(request, pod) or None,
         "resources": _resources(pod),
         "securityContext": _SECURITY,
         "terminationMessagePolicy": "File",  # the agent writes the outcome there
-        "volumeMounts": [*_mounts(order, pod)],
+        "volumeMounts": [*_mounts(request, pod)],
     }
 
 
-def _files(order: Order, pod: Pod) -> dict[str, Any]:
+def _files(request: JobRequest, pod: Pod) -> dict[str, Any]:
     return {
         "name": FILES,
         "image": pod.image,
         "imagePullPolicy": pod.image_pull_policy,
-        "command": _agent(pod, "keep", order.directory, str(pod.keep_seconds), _compact(order.collect)),
+        "command": _agent(pod, "keep", request.directory, str(pod.keep_seconds), _compact(request.collect)),
         "resources": _FILES_RESOURCES,
         "securityContext": _SECURITY,
-        "volumeMounts": [*_our_mounts(order), *_their_mounts(pod, read_only=True)],  # Python may be on one of them
+        "volumeMounts": [*_our_mounts(request), *_their_mounts(pod, read_only=True)],  # Python may be on one of them
     }
 
 
@@ -265,7 +265,7 @@ def _agent(pod: Pod, *arguments: str) -> list[str]:
     return _literals((pod.interpreter, "-I", "-S", AGENT, *arguments))
 
 
-def _env(order: Order, pod: Pod) -> list[dict[str, Any]]:
+def _env(request: JobRequest, pod: Pod) -> list[dict[str, Any]]:
     """Return the variables sorted by name. The cell's variables override the pod's, and Topgallant's override both."""
     variables: dict[str, dict[str, Any]] = {}
     if pod.search_path:
@@ -274,19 +274,19 @@ def _env(order: Order, pod: Pod) -> list[dict[str, Any]]:
         variables["CUDA_VISIBLE_DEVICES"] = {"value": "-1"}
     for name, secret in pod.secrets.items():
         variables[name] = _from_secret(secret.name, secret.key)
-    variables |= {name: {"value": _literal(value)} for name, value in order.env.items()}
-    variables |= {name: _from_secret(*secret) for name, secret in order.secret_env.items()}
-    variables |= _place(order, pod) if _is_distributed(pod) else {}
+    variables |= {name: {"value": _literal(value)} for name, value in request.env.items()}
+    variables |= {name: _from_secret(*secret) for name, secret in request.secret_env.items()}
+    variables |= _place(request, pod) if _is_distributed(pod) else {}
     return [{"name": name, **variables[name]} for name in sorted(variables)]
 
 
-def _place(order: Order, pod: Pod) -> dict[str, dict[str, Any]]:
+def _place(request: JobRequest, pod: Pod) -> dict[str, dict[str, Any]]:
     """Return the variables that give each pod of a cell its index and the address of the first pod."""
-    first = f"{order.name}-{_SLICE}-0" if pod.slices > 1 else order.name
+    first = f"{request.name}-{_SLICE}-0" if pod.slices > 1 else request.name
     place = {
         "TOPGALLANT_HOSTS": {"value": str(pod.hosts)},
         "TOPGALLANT_HOST_INDEX": _from_field(_HOST_INDEX),
-        "TOPGALLANT_COORDINATOR": {"value": f"{first}-0.{order.name}"},
+        "TOPGALLANT_COORDINATOR": {"value": f"{first}-0.{request.name}"},
     }
     if pod.slices == 1:
         return place
@@ -312,14 +312,14 @@ def _resources(pod: Pod) -> dict[str, Any] | None:
     return {"requests": {**pod.resources.requests(), **devices}, "limits": {**pod.resources.limits(), **devices}}
 
 
-def _our_mounts(order: Order) -> Iterator[dict[str, Any]]:
-    yield {"name": "attempt", "mountPath": order.directory}
+def _our_mounts(request: JobRequest) -> Iterator[dict[str, Any]]:
+    yield {"name": "attempt", "mountPath": request.directory}
     yield {"name": "agent", "mountPath": AGENT.rpartition("/")[0], "readOnly": True}
 
 
-def _mounts(order: Order, pod: Pod) -> Iterator[dict[str, Any]]:
-    yield from _our_mounts(order)
-    if order.sources:
+def _mounts(request: JobRequest, pod: Pod) -> Iterator[dict[str, Any]]:
+    yield from _our_mounts(request)
+    if request.sources:
         yield {"name": "sources", "mountPath": SOURCES, "readOnly": True}
     if pod.shared_memory_gb:
         yield {"name": "shared-memory", "mountPath": SHARED_MEMORY}
@@ -336,11 +336,11 @@ def _their_mounts(pod: Pod, *, read_only: bool = False) -> Iterator[dict[str, An
         }
 
 
-def _volumes(order: Order, pod: Pod) -> Iterator[dict[str, Any]]:
+def _volumes(request: JobRequest, pod: Pod) -> Iterator[dict[str, Any]]:
     yield {"name": "attempt", "emptyDir": {"sizeLimit": gigabytes(pod.scratch_gb)} if pod.scratch_gb else {}}
-    yield {"name": "agent", "configMap": {"name": order.agent}}
-    if order.sources:
-        yield {"name": "sources", "configMap": {"name": order.sources}}
+    yield {"name": "agent", "configMap": {"name": request.agent}}
+    if request.sources:
+        yield {"name": "sources", "configMap": {"name": request.sources}}
     if pod.shared_memory_gb:
         size = gigabytes(pod.shared_memory_gb)
         yield {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": size}}
@@ -376,12 +376,12 @@ def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _held(order: Order, job: Path) -> Iterator[Path]:
+def _held(request: JobRequest, job: Path) -> Iterator[Path]:
     """Yield the paths of the fields that Topgallant relies on, and that a patch may therefore not change."""
     template: Path = (*job, "spec", "template")
     yield from (("apiVersion",), ("kind",))
     yield from (("metadata", name) for name in ("name", "namespace", "ownerReferences"))
-    yield from ((*at, "metadata", "labels", name) for at in ((), job, template) for name in order.labels)
+    yield from ((*at, "metadata", "labels", name) for at in ((), job, template) for name in request.labels)
     # A cell is executed once, by one pod per host, and only Kueue may suspend it.
     yield from ((*job, "spec", name) for name in _ONCE)
     if job:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from toolbox.agent import frames
 from toolbox.agent.log_files import END_BYTES
 from toolbox.agent.supervisor import STREAMS
-from toolbox.kubernetes.api.connection import Away, Cluster, Refused, fault_of, shut
+from toolbox.kubernetes.api.connection import ApiError, Cluster, Unavailable, fault_of, shut
 from toolbox.kubernetes.api.objects import POD, Objects
 from toolbox.kubernetes.pods.views import WORKLOAD
 from toolbox.model import backoff
@@ -37,7 +37,7 @@ _PIECE_BYTES: Final = 1 << 16
 _OVERLAP_SECONDS: Final = 30  # that a server's clock and ours count differently
 _TRIES: Final = 6  # in vain, once it has ended: a node that is busy writes the end of a log seconds later
 # Seconds, to connect and between two pieces: a connection that hangs is given up, and one that is silent begun again.
-_TIMEOUT: Final = (5.0, 120.0)
+_STREAM_TIMEOUTS: Final = (5.0, 120.0)
 _GLANCE_SECONDS: Final = 5.0
 _STRAY_LINES: Final = 5
 _STRAY_BYTES: Final = 1000  # of each of them
@@ -49,18 +49,18 @@ class PodLogs:
 
     Args:
         directory: where the copies are.
-        patience: how long the server may be away once the workload has ended, in seconds.
+        timeout: how long the server may be away once the workload has ended, in seconds.
         log_bytes: the limit of each log; the rest of a longer log is dropped.
     """
 
     def __init__(
-        self, cluster: Cluster, pod: str, directory: Path, patience: float, *, log_bytes: int = LOG_BYTES
+        self, cluster: Cluster, pod: str, directory: Path, timeout: float, *, log_bytes: int = LOG_BYTES
     ) -> None:
         self._cluster = cluster
         self._objects = Objects(cluster)
         self._pod = pod
         self._directory = directory
-        self._patience = patience
+        self._timeout = timeout
         self._most = log_bytes + END_BYTES
         self._response: BaseHTTPResponse | None = None
         self._heard = 0.0  # when something was heard last, by the monotonic clock
@@ -104,8 +104,8 @@ class PodLogs:
             has_ended = self._ended.is_set()
             if has_ended:
                 # Of a workload that nobody has heard the end of the log may be gone with its node.
-                patience = 0.0 if self._said is None else self._patience
-                deadline = min(deadline, time.monotonic() + patience)
+                timeout = 0.0 if self._said is None else self._timeout
+                deadline = min(deadline, time.monotonic() + timeout)
             if has_ended and (self.is_whole() or (tries >= _TRIES and time.monotonic() >= deadline)):
                 return
             before = self._copied
@@ -123,7 +123,7 @@ class PodLogs:
         """Read the log once, and tell whether it was given; None where there is none any more."""
         try:
             self._read(follow=follow)
-        except Refused as error:
+        except ApiError as error:
             if error.is_absent and self._is_gone():
                 return None
             log.debug("%s: the log is not there yet: %s", self._pod, error)
@@ -136,7 +136,7 @@ class PodLogs:
     def _is_gone(self) -> bool:
         """Tell whether there is no such pod, and so no log of it."""
         try:
-            return not self._objects.is_there(POD, self._cluster.namespace, self._pod, patience=_GLANCE_SECONDS)
+            return not self._objects.is_there(POD, self._cluster.namespace, self._pod, timeout=_GLANCE_SECONDS)
         except StepError:
             return False
 
@@ -148,14 +148,14 @@ class PodLogs:
         self._has_gap = False
         path = POD.path(self._cluster.namespace, self._pod, "log")
         query = {"container": WORKLOAD, "follow": follow, **since}
-        response = self._response = self._cluster.stream(path, query, _TIMEOUT)
+        response = self._response = self._cluster.stream(path, query, _STREAM_TIMEOUTS)
         try:
             if self._is_closed.is_set():
                 return
             for pieces in self._pieces(response):
                 self._take(pieces)
         except Exception as error:
-            raise Away(fault_of(error).text) from error
+            raise Unavailable(fault_of(error).text) from error
         finally:
             self._response = None
             response.close()

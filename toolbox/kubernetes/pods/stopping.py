@@ -55,9 +55,9 @@ class Stop:
         """
         waited = now - self.since
         alive = [pod for pod in pods if pod.ended is None and not (pod.is_over or endings.is_stuck(pod))]
-        return (more and waited < _PLACE_SECONDS) or any(waited < self._patience(pod) for pod in alive)
+        return (more and waited < _PLACE_SECONDS) or any(waited < self._timeout(pod) for pod in alive)
 
-    def _patience(self, pod: PodView) -> float:
+    def _timeout(self, pod: PodView) -> float:
         if pod.name in self.heard:
             return pod.grace_seconds + _START_SECONDS + _RUN_SECONDS
         if pod.is_running:

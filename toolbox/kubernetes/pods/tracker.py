@@ -84,7 +84,7 @@ class Tracker:
         self._newest_events: Mapping[str, str] = {}  # the newest event by the name of its object
         self._events_at = 0.0  # monotonic time of the last request for events
 
-    def start(self, patience: float) -> None:
+    def start(self, timeout: float) -> None:
         """Start the watches, unless they have been started.
 
         Raises:
@@ -96,7 +96,7 @@ class Tracker:
             watches = [self._watch(JOB), self._watch(POD)]
             try:
                 for watch in watches:
-                    watch.start(patience)
+                    watch.start(timeout)
             except BaseException:
                 for watch in watches:
                     watch.close()
@@ -104,7 +104,7 @@ class Tracker:
             self._watches = watches
             threading.Thread(target=self._mind_the_time, name="clock", daemon=True).start()
 
-    def watch_sets(self, patience: float) -> None:
+    def watch_sets(self, timeout: float) -> None:
         """Start the watch of JobSets, unless it has been started. Some clusters don't have this kind.
 
         Raises:
@@ -113,7 +113,7 @@ class Tracker:
         with self._starting:
             if not self._watches_sets:
                 sets = self._watch(JOB_SET)
-                sets.start(patience)
+                sets.start(timeout)
                 self._watches.append(sets)
                 self._watches_sets = True
 
@@ -121,7 +121,7 @@ class Tracker:
         keep_jobs = functools.partial(self.keep_jobs, are_sets=kind == JOB_SET)
         take, keep = (self._take_pod, self.keep_pods) if kind == POD else (self._take_job, keep_jobs)
         query = Query(kind, self._cluster.namespace, self._selector)
-        return Watch(self._cluster, query, _Told(take, keep, self.miss))
+        return Watch(self._cluster, query, _EventHandler(take, keep, self.miss))
 
     def has_job(self, job: str) -> bool:
         """Return whether a Job is known to exist."""
@@ -213,7 +213,7 @@ class Tracker:
 
     # Changes that the watches report
 
-    def _take_job(self, found: Json, is_gone: bool) -> None:  # see `_Told`
+    def _take_job(self, found: Json, is_gone: bool) -> None:  # see `_EventHandler`
         meta = found["metadata"]
         # Ignore the Jobs of a JobSet: the JobSet itself is tracked.
         if meta.get("labels", {}).get(views.ATTEMPT_LABEL) == meta["name"]:
@@ -292,14 +292,14 @@ class Tracker:
                     self._logs_of(attempt, pod, number)
             is_cancelled = attempt.is_cancelled
             is_deleted = any(pod.is_deleted for pod in pods) and not is_cancelled
-            if is_deleted and not is_fresh and not endings.is_told(pods, view):
+            if is_deleted and not is_fresh and not endings.is_deletion_explained(pods, view):
                 attempt.ask_in(_DOUBT_SECONDS)
                 return
             is_deleted = is_deleted and not endings.is_by_deadline(pods, view)
         outcome = endings.conclude(pods, view, expected=attempt.expected, is_cancelled=is_cancelled)
         outcome = outcome or next(filter(None, map(endings.hopeless, pods)), None)
         if outcome is None and view is not None:
-            outcome = endings.untold(view, pods, is_cancelled=is_cancelled, is_discarded=attempt.is_discarded)
+            outcome = endings.outcome_from_job(view, pods, is_cancelled=is_cancelled, is_discarded=attempt.is_discarded)
             if outcome is not None and not is_certain:
                 # The reports of its pods arrive on another connection, and may be late.
                 attempt.ask_in(_DOUBT_SECONDS)
@@ -471,7 +471,7 @@ class Tracker:
     def _fetch_events(self) -> None:
         """Fetch all events of the namespace, in one request for all waiting attempts."""
         try:
-            found = list(Objects(self._cluster).listed(Query(EVENT, self._cluster.namespace), patience=_ASK_SECONDS))
+            found = list(Objects(self._cluster).listed(Query(EVENT, self._cluster.namespace), timeout=_ASK_SECONDS))
         except StepError as error:
             log.debug("%s: %s", self._cluster.label, error)
             return
@@ -534,9 +534,9 @@ class Tracker:
         query = Query(POD, namespace, f"{views.ATTEMPT_LABEL}={attempt.job}")
         with self._lock:
             past, past_job = dict(self._pods.get(attempt.job, {})), self._jobs.get(attempt.job)
-        found = {view.name: view for view in map(views.pod, objects.listed(query, patience=_ASK_SECONDS))}
+        found = {view.name: view for view in map(views.pod, objects.listed(query, timeout=_ASK_SECONDS))}
         kind = JOB_SET if attempt.pod.slices > 1 else JOB
-        job = objects.read(kind, namespace, attempt.job, patience=_ASK_SECONDS)
+        job = objects.read(kind, namespace, attempt.job, timeout=_ASK_SECONDS)
         with self._lock:
             if attempt.job not in self._by_job:
                 return False  # the attempt is no longer tracked
@@ -578,18 +578,18 @@ class Tracker:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """Passes the changes of a watch on; see `toolbox.kubernetes.api.watching.Told`.
+class _EventHandler:
+    """Passes the changes of a watch on; see `toolbox.kubernetes.api.watching.EventHandler`.
 
     Args:
         take: called with each object, and whether it is gone.
         keep: called with the names of all objects that exist.
-        away: as in `Told`.
+        unreachable: as in `EventHandler`.
     """
 
     take: Callable[[Json, bool], None]
     keep: Callable[[set[str]], None]
-    away: Callable[[float, str], None]
+    unreachable: Callable[[float, str], None]
 
     def listed(self, objects: Iterable[Json]) -> None:
         """Handle the complete list of objects."""

@@ -8,17 +8,17 @@ from typing import Any
 
 import yaml
 
-from toolbox.backends.kubernetes import NEEDS, NEEDS_OF_HOSTS, NEEDS_OF_SLICES
-from toolbox.kubernetes.api.permissions import Need
+from toolbox.backends.kubernetes import HOST_PERMISSIONS, REQUIRED_PERMISSIONS, SLICE_PERMISSIONS
+from toolbox.kubernetes.api.permissions import Permission
 from toolbox.system import places
 
 ROOT = Path(__file__).parents[4]
 ROLE = ROOT / "roles" / "cluster_prepare_namespace"
 
 
-def rights(rules: list[dict[str, Any]]) -> set[Need]:
+def rights(rules: list[dict[str, Any]]) -> set[Permission]:
     return {
-        Need(verb, resource, group)
+        Permission(verb, resource, group)
         for rule in rules
         for group in rule["apiGroups"]
         for resource in rule["resources"]
@@ -26,7 +26,7 @@ def rights(rules: list[dict[str, Any]]) -> set[Need]:
     }
 
 
-def documented() -> set[Need]:
+def documented() -> set[Permission]:
     page = (ROOT / "docs" / "kubernetes.md").read_text()
     block = re.search(r"```yaml\n(apiVersion: rbac.*?)```", page, re.DOTALL)
     assert block is not None
@@ -37,11 +37,11 @@ def test_an_account_that_may_run_cells_gets_the_documented_role() -> None:
     file = places.find("roles", "cluster_prepare_namespace", "files", "cells.yaml")
     assert file is not None
     granted = rights(yaml.safe_load(file.read_text())["rules"])
-    assert granted == documented() == set(NEEDS)
+    assert granted == documented() == set(REQUIRED_PERMISSIONS)
 
 
 def test_cells_of_several_hosts_and_slices_add_only_what_they_need() -> None:
     more = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())["_cluster_prepare_namespace_more_rules"]
-    assert rights([more["hosts"]]) == set(NEEDS_OF_HOSTS)
-    assert rights([more["slices"]]) == set(NEEDS_OF_SLICES)
-    assert {need.resource for need in rights([more["leases"]])} == {"leases"}
+    assert rights([more["hosts"]]) == set(HOST_PERMISSIONS)
+    assert rights([more["slices"]]) == set(SLICE_PERMISSIONS)
+    assert {permission.resource for permission in rights([more["leases"]])} == {"leases"}

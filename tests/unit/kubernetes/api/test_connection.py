@@ -12,7 +12,7 @@ import pytest
 from tests.fakes import api_server
 from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, Asked, failure
 from toolbox.kubernetes.api import access, connection
-from toolbox.kubernetes.api.connection import Away, Cluster, Json, Refused
+from toolbox.kubernetes.api.connection import ApiError, Cluster, Json, Unavailable
 from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, StepError, outcome_of
 from toolbox.model.verdicts import Cause, Verdict
@@ -29,8 +29,8 @@ def _without_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "_RELOAD_SECONDS", 0)
 
 
-def ask(cluster: Cluster, patience: float = 30) -> Json:
-    return cluster.ask("GET", PATH, patience=patience)
+def ask(cluster: Cluster, timeout: float = 30) -> Json:
+    return cluster.ask("GET", PATH, timeout=timeout)
 
 
 def test_a_server_that_asks_for_a_pause_has_it(server: ApiServer, cluster: Cluster) -> None:
@@ -48,8 +48,8 @@ def test_a_pause_is_a_number_of_seconds_and_not_too_long(header: str, expected: 
 def test_a_pause_that_is_longer_than_one_is_patient_is_not_waited_for(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, failure(429, "too many requests", Retry_After="30"))
     began = time.monotonic()
-    with pytest.raises(Away, match="too many requests"):
-        ask(cluster, patience=10)
+    with pytest.raises(Unavailable, match="too many requests"):
+        ask(cluster, timeout=10)
     assert time.monotonic() - began < 5
 
 
@@ -84,8 +84,8 @@ def test_a_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
 def test_a_server_that_stays_away_is_named_with_the_cause_and_the_time(tmp_path: Path) -> None:
     with api_server.serving(tmp_path) as before:
         cluster = Cluster(Access(str(before.kubeconfig)), label="sut")
-    with pytest.raises(Away) as caught:
-        ask(cluster, patience=1)
+    with pytest.raises(Unavailable) as caught:
+        ask(cluster, timeout=1)
     assert str(caught.value) == "sut: the API server does not answer for 1 s: [Errno 111] Connection refused"
 
 
@@ -103,8 +103,8 @@ def test_a_fault_says_what_was_wrong_and_nothing_of_our_layers(
     server: ApiServer, cluster: Cluster, answer: Answer, text: str
 ) -> None:
     server.says("GET", PATH, answer)
-    with pytest.raises(Away) as caught:
-        ask(cluster, patience=0)
+    with pytest.raises(Unavailable) as caught:
+        ask(cluster, timeout=0)
     assert str(caught.value) == f"sut: the API server does not answer: {text}"
 
 
@@ -122,7 +122,7 @@ def test_who_is_refused_learns_why_and_is_not_refused_twice(
     server: ApiServer, cluster: Cluster, status: int, cause: Cause
 ) -> None:
     server.says("GET", PATH, failure(status, 'nodes is forbidden: User "a" cannot'))
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         ask(cluster)
     assert str(caught.value) == 'sut: nodes is forbidden: User "a" cannot'
     assert (caught.value.status, caught.value.cause, server.count("GET", PATH)) == (status, cause, 1)
@@ -139,7 +139,7 @@ def test_what_is_forbidden_for_now_is_no_matter_of_configuration(
     server: ApiServer, cluster: Cluster, message: str, cause: Cause
 ) -> None:
     server.says("GET", PATH, failure(403, message))
-    with pytest.raises(Refused, match=message) as caught:
+    with pytest.raises(ApiError, match=message) as caught:
         ask(cluster)
     assert caught.value.cause is cause
 
@@ -148,7 +148,7 @@ def test_what_is_absent_is_told_from_what_is_there(server: ApiServer, cluster: C
     server.says("GET", PATH, failure(404), failure(409), failure(410))
     found = []
     for _ in range(3):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ApiError) as caught:
             ask(cluster)
         found.append((caught.value.is_absent, caught.value.is_there, caught.value.is_too_old))
     assert found == [(True, False, False), (False, True, False), (False, False, True)]
@@ -165,15 +165,15 @@ def test_a_token_that_was_renewed_in_the_file_is_taken_from_there(server: ApiSer
 
 def test_a_token_that_stays_refused_is_no_server_that_is_away(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, failure(401))
-    with pytest.raises(Refused, match=r"sut: the credentials are refused \(401\): the token has expired") as caught:
-        ask(cluster, patience=1)
-    assert caught.value.is_of_a_stranger
+    with pytest.raises(ApiError, match=r"sut: the credentials are refused \(401\): the token has expired") as caught:
+        ask(cluster, timeout=1)
+    assert caught.value.is_unauthorized
 
 
 def test_a_manifest_that_cannot_be_read_is_no_trouble_of_the_server(server: ApiServer, cluster: Cluster) -> None:
     message = "failed to create typed patch object (/x): .spec.replicas: expected numeric (int or float), got string"
     server.says("GET", PATH, failure(500, message))
-    with pytest.raises(Refused, match="expected numeric") as caught:
+    with pytest.raises(ApiError, match="expected numeric") as caught:
         ask(cluster)
     assert outcome_of(caught.value) == (Verdict.ERROR, Cause.CONFIGURATION)
     assert server.count("GET", PATH) == 1
@@ -205,9 +205,9 @@ def test_a_mistake_of_ours_is_no_fault_of_a_server(cluster: Cluster) -> None:
 
 def test_what_goes_on_is_refused_at_once_or_given(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, failure(404, "no such pod"), failure(503, "busy"), Answer([b"1", b"2"]))
-    with pytest.raises(Refused, match="sut: no such pod"):
+    with pytest.raises(ApiError, match="sut: no such pod"):
         cluster.stream(PATH, {}, TIMEOUT)
-    with pytest.raises(Away, match="sut: the API server does not answer: busy"):
+    with pytest.raises(Unavailable, match="sut: the API server does not answer: busy"):
         cluster.stream(PATH, {}, TIMEOUT)
     response = cluster.stream(PATH, {}, TIMEOUT)
     assert b"".join(response.stream()) == b"12"
@@ -217,7 +217,7 @@ def test_what_goes_on_is_refused_at_once_or_given(server: ApiServer, cluster: Cl
 def test_who_is_refused_for_a_token_comes_with_the_renewed_one(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, failure(401), FOUND)
     server.admit("second")
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         cluster.stream(PATH, {}, TIMEOUT)
     assert ask(cluster) == FOUND
     assert [each.headers["authorization"] for each in server.asked] == ["Bearer first", "Bearer second"]
@@ -243,16 +243,16 @@ def test_a_refusal_does_not_hide_that_an_earlier_try_may_have_been_carried_out(
 ) -> None:
     server.says("POST", PATH, *answers)
     with pytest.raises(StepError) as caught:
-        cluster.ask("POST", PATH, body={}, patience=1)
-    assert isinstance(caught.value, Refused | Away)
+        cluster.ask("POST", PATH, body={}, timeout=1)
+    assert isinstance(caught.value, ApiError | Unavailable)
     assert caught.value.may_be_done is may_be_done
 
 
 def test_a_request_for_which_there_was_no_connection_has_not_been_carried_out(tmp_path: Path) -> None:
     with api_server.serving(tmp_path) as before:
         cluster = Cluster(Access(str(before.kubeconfig)))
-    with pytest.raises(Away) as caught:
-        cluster.ask("POST", PATH, body={}, patience=0.5)
+    with pytest.raises(Unavailable) as caught:
+        cluster.ask("POST", PATH, body={}, timeout=0.5)
     assert caught.value.may_be_done is False
 
 
@@ -260,6 +260,6 @@ def test_a_host_that_has_no_address_was_sent_nothing(server: ApiServer, tmp_path
     text = server.kubeconfig.read_text().replace("127.0.0.1", "no-such-host.invalid")
     (tmp_path / "elsewhere").write_text(text)
     cluster = Cluster(Access(str(tmp_path / "elsewhere")))
-    with pytest.raises(Away) as caught:
-        cluster.ask("POST", PATH, body={}, patience=0)
+    with pytest.raises(Unavailable) as caught:
+        cluster.ask("POST", PATH, body={}, timeout=0)
     assert caught.value.may_be_done is False

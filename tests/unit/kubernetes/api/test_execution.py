@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes.api_server import Answer, ApiServer, Asked, Conversation, Talk, failure
 from toolbox.kubernetes.api import execution as executing
-from toolbox.kubernetes.api.connection import Away, Cluster, Refused
+from toolbox.kubernetes.api.connection import ApiError, Cluster, Unavailable
 from toolbox.kubernetes.api.execution import Execution
 
 PATH = "/api/v1/namespaces/tests/pods/p/exec"
@@ -71,7 +71,10 @@ def test_what_comes_in_pieces_is_read_by_its_length(executed: Executed) -> None:
 
 
 def test_a_command_that_says_nothing_is_not_waited_for_longer_than_asked(executed: Executed) -> None:
-    with executed(Conversation.hold) as execution, pytest.raises(Away, match="sut: a command in a pod printed nothing"):
+    with (
+        executed(Conversation.hold) as execution,
+        pytest.raises(Unavailable, match="a command in a pod printed nothing"),
+    ):
         execution.read(1, 0.1)
 
 
@@ -82,7 +85,7 @@ def test_a_message_that_never_gets_whole_is_not_waited_for_longer_than_asked(exe
         talk.hold()
 
     began = time.monotonic()
-    with executed(begin) as execution, pytest.raises(Away, match="sut: a command in a pod printed nothing"):
+    with executed(begin) as execution, pytest.raises(Unavailable, match="a command in a pod printed nothing"):
         execution.read(1, 0.3)
     assert time.monotonic() - began < 10
 
@@ -97,7 +100,7 @@ def test_a_server_that_never_answers_is_not_waited_for(
     monkeypatch.setattr(executing, "_SECONDS", 0.3)
     served.says("GET", PATH, hold)
     with (
-        pytest.raises(Away, match=r"sut: the API server does not answer: .*timed out"),
+        pytest.raises(Unavailable, match=r"sut: the API server does not answer: .*timed out"),
         Execution.of(cluster, "p", "files", ["send"]),
     ):
         pass
@@ -119,7 +122,7 @@ def test_a_server_of_another_authority_than_the_kubeconfig_names_is_not_spoken_t
     served: ApiServer, cluster: Cluster
 ) -> None:
     cluster.credentials.configuration.ssl_ca_cert = None
-    with pytest.raises(Away, match=r"self.signed certificate"), Execution.of(cluster, "p", "files", ["send"]):
+    with pytest.raises(Unavailable, match=r"self.signed certificate"), Execution.of(cluster, "p", "files", ["send"]):
         pass
     assert served.asked == []
 
@@ -149,7 +152,7 @@ def test_why_it_failed_is_said_by_itself_or_by_the_node(executed: Executed) -> N
 
 
 def test_a_connection_that_is_cut_is_no_end(executed: Executed) -> None:
-    with pytest.raises(Away, match="sut: "), executed(lambda _: None) as execution:
+    with pytest.raises(Unavailable, match="sut: "), executed(lambda _: None) as execution:
         execution.read(1, 10)
 
 
@@ -166,12 +169,12 @@ def test_what_it_complains_of_is_told_line_by_line(executed: Executed) -> None:
 
 def test_a_container_that_is_not_there_is_no_server_that_is_away(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, failure(404, 'pods "p" not found'))
-    with pytest.raises(Refused, match='sut: pods "p" not found'), Execution.of(cluster, "p", "files", ["send"]):
+    with pytest.raises(ApiError, match='sut: pods "p" not found'), Execution.of(cluster, "p", "files", ["send"]):
         pass
 
 
 def test_a_server_in_trouble_says_what_it_has(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, failure(503, "the node is away"))
-    with pytest.raises(Away, match="the node is away") as caught, Execution.of(cluster, "p", "files", ["send"]):
+    with pytest.raises(Unavailable, match="the node is away") as caught, Execution.of(cluster, "p", "files", ["send"]):
         pass
     assert "-+-+-" not in str(caught.value)

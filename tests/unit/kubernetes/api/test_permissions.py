@@ -8,18 +8,22 @@ import pytest
 from tests.fakes import api_server
 from tests.fakes.api_server import ApiServer, Asked, failure
 from toolbox.kubernetes.api import permissions
-from toolbox.kubernetes.api.connection import Cluster, Refused
-from toolbox.kubernetes.api.permissions import Need
+from toolbox.kubernetes.api.connection import ApiError, Cluster
+from toolbox.kubernetes.api.permissions import Permission
 from toolbox.model.clusters import Access
 
 PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-NEEDS = [Need("get", "pods/log"), Need("create", "jobs", "batch"), Need("list", "pods")]
+REQUIRED_PERMISSIONS = [
+    Permission("get", "pods/log"),
+    Permission("create", "jobs", "batch"),
+    Permission("list", "pods"),
+]
 
 
 def missing(server: ApiServer) -> list[str]:
     cluster = Cluster(Access(str(server.kubeconfig)), label="sut")
     try:
-        return [str(need) for need in permissions.missing(cluster, NEEDS, patience=5)]
+        return [str(need) for need in permissions.missing(cluster, REQUIRED_PERMISSIONS, timeout=5)]
     finally:
         cluster.close()
 
@@ -47,7 +51,7 @@ def test_a_part_of_a_resource_is_asked_for_as_such(tmp_path: Path) -> None:
 def test_who_may_not_even_ask_learns_that(tmp_path: Path) -> None:
     with api_server.serving(tmp_path) as server:
         server.says("POST", PATH, failure(403, "may not ask"))
-        with pytest.raises(Refused, match="sut: may not ask"):
+        with pytest.raises(ApiError, match="sut: may not ask"):
             missing(server)
 
 
@@ -55,7 +59,7 @@ def test_a_namespace_in_which_nothing_can_be_made_is_found_out_and_nothing_is_ma
     with api_server.serving(tmp_path) as server:
         server.says("POST", "/api/v1/namespaces/tests/configmaps", failure(404, 'namespaces "tests" not found'))
         cluster = Cluster(Access(str(server.kubeconfig)))
-        with pytest.raises(Refused, match='namespaces "tests" not found'):
-            permissions.try_namespace(cluster, patience=5)
+        with pytest.raises(ApiError, match='namespaces "tests" not found'):
+            permissions.try_namespace(cluster, timeout=5)
         cluster.close()
     assert server.asked[0].get("dryRun") == "All"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, event, failure, listing
 from toolbox.kubernetes.api import connection, watching
-from toolbox.kubernetes.api.connection import Away, Cluster, Json, Refused
+from toolbox.kubernetes.api.connection import ApiError, Cluster, Json, Unavailable
 from toolbox.kubernetes.api.objects import CONFIG_MAP, Query
 from toolbox.kubernetes.api.watching import Watch
 from toolbox.model.clusters import Access
@@ -33,7 +33,7 @@ class Ear:
     def changed(self, kind: str, found: Json) -> None:
         self.heard.put((kind, found["metadata"]["name"]))
 
-    def away(self, seconds: float, reason: str) -> None:
+    def unreachable(self, seconds: float, reason: str) -> None:
         assert seconds >= 0
         self.heard.put(("away", reason))
 
@@ -187,10 +187,10 @@ def test_a_watch_that_is_closed_ends_at_once(server: ApiServer) -> None:
 
 def test_what_cannot_be_listed_is_said_to_who_begins(server: ApiServer) -> None:
     server.says("GET", PATH, failure(403, "may not list"))
-    with pytest.raises(Refused, match="sut: may not list"), watched(server):
+    with pytest.raises(ApiError, match="sut: may not list"), watched(server):
         pass
     server.says("GET", PATH, failure(503, Retry_After="60"))
-    with pytest.raises(Away), watched(server):
+    with pytest.raises(Unavailable), watched(server):
         pass
 
 
@@ -208,8 +208,8 @@ def test_a_quiet_watch_that_breaks_was_there_until_then(server: ApiServer) -> No
         yield BREAK
 
     class Clock(Ear):
-        def away(self, seconds: float, reason: str) -> None:
-            super().away(seconds, f"{reason.partition(':')[0]}: {seconds:.0f}")
+        def unreachable(self, seconds: float, reason: str) -> None:
+            super().unreachable(seconds, f"{reason.partition(':')[0]}: {seconds:.0f}")
 
     server.says("GET", PATH, listing(5))
     server.says("WATCH", PATH, Answer(quiet()), Answer([HOLD]))
@@ -220,7 +220,7 @@ def test_a_quiet_watch_that_breaks_was_there_until_then(server: ApiServer) -> No
 def test_a_server_that_says_nothing_is_asked_on_another_connection(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "_TIMEOUT", (5.0, 0.2))
+    monkeypatch.setattr(watching, "_STREAM_TIMEOUTS", (5.0, 0.2))
     server.says("GET", PATH, listing(1))
     server.says("WATCH", PATH, Answer([HOLD]), Answer([event("ADDED", 2, "b"), HOLD]))
     with watched(server) as ear:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolbox.kubernetes.pods.endings import conclude, hopeless, is_told, overdue, untold
+from toolbox.kubernetes.pods.endings import conclude, hopeless, is_deletion_explained, outcome_from_job, overdue
 from toolbox.kubernetes.pods.views import Ended, JobView, PodView
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
 
@@ -30,7 +30,7 @@ def end(*pods: PodView, job: JobView | None = JOB, expected: int = 1, is_cancell
     """Return how an attempt of these pods ended."""
     outcome = conclude(pods, job, expected=expected, is_cancelled=is_cancelled)
     if outcome is None and job is not None:
-        outcome = untold(job, pods, is_cancelled=is_cancelled, is_discarded=False)
+        outcome = outcome_from_job(job, pods, is_cancelled=is_cancelled, is_discarded=False)
     assert outcome is not None
     return outcome
 
@@ -111,7 +111,7 @@ def test_a_job_that_we_have_deleted_for_a_pod_says_what_became_of_the_pod() -> N
         ([tainted], True, "DeletionByTaintManager: tainted (node n)"),
         ([tainted], False, "DeletionByTaintManager: tainted (node n)"),
     ):
-        outcome = untold(job, pods, is_cancelled=False, is_discarded=is_discarded)
+        outcome = outcome_from_job(job, pods, is_cancelled=False, is_discarded=is_discarded)
         assert outcome is not None
         assert (outcome.ended_by, outcome.message) == (EndedBy.EVICTED, message)
 
@@ -124,7 +124,7 @@ def test_the_deadline_of_a_job_is_a_timeout_also_where_the_pod_was_deleted_for_i
 
 def test_a_pod_that_went_at_the_deadline_before_it_ran_is_a_timeout_too() -> None:
     job, late = JobView("j", "u", is_deleted=True, ends_at=100.0), running(is_deleted=True, deleted_at=100.0)
-    outcomes = [untold(job, [late], is_cancelled=cancelled, is_discarded=True) for cancelled in (False, True)]
+    outcomes = [outcome_from_job(job, [late], is_cancelled=cancelled, is_discarded=True) for cancelled in (False, True)]
     assert [outcome and outcome.ended_by for outcome in outcomes] == [EndedBy.TIMEOUT, EndedBy.CANCELLED]
 
 
@@ -142,11 +142,11 @@ def test_a_pod_that_is_deleted_when_its_time_is_up_has_a_timeout_before_its_job_
 
 def test_what_pods_were_deleted_for_is_told_by_their_times_or_by_the_job() -> None:
     known, unknown = running(is_deleted=True, deleted_at=1.0), running(is_deleted=True)
-    assert is_told([known, running()], JOB)
-    assert not is_told([known, unknown], JOB)
-    assert not is_told([known], None)
-    assert is_told([unknown], DEADLINE)
-    assert is_told([unknown], JobView("j", "u", is_deleted=True))
+    assert is_deletion_explained([known, running()], JOB)
+    assert not is_deletion_explained([known, unknown], JOB)
+    assert not is_deletion_explained([known], None)
+    assert is_deletion_explained([unknown], DEADLINE)
+    assert is_deletion_explained([unknown], JobView("j", "u", is_deleted=True))
 
 
 def test_an_agent_that_was_killed_leaves_a_workload_that_is_lost() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes.api_server import ApiServer, Conversation, Said, Talk, failure, listing
 from toolbox.kubernetes.api import access
-from toolbox.kubernetes.api.connection import Away, Cluster, Refused
+from toolbox.kubernetes.api.connection import ApiError, Cluster, Unavailable
 from toolbox.kubernetes.pods import fetching
 from toolbox.kubernetes.pods.fetching import Wanted
 from toolbox.model.errors import LimitExceeded
@@ -60,10 +60,10 @@ def break_off_late(talk: Conversation) -> None:
     talk.hear()
 
 
-def fetched(server: ApiServer, cluster: Cluster, directory: Path, *answers: Said, patience: float = 20) -> str:
+def fetched(server: ApiServer, cluster: Cluster, directory: Path, *answers: Said, timeout: float = 20) -> str:
     """Return the file that came."""
     server.says("GET", PATH, *answers)
-    fetching.fetch(cluster, "p", "python3", "/topgallant/a", Wanted(("**",), (), directory), patience)
+    fetching.fetch(cluster, "p", "python3", "/topgallant/a", Wanted(("**",), (), directory), timeout)
     assert [path.name for path in directory.iterdir() if path.name.startswith(".")] == []
     return (directory / "files/it").read_text()
 
@@ -86,15 +86,15 @@ def test_what_takes_longer_than_anybody_is_patient_is_fetched_again(
     server: ApiServer, cluster: Cluster, directory: Path
 ) -> None:
     answers = (Talk(break_off_late), failure(503), Talk(break_off_late), Talk(send))
-    assert fetched(server, cluster, directory, *answers, patience=IMPATIENT) == "left"
+    assert fetched(server, cluster, directory, *answers, timeout=IMPATIENT) == "left"
 
 
 def test_a_server_that_brings_nothing_is_asked_again_for_as_long_as_said(
     server: ApiServer, cluster: Cluster, directory: Path
 ) -> None:
     began = time.monotonic()
-    with pytest.raises(Away, match="sut: "):
-        fetched(server, cluster, directory, failure(503), patience=IMPATIENT)
+    with pytest.raises(Unavailable, match="sut: "):
+        fetched(server, cluster, directory, failure(503), timeout=IMPATIENT)
     assert IMPATIENT <= time.monotonic() - began < 10
     assert server.count("GET", PATH) > 1
 
@@ -120,7 +120,7 @@ def test_what_is_refused_is_not_asked_for_again(
     server: ApiServer, cluster: Cluster, directory: Path, status: int
 ) -> None:
     server.says("GET", PODS, listing(1))
-    with pytest.raises(Refused, match="sut: no such container"):
+    with pytest.raises(ApiError, match="sut: no such container"):
         fetched(server, cluster, directory, failure(status, "no such container"))
     assert server.count("GET", PATH) == 1
     assert list(directory.iterdir()) == []
@@ -149,5 +149,5 @@ def test_a_piece_that_is_longer_than_any_of_the_agent_is_not_read(
         talk.say(OUT, b"99999999")
         talk.hear()
 
-    with pytest.raises(Away, match="it is not the agent that sends the archive"):
-        fetched(server, cluster, directory, Talk(announce), patience=IMPATIENT)
+    with pytest.raises(Unavailable, match="it is not the agent that sends the archive"):
+        fetched(server, cluster, directory, Talk(announce), timeout=IMPATIENT)

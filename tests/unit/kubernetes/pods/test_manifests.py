@@ -21,7 +21,7 @@ from tests.fakes import pod_security
 from tests.servers import kubernetes
 from toolbox.kubernetes.pods import description, manifests
 from toolbox.kubernetes.pods.description import Pod
-from toolbox.kubernetes.pods.manifests import Order
+from toolbox.kubernetes.pods.manifests import JobRequest
 
 FOLDER = Path(__file__).parent / "manifests"
 ODD = "a 'b' \"c\" $HOME $(HOME) $$(HOME) \\ * \n é"
@@ -80,7 +80,7 @@ CELLS: dict[str, dict[str, Any]] = {
         },
     },
 }
-ORDER = Order(
+REQUEST = JobRequest(
     name="model-small-0123456789ab",
     namespace="tests",
     labels={
@@ -118,20 +118,20 @@ def pod(**fields: Any) -> Pod:
     return description.parse(IMAGE, fields)
 
 
-def manifest(order: Order = ORDER, **fields: Any) -> dict[str, Any]:
+def manifest(request: JobRequest = REQUEST, **fields: Any) -> dict[str, Any]:
     """Return the manifest of a cell whose pod says this."""
-    return manifests.manifest(order, pod(**fields))
+    return manifests.manifest(request, pod(**fields))
 
 
-def containers(order: Order = ORDER, **fields: Any) -> dict[str, dict[str, Any]]:
+def containers(request: JobRequest = REQUEST, **fields: Any) -> dict[str, dict[str, Any]]:
     """Return the containers of a cell by their names."""
-    found = manifest(order, **fields)["spec"]["template"]["spec"]["containers"]
+    found = manifest(request, **fields)["spec"]["template"]["spec"]["containers"]
     return {container["name"]: container for container in found}
 
 
-def env(order: Order = ORDER, **fields: Any) -> dict[str, Any]:
+def env(request: JobRequest = REQUEST, **fields: Any) -> dict[str, Any]:
     """Return the variables of the workload, as they arrive."""
-    found = containers(order, **fields)["workload"].get("env", [])
+    found = containers(request, **fields)["workload"].get("env", [])
     return {item["name"]: arrived(item["value"]) if "value" in item else item["valueFrom"] for item in found}
 
 
@@ -161,10 +161,10 @@ def test_every_manifest_is_that_of_a_cell() -> None:
 
 @pytest.mark.parametrize("cell", [cell for cell, fields in CELLS.items() if "slices" not in fields])
 def test_a_real_server_accepts_it(cluster: kubernetes.Cluster, cell: str) -> None:
-    order, fields = replace(ORDER, namespace="default"), CELLS[cell]
-    job = cluster.batch.create_namespaced_job("default", manifest(order, **fields), dry_run="All")
+    request, fields = replace(REQUEST, namespace="default"), CELLS[cell]
+    job = cluster.batch.create_namespaced_job("default", manifest(request, **fields), dry_run="All")
     assert job.spec.backoff_limit == 0
-    if found := manifests.service(order, pod(**fields)):
+    if found := manifests.service(request, pod(**fields)):
         assert cluster.core.create_namespaced_service("default", found, dry_run="All").spec.cluster_ip == "None"
 
 
@@ -184,21 +184,21 @@ def test_the_name_of_a_job_is_a_label_of_dns(attempt: str) -> None:
 
 
 def test_every_text_arrives_as_it_is() -> None:
-    order = replace(ORDER, command=("$(PATH)", ODD, "$$", "$"), env={"ODD": ODD}, limits={"x": "$(A)"})
-    workload = containers(order)["workload"]
+    request = replace(REQUEST, command=("$(PATH)", ODD, "$$", "$"), env={"ODD": ODD}, limits={"x": "$(A)"})
+    workload = containers(request)["workload"]
     assert [arrived(text) for text in workload["args"]] == ["$(PATH)", ODD, "$$", "$"]
-    assert env(order)["ODD"] == ODD
+    assert env(request)["ODD"] == ODD
     assert [arrived(text) for text in workload["command"]][-2:] == ['{"x":"$(A)"}', "--"]
 
 
 def test_a_text_that_is_no_unicode_is_refused_since_another_one_would_arrive() -> None:
     with pytest.raises(ValueError, match="not UTF-8"):
-        manifest(replace(ORDER, command=("\udcff",)))
+        manifest(replace(REQUEST, command=("\udcff",)))
 
 
 def test_a_pod_needs_an_image() -> None:
     with pytest.raises(ValueError, match="the pod has no `image`"):
-        manifests.manifest(ORDER, Pod())
+        manifests.manifest(REQUEST, Pod())
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_pod_needs_an_image() -> None:
 def test_gpus_are_hidden_unless_the_cell_says_otherwise(
     fields: dict[str, Any], variables: dict[str, str], value: str | None
 ) -> None:
-    assert env(replace(ORDER, env=variables), resources=fields).get("CUDA_VISIBLE_DEVICES") == value
+    assert env(replace(REQUEST, env=variables), resources=fields).get("CUDA_VISIBLE_DEVICES") == value
 
 
 def test_a_variable_of_the_cell_wins_over_a_secret_of_its_pod_and_is_there_once() -> None:
@@ -245,7 +245,7 @@ def test_a_patch_gives_a_workload_a_capability() -> None:
 
 
 def test_no_container_waits_where_nothing_is_fetched() -> None:
-    assert list(containers(replace(ORDER, keeps_files=False))) == ["workload"]
+    assert list(containers(replace(REQUEST, keeps_files=False))) == ["workload"]
 
 
 def test_a_pod_without_resources_asks_for_none_and_has_no_limit() -> None:
@@ -254,29 +254,29 @@ def test_a_pod_without_resources_asks_for_none_and_has_no_limit() -> None:
 
 
 def test_what_is_not_said_is_not_in_the_manifest() -> None:
-    order = replace(ORDER, owner=None, sources=None, deadline_seconds=None, env={}, secret_env={})
-    text = json.dumps(manifest(order))
+    request = replace(REQUEST, owner=None, sources=None, deadline_seconds=None, env={}, secret_env={})
+    text = json.dumps(manifest(request))
     assert not re.search(r"null|ownerReferences|activeDeadlineSeconds|topgallant/sources|\"env\"", text)
 
 
 @pytest.mark.parametrize(("deadline", "seconds"), [(0.2, 1), (0, 1), (59.01, 60), (60.0, 60)])
 def test_a_deadline_is_in_whole_seconds_and_never_early(deadline: float, seconds: int) -> None:
-    assert manifest(replace(ORDER, deadline_seconds=deadline))["spec"]["activeDeadlineSeconds"] == seconds
+    assert manifest(replace(REQUEST, deadline_seconds=deadline))["spec"]["activeDeadlineSeconds"] == seconds
 
 
 @pytest.mark.parametrize(("fields", "needed"), [({}, False), ({"hosts": 2}, True), (CELLS["tpu_slices"], False)])
 def test_hosts_find_one_another_by_a_service(fields: dict[str, Any], needed: bool) -> None:
-    found = manifests.service(ORDER, pod(**fields))
+    found = manifests.service(REQUEST, pod(**fields))
     assert (found is not None) is needed
     if found:
         assert found["metadata"]["name"] == manifest(**fields)["spec"]["template"]["spec"]["subdomain"]
-        assert found["metadata"]["ownerReferences"] == [ORDER.owner]
-        assert found["spec"]["selector"] == {"job-name": ORDER.name}
+        assert found["metadata"]["ownerReferences"] == [REQUEST.owner]
+        assert found["spec"]["selector"] == {"job-name": REQUEST.name}
 
 
 def test_every_host_knows_which_one_it_is_and_where_the_first_one_is() -> None:
     found = env(hosts=2)
-    assert (found["TOPGALLANT_HOSTS"], found["TOPGALLANT_COORDINATOR"]) == ("2", f"{ORDER.name}-0.{ORDER.name}")
+    assert (found["TOPGALLANT_HOSTS"], found["TOPGALLANT_COORDINATOR"]) == ("2", f"{REQUEST.name}-0.{REQUEST.name}")
     assert "job-completion-index" in found["TOPGALLANT_HOST_INDEX"]["fieldRef"]["fieldPath"]
     assert not [name for name in env() if name.startswith("TOPGALLANT_")]
 
@@ -333,5 +333,5 @@ def test_the_patch_of_a_jobset_is_held_likewise(spec: dict[str, Any], field: str
 
 def test_a_patch_adds_and_takes_away() -> None:
     found = manifest(patch={"metadata": {"labels": {"a": "b"}}, "spec": {"ttlSecondsAfterFinished": None}})
-    assert found["metadata"]["labels"] == {**ORDER.labels, "a": "b"}
+    assert found["metadata"]["labels"] == {**REQUEST.labels, "a": "b"}
     assert "ttlSecondsAfterFinished" not in found["spec"]

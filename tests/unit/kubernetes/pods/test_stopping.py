@@ -13,7 +13,7 @@ import pytest
 from tests.fakes.api_server import ApiServer, Conversation, Said, Talk, failure
 from tests.unit.kubernetes.pods.following import PODS, RUNNING, Followed, ended, wait_until
 from toolbox.agent.pod import CANCELLING
-from toolbox.kubernetes.api.connection import Away
+from toolbox.kubernetes.api.connection import Unavailable
 from toolbox.kubernetes.pods import stopping
 from toolbox.kubernetes.pods.pod_attempts import Attempt
 from toolbox.kubernetes.pods.stopping import Asking, Stop
@@ -65,7 +65,7 @@ def asking() -> Iterator[Asking]:
 
 def test_a_pod_that_runs_is_asked_until_it_has_heard_it_and_nobody_else(asking: Asking) -> None:
     asked: Queue[str] = Queue()
-    answers: list[Exception | None] = [Away("not yet"), RuntimeError("ours"), None]
+    answers: list[Exception | None] = [Unavailable("not yet"), RuntimeError("ours"), None]
 
     def ask(pod: str) -> None:
         asked.put(pod)

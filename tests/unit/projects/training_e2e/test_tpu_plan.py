@@ -19,7 +19,7 @@ from tests.unit.projects.training_e2e.test_cells import planned
 from toolbox.backends.kubernetes import Target
 from toolbox.kubernetes.pods import description, manifests
 from toolbox.kubernetes.pods.description import Pod
-from toolbox.kubernetes.pods.manifests import Order
+from toolbox.kubernetes.pods.manifests import JobRequest
 from toolbox.matrix.plan import Cell, Plan
 
 FILE = Path(__file__).parent / "gke_tpu_multislice.yaml"
@@ -42,7 +42,7 @@ def manifest(plan: Plan, cell: Cell) -> dict[str, Any]:
     """Return what would be applied for the first attempt at a cell."""
     attempt, workload = f"{RUN}-{cell.id}-1", cell.workload
     job, owner = manifests.job_name(RUN, attempt), manifests.job_name(RUN, f"topgallant-{RUN}")
-    order = Order(
+    request = JobRequest(
         name=job,
         namespace="tests",
         labels={
@@ -64,7 +64,7 @@ def manifest(plan: Plan, cell: Cell) -> dict[str, Any]:
         deadline_seconds=5770,  # 1800 to start, 300 to run, 10 to end, 3600 for its files, and a minute
         grace_seconds=workload.timeouts.grace,
     )
-    return manifests.manifest(order, pod(plan, cell))
+    return manifests.manifest(request, pod(plan, cell))
 
 
 def test_it_plans_without_a_cluster(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

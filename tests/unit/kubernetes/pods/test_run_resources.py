@@ -15,9 +15,9 @@ import pytest
 
 from tests.fakes import api_server
 from tests.fakes.api_server import Answer, ApiServer, Asked, failure
-from toolbox.kubernetes.api.connection import Cluster, Refused
-from toolbox.kubernetes.pods import provisions
-from toolbox.kubernetes.pods.provisions import Provisions
+from toolbox.kubernetes.api.connection import ApiError, Cluster
+from toolbox.kubernetes.pods import run_resources
+from toolbox.kubernetes.pods.run_resources import RunResources
 from toolbox.model.clusters import Access
 from toolbox.model.errors import StepError
 from toolbox.model.secrets import Secret
@@ -67,11 +67,11 @@ def cluster(server: ApiServer) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def provided(cluster: Cluster) -> Provisions:
-    return Provisions(cluster, "run-1")
+def provided(cluster: Cluster) -> RunResources:
+    return RunResources(cluster, "run-1")
 
 
-def test_the_owner_is_made_once_and_knows_its_run(provided: Provisions, kept: Kept) -> None:
+def test_the_owner_is_made_once_and_knows_its_run(provided: RunResources, kept: Kept) -> None:
     owner = provided.owner(5)
     assert (
         provided.owner(5) == owner == {"apiVersion": "v1", "kind": "ConfigMap", "name": provided.name, "uid": "uid-0"}
@@ -82,21 +82,21 @@ def test_the_owner_is_made_once_and_knows_its_run(provided: Provisions, kept: Ke
 
 
 def test_who_goes_on_with_a_run_takes_the_owner_that_there_is(
-    provided: Provisions, cluster: Cluster, kept: Kept
+    provided: RunResources, cluster: Cluster, kept: Kept
 ) -> None:
     owner = provided.owner(5)
-    assert Provisions(cluster, "run-1").owner(5) == owner
-    assert Provisions(cluster, "run-2").owner(5) != owner
+    assert RunResources(cluster, "run-1").owner(5) == owner
+    assert RunResources(cluster, "run-2").owner(5) != owner
     assert len(kept.objects) == 2
 
 
-def test_an_owner_that_may_not_be_made_is_an_error(provided: Provisions, server: ApiServer) -> None:
+def test_an_owner_that_may_not_be_made_is_an_error(provided: RunResources, server: ApiServer) -> None:
     server.says("POST", MAPS, failure(403, "may not"))
-    with pytest.raises(Refused, match="may not"):
+    with pytest.raises(ApiError, match="may not"):
         provided.owner(5)
 
 
-def test_the_owner_holds_an_agent_that_runs(provided: Provisions, kept: Kept, tmp_path: Path) -> None:
+def test_the_owner_holds_an_agent_that_runs(provided: RunResources, kept: Kept, tmp_path: Path) -> None:
     provided.owner(5)
     program = tmp_path / "agent.zip"
     program.write_bytes(base64.b64decode(kept.objects[provided.name]["binaryData"]["agent.zip"]))
@@ -105,7 +105,9 @@ def test_the_owner_holds_an_agent_that_runs(provided: Provisions, kept: Kept, tm
     assert subprocess.run(command, capture_output=True, check=True, cwd="/").stdout == b"cancelling\n"
 
 
-def test_what_a_workload_is_given_is_there_once_and_here_too(provided: Provisions, kept: Kept, tmp_path: Path) -> None:
+def test_the_files_of_a_workload_are_created_once_and_kept_here(
+    provided: RunResources, kept: Kept, tmp_path: Path
+) -> None:
     workload = Workload(("true",), written={"a/b": "text"})
     names = {provided.sources(workload, tmp_path / attempt, 5) for attempt in ("first", "second")}
     other = provided.sources(Workload(("true",), written={"a/b": "other"}), tmp_path / "third", 5)
@@ -117,62 +119,62 @@ def test_what_a_workload_is_given_is_there_once_and_here_too(provided: Provision
         assert archive.getnames() == ["a", "a/b"]
 
 
-def test_everything_goes_with_the_owner(provided: Provisions, kept: Kept, tmp_path: Path) -> None:
+def test_everything_goes_with_the_owner(provided: RunResources, kept: Kept, tmp_path: Path) -> None:
     name = provided.sources(Workload(("true",), written={"a": "b"}), tmp_path, 5)
     secret, _ = provided.secret_env({"TOKEN": Secret("s3cret")}, 5)["TOKEN"]
     for each in (str(name), secret):
         assert kept.objects[each]["metadata"]["ownerReferences"] == [provided.owner(5)]
 
 
-def test_a_workload_that_is_given_nothing_has_nothing_there(provided: Provisions, kept: Kept, tmp_path: Path) -> None:
+def test_a_workload_that_is_given_nothing_has_nothing_there(provided: RunResources, kept: Kept, tmp_path: Path) -> None:
     assert provided.sources(Workload(("true",)), tmp_path, 5) is None
     assert provided.secret_env({"PLAIN": "text"}, 5) == {}
     assert kept.objects == {}
 
 
 def test_what_is_too_much_for_an_object_says_where_to_put_it(
-    provided: Provisions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    provided: RunResources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provisions, "_MOST_BYTES", 10)
+    monkeypatch.setattr(run_resources, "_MOST_BYTES", 10)
     with pytest.raises(StepError, match=r"10 can be sent: put large files into the image or on a volume") as caught:
         provided.sources(Workload(("true",), written={"a": "b"}), tmp_path, 5)
     assert caught.value.cause is Cause.CONFIGURATION
 
 
-def test_secrets_are_where_their_variables_say_and_others_are_not(provided: Provisions, kept: Kept) -> None:
+def test_secrets_are_where_their_variables_say_and_others_are_not(provided: RunResources, kept: Kept) -> None:
     found = provided.secret_env({"TOKEN": Secret("s3cret"), "KEY": Secret("k"), "PLAIN": "text"}, 5)
     ((name,),) = ({place for place, _ in found.values()},)
     assert found == {"TOKEN": (name, "TOKEN"), "KEY": (name, "KEY")}
     assert kept.objects[name]["stringData"] == {"TOKEN": "s3cret", "KEY": "k"}
 
 
-def test_the_same_secrets_are_there_once(provided: Provisions, kept: Kept) -> None:
+def test_the_same_secrets_are_there_once(provided: RunResources, kept: Kept) -> None:
     first, again, other = (provided.secret_env({"T": Secret(value)}, 5) for value in ("a", "a", "b"))
     assert first == again != other
     assert kept.server.count("POST", SECRETS) == 2
 
 
-def test_the_name_of_a_secret_does_not_tell_what_is_in_it(provided: Provisions, cluster: Cluster, kept: Kept) -> None:
-    names = [each.secret_env({"T": Secret("a")}, 5)["T"][0] for each in (provided, Provisions(cluster, "run-1"))]
+def test_the_name_of_a_secret_does_not_tell_what_is_in_it(provided: RunResources, cluster: Cluster, kept: Kept) -> None:
+    names = [each.secret_env({"T": Secret("a")}, 5)["T"][0] for each in (provided, RunResources(cluster, "run-1"))]
     assert names[0] != names[1]
     assert set(names) < kept.objects.keys()
 
 
-def test_what_was_left_is_made_again_where_it_is_needed_again(provided: Provisions, kept: Kept) -> None:
+def test_what_was_left_is_made_again_where_it_is_needed_again(provided: RunResources, kept: Kept) -> None:
     provided.secret_env({"T": Secret("a")}, 5)
-    provided.leave()
+    provided.teardown_run()
     assert provided.name not in kept.objects
     name, _ = provided.secret_env({"T": Secret("a")}, 5)["T"]
     assert kept.objects[name]["metadata"]["ownerReferences"] == [provided.owner(5)]
     assert provided.name in kept.objects
 
 
-def test_to_leave_nothing_is_no_error(provided: Provisions, server: ApiServer) -> None:
-    provided.leave()
+def test_to_leave_nothing_is_no_error(provided: RunResources, server: ApiServer) -> None:
+    provided.teardown_run()
     assert [(each.method, each.path) for each in server.asked] == [("DELETE", f"{MAPS}/{provided.name}")]
 
 
-def test_what_somebody_deleted_is_made_again_once_that_is_known(provided: Provisions, kept: Kept) -> None:
+def test_what_somebody_deleted_is_made_again_once_that_is_known(provided: RunResources, kept: Kept) -> None:
     before = dict(provided.owner(5))
     provided.secret_env({"T": Secret("a")}, 5)
     kept.objects.clear()

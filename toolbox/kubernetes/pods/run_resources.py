@@ -22,7 +22,7 @@ from typing import Final
 
 from toolbox import agent
 from toolbox.hosts import staging
-from toolbox.kubernetes.api.connection import Cluster, Json, Refused
+from toolbox.kubernetes.api.connection import ApiError, Cluster, Json
 from toolbox.kubernetes.api.objects import CONFIG_MAP, SECRET, Objects
 from toolbox.kubernetes.pods.manifests import job_name
 from toolbox.model.errors import StepError
@@ -38,7 +38,7 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file
 _MAIN: Final = "from toolbox.agent.pod import main\n\nmain()\n"
 
 
-class Provisions:
+class RunResources:
     """The objects of one run in one namespace, other than its Jobs."""
 
     def __init__(self, cluster: Cluster, run: str) -> None:
@@ -50,7 +50,7 @@ class Provisions:
         self._owner: dict[str, str] = {}
         self._made: dict[object, str] = {}
 
-    def owner(self, patience: float) -> Mapping[str, str]:
+    def owner(self, timeout: float) -> Mapping[str, str]:
         """Return the reference to the owner. Create the owner if it is missing.
 
         Raises:
@@ -58,12 +58,12 @@ class Provisions:
         """
         with self._lock:
             if not self._owner:
-                found = self._config_map(self.name, {"agent.zip": agent_program()}, patience)
+                found = self._config_map(self.name, {"agent.zip": agent_program()}, timeout)
                 uid = str(found["metadata"]["uid"])
                 self._owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": self.name, "uid": uid}
             return self._owner
 
-    def sources(self, workload: Workload, directory: Path, patience: float) -> str | None:
+    def sources(self, workload: Workload, directory: Path, timeout: float) -> str | None:
         """Store a workload's sources in a ConfigMap, and return its name; None if the workload has no sources.
 
         The directory `directory` gets a copy of the sources.
@@ -84,19 +84,19 @@ class Provisions:
                 )
             name = f"{self.name}-{hashlib.sha256(content).hexdigest()[:12]}"
             data = {"sources.tar.gz": content}
-            self._once(name, lambda: self._config_map(name, data, patience))
+            self._once(name, lambda: self._config_map(name, data, timeout))
             with suppress(OSError):  # another thread has put a copy there
                 folder.replace(AttemptDirectory(directory).sources)
             return name
 
-    def secret_env(self, env: Mapping[str, str | Secret], patience: float) -> dict[str, tuple[str, str]]:
+    def secret_env(self, env: Mapping[str, str | Secret], timeout: float) -> dict[str, tuple[str, str]]:
         """Store the variables that are secrets in a Secret, and return the name and key of each."""
         found = {name: value.reveal() for name, value in env.items() if isinstance(value, Secret)}
         if not found:
             return {}
         # The name is random, so that it reveals nothing of the content. Each process creates a Secret of its own.
         name = self._once(
-            tuple(sorted(found.items())), lambda: self._secret(f"{self.name}-{secrets.token_hex(4)}", found, patience)
+            tuple(sorted(found.items())), lambda: self._secret(f"{self.name}-{secrets.token_hex(4)}", found, timeout)
         )
         return {variable: (name, variable) for variable in found}
 
@@ -105,7 +105,7 @@ class Provisions:
         with self._lock:
             self._owner, self._made = {}, {}
 
-    def leave(self) -> None:
+    def teardown_run(self) -> None:
         """Delete the owner, and with it all remaining objects of the run."""
         self.forget()
         self._objects.delete(CONFIG_MAP, self._cluster.namespace, self.name)
@@ -119,29 +119,29 @@ class Provisions:
                 self._made[key] = known
         return known
 
-    def _config_map(self, name: str, data: Mapping[str, bytes], patience: float) -> Json:
+    def _config_map(self, name: str, data: Mapping[str, bytes], timeout: float) -> Json:
         encoded = {key: base64.b64encode(content).decode() for key, content in data.items()}
-        body = {**self._meta("ConfigMap", name, patience), "binaryData": encoded}
+        body = {**self._meta("ConfigMap", name, timeout), "binaryData": encoded}
         namespace = self._cluster.namespace
         try:
-            return self._objects.create(CONFIG_MAP, namespace, body, patience=patience)
-        except Refused as error:
-            found = self._objects.read(CONFIG_MAP, namespace, name, patience=patience) if error.is_there else None
+            return self._objects.create(CONFIG_MAP, namespace, body, timeout=timeout)
+        except ApiError as error:
+            found = self._objects.read(CONFIG_MAP, namespace, name, timeout=timeout) if error.is_there else None
             if found is None:
                 raise
             return found
 
-    def _secret(self, name: str, data: Mapping[str, str], patience: float) -> Json:
-        body = {**self._meta("Secret", name, patience), "stringData": dict(data)}
+    def _secret(self, name: str, data: Mapping[str, str], timeout: float) -> Json:
+        body = {**self._meta("Secret", name, timeout), "stringData": dict(data)}
         try:
-            self._objects.create(SECRET, self._cluster.namespace, body, patience=patience)
-        except Refused as error:
+            self._objects.create(SECRET, self._cluster.namespace, body, timeout=timeout)
+        except ApiError as error:
             if not error.is_there:  # a Secret that exists comes from this request, whose response was lost
                 raise
         return body
 
-    def _meta(self, kind: str, name: str, patience: float) -> Json:
-        owners = [] if name == self.name else [dict(self.owner(patience))]
+    def _meta(self, kind: str, name: str, timeout: float) -> Json:
+        owners = [] if name == self.name else [dict(self.owner(timeout))]
         meta = {"name": name, "labels": self.labels, "ownerReferences": owners}
         return {"apiVersion": "v1", "kind": kind, "metadata": meta}
 
