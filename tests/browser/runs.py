@@ -11,7 +11,7 @@ from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
     CheckJudged,
-    KeptEvent,
+    JournalEvent,
     MatrixPlanned,
     MetricMeasured,
     RunFinished,
@@ -40,7 +40,7 @@ class Run:
     def __init__(self, directory: Path, *, presets: tuple[str, ...] = (), project: str = "grid") -> None:
         self.directory = directory
         self.plan: list[dict[str, Any]] = []
-        self.events: list[KeptEvent] = [
+        self.events: list[JournalEvent] = [
             RunStarted(directory.name, project, str(directory), presets, 1, "here"),
             StepStarted(PHASE, "test", StepKind.PHASE, "", "/test"),
         ]

@@ -112,7 +112,7 @@ def test_files_and_texts_are_sent_along(bench: Bench, tmp_path: Path) -> None:
         "-c",
         'cd "$TOPGALLANT_SRC"; find . -type f | sort; cat "deep/er/folder/name with spaces" written.txt; ./run.sh',
         files={"run.sh": sent / "run.sh", "deep/er/folder": sent / "folder"},
-        written={"written.txt": "two\n", "sub/écrit": ""},
+        text_files={"written.txt": "two\n", "sub/écrit": ""},
     )
     assert attempt.text("stderr.log") == ""
     assert attempt.text() == ("./deep/er/folder/name with spaces\n./run.sh\n./sub/écrit\n./written.txt\nonetwo\nran\n")
@@ -256,7 +256,7 @@ def test_a_release_leaves_nothing_on_another_machine(bench: Bench) -> None:
 def test_a_run_that_leaves_has_nothing_left_on_the_target(bench: Bench) -> None:
     by = bench.orchestrator("leaving")
     by.secrets = ["correct-horse-battery"]
-    attempt, _ = bench.run("true", by=by, written={"a": "b"}, env={"TOKEN": Secret("correct-horse-battery")})
+    attempt, _ = bench.run("true", by=by, text_files={"a": "b"}, env={"TOKEN": Secret("correct-horse-battery")})
     by.backend.release(attempt.handle)
     if (teardown_run := owning(by.backend)) is not None:
         teardown_run()

@@ -16,7 +16,7 @@ from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
     CheckJudged,
-    KeptEvent,
+    JournalEvent,
     MatrixPlanned,
     MetricMeasured,
     RunFinished,
@@ -94,9 +94,9 @@ class Past:
         (directory / "journal.jsonl").write_text("".join(f"{line}\n" for line in lines))
         return directory
 
-    def _events(self, name: str, directory: Path) -> list[tuple[datetime, KeptEvent]]:
+    def _events(self, name: str, directory: Path) -> list[tuple[datetime, JournalEvent]]:
         now = self.started
-        found: list[tuple[datetime, KeptEvent]] = [
+        found: list[tuple[datetime, JournalEvent]] = [
             (now, RunStarted(name, self.project, str(directory), tuple(self.presets))),
             (now, StepStarted("000__test", "test", StepKind.PHASE, key="/test")),
             (now, MatrixPlanned("000__test", len(self.cells), 1)),
@@ -124,8 +124,8 @@ class Past:
         return found
 
 
-def _of_attempt(step: str, attempt: int, tried: Tried) -> list[KeptEvent]:
-    events: list[KeptEvent] = [
+def _of_attempt(step: str, attempt: int, tried: Tried) -> list[JournalEvent]:
+    events: list[JournalEvent] = [
         MetricMeasured(step, metric, value, "s", "" if value is not None else "no such file", Direction.LOWER)
         for metric, value in tried.metrics.items()
     ]
@@ -137,7 +137,7 @@ def _of_attempt(step: str, attempt: int, tried: Tried) -> list[KeptEvent]:
     return events
 
 
-def folded(events: Iterable[KeptEvent]) -> RunState:
+def folded(events: Iterable[JournalEvent]) -> RunState:
     """Return the state of a run after these events."""
     return run_state.fold(Entry(START, event) for event in events)
 

@@ -149,7 +149,7 @@ def test_the_agent_runs_on_every_python_from_3_8_on(bench: Open, version: str) -
         'cat "$TOPGALLANT_SRC/lines"; mkdir a; cp "$TOPGALLANT_SRC/lines" "a/été b"; (trap "" TERM; sleep 60) & exit 3'
     )
     attempt, outcome = target.run(
-        "sh", "-c", script, written=written, collect=("**/*b",), grace=0.2, sample_seconds=0.1
+        "sh", "-c", script, text_files=written, collect=("**/*b",), grace=0.2, sample_seconds=0.1
     )
     assert (outcome.exit_code, outcome.leftovers >= 1) == (3, True)
     assert attempt.text() == attempt.text("files/a/été b") == written["lines"]
@@ -180,7 +180,7 @@ def test_a_login_shell_may_talk(bench: Open, server: openssh.Server) -> None:
     try:
         target = bench()
         script = 'cat "$TOPGALLANT_SRC/a" > b'
-        attempt, outcome = target.run("sh", "-c", script, written={"a": "sent"})
+        attempt, outcome = target.run("sh", "-c", script, text_files={"a": "sent"})
     finally:
         shell.unlink()
     assert outcome.exit_code == 0
@@ -191,7 +191,7 @@ def test_files_have_a_connection_of_their_own_where_one_holds_one_session(bench:
     target = bench()
     scripts = ['cat "$TOPGALLANT_SRC/a" > b'] * 4
     attempts = [
-        target.start("sh", "-c", script, name=f"cell-{n}", written={"a": str(n)}) for n, script in enumerate(scripts)
+        target.start("sh", "-c", script, name=f"cell-{n}", text_files={"a": str(n)}) for n, script in enumerate(scripts)
     ]
     for number, attempt in enumerate(attempts):
         assert attempt.wait().exit_code == 0

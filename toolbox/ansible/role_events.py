@@ -69,7 +69,7 @@ class RoleEvents:
     def handle(self, event: dict[str, Any]) -> bool:
         """Handle an event of ansible-runner. Return False, so that ansible-runner writes no file of its own."""
         # Redact each text by itself: in the JSON, a secret of digits could match part of a number.
-        redacted = {key: self._redact.texts(value) for key, value in event.items()}
+        redacted = {key: self._redact.redact_nested(value) for key, value in event.items()}
         self._events.write(json.dumps(redacted, ensure_ascii=False, default=str) + "\n")
         if printed := redacted.get("stdout", ""):
             self._log.write(printed.replace("\r\n", "\n") + "\n")
@@ -99,7 +99,7 @@ class RoleEvents:
         elif kind in _STATUS:
             finished = self._finished(kind, data)
             self._step.recorder.record(finished)
-            for text in self._redact.texts((data.get("res") or {}).get("warnings") or []):
+            for text in self._redact.redact_nested((data.get("res") or {}).get("warnings") or []):
                 self._step.recorder.record(Note(self._step.identity, str(text)))
             if finished.status in {"failed", "unreachable"}:
                 self._failures.append(finished)
@@ -107,7 +107,7 @@ class RoleEvents:
 
     def _finished(self, kind: str, data: dict[str, Any]) -> TaskFinished:
         # Redact before a command is quoted for a shell: quoting could make a secret unrecognizable.
-        result = {key: self._redact.texts(value) for key, value in (data.get("res") or {}).items()}
+        result = {key: self._redact.redact_nested(value) for key, value in (data.get("res") or {}).items()}
         status = _STATUS[kind]
         if status == "ok" and result.get("changed"):
             status = "changed"

@@ -184,7 +184,7 @@ def _check_role(call: RoleCall) -> None:
     tasks = places.find("roles", call.role, "tasks")
     if tasks is None or not (tasks / "main.yml").exists():
         known = [path.name for path in places.entries("roles", "*") if (path / "tasks" / "main.yml").is_file()]
-        hint = did_you_mean(call.role, known, what="roles")
+        hint = did_you_mean(call.role, known, label="roles")
         raise UsageError(f"{call.group} {call.command}: there is no role roles/{call.role}/tasks/main.yml: {hint}")
     if any(playbook.uses_our_modules(file) for file in tasks.glob("*.yml")):
         extras.require("kubernetes", f"{call.group} {call.command}")
@@ -197,7 +197,7 @@ def _write_request(call: RoleCall, step: Step) -> None:
         filesystem.make_directory(folder)
     filesystem.write_text(directory.command, redactor(call.command_line) + "\n")
     arguments = {f"{call.group} {call.command}": plain(call.values)}
-    filesystem.write_yaml(directory.arguments, redactor.texts(arguments))
+    filesystem.write_yaml(directory.arguments, redactor.redact_nested(arguments))
 
 
 def _write_play(call: RoleCall, variables: Mapping[str, Any], *, step: Step, private: Path) -> Path:
@@ -214,7 +214,7 @@ def _write_play(call: RoleCall, variables: Mapping[str, Any], *, step: Step, pri
         "artifact_extra_logs_dir": str(directory),
     }
     request = (call.role, f"{call.group} {call.command}", known, secret_files)
-    text, redacted = _play_text(*request), _play_text(*redactor.texts(request))
+    text, redacted = _play_text(*request), _play_text(*redactor.redact_nested(request))
     kept = filesystem.write_text(StepDirectory(directory).play, redacted)
     # A secret can be a common word (`admin`), so Ansible runs the play in which nothing is redacted.
     return kept if redacted == text else filesystem.write_text(private / "play.yaml", text)

@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from toolbox.model.evidence import Evidence, Judgement
-from toolbox.model.text import shown
+from toolbox.model.text import abbreviated
 from toolbox.runs.evidence_files import RelativeFile, last_line
 from toolbox.runs.layout import AttemptDirectory
 
@@ -34,7 +34,7 @@ class Check(BaseModel):
         except OSError as error:
             return Judgement(False, f"{self.file} cannot be read: {error.strerror}")
         if not re.fullmatch(r"-?\d{1,10}", text):
-            return Judgement(False, f"{self.file} holds {shown(text, longest=40)}, an exit status was expected")
+            return Judgement(False, f"{self.file} holds {abbreviated(text, longest=40)}, an exit status was expected")
         message = f"exit status {text}{_signal(int(text))}, expected {self.expected}"
         if text == str(self.expected):
             return Judgement(True, message)

@@ -74,7 +74,7 @@ class Check(BaseModel):
         if side is None:
             return Judgement(True, f"{self.metric} is {metric}, within {bound.range}{unit}")
         improves = side.is_good(metric.direction)
-        said = f"{self.metric} is {metric}, {bound.compared(value)}{side} {bound.range}{unit}, {bound.origin}"
+        said = f"{self.metric} is {metric}, {bound.deviation_text(value)}{side} {bound.range}{unit}, {bound.origin}"
         if improves:
             said += ": this is the better side, but check that the workload did not do less"
         deviation = Deviation(self.metric, side, improves)

@@ -22,7 +22,7 @@ import yaml
 from toolbox.config import outside
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
-from toolbox.model.text import shown
+from toolbox.model.text import abbreviated
 
 COMMANDS: Final = ("test", "var", "skip", "only", "help")
 HELP: Final = (__doc__ or "").partition("\n\n")[2].partition("\n\nLines")[0]
@@ -146,7 +146,7 @@ def _take(asked: dict[str, Any], line: Line) -> None:
         case "help":
             asked["help"] = True
         case _:
-            raise ValueError(f"unknown command /{line.name}: {did_you_mean(line.name, COMMANDS, what='commands')}")
+            raise ValueError(f"unknown command /{line.name}: {did_you_mean(line.name, COMMANDS, label='commands')}")
 
 
 def _words(line: Line, expected: str) -> list[str]:
@@ -175,7 +175,7 @@ def _refuse_explosive(text: str) -> None:
             raise ValueError("/var: a YAML alias (*) is not allowed here: write the value itself")  # noqa: TRY004  # `parse` names it
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
-            raise ValueError(f"/var: {shown(text.strip())} is nested more than {_DEEPEST} levels deep")
+            raise ValueError(f"/var: {abbreviated(text.strip())} is nested more than {_DEEPEST} levels deep")
 
 
 def _overrides(text: str) -> dict[str, Any]:
@@ -184,12 +184,12 @@ def _overrides(text: str) -> dict[str, Any]:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
         problem = getattr(error, "problem", None) or error
-        raise ValueError(f"/var: {shown(text.strip())} is not YAML: {problem}") from None
+        raise ValueError(f"/var: {abbreviated(text.strip())} is not YAML: {problem}") from None
     if not isinstance(value, dict) or not value:
-        raise ValueError(f"/var: {shown(text.strip())} is not `path: value`")
+        raise ValueError(f"/var: {abbreviated(text.strip())} is not `path: value`")
     for path, item in value.items():
         try:
             outside.check_value(item)
         except ValueError as error:
-            raise ValueError(f"/var {shown(path)}: {error}") from None
+            raise ValueError(f"/var {abbreviated(path)}: {error}") from None
     return {str(path): item for path, item in value.items()}

@@ -45,7 +45,7 @@ def opened(database: str | None, project: str | None) -> Iterator[tuple[Store, C
     """
     with Store(location(database, project), is_new=database is None) as store, store.reading() as connection:
         if project is not None and project not in (known := queries.projects(connection)):
-            hint = did_you_mean(project, known, what="projects")
+            hint = did_you_mean(project, known, label="projects")
             raise UsageError(f"the store {store.location} has no run of the project `{project}`: {hint}")
         yield store, connection
 
@@ -100,7 +100,7 @@ def refuse_unknown_metric(connection: Connection, wanted: Filter) -> None:
     """
     names = queries.metrics(connection, wanted.project)
     if wanted.metric is not None and not fnmatch.filter(names, wanted.metric):
-        raise UsageError(f"--metric={wanted.metric}: {did_you_mean(wanted.metric, names, what='metrics')}")
+        raise UsageError(f"--metric={wanted.metric}: {did_you_mean(wanted.metric, names, label='metrics')}")
 
 
 def newest_units(series: Sequence[Series]) -> list[Series]:

@@ -92,7 +92,7 @@ class Template:
             blocks = {}
         if key not in blocks:
             available = sorted({*self.keys, *map(str, blocks)})
-            hint = did_you_mean(key, available, what="the available keys")
+            hint = did_you_mean(key, available, label="the available keys")
             listed = "\n  ".join(available)
             raise ConfigurationError(f"{self._file} has no key `{key}`: {hint}\n  {listed}")
         values = blocks[key]
@@ -163,7 +163,7 @@ class Template:
         is_ours = isinstance(error, jinja2.TemplateError | _RaisedByTemplate)
         message = str(error) if is_ours else f"{type(error).__name__}: {error}"
         if match := re.fullmatch(r"'(\w+)' is undefined", message):
-            message += f": {did_you_mean(match[1], fault.view, what='the fields of the configuration')}"
+            message += f": {did_you_mean(match[1], fault.view, label='the fields of the configuration')}"
         return f"{where}: {message}"
 
 
@@ -324,7 +324,7 @@ class _Environment(jinja2.Environment):
         if isinstance(name, str) and hasattr(mapping, name) and not name.startswith("_"):
             return getattr(mapping, name)
         where = f"`{mapping.path}`" if isinstance(mapping, View) else "the mapping"
-        hint = did_you_mean(str(name), map(str, mapping), what="its fields")
+        hint = did_you_mean(str(name), map(str, mapping), label="its fields")
         return self.undefined(f"{where} has no field `{name}`: {hint}", obj=mapping, name=name)
 
 

@@ -18,7 +18,7 @@ from toolbox.config.paths import Path
 from toolbox.config.references import Resolver
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.model.nearest import did_you_mean
-from toolbox.model.text import shown, without_kind
+from toolbox.model.text import abbreviated, without_kind
 from toolbox.system import modules
 
 if TYPE_CHECKING:
@@ -96,10 +96,10 @@ def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, d
     where = f"{document.where(at)}: `{paths.render(at)}`"
     if detail["type"] == "extra_forbidden":
         fields = _fields_at(model, at[len(path) : -1])
-        return f"{where} is not a field here: {did_you_mean(str(at[-1]), fields, what='fields')}"
+        return f"{where} is not a field here: {did_you_mean(str(at[-1]), fields, label='fields')}"
     if detail["type"] == "missing":
         return f"{where} is missing"
-    return f"{where} is {shown(detail['input'])}: {_lower_first(without_kind(detail['msg']))}"
+    return f"{where} is {abbreviated(detail['input'])}: {_lower_first(without_kind(detail['msg']))}"
 
 
 def _keys_of(block: Any, location: tuple[int | str, ...]) -> Path:

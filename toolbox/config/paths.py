@@ -120,7 +120,7 @@ def missing(path: Path, depth: int, container: object, *, source: str) -> PathEr
     parent = render(path[:depth])
     if isinstance(container, Mapping):
         known = [render((key,)) if isinstance(key, str) else str(key) for key in container]
-        hint = did_you_mean(str(path[depth]), known, what="its fields")
+        hint = did_you_mean(str(path[depth]), known, label="its fields")
         where = "the document" if not depth else f"`{parent}`"
         detail = f"{where} has no `{path[depth]}`; {hint}"
     elif isinstance(container, list):

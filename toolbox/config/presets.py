@@ -80,7 +80,7 @@ def _entries(document: Document, name: str, chain: Sequence[str]) -> dict[str, A
         where, asked = document.where((BLOCK, chain[-1], EXTENDS)), f", requested by {' -> '.join(chain)}"
     if entries is not None or (isinstance(block, dict) and name in block):
         raise ConfigurationError(f"{where}: `{BLOCK}.{name}` is {entries!r}, not a preset{asked}")
-    hint = did_you_mean(name, known(document), what="presets")
+    hint = did_you_mean(name, known(document), label="presets")
     raise ConfigurationError(f"{where}: unknown preset `{name}`{asked}: {hint}")
 
 

@@ -14,7 +14,7 @@ from toolbox.extensions import discovery
 from toolbox.extensions.discovery import Extension
 from toolbox.extensions.protocols import Extended_co, Kind
 from toolbox.model.nearest import did_you_mean
-from toolbox.model.text import shown, without_kind
+from toolbox.model.text import abbreviated, without_kind
 from toolbox.system import places
 
 
@@ -27,7 +27,7 @@ def parse(kind: Kind[Extended_co], spec: Mapping[str, Any]) -> Extended_co:
     key = kind.key
     if not isinstance(spec, Mapping):
         raise ValueError(  # noqa: TRY004  # like any other fault of a configuration
-            f"{shown(spec)} is not a {key}: a mapping `{{{key}: NAME, ...}}` was expected"
+            f"{abbreviated(spec)} is not a {key}: a mapping `{{{key}: NAME, ...}}` was expected"
         )
     name = str(spec.get(key))
     model = load(kind, name)

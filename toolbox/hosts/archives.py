@@ -22,7 +22,7 @@ from toolbox.agent import attempt_directory
 from toolbox.agent.log_files import log_name
 from toolbox.agent.supervisor import EXIT_CODE, OUTCOME, STREAMS
 from toolbox.model.errors import LimitExceeded
-from toolbox.model.text import shown
+from toolbox.model.text import abbreviated
 from toolbox.model.workloads import CollectLimits
 from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import filesystem
@@ -262,7 +262,7 @@ class _Extraction:
     def _leave_out(self, name: str, why: str) -> None:
         self._left_out += 1
         if self._left_out <= _MOST_WARNINGS:
-            log.warning("%s is left out: %s", shown(name, longest=_DEEPEST), why)
+            log.warning("%s is left out: %s", abbreviated(name, longest=_DEEPEST), why)
 
 
 def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, target: BinaryIO) -> None:

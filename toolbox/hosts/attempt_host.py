@@ -22,7 +22,7 @@ from toolbox.hosts.agent_connection import Connection, ConnectionLost
 from toolbox.hosts.messages import Message
 from toolbox.model import backoff
 from toolbox.model.errors import Cancelled, StepError, SubmissionUnknown, describe, outcome_of
-from toolbox.model.text import shown
+from toolbox.model.text import abbreviated
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import LOG_BYTES, AttemptState, AttemptStatus, WorkloadOutcome
 from toolbox.runs.layout import AttemptDirectory
@@ -105,7 +105,7 @@ class Host:
         if not self._home:
             self._connected(timeout)
         if not messages.is_home(self._home):
-            raise self._failure(f"its agent reports an invalid home directory: {shown(self._home)}")
+            raise self._failure(f"its agent reports an invalid home directory: {abbreviated(self._home)}")
         return self._home
 
     def is_new(self, directory: str, wait: float) -> bool:

@@ -65,7 +65,7 @@ def staged(workload: Workload, directory: Path) -> Iterator[Path | None]:
     Raises:
         StepError: a file is missing, or cannot be copied.
     """
-    if not workload.files and not workload.written:
+    if not workload.files and not workload.text_files:
         yield None
         return
     folder = Path(tempfile.mkdtemp(prefix=f".{AttemptDirectory.sources}.", dir=filesystem.make_directory(directory)))
@@ -80,7 +80,7 @@ def _fill(folder: Path, workload: Workload) -> None:
     try:
         for name, source in workload.files.items():
             _copy(source, folder / name)
-        for name, text in workload.written.items():
+        for name, text in workload.text_files.items():
             filesystem.write_text(folder / name, text)
     except (OSError, shutil.Error) as error:
         cause = Cause.CONFIGURATION if isinstance(error, FileNotFoundError) else Cause.INFRASTRUCTURE

@@ -109,7 +109,7 @@ def group(name: str) -> Group:
     """
     known = group_files()
     if name not in known:
-        raise UsageError(f"unknown group `{name}`: {did_you_mean(name, known, what='groups')}")
+        raise UsageError(f"unknown group `{name}`: {did_you_mean(name, known, label='groups')}")
     found, *others = (_loaded(name, path) for path in known[name])
     for other in others:
         found = _merged(found, other)
@@ -162,7 +162,7 @@ def command(group_name: str, name: str) -> Command:
     """
     found = group(group_name)
     if name not in found.commands:
-        hint = did_you_mean(name, found.commands, what="its commands")
+        hint = did_you_mean(name, found.commands, label="its commands")
         raise UsageError(f"unknown command `{group_name} {name}`: {hint}")
     return found.commands[name]
 
@@ -189,7 +189,7 @@ def _class_name(name: str) -> str:
 
 
 def _load(name: str, path: Path) -> ModuleType:
-    with modules.for_good():
+    with modules.gc_frozen_imports():
         if path.parent == places.COMMANDS:
             return importlib.import_module(f"toolbox.commands.{name}")
         return modules.load(f"_commands_{name}", path)

@@ -23,7 +23,7 @@ from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.quantities import Range
 from toolbox.model.secrets import MASK, READER, Secret
-from toolbox.model.text import shown
+from toolbox.model.text import abbreviated
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -184,7 +184,7 @@ def bind(
         UsageError: it names every argument that is unknown, missing or of the wrong type.
     """
     faults = [
-        f"unknown argument --{name}: {did_you_mean(name, signature.names, what='its arguments', prefix='--')}"
+        f"unknown argument --{name}: {did_you_mean(name, signature.names, label='its arguments', prefix='--')}"
         for name in arguments
         if name not in signature.names
     ]
@@ -246,13 +246,13 @@ def convert(parameter: Parameter, value: Any, *, text: bool, argv: bool = False)
         place = "".join(f"[{part}]" for part in first["loc"] if isinstance(part, int))
         if first["type"] == "value_error":
             raise ValueError(f"--{parameter.name}{place}: {first['ctx']['error']}") from None
-        text_of_value = MASK if _mentions(parameter.annotation, Secret) else shown(value)
+        text_of_value = MASK if _mentions(parameter.annotation, Secret) else abbreviated(value)
         wanted = "a finite number" if first["type"] == "finite_number" else expected(parameter.annotation)
         raise ValueError(f"--{parameter.name}{place} is {text_of_value}, {wanted} was expected") from None
     if (allowed := _range(kinds)) is not None and converted is not None and converted not in allowed:
         raise ValueError(f"--{parameter.name} is {converted}, {allowed} was expected")
     if isinstance(converted, Path) and not _is_openable(converted):
-        raise ValueError(f"--{parameter.name} is {shown(str(converted))}, which is too long for a path")
+        raise ValueError(f"--{parameter.name} is {abbreviated(str(converted))}, which is too long for a path")
     return converted
 
 

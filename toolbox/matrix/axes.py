@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from toolbox.matrix.specification import MatrixBlock, canonical, canonical_object, path_of
-from toolbox.model.text import as_text, shown
+from toolbox.model.text import abbreviated, as_text
 
 MOST: Final = 100_000  # the most combinations of one product: more are probably a mistake, and would fill the memory
 _LONGEST_LABEL: Final = 40
@@ -87,7 +87,7 @@ def unmatched(block: MatrixBlock) -> list[str]:
         whens += [(f"{name}[{index}]", entry.when, rows) for index, entry in enumerate(entries)]
     whens += [(f"checks[{index}]", check.get("when", {}), rows) for index, check in enumerate(block.checks)]
     return [
-        f"`matrix.{place}` matches no combination: {shown(when)}"
+        f"`matrix.{place}` matches no combination: {abbreviated(when)}"
         for place, when, among in whens
         if not any(map(space.selector(when), among))
     ]

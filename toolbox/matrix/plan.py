@@ -305,7 +305,7 @@ def _selected(combinations: Sequence[Combination], selection: Selection) -> list
     if (pattern := selection.cells) is not None:
         chosen = patterns.matching(pattern, chosen, lambda numbered: (numbered[1].name, numbered[1].id))
         if not chosen:
-            hint = did_you_mean(pattern, [found.name for found in combinations], what="cells", most=4)
+            hint = did_you_mean(pattern, [found.name for found in combinations], label="cells", most=4)
             raise UsageError(f"--cells={pattern}: no cell has such a name; {hint}")
     if selection.shard is not None:
         part, parts = selection.shard
@@ -424,11 +424,11 @@ class _Planner:
         check = NamedCheck.parse(spec)
         metric = check.check.metric if isinstance(check.check, MetricCheck) else None
         if metric is not None and metric not in self.block.metrics:
-            hint = did_you_mean(metric, self.block.metrics, what="metrics")
+            hint = did_you_mean(metric, self.block.metrics, label="metrics")
             raise ValueError(f"check `{check.name}`: no metric `{metric}`: {hint}")
         for axis in check.to or ():
             if axis not in self.block.axes:
-                hint = did_you_mean(axis, self.block.axes, what="axes")
+                hint = did_you_mean(axis, self.block.axes, label="axes")
                 raise ValueError(f"check `relation`: no axis `{axis}`: {hint}")
 
     def _configuration_of(self, combination: Combination) -> Configuration:
@@ -461,7 +461,7 @@ class _Planner:
             named = {name: target for name, target in self.targets.items() if text in (name, *target.labels)}
             if not named:
                 known = {label for name, target in self.targets.items() for label in (name, *target.labels)}
-                raise ValueError(f"no target `{text}`: {did_you_mean(str(text), known, what='targets and labels')}")
+                raise ValueError(f"no target `{text}`: {did_you_mean(str(text), known, label='targets and labels')}")
             found |= named
         fitting = [name for name, target in found.items() if target.can_hold(resources)]
         if not fitting:
@@ -485,7 +485,7 @@ class _Planner:
             env={name: value if isinstance(value, Secret) else as_text(value) for name, value in block.env.items()},
             cwd=block.cwd,
             files=sources,
-            written={name: _written(name, value) for name, value in block.write.items()},
+            text_files={name: _written(name, value) for name, value in block.write.items()},
             collect=tuple(block.collect),
             pod=block.pod,
             timeouts=workloads.Timeouts(timeouts.wait, timeouts.run, timeouts.silence, timeouts.grace),
@@ -527,7 +527,7 @@ def _fingerprint(
         files_sent: the names of the files that are sent with the workload, and their digests.
     """
     env = {name: value.reference if isinstance(value, Secret) else value for name, value in workload.env.items()}
-    sent = [files_sent, dict(workload.written), list(workload.collect)]
+    sent = [files_sent, dict(workload.text_files), list(workload.collect)]
     pod = [dict(workload.pod)] if workload.pod else []  # its image above all
     text = json.dumps([workload.command, env, workload.cwd, sent, checks, metrics, *pod], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -32,7 +32,7 @@ from toolbox.config import paths
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.quantities import MOST_SECONDS
 from toolbox.model.secrets import Secret
-from toolbox.model.text import shown
+from toolbox.model.text import abbreviated
 from toolbox.model.workloads import CollectLimits
 
 _TARGET = re.compile(r"[A-Za-z0-9._-]+")
@@ -57,7 +57,8 @@ def canonical(value: object) -> str:
         return f'{{"!date":"{value.isoformat()}"}}'
     if value is None or isinstance(value, str | int | float):
         return json.dumps(value)
-    raise ValueError(f"{shown(value)} is a {type(value).__name__}: the values of an axis are plain data, no secrets")
+    kind = type(value).__name__
+    raise ValueError(f"{abbreviated(value)} is a {kind}: the values of an axis are plain data, no secrets")
 
 
 def canonical_object(members: Mapping[Any, str]) -> str:
@@ -132,7 +133,7 @@ def _are_axes(names: Iterable[str], info: ValidationInfo) -> None:
     axes = info.data.get("axes")  # missing if the axes are wrong, which is reported anyway
     for name in names:
         if axes is not None and name not in axes:
-            raise ValueError(f"no axis `{name}`: {did_you_mean(name, axes, what='axes')}")
+            raise ValueError(f"no axis `{name}`: {did_you_mean(name, axes, label='axes')}")
 
 
 def _pattern(pattern: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
@@ -326,7 +327,7 @@ def _variable(name: str) -> str:
 def _inside(name: str) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or not path.parts or ".." in path.parts or not name.isprintable():
-        raise ValueError(f"{shown(name)} is not a relative path inside the directory")
+        raise ValueError(f"{abbreviated(name)} is not a relative path inside the directory")
     return name
 
 
@@ -447,7 +448,7 @@ class MatrixBlock(Block):
             seen = set()
             for value in values.values() if isinstance(values, dict) else values:
                 if (key := canonical(value)) in seen:
-                    raise ValueError(f"{shown(value)} is on the axis `{axis}` twice")
+                    raise ValueError(f"{abbreviated(value)} is on the axis `{axis}` twice")
                 seen.add(key)
         return self
 
@@ -500,7 +501,7 @@ class TargetsBlock(RootModel[dict[str, TargetBlock]]):
         for name, target in self.root.items():
             if not _TARGET.fullmatch(name):
                 raise ValueError(
-                    f"the name of the target {shown(name)} may contain only letters, digits, `.`, `_`, `-`"
+                    f"the name of the target {abbreviated(name)} may contain only letters, digits, `.`, `_`, `-`"
                 )
             if clash := [label for label in target.labels if label in self.root]:
                 raise ValueError(f"the label {clash[0]} of the target {name} is the name of a target")

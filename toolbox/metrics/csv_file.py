@@ -32,7 +32,7 @@ class Source(BaseModel):
         """
         source = f"`{self.column}` in {self.file}"
         left = aggregates.after_warmup(self._cells(directory), self.warmup, source=source)
-        numbers = [aggregates.parsed(cell, source=f"{self.file}:{line}: `{self.column}`") for line, cell in left]
+        numbers = [aggregates.parse_number(cell, source=f"{self.file}:{line}: `{self.column}`") for line, cell in left]
         return aggregates.aggregate(numbers, self.aggregate, source=source)
 
     def _cells(self, directory: Path) -> Iterator[tuple[int, str]]:

@@ -39,7 +39,7 @@ class Source(BaseModel):
         texts = ((found.line, found.match[group]) for found in search(directory, self.file, self.pattern))
         left = aggregates.after_warmup(texts, self.warmup, source=source)
         numbers = [
-            aggregates.parsed(text or "", source=f"{self.file}:{line}: the match of {self.pattern!r}")
+            aggregates.parse_number(text or "", source=f"{self.file}:{line}: the match of {self.pattern!r}")
             for line, text in left
         ]
         return aggregates.aggregate(numbers, self.aggregate, source=source)

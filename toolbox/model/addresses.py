@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from toolbox.model.text import shown
+from toolbox.model.text import abbreviated
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
@@ -30,8 +30,8 @@ class Address:
 
     Args:
         host: the name or address of the machine; an IPv6 address has no brackets here.
-        user: the user to log in as; that of the SSH configuration when left out.
-        port: the port of the SSH server; that of the SSH configuration when left out.
+        user: the user to log in as; None for the user in the SSH configuration.
+        port: the port of the SSH server; None for the port in the SSH configuration.
     """
 
     host: str
@@ -47,17 +47,18 @@ class Address:
         """
         match = _ADDRESS.fullmatch(text)
         if match is None:
-            raise ValueError(f"{shown(text)} is not a host: write [USER@]HOST[:PORT]")
+            raise ValueError(f"{abbreviated(text)} is not a host: write [USER@]HOST[:PORT]")
         port = int(match["port"]) if match["port"] else None
         if port is not None and not 1 <= port <= _HIGHEST_PORT:
-            raise ValueError(f"{shown(text)} is not a host: the port is between 1 and {_HIGHEST_PORT}")
+            raise ValueError(f"{abbreviated(text)} is not a host: the port is between 1 and {_HIGHEST_PORT}")
         return cls(host(match["host"]), None if match["user"] is None else user(match["user"]), port)
 
     def __str__(self) -> str:
         """Return the address as `[USER@]HOST[:PORT]`."""
-        before = f"{self.user}@" if self.user else ""
-        after = f":{self.port}" if self.port else ""
-        return f"{before}[{self.host}]{after}" if ":" in self.host else f"{before}{self.host}{after}"
+        user_prefix = f"{self.user}@" if self.user else ""
+        port_suffix = f":{self.port}" if self.port else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{user_prefix}{host}{port_suffix}"
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
@@ -71,8 +72,8 @@ class Address:
         if isinstance(value, cls):
             return value
         if not isinstance(value, str):
-            raise ValueError(f"{shown(value)} is not a host: text was expected")  # noqa: TRY004  # pydantic reports it
-        # YAML reads `[::1]` as a list, whose item has no brackets.
+            raise ValueError(f"{abbreviated(value)} is not a host: text was expected")  # noqa: TRY004  # pydantic reports it
+        # YAML reads `[::1]` as a list. Its item, which pydantic passes here, is an IPv6 address without brackets.
         return cls(host(value)) if _is_ipv6(value) else cls.parse(value)
 
 
@@ -85,9 +86,8 @@ def host(text: str) -> str:
     inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     if _is_ipv6(inner) or (inner == text and _is_name(text)):
         return inner
-    raise ValueError(
-        f"{shown(text)} is not a host: write a name, an alias of ~/.ssh/config, an IPv4 address, or [an IPv6 address]"
-    )
+    forms = "a name, an alias of ~/.ssh/config, an IPv4 address, or [an IPv6 address]"
+    raise ValueError(f"{abbreviated(text)} is not a host: write {forms}")
 
 
 def user(text: str) -> str:
@@ -98,7 +98,7 @@ def user(text: str) -> str:
     """
     if len(text) <= _LONGEST_USER and _NAME.fullmatch(text):
         return text
-    raise ValueError(f"{shown(text)} is not a user: letters, digits, `.`, `_` and `-` were expected")
+    raise ValueError(f"{abbreviated(text)} is not a user: letters, digits, `.`, `_` and `-` were expected")
 
 
 def _is_name(text: str) -> bool:
@@ -108,7 +108,7 @@ def _is_name(text: str) -> bool:
 
 
 def _is_ipv6(text: str) -> bool:
-    # A zone (`%eth0`) is refused: ssh would expand it, and it would be a part of file names. Use an alias instead.
+    # ssh would expand a zone such as `%eth0`, and the zone would be in file names. People can use an alias instead.
     return "%" not in text and _is_ip(text, ipaddress.IPv6Address)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Final, Literal, TypeVar
 
-from toolbox.model.text import shown
+from toolbox.model.text import abbreviated
 
 Aggregate = Literal[
     "median", "mean", "first", "last", "min", "max", "sum", "count", "p50", "p90", "p95", "p99", "each"
@@ -22,7 +22,7 @@ def aggregate(values: Sequence[float], how: Aggregate, *, source: str) -> float 
 
     Args:
         values: finite numbers, in the order in which they were measured.
-        how: the kind of aggregate. Percentiles interpolate linearly between the two nearest values, as numpy does.
+        how: the name of the aggregate. Percentiles interpolate linearly between the two nearest values, as numpy does.
         source: where the values come from, for error messages.
 
     Raises:
@@ -33,7 +33,7 @@ def aggregate(values: Sequence[float], how: Aggregate, *, source: str) -> float 
     if how == "each":
         return tuple(values)
     try:
-        result = float(_WAYS[how](values))
+        result = float(_AGGREGATES[how](values))
     except OverflowError:
         result = math.inf
     if not math.isfinite(result):
@@ -41,17 +41,17 @@ def aggregate(values: Sequence[float], how: Aggregate, *, source: str) -> float 
     return result
 
 
-def after_warmup(found: Iterable[Value], warmup: int, *, source: str) -> list[Value]:
-    """Return the found values without the first `warmup` ones.
+def after_warmup(values: Iterable[Value], warmup: int, *, source: str) -> list[Value]:
+    """Return the values without the first `warmup` values.
 
     Raises:
         ValueError: no value is left.
     """
-    everything = list(found)
-    if len(everything) <= warmup:
-        left = f", a warm-up of {warmup} leaves none" if warmup else ""
-        raise ValueError(f"{source}: {len(everything)} numbers found{left}")
-    return everything[warmup:]
+    all_values = list(values)
+    if len(all_values) <= warmup:
+        reason = f", a warm-up of {warmup} leaves none" if warmup else ""
+        raise ValueError(f"{source}: {len(all_values)} numbers found{reason}")
+    return all_values[warmup:]
 
 
 def number(value: object, *, source: str) -> float:
@@ -68,12 +68,12 @@ def number(value: object, *, source: str) -> float:
         if math.isfinite(result):
             return result
         value = result
-    # Aliases can expand a small YAML document without limit: don't print lists and mappings.
-    what = f"a {type(value).__name__}" if isinstance(value, list | dict) else shown(value)
-    raise ValueError(f"{source} is {what}, a number was expected")
+    # YAML aliases can make the text of a list or mapping extremely long, so the message only names the type.
+    description = f"a {type(value).__name__}" if isinstance(value, list | dict) else abbreviated(value)
+    raise ValueError(f"{source} is {description}, a number was expected")
 
 
-def parsed(text: str, *, source: str) -> float:
+def parse_number(text: str, *, source: str) -> float:
     """Parse a text as a number.
 
     Raises:
@@ -89,15 +89,15 @@ def parsed(text: str, *, source: str) -> float:
 def _percentile(values: Sequence[float], percent: int) -> float:
     """Interpolate with method 7 of Hyndman and Fan, "Sample Quantiles in Statistical Packages" (1996)."""
     ordered = sorted(values)
-    place = (len(ordered) - 1) * percent / 100
-    below = int(place)
-    low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
-    return low + (high - low) * (place - below)
+    position = (len(ordered) - 1) * percent / 100
+    index = int(position)
+    low, high = ordered[index], ordered[min(index + 1, len(ordered) - 1)]
+    return low + (high - low) * (position - index)
 
 
-_WAYS: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+_AGGREGATES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "median": statistics.median,
-    "mean": statistics.mean,  # exact: the mean of equal numbers is that number
+    "mean": statistics.mean,  # computes with fractions: the mean of equal numbers is exactly this number
     "first": itemgetter(0),
     "last": itemgetter(-1),
     "min": min,

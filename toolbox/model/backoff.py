@@ -1,4 +1,4 @@
-"""Backoff: the pauses between tries. Each pause is longer than the one before, up to a limit."""
+"""Computes the pauses between tries (backoff): each pause is longer than the previous one, up to a limit."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import random
 from typing import Final
 
 JITTER: Final = 0.2
-_MOST_TRIES: Final = 50  # beyond this, the limit applies anyway, and the power might overflow
+_MOST_TRIES: Final = 50  # the longest pause is reached earlier, and a much larger exponent would overflow
 
 
 def pause(tries: int, *, first: float, most: float, factor: float = 2.0) -> float:
-    """Return how long to wait before the next try, in seconds.
+    """Return how many seconds to wait before the next try.
 
-    The pause varies randomly by up to a fifth, so that clients that failed together don't retry together.
+    The pause varies randomly by up to a fifth, so that clients that failed at the same time retry at different times.
 
     Args:
-        tries: the number of pauses before this one.
+        tries: the number of earlier pauses.
         first: the first pause in seconds.
         most: the longest pause in seconds.
-        factor: the ratio of each pause to the one before.
+        factor: the ratio of each pause to the previous pause.
     """
     seconds = min(first * factor ** min(tries, _MOST_TRIES), most)
     return seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311  # not for security

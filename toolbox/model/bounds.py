@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import Final
 
 REPORTED_FROM: Final = 5
-"""The number of samples from which on a value out of its bounds is reported."""
+"""A value out of its bounds is reported if the bounds were computed from at least this number of samples."""
 GATED_FROM: Final = 10
-"""The number of samples from which on a value out of its bounds fails its cell."""
+"""A value out of its bounds fails its cell if the bounds were computed from at least this number of samples."""
 
 
 class Direction(StrEnum):
@@ -21,13 +21,13 @@ class Direction(StrEnum):
 
 
 class Side(StrEnum):
-    """The side of its bounds on which a value is."""
+    """Whether a value is below its lower bound or above its upper bound."""
 
     BELOW = "below"
     ABOVE = "above"
 
     def is_good(self, direction: Direction | None) -> bool:
-        """Return whether this side is better for a metric of this direction; False without a direction."""
+        """Return whether a value on this side is better than the bounds; False if the metric has no direction."""
         return direction is not None and (self is Side.BELOW) is (direction is Direction.LOWER)
 
 
@@ -45,18 +45,22 @@ class Bound:
     """The bounds of one metric of one cell, and the data that they were computed from.
 
     Args:
-        lower: the lower bound; None if there is none. `upper`: likewise.
+        lower: the lower bound; None if the values are not limited below.
+        upper: the upper bound; None if the values are not limited above.
         mean: the mean of the samples; None if a person wrote the bounds without a mean.
         samples: the number of samples; None if a person wrote the bounds.
-        unit: the unit of the numbers; empty for bare numbers; None means the unit of the metric.
-        confidence: the two-sided confidence level; None for a method without one.
-        since: when the first sample was measured. `until`: when the last sample was.
-        noise_samples: how many values of earlier levels were used to estimate the noise, if the samples are too few.
+        unit: the unit of the numbers; empty for bare numbers; None for the unit of the metric.
+        confidence: the two-sided confidence level; None if the method does not use a confidence level.
+        since: when the first sample was measured.
+        until: when the last sample was measured.
+        noise_samples: the number of values of earlier levels from which the noise was estimated; None if the samples
+            were enough for the estimate.
         minimum_detectable_change: the smallest change for the worse that fails a run with a probability of 90%, as a
             share of the mean; None if it has no meaning.
         accepted_since: when the first run of the accepted level started; None if no changed level was accepted.
-        accepted_by: the user who accepted the level. `accepted_reason`: why.
-        accepted_at: when the level was accepted.
+        accepted_by: the user who accepted the level.
+        accepted_reason: why the user accepted the level.
+        accepted_at: when the user accepted the level.
     """
 
     lower: float | None
@@ -81,8 +85,8 @@ class Bound:
         lower, upper = ("-" if bound is None else f"{bound:.6g}" for bound in (self.lower, self.upper))
         return f"[{lower}, {upper}]"
 
-    def compared(self, value: float) -> str:
-        """Return how far a value is from the usual one, as the beginning of a sentence; empty without a mean."""
+    def deviation_text(self, value: float) -> str:
+        """Return how far a value is from the mean, as the beginning of a sentence; empty without a mean."""
         if not self.mean:
             return ""
         percent = 100 * (value - self.mean) / abs(self.mean)
@@ -90,33 +94,33 @@ class Bound:
 
     @property
     def origin(self) -> str:
-        """The origin of the bounds, as text."""
+        """The origin of the bounds as text, such as `from 20 values by prediction`."""
         if self.samples is None:
             return "as a person wrote them"
         noise = f" and the noise of {self.noise_samples} earlier ones" if self.noise_samples else ""
         return f"from {self.samples} values{noise} by {self.method}"
 
     @property
-    def _values(self) -> int | None:
-        """How many values determine the width of the bounds."""
+    def _sample_count(self) -> int | None:
+        """The number of values that determine the width of the bounds."""
         return self.noise_samples or self.samples
 
     @property
     def is_reported(self) -> bool:
         """Whether a value out of these bounds is reported: a person wrote them, or there were enough samples."""
-        return self._values is None or self._values >= REPORTED_FROM
+        return self._sample_count is None or self._sample_count >= REPORTED_FROM
 
     @property
     def is_gating(self) -> bool:
         """Whether a value out of these bounds fails its cell: a person wrote them, or there were enough samples."""
-        return self._values is None or self._values >= GATED_FROM
+        return self._sample_count is None or self._sample_count >= GATED_FROM
 
     def is_in(self, unit: str) -> bool:
         """Return whether values in this unit can be compared with these bounds."""
         return self.unit is None or self.unit == unit
 
     def side(self, value: float) -> Side | None:
-        """Return the side on which a value is out of bounds; None if it is within, bounds included."""
+        """Return the side on which a value is out of bounds; None if the value is in the range or equals a bound."""
         if self.lower is not None and value < self.lower:
             return Side.BELOW
         if self.upper is not None and value > self.upper:

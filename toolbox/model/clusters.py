@@ -10,9 +10,9 @@ class Access:
     """The access to a cluster.
 
     Args:
-        kubeconfig: the file that describes the access; `$KUBECONFIG`, or `~/.kube/config`, when left out.
-        context: the context in that file; the current one when left out.
-        namespace: the namespace of objects that name none; that of the context when left out.
+        kubeconfig: the path of the kubeconfig; None for `$KUBECONFIG` or `~/.kube/config`.
+        context: the context of the kubeconfig; None for the current context.
+        namespace: the namespace of objects that don't name one; None for the namespace of the context.
     """
 
     kubeconfig: str | None = None

@@ -1,7 +1,7 @@
 """The family of expected errors. The command line shows each as one message and an exit code.
 
-Any other exception that escapes is a bug in our own code, and keeps its traceback. An error carries the verdict and the
-cause of the step that it ends, so that callers need not derive them from its type.
+Any other exception that reaches the command line is a bug in Topgallant, and is shown with its traceback. An expected
+error has the verdict and the cause of the step that it ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class UsageError(ToolboxError):
 
 
 class ConfigurationError(UsageError):
-    """The configuration is wrong. Nothing was started."""
+    """The configuration has a fault. Nothing was started."""
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -41,10 +41,10 @@ class ConfigurationError(UsageError):
 
 
 class ConfigurationFaults(ConfigurationError):
-    """Several things are wrong with the configuration.
+    """The configuration has several faults.
 
     Args:
-        faults: the faults, each with its file and line. Duplicates are shown once.
+        faults: the faults, each with its file and line. Duplicates are removed.
     """
 
     def __init__(self, faults: Iterable[str]) -> None:
@@ -71,7 +71,7 @@ class DamagedFile(UsageError):
 
 
 class InfrastructureError(ToolboxError):
-    """A machine, a network or a program outside of our control failed."""
+    """A machine, a network or another program failed."""
 
 
 class StepError(ToolboxError):
@@ -92,26 +92,27 @@ class StepError(ToolboxError):
 
     @property
     def exit_code(self) -> ExitCode:  # type: ignore[override]  # a class attribute in the parent
-        """The exit code of a command line whose only step this was."""
+        """The exit code of a command line that executed only this step."""
         return ExitCode.FAILED if self.verdict is Verdict.FAILED else ExitCode.ERROR
 
 
 class SubmissionUnknown(StepError):
-    """It is unknown whether a workload was started, or how it ends: the workload may be running.
+    """The target does not answer, so a workload may be running, and its end is unknown.
 
-    The attempt stays open until its target answers, or a person gives the attempt up. No other attempt follows.
+    The attempt stays open until its target answers, or until a person abandons the attempt. The cell is not tried again
+    before.
     """
 
 
 class LimitExceeded(StepError):
-    """An attempt left more than its target allows to be fetched. Another try would exceed the limit again."""
+    """The files of an attempt exceed the limit of its target. Another attempt would exceed the limit again."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, verdict=Verdict.ERROR, cause=Cause.CONFIGURATION)
 
 
 class CheckFailed(StepError):
-    """The workload ran, and a check of its results did not pass."""
+    """The workload ran, and a check of its results failed."""
 
     def __init__(self, message: str, *, directory: Path | None = None) -> None:
         super().__init__(message, verdict=Verdict.FAILED, cause=Cause.CHECK, directory=directory)
@@ -120,7 +121,7 @@ class CheckFailed(StepError):
 class Cancelled(BaseException):
     """The task was stopped because another task failed, or because the run is ending.
 
-    Like `KeyboardInterrupt` it is not an `Exception`, so that an orchestration's `except Exception` lets it pass.
+    Like `KeyboardInterrupt`, this class is not an `Exception`, so `except Exception` in a project does not catch it.
     """
 
     exit_code = ExitCode.ERROR
@@ -147,7 +148,7 @@ class Interrupted(Cancelled):
 
 
 class SeveralErrors(ToolboxError):
-    """Several tasks failed. The verdict, cause and exit code are those of the first error; `errors` has all."""
+    """Several tasks failed. The verdict, cause and exit code are those of the first error."""
 
     def __init__(self, what: str, errors: Sequence[BaseException]) -> None:
         self.errors = tuple(errors)

@@ -1,4 +1,4 @@
-"""The events of a run, as frozen data: the journal records them, and views show them."""
+"""The events of a run, as frozen data. The journal records them, and the terminal and the reports show them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class RunStarted:
 
     Args:
         directory: the absolute path of the run directory.
-        pid: the process that executes the run, on `host`.
-        revision: the revision of the checkout that has its configuration; empty outside of a checkout.
+        pid: the process on `host` that executes the run.
+        revision: the git revision of the configuration; empty outside of a checkout.
     """
 
     run: str
@@ -46,10 +46,10 @@ class StepStarted:
     """A step begins.
 
     Args:
-        step: the directory of the step, relative to the run directory: the identity of the step.
-        detail: the command line that reproduces the step, if there is one.
-        key: identifies the step in a resumed run, where its directory may be another one.
-        fingerprint: a digest of the work of the step: with another fingerprint it is another step.
+        step: the directory of the step, relative to the run directory. It identifies the step in this session.
+        detail: the command line that reproduces the step; empty if there is no such command line.
+        key: identifies the step in a resumed run, where the step may have another directory.
+        fingerprint: a digest of the work of the step; a changed fingerprint means different work.
     """
 
     step: str
@@ -65,9 +65,9 @@ class StepFinished:
     """A step has ended.
 
     Args:
-        seconds: wall time.
+        seconds: the wall time of the step.
         message: why the step did not pass.
-        counts: whether its verdict counts for the enclosing step.
+        counts: whether the verdict counts for the enclosing step.
     """
 
     step: str
@@ -82,11 +82,11 @@ class StepFinished:
 
 @dataclass(frozen=True, slots=True)
 class MatrixPlanned:
-    """The cells of a step are known. The first of them may start now.
+    """The cells of a step are known, and may start.
 
     Args:
         cells: the number of cells.
-        jobs: the number of cells that may run at once.
+        jobs: the number of cells that may run at the same time.
         done: the number of cells that finished before the run was resumed.
     """
 
@@ -98,11 +98,11 @@ class MatrixPlanned:
 
 @dataclass(frozen=True, slots=True)
 class AttemptSubmitted:
-    """The workload of a cell is about to be started on a target. It may be running from here on.
+    """The workload of a cell is about to be started on a target, and may be running from now on.
 
     Args:
         step: the step of the cell.
-        attempt: the number of the attempt, from 1 on.
+        attempt: the number of the attempt; the first attempt is 1.
         name: the name of the workload on the target.
     """
 
@@ -114,10 +114,10 @@ class AttemptSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class AttemptWaiting:
-    """A submitted attempt waits for its start: for a free place, a node or an image.
+    """A submitted attempt has not started: its target has no free node for it, or pulls its image.
 
     Args:
-        reason: why it waits, in the words of its target; empty once the attempt has started.
+        reason: why the attempt waits, as reported by its target; empty once the attempt has started.
     """
 
     step: str
@@ -130,10 +130,11 @@ class AttemptEnded:
     """An attempt has ended, and its files are in its directory.
 
     Args:
-        seconds: wall time of the workload.
+        seconds: the wall time of the workload.
         message: why the attempt did not pass.
-        host: the name of the machine that it ran on. `accelerators`: the accelerators visible there.
-        image: the container image that it ran in, as `NAME@sha256:...`; empty if unknown.
+        host: the name of the machine that executed the workload.
+        accelerators: the accelerators of the machine that the workload could use.
+        image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
     """
 
     step: str
@@ -152,7 +153,8 @@ class AttemptEnded:
 class AttemptAbandoned:
     """A person has given up an attempt whose end is unknown. The cell may be tried again.
 
-    Its remains are removed when its target answers (`AttemptReleased`). Its result never counts.
+    The result of the attempt never counts. Its processes and files are removed when its target answers
+    (`AttemptReleased`).
     """
 
     step: str
@@ -161,7 +163,7 @@ class AttemptAbandoned:
 
 @dataclass(frozen=True, slots=True)
 class AttemptReleased:
-    """Nothing of an attempt is left on its target any more."""
+    """All processes and files of an attempt have been removed from its target."""
 
     step: str
     attempt: int
@@ -173,7 +175,7 @@ class MetricMeasured:
 
     Args:
         value: the value; None if it could not be read, for the reason in `fault`.
-        direction: which values are better; None if that is not configured.
+        direction: whether lower or higher values are better; None if not configured.
     """
 
     step: str
@@ -185,7 +187,7 @@ class MetricMeasured:
 
     @classmethod
     def of(cls, step: str, metric: Metric) -> Self:
-        """Return the event of a metric of a step."""
+        """Return the event for a metric of a step."""
         return cls(step, metric.name, metric.value, metric.unit, metric.fault, metric.direction)
 
 
@@ -196,11 +198,13 @@ class CheckJudged:
     Args:
         step: the step with the evidence.
         check: the name of the check.
-        passed: the judgement; None if there was nothing to judge.
+        passed: whether the check passed; None if the check had nothing to judge.
         message: the reason for the judgement.
-        file: the file that shows the reason. `line`: the line in it, if there is one.
-        metric: the metric that is out of the range of earlier runs, if that is the reason; otherwise empty.
-        side: the side of the range on which the metric is. `improves`: whether that side is the better one.
+        file: the file that shows the reason.
+        line: the line of the file that shows the reason; None if the reason is not in a single line.
+        metric: the metric whose value is out of the range of earlier runs; empty if the check has another reason.
+        side: the side of the range on which the value of `metric` is.
+        improves: whether a value on `side` is better than the range.
         out_of_range: whether the check failed only because a measured value is out of its range.
     """
 
@@ -216,12 +220,13 @@ class CheckJudged:
     out_of_range: bool = False
 
     @classmethod
-    def of(cls, step: str, check: str, found: Judgement) -> Self:
+    def of(cls, step: str, check: str, judgement: Judgement) -> Self:
         """Return the event for a check's judgement on a step."""
-        kept = cls(step, check, found.passed, found.message, found.file, found.line, out_of_range=found.out_of_range)
-        if (deviation := found.deviation) is None:
-            return kept
-        return replace(kept, metric=deviation.metric, side=deviation.side, improves=deviation.improves)
+        passed, message, file, line = judgement.passed, judgement.message, judgement.file, judgement.line
+        event = cls(step, check, passed, message, file, line, out_of_range=judgement.out_of_range)
+        if (deviation := judgement.deviation) is None:
+            return event
+        return replace(event, metric=deviation.metric, side=deviation.side, improves=deviation.improves)
 
     @property
     def judgement(self) -> Judgement:
@@ -231,24 +236,25 @@ class CheckJudged:
 
 
 def deviations_of(faults: Iterable[CheckJudged]) -> dict[str, Deviation]:
-    """Return the deviating metrics if every fault is a deviation from earlier runs; otherwise an empty mapping."""
-    found = {}
+    """Return the deviations by metric if every fault is a deviation from earlier runs; otherwise an empty mapping."""
+    deviations = {}
     for fault in faults:
         if fault.side is None:
             return {}
-        found[fault.metric] = Deviation(fault.metric, fault.side, fault.improves)
-    return found
+        deviations[fault.metric] = Deviation(fault.metric, fault.side, fault.improves)
+    return deviations
 
 
 def only_out_of_range(faults: Iterable[CheckJudged]) -> bool:
-    """Return whether there are faults, and all of them are values out of their ranges."""
-    ranges = [fault.out_of_range or fault.side is not None for fault in faults]  # an old journal has only the side
-    return bool(ranges) and all(ranges)
+    """Return whether there are faults, and all faults are values out of their ranges."""
+    # The journals of older versions contain `side` without `out_of_range`.
+    are_out_of_range = [fault.out_of_range or fault.side is not None for fault in faults]
+    return bool(are_out_of_range) and all(are_out_of_range)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChanged:
-    """The orchestration replaced a field of the configuration.
+    """The project replaced a field of the configuration.
 
     Args:
         value: the new value, as YAML on one line.
@@ -261,11 +267,11 @@ class ConfigurationChanged:
 
 @dataclass(frozen=True, slots=True)
 class LeaseAwaited:
-    """A run waits for a cluster that another run holds.
+    """A run waits for a cluster that another run has leased.
 
     Args:
         cluster: the name of the cluster in the configuration.
-        message: which run holds it, and since when.
+        message: which run has leased the cluster, and since when.
     """
 
     cluster: str
@@ -274,10 +280,10 @@ class LeaseAwaited:
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost:
-    """A run has lost its lease of a cluster. The run ends.
+    """A run has lost its lease of a cluster, and ends.
 
     Args:
-        message: which run holds the cluster now, or why that is unknown.
+        message: which run has leased the cluster now, or why this is unknown.
     """
 
     cluster: str
@@ -290,7 +296,7 @@ class ClusterChosen:
 
     Args:
         cluster: the name of the cluster in the configuration.
-        member: the member of the pool that was chosen; empty without a pool.
+        member: the cluster of the pool that was chosen; empty if the cluster is not configured as a pool.
         kubeconfig: see `toolbox.model.clusters.Access`, also for `context` and `namespace`; all empty for a machine.
     """
 
@@ -312,7 +318,8 @@ class ResourcePlanned:
 
     Args:
         step: the step that creates the resource.
-        resource: the remote name, which is derived from the name of the run, so that it can be found again.
+        resource: the name of the resource on the remote side. It is derived from the name of the run, so that a
+            resumed run can find the resource.
         cluster: the name of the cluster in the configuration.
         kubeconfig: how to reach the cluster once it exists.
         removal: the command line that removes the resource.
@@ -327,14 +334,14 @@ class ResourcePlanned:
 
 @dataclass(frozen=True, slots=True)
 class ResourceMade:
-    """The resource exists, and is complete."""
+    """A planned resource was created completely."""
 
     resource: str
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceRemoved:
-    """Nothing is left of the resource."""
+    """A planned resource was removed, or was never created."""
 
     resource: str
 
@@ -357,7 +364,7 @@ class RunFinished:
 
 @dataclass(frozen=True, slots=True)
 class SecretLeft:
-    """A file holds a secret that cannot be masked without breaking the file: it must not leave the run directory.
+    """A file contains a secret that cannot be masked without breaking the file. Don't copy or publish this file.
 
     Args:
         file: the path, relative to the run directory.
@@ -372,7 +379,7 @@ class DurationsExpected:
     """The durations of cells in earlier runs are known.
 
     Args:
-        seconds: the duration of each cell, by the name of the cell.
+        seconds: the durations, by the names of the cells.
     """
 
     step: str
@@ -393,9 +400,9 @@ class TaskFinished:
 
     Args:
         status: `ok`, `changed`, `skipped`, `failed`, `ignored` or `unreachable`.
-        command: the command that the task ran, if any.
+        command: the command that the task ran; empty if the task ran no command.
         output: the output of the command, or the message of the task.
-        seconds: wall time.
+        seconds: the wall time of the task.
     """
 
     step: str
@@ -409,7 +416,7 @@ class TaskFinished:
 
 @dataclass(frozen=True, slots=True)
 class FlakyCellsFailed:
-    """Cells failed that are flaky in earlier runs: their failures explain nothing about the other cells.
+    """Some failed cells were flaky in earlier runs, so their failures are ignored where common causes are searched.
 
     Args:
         cells: the ids of the flaky cells.
@@ -421,13 +428,13 @@ class FlakyCellsFailed:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A line for the user."""
+    """A message for the user."""
 
     step: str
     text: str
 
 
-KeptEvent = (
+JournalEvent = (
     RunStarted
     | StepStarted
     | StepFinished
@@ -450,12 +457,11 @@ KeptEvent = (
     | FlakyCellsFailed
     | RunFinished
 )
-ShownEvent = DurationsExpected | TaskStarted | TaskFinished | Note
-Event = KeptEvent | ShownEvent
+DisplayEvent = DurationsExpected | TaskStarted | TaskFinished | Note
+Event = JournalEvent | DisplayEvent
 
 AnyEvent = TypeVar("AnyEvent", bound=Event)
-# A resumed run finds its steps, files and resources by these fields, so secrets are not masked in them. Every other
-# field is free text.
+# A resumed run finds its steps, files and resources by these fields, so secrets are not masked in these fields.
 _IDENTITIES: Final = frozenset(
     {
         *("run", "project", "directory", "presets", "revision", "seconds"),
@@ -463,12 +469,12 @@ _IDENTITIES: Final = frozenset(
         *("check", "metric", "unit", "cluster", "member", "kubeconfig", "context", "namespace", "resource"),
     }
 )
-# The name of an Ansible task may contain the value of a variable. Every other name is an identity.
-_FREE_NAMES: Final = (TaskStarted, TaskFinished)
+# The name of an Ansible task may contain the value of a variable. In all other events, `name` is an identity.
+_EVENTS_WITH_MASKED_NAMES: Final = (TaskStarted, TaskFinished)
 
 
 def masked(event: AnyEvent, mask: Callable[[Any], Any]) -> AnyEvent:
-    """Return an event with the secrets in its free text masked. Identities stay as they are."""
-    identities = _IDENTITIES if isinstance(event, _FREE_NAMES) else _IDENTITIES | {"name"}
+    """Return an event with the secrets masked in all fields that a resumed run does not need."""
+    identities = _IDENTITIES if isinstance(event, _EVENTS_WITH_MASKED_NAMES) else _IDENTITIES | {"name"}
     names = [field.name for field in fields(event) if field.name not in identities]
     return replace(event, **{name: mask(getattr(event, name)) for name in names})

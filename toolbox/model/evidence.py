@@ -16,8 +16,8 @@ class Metric:
     Args:
         value: the number; None if it could not be read, for the reason in `fault`.
         unit: the unit, such as `s` for seconds; empty for a bare number.
-        samples: all numbers, if the source is configured with `aggregate: each`; then `value` is their median.
-        direction: which values are better; None if that is not configured.
+        samples: all numbers, if the source is configured with `aggregate: each`; `value` is then their median.
+        direction: whether lower or higher values are better; None if not configured.
     """
 
     name: str
@@ -33,13 +33,13 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Another cell with which a check compares this cell.
+    """The reference cell with which a check compares another cell.
 
     Args:
-        name: the name of the other cell.
-        metrics: its metrics, by name; None if the cell did not run, or did not pass.
+        name: the name of the reference cell.
+        metrics: the metrics of the reference cell, by name; None if it did not run, or did not pass.
         fault: why there are no metrics.
-        is_missing: whether the other cell is not in this run, or was skipped. Then the comparison fails no cell.
+        is_missing: whether the reference cell is not in this run, or was skipped; the check then cannot fail.
     """
 
     name: str
@@ -53,10 +53,10 @@ class Evidence:
     """The files and metrics of an attempt.
 
     Args:
-        directory: the directory with its files.
-        metrics: its metrics, by name.
-        reference: the cell to compare with, for a check that needs one.
-        bounds: the bounds from earlier runs, by the names of the metrics.
+        directory: the directory of the files.
+        metrics: the metrics, by name.
+        reference: the cell to compare with; None if the check does not compare cells.
+        bounds: the bounds of the metrics from earlier runs, by the name of the metric.
     """
 
     directory: Path
@@ -70,7 +70,7 @@ class Deviation:
     """A value out of the range of earlier runs.
 
     Args:
-        improves: whether the value is on the better side of the range.
+        improves: whether the value is better than the range.
     """
 
     metric: str
@@ -83,13 +83,13 @@ class Judgement:
     """The result of a check.
 
     Args:
-        passed: whether the check passed; None if there was nothing to judge, which is not a failure.
-        message: the reason.
+        passed: whether the check passed; None if the check had nothing to judge, which is not a failure.
+        message: why the check passed or failed.
         file: the file that shows the reason, relative to the directory of the evidence.
-        line: the line in the file, from 1 on.
-        deviation: the value out of the range of earlier runs, if that is the reason. Another attempt may confirm it.
-        out_of_range: whether the check failed only because a value is out of its range, configured or from earlier
-            runs.
+        line: the line of the file that shows the reason, counted from 1.
+        deviation: the value that is out of the range of earlier runs; None if the check failed for another reason.
+        out_of_range: whether the check failed only because a value is out of a configured range or the range of
+            earlier runs. Another attempt may confirm such a value.
     """
 
     passed: bool | None

@@ -1,24 +1,26 @@
-"""Makes text from outside safe for a terminal, for the log of a CI system, and for a spreadsheet."""
+"""Makes untrusted text safe for a terminal, for the log of a CI system, and for a spreadsheet."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-# Control characters, which begin escape sequences; characters that change the direction of text; lone surrogates.
-_STEERING: Final = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
-_ESCAPES = re.compile(rf"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[{_STEERING}]")
-_STEERING_CHARACTER = re.compile(f"[{_STEERING}]")
-# Marks of commands for a CI system: `::` at the beginning of a line and `##[` (GitHub), `##vso[` (Azure Pipelines).
+# Control characters (ESC begins escape sequences), characters that change the text direction, and lone surrogates.
+_UNSAFE: Final = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_ESCAPES = re.compile(rf"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[{_UNSAFE}]")
+_UNSAFE_CHARACTER = re.compile(f"[{_UNSAFE}]")
+# The beginnings of commands that a CI system executes when it reads them in a log: `::` at the beginning of a line and
+# `##[` (GitHub), `##vso[` (Azure Pipelines).
 _WORKFLOW_COMMAND = re.compile(r"^([^\S\n]*:)(?=:)|(##)(?=\[|vso\[)", re.MULTILINE)
-_IN_JSON = re.compile(rf"[{_STEERING}]|(?<=##)\[|(?<=##)v(?=so\[)")
-# Characters that make a cell a formula (OWASP, CSV Injection), also in full width.
+_UNSAFE_IN_JSON = re.compile(rf"[{_UNSAFE}]|(?<=##)\[|(?<=##)v(?=so\[)")
+# A spreadsheet reads a cell that begins with one of these characters as a formula (OWASP, CSV Injection). The last four
+# are the full-width forms of `=`, `+`, `-` and `@`.
 _FORMULA = re.compile(r"[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]")
 
 
-def replaced(text: str) -> str:
+def replace_unsafe(text: str) -> str:
     """Return a text with U+FFFD in place of each character that could control a terminal."""
-    return _STEERING_CHARACTER.sub("\ufffd", text)
+    return _UNSAFE_CHARACTER.sub("\ufffd", text)
 
 
 def clean(text: str) -> str:
@@ -33,12 +35,12 @@ def printable(text: str) -> str:
 
 def printable_json(text: str) -> str:
     """Return JSON with the same data, in which the characters that `printable` removes are escaped."""
-    return _IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def csv_cell(text: str) -> str:
-    """Return the text for a cell that no spreadsheet reads as a formula. A number stays a number."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")  # the CSV writer does not quote CR, which ends a row
+    """Return a text for a CSV cell: with a `'` in front if a spreadsheet would read the text as a formula."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # the CSV writer does not quote CR, and CR would end the row
     return f"'{text}" if _FORMULA.match(text) and not _is_number(text) else text
 
 

@@ -1,4 +1,4 @@
-"""Suggests the names that are most similar to an unknown name, for error messages."""
+"""Finds the known names that are most similar to an unknown name, for error messages."""
 
 from __future__ import annotations
 
@@ -6,31 +6,39 @@ import difflib
 from collections.abc import Iterable
 from typing import Final
 
-_MISSPELLED: Final = 0.8  # the similarity of a misspelled name to the right one, from 0 to 1
+_MISSPELLED: Final = 0.8  # the least similarity, from 0 to 1, of a misspelled name to the correct name
 
 
-def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
-    """Return the known names that are most similar to a name, best first."""
-    return difflib.get_close_matches(name, list(known), n=limit, cutoff=0.5)
+def nearest(name: str, known_names: Iterable[str], *, limit: int = 3) -> list[str]:
+    """Return the known names that are most similar to a name, the most similar name first."""
+    return difflib.get_close_matches(name, list(known_names), n=limit, cutoff=0.5)
 
 
-def misspelled(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that `name` misspells; None if `name` is another word.
+def misspelled(name: str, known_names: Iterable[str]) -> str | None:
+    """Return the known name that `name` misspells; None if `name` is a different word.
 
-    A longer word that begins with a known name (`machineset`, `machine`) is another word; a plural is a misspelling.
+    A longer word that begins with a known name is a different word: `machineset` does not misspell `machine`. A plural
+    is a misspelling.
     """
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=_MISSPELLED)
+    near = difflib.get_close_matches(name, list(known_names), n=1, cutoff=_MISSPELLED)
     if not near or (name.startswith(near[0]) and len(name) > len(near[0]) + 1):
         return None
     return near[0]
 
 
-def did_you_mean(name: str, known: Iterable[str], *, what: str = "known", prefix: str = "", most: int = 12) -> str:
-    """Return `did you mean ...?` with a prefix before each name, or the known names if none is similar."""
-    names = sorted(set(known))
+def did_you_mean(
+    name: str, known_names: Iterable[str], *, label: str = "known", prefix: str = "", most: int = 12
+) -> str:
+    """Return `did you mean ...?` with the similar names, or `LABEL: ...` with all known names if no name is similar.
+
+    Args:
+        prefix: the text to put before each name.
+        most: the largest number of names to list after the label.
+    """
+    names = sorted(set(known_names))
     if near := nearest(name, names):
         return f"did you mean {' or '.join(prefix + other for other in near)}?"
     if not names:
         return "there are none"
-    shown = ", ".join(prefix + other for other in names[:most])
-    return f"{what}: {shown}" + (f" and {len(names) - most} more" if len(names) > most else "")
+    listed = ", ".join(prefix + other for other in names[:most])
+    return f"{label}: {listed}" + (f" and {len(names) - most} more" if len(names) > most else "")

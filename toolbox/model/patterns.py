@@ -10,9 +10,12 @@ T = TypeVar("T")
 
 
 def matching(pattern: str, things: Iterable[T], names: Callable[[T], Iterable[str]]) -> list[T]:
-    """Return the objects that have a name equal to the pattern; if there are none, those with a name that matches it.
+    """Return the objects with a name that equals the pattern. If there are none, return those with a matching name.
 
-    Names may contain pattern characters: `x=[a]` selects the object of that name, and not `x=a`.
+    The pattern `x=[a]` selects the object named `x=[a]`, if it exists, and not the object named `x=a`.
+
+    Args:
+        names: returns the names of an object.
     """
     candidates = list(things)
     equal = [thing for thing in candidates if pattern in names(thing)]
@@ -20,5 +23,5 @@ def matching(pattern: str, things: Iterable[T], names: Callable[[T], Iterable[st
 
 
 def covers(pattern: str, *names: str) -> bool:
-    """Return whether a name equals the pattern, or matches it."""
+    """Return whether one of the names equals or matches the pattern."""
     return any(name == pattern or fnmatch.fnmatchcase(name, pattern) for name in names)

@@ -1,7 +1,7 @@
-"""Types for the numbers that parameters of commands accept: `jobs: Count | None = None`.
+"""Types for the numeric parameters of commands, as in `jobs: Count | None = None`.
 
-`toolbox.interface.signature` checks the numbers before a command starts. A `Range` is plain data, because pydantic is
-slow to import, and `--help` does not need it.
+`toolbox.interface.signature` checks the numbers before a command starts. This module does not import pydantic, because
+the import is slow, and `--help` does not need it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-# Ten years. With much larger numbers, timers of the operating system and of Kubernetes fail.
+# Ten years. Timers of the operating system and of Kubernetes fail with much larger numbers.
 MOST_SECONDS: Final = 315_360_000
 
 
@@ -18,7 +18,7 @@ class Range:
     """A range of numbers.
 
     Args:
-        above: every number of the range is larger than this one.
+        above: the exclusive lower limit of the range.
         least: the smallest number of the range.
         most: the largest number of the range.
     """
@@ -28,7 +28,7 @@ class Range:
     most: float | None = None
 
     def __contains__(self, value: float) -> bool:
-        """Return whether a number is in the range. NaN never is."""
+        """Return whether a number is in the range. NaN is in no range."""
         is_large_enough = (self.above is None or value > self.above) and (self.least is None or value >= self.least)
         return is_large_enough and (self.most is None or value <= self.most)
 

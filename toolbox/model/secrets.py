@@ -14,12 +14,12 @@ READER: Final = "secret_reader"
 
 
 class Secret:
-    """A value that must reach one process, but no file, log or terminal.
+    """A value that one process may get, but that must not be written to a file, a log or a terminal.
 
     Args:
-        value: the value, or a function that reads it when it is first needed.
-        reference: how the configuration (`*$@a.b`) or the command line (`env:NAME`, `@FILE`) refers to the secret. The
-            reference may be shown.
+        value: the value, or a function that reads the value when it is first needed.
+        reference: how the configuration (`*$@a.b`) or the command line (`env:NAME`, `@FILE`) refers to the secret.
+            The reference is not secret.
     """
 
     __slots__ = ("_reference", "_value")
@@ -62,7 +62,7 @@ class Secret:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
-        """Let pydantic make a secret of text, with the function `READER` of its context if there is one."""
+        """Let pydantic convert text to a secret, by the function `READER` in the validation context if there is one."""
         from pydantic_core import core_schema
 
         return core_schema.with_info_plain_validator_function(cls._validate)
@@ -72,13 +72,13 @@ class Secret:
         if isinstance(value, cls):
             return value
         if not isinstance(value, str):
-            raise ValueError("a secret was expected, which is text")  # noqa: TRY004  # pydantic reports it
+            raise ValueError("a secret must be text")  # noqa: TRY004  # pydantic reports it
         secret: Secret = (info.context or {}).get(READER, cls)(value)
         return secret
 
 
 def secrets_in(value: Any) -> list[Secret]:
-    """Return the secrets in a value."""
+    """Return the secrets in a value, its mappings, lists and tuples."""
     if isinstance(value, Secret):
         return [value]
     if isinstance(value, Mapping):

@@ -19,23 +19,23 @@ def truncate(text: str, longest: int = LONGEST_LINE) -> str:
 
 
 def without_middle(lines: Sequence[str], most: int) -> Sequence[str]:
-    """Return the lines. Of more than `most` lines, replace the middle by a note on how many are left out."""
+    """Return the lines. If there are more than `most` lines, one line such as `... 7 lines ...` replaces the middle."""
     if len(lines) <= most:
         return lines
     half = most // 2
     return [*lines[:half], f"... {len(lines) - 2 * half} lines ...", *lines[-half:]]
 
 
-def shown(value: object, *, longest: int = 60) -> str:
+def abbreviated(value: object, *, longest: int = 60) -> str:
     """Return the repr of a value, truncated if it is long."""
     return truncate(repr(value), longest)
 
 
 def duration(seconds: float | None, digits: int = 1) -> str:
-    """Return a duration as text: `0.5 s`, `2 min 5 s`, `1 h 3 min`; empty if it is unknown.
+    """Return a duration as text: `0.5 s`, `2 min 5 s`, `1 h 3 min`; empty if the duration is unknown.
 
     Args:
-        digits: the number of decimal places of a duration under a minute.
+        digits: the number of decimal places for durations under a minute.
     """
     if seconds is None:
         return ""
@@ -48,15 +48,12 @@ def duration(seconds: float | None, digits: int = 1) -> str:
 
 
 def without_kind(message: str) -> str:
-    """Return the message of a pydantic validator without the kind of error that pydantic puts before it."""
+    """Return the message of a pydantic validator without the prefix `Value error, ` that pydantic adds."""
     return message.removeprefix("Value error, ")
 
 
 def as_text(value: object) -> str:
-    """Return a configuration value as text: a text as it is, and any other value as in YAML (`true`, `null`).
-
-    Mappings and lists are written as JSON, which is YAML as well.
-    """
+    """Return a configuration value as text: strings unchanged, and other values as YAML on one line."""
     if isinstance(value, str):
         return value
     if isinstance(value, dt.date):

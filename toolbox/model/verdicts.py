@@ -1,7 +1,7 @@
 """How a step ended and why: the verdicts, the causes, their order, and the exit code of a run.
 
-The journal, the summary and every report carry them as values. They are never derived from counts, from the text of a
-log, or from the fact that an exception was raised.
+The journal, the summary and every report contain verdicts and causes as values. Don't derive them from counts, from the
+text of a log, or from the fact that an exception was raised.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 from typing import Final
 
-CAUSE_KEY: Final = "topgallant_cause"  # with this key, our Ansible modules report why they failed
+CAUSE_KEY: Final = "topgallant_cause"  # the key of the cause in the results of Topgallant's Ansible modules
 
 
 class Verdict(StrEnum):
@@ -26,7 +26,7 @@ class Verdict(StrEnum):
 
     @property
     def is_pass(self) -> bool:
-        """Whether the step needs no attention."""
+        """Whether the step passed, was skipped, or failed as expected."""
         return self in {Verdict.PASSED, Verdict.SKIPPED, Verdict.XFAILED}
 
 
@@ -57,7 +57,8 @@ class ExitCode(IntEnum):
     SIGTERM = 143
 
 
-# The worst outcome wins. A cancelled step says little: the failure that caused the cancellation says more.
+# From the least severe to the most severe. A step is cancelled because another step failed or because the run is
+# ending, so a failure is more severe.
 _SEVERITY = (
     Verdict.SKIPPED,
     Verdict.PASSED,
@@ -70,12 +71,12 @@ _SEVERITY = (
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
-    """Return the worst of the verdicts, or None when there are none."""
+    """Return the most severe verdict; None if there are no verdicts."""
     return max(verdicts, key=_SEVERITY.index, default=None)
 
 
 def exit_code(verdict: Verdict | None) -> ExitCode:
-    """Return the exit code of a run with this verdict, if no signal and no deadline ended the run."""
+    """Return the exit code of a run with this verdict that was not ended by a signal or a deadline."""
     match verdict:
         case None | Verdict.SKIPPED:
             return ExitCode.NOTHING_RAN

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from toolbox.model.clusters import Access
 from toolbox.model.secrets import Secret
 
-LOG_BYTES: Final = 1 << 26  # per log, unless configured otherwise
+LOG_BYTES: Final = 1 << 26  # the default limit for the size of each log
 _HEADER_BYTES: Final = 1 << 12
 _LONGEST_TEXT: Final = 2000
 _LARGEST: Final = 1 << 62
@@ -23,10 +23,10 @@ class Timeouts:
     """Time limits, in seconds.
 
     Args:
-        wait: for reaching the machine, and for getting a place on it.
-        run: for the workload, from its start on.
-        silence: for a workload that prints nothing, which probably hangs; None for no limit.
-        grace: between SIGTERM and SIGKILL.
+        wait: the limit for reaching the target, and for the time until the workload starts.
+        run: the limit from the start of the workload to its end; None for no limit.
+        silence: the limit for a workload that prints nothing, because it probably hangs; None for no limit.
+        grace: the time between SIGTERM and SIGKILL.
     """
 
     wait: float = 600
@@ -37,17 +37,17 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What to execute on a target, and how.
+    """A program to execute on a target, with its files, limits and environment.
 
     Args:
         command: the program and its arguments.
-        env: environment variables besides those of the target.
-        cwd: the working directory on the target; a new directory of the attempt when left out.
-        files: the files to send, by the names that they get below `src/`.
-        written: the texts to send, by the names that they get below `src/`.
+        env: environment variables in addition to the variables of the target.
+        cwd: the working directory on the target; None for a new directory of the attempt.
+        files: the files to send, by their paths below `src/` on the target.
+        text_files: the contents of text files to create, by their paths below `src/` on the target.
         collect: the patterns of the files to fetch.
-        pod: the settings for its pods, which override those of the target. Other backends ignore them.
-        log_bytes: how many bytes to keep from the start of each log.
+        pod: the settings of the pods, which override the settings of the target. Only the Kubernetes backend uses them.
+        log_bytes: the limit for the size of each log; later output is dropped.
         sample_seconds: the interval between two samples of resource use; None for no sampling.
     """
 
@@ -55,7 +55,7 @@ class Workload:
     env: Mapping[str, str | Secret] = field(default_factory=dict)
     cwd: str | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
-    written: Mapping[str, str] = field(default_factory=dict)
+    text_files: Mapping[str, str] = field(default_factory=dict)
     collect: tuple[str, ...] = ("**",)
     pod: Mapping[str, Any] = field(default_factory=dict)
     timeouts: Timeouts = Timeouts()
@@ -66,8 +66,9 @@ class Workload:
 class EndedBy(StrEnum):
     """How a workload ended.
 
-    Only some backends report these: no place was found in time (`no_capacity`), the image could not be pulled
-    (`image`), the machine was taken away (`evicted`), the workload exceeded its memory limit (`out_of_memory`).
+    Only some backends report the last four values: the target had no free machine in time (`no_capacity`), the image
+    could not be pulled (`image`), the machine was taken away (`evicted`), the workload exceeded its memory limit
+    (`out_of_memory`).
     """
 
     EXIT = "exit"
@@ -89,14 +90,15 @@ class WorkloadOutcome:
 
     Args:
         exit_code: the exit status; 128 plus the number of the signal if a signal ended the workload.
-        message: further details.
-        seconds: wall time.
-        leftovers: how many processes it left running. They were killed.
-        log_dropped: how many bytes of output were dropped because its logs were full.
-        log_fault: why its logs are incomplete; empty if they are complete.
-        host: the name of the machine that it ran on. `accelerators`: the accelerators visible there.
-        may_remain: whether processes of it may still run, because its supervisor was killed.
-        image: the container image that it ran in, as `NAME@sha256:...`; empty if unknown.
+        message: further details about the end.
+        seconds: the wall time of the workload.
+        leftovers: the number of processes that the workload left running, and that the supervisor killed.
+        log_dropped: the number of bytes of output that were dropped because the logs were full.
+        log_fault: why the logs are incomplete; empty if the logs are complete.
+        host: the name of the machine that executed the workload.
+        accelerators: the accelerators of the machine that the workload could use.
+        may_remain: whether processes of the workload may still run, because the supervisor was killed.
+        image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
     """
 
     ended_by: EndedBy
@@ -114,7 +116,7 @@ class WorkloadOutcome:
 
     @classmethod
     def parse(cls, record: Mapping[str, Any] | None) -> Self:
-        """Parse the record of a supervisor. The record is None if the supervisor was killed before it wrote one."""
+        """Parse the record of a supervisor; None means that the supervisor was killed before it wrote a record."""
         if record is None:
             return cls(EndedBy.LOST, message="its supervisor was killed, or the machine was restarted")
         try:
@@ -136,12 +138,12 @@ class WorkloadOutcome:
             return cls(EndedBy.LOST, message="its outcome.json was not written by a supervisor")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the outcome in the format of a supervisor, which `parse` reads."""
+        """Return the outcome in the format that supervisors write and `parse` reads."""
         return {**asdict(self), "log_dropped": {"stdout": self.log_dropped} if self.log_dropped else {}}
 
 
 def _text(value: object) -> str:
-    """Return a text of a record, cut to the length that a supervisor writes."""
+    """Return a text of a record, truncated to the longest text that a supervisor writes."""
     if not isinstance(value, str):
         raise TypeError("text was expected")
     return value[:_LONGEST_TEXT]
@@ -164,7 +166,7 @@ class Handle:
     """A submitted attempt.
 
     Args:
-        name: a name that is derived from run, cell and attempt, so that it is the same after a restart.
+        name: a name derived from the run, the cell and the attempt, so that a resumed run computes the same name.
         directory: the directory of the attempt in the run directory.
     """
 
@@ -182,11 +184,11 @@ class AttemptState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AttemptStatus:
-    """The status of an attempt, as far as it is known.
+    """The last known status of an attempt.
 
     Args:
-        outcome: the outcome, if the attempt has ended.
-        message: why the target cannot be reached, or why an attempt has not started yet; otherwise empty.
+        outcome: the outcome; None if the attempt has not ended.
+        message: why the target cannot be reached, or why the attempt has not started yet; otherwise empty.
     """
 
     state: AttemptState
@@ -196,30 +198,31 @@ class AttemptStatus:
 
 @dataclass(frozen=True, slots=True)
 class CollectLimits:
-    """How much of an attempt may be fetched from its target: bytes, and files including directories."""
+    """The limits for fetching the files of one attempt: the total bytes, and the number of files and directories."""
 
     bytes: int = 1 << 36
     files: int = 200_000
 
     @property
     def archive_bytes(self) -> int:
-        """The largest size of an archive within these limits, with a header and a long name for each file."""
+        """The largest possible size of an archive within these limits, headers and long file names included."""
         return self.bytes + self.files * _HEADER_BYTES + _ARCHIVE_END_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class TargetContext:
-    """The data that a backend gets besides the description of its target.
+    """The data that a backend gets besides the configuration of its target.
 
     Args:
         name: the name of the target.
         run: the name of the run.
-        mark: the mark of the processes that the backend starts on this machine; see `toolbox.system.processes`.
-        variables: environment variables of workloads that run on this machine.
-        secrets: returns the secret values of the run. An agent gets only those that its workload has.
-        notify: to be called with the name of an attempt whose status has changed, from any thread.
+        mark: the directory that marks the processes of the backend on this machine; see `toolbox.system.processes`.
+        variables: environment variables for workloads that run on this machine.
+        secrets: returns the secret values of the run.
+        notify: a function that the backend calls with the name of an attempt whose status has changed. The function may
+            be called from any thread.
         clusters: how to reach the clusters of the run, by their names in the configuration.
-        limits: how much of one attempt may be fetched.
+        limits: the limits for fetching the files of an attempt.
     """
 
     name: str

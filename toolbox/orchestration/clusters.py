@@ -48,7 +48,7 @@ def access(name: str) -> Access:
     """
     found = session.current().clusters
     if name not in found:
-        raise ConfigurationError(f"this run has no cluster `{name}`: {did_you_mean(name, found, what='it has')}")
+        raise ConfigurationError(f"this run has no cluster `{name}`: {did_you_mean(name, found, label='it has')}")
     return found[name]
 
 

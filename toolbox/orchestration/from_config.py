@@ -51,7 +51,7 @@ def one(values: Mapping[str, Any], name: str, key: str) -> Any:
         UsageError: there is none of this name.
     """
     if name not in values:
-        raise UsageError(f"`{key}` has no argument `{name}`: {did_you_mean(name, values, what='its arguments')}")
+        raise UsageError(f"`{key}` has no argument `{name}`: {did_you_mean(name, values, label='its arguments')}")
     return values[name]
 
 

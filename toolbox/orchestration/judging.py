@@ -70,7 +70,8 @@ def judge(
         "metrics": {name: _without_nulls(metric, "direction") for name, metric in measured.items()},
         "checks": [{"check": name, **_without_nulls(found, "deviation")} for name, found in results],
     }
-    filesystem.write_json(StepDirectory(step.directory).checks, step.recorder.redactor.texts(kept, keep_keys=True))
+    redacted = step.recorder.redactor.redact_nested(kept, keep_keys=True)
+    filesystem.write_json(StepDirectory(step.directory).checks, redacted)
     if failed := [f"{name}: {found.message}" for name, found in results if found.passed is False]:
         raise CheckFailed("\n".join(failed), directory=directory)
 

@@ -178,7 +178,7 @@ def _chosen(past: RunState, pattern: str) -> list[_Tried]:
     found = {(step.name, step.identity): (step, attempt) for step, attempt in past.open_attempts}
     chosen = [found[names] for names in patterns.matching(pattern, found, lambda names: names)]
     if not chosen:
-        hint = did_you_mean(pattern, [name for name, _ in found], what="open attempts are those of")
+        hint = did_you_mean(pattern, [name for name, _ in found], label="open attempts are those of")
         raise UsageError(f"--abandon={pattern}: no such cell has an open attempt: {hint}")
     return chosen
 
@@ -306,7 +306,7 @@ def _create(request: RunRequest) -> Path:
 def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
     """Write what was asked. Only values are masked: a resumed run needs the names as they are."""
     request, configuration = loaded.request, loaded.configuration
-    overrides = redactor.texts(dict(request.overrides), keep_keys=True)
+    overrides = redactor.redact_nested(dict(request.overrides), keep_keys=True)
     run = {
         "run": directory.name,
         **request.as_json(),
@@ -321,13 +321,13 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
         "host": socket.gethostname(),
         "user": _user(),
         "currency": configuration.block(storing.BLOCK, Results).currency,
-        "argv": redactor.texts(sys.argv),
+        "argv": redactor.redact_nested(sys.argv),
         "changes": [_change_json(change, redactor) for change in configuration.changes],
     }
     changes = "".join(f"{_applied(change, redactor)}\n" for change in configuration.changes)
     filesystem.write_text(RunDirectory(directory).changes, changes)
     for name, value in request.note.items():
-        masked = redactor.texts(value, keep_keys=True)
+        masked = redactor.redact_nested(value, keep_keys=True)
         filesystem.write_text(directory / name, masked if isinstance(masked, str) else filesystem.dump_yaml(masked))
     if loaded.plan is not None:
         loaded.plan.write(directory)

@@ -77,7 +77,7 @@ def find(name: str) -> ProjectFiles:
         others = [folder for root in places.roots() for folder in root.glob("projects/*/") if folder.name == name]
         if others:
             raise UsageError(f"{others[0]} is not a project: it has no orchestration.py")
-        hint = did_you_mean(name, known, what="known projects")
+        hint = did_you_mean(name, known, label="known projects")
         raise UsageError(f"unknown project `{name}`: {hint}\n  looked in {_searched()}")
     return ProjectFiles(name, known[name].parent.parent)
 
@@ -122,6 +122,6 @@ def select(available: dict[str, Callable[[], object]], wanted: list[str] | None)
     for name in wanted or ():
         if name not in available:
             raise UsageError(
-                f"unknown phase `{name}`: {did_you_mean(name, available, what='the phases of the project')}"
+                f"unknown phase `{name}`: {did_you_mean(name, available, label='the phases of the project')}"
             )
     return {name: function for name, function in available.items() if wanted is None or name in wanted}

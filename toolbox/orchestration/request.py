@@ -17,7 +17,7 @@ from toolbox.matrix import plan, targets
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import ConfigurationError, DamagedFile, UsageError, describe
-from toolbox.model.text import shown
+from toolbox.model.text import abbreviated
 from toolbox.orchestration import projects
 from toolbox.orchestration.projects import ProjectFiles
 from toolbox.results import bounds_file
@@ -215,4 +215,4 @@ def _differences(was: Any, now: Any, path: str) -> Iterator[str]:
         for index, (before, after) in enumerate(zip(was, now, strict=True)):
             yield from _differences(before, after, f"{path}[{index}]")
     elif was != now or type(was) is not type(now):
-        yield f"{path.removeprefix('$.')} was {shown(was)}, is {shown(now)}"
+        yield f"{path.removeprefix('$.')} was {abbreviated(was)}, is {abbreviated(now)}"

@@ -76,7 +76,7 @@ def resolved_text(configuration: Configuration, redactor: Redactor) -> str:
     block = resolved.get(presets.BLOCK)
     if isinstance(block, dict) and block.get(presets.TO_APPLY):
         resolved = {**resolved, presets.BLOCK: {**block, presets.TO_APPLY: []}}
-    return filesystem.dump_yaml(redactor.texts(resolved, keep_keys=True))
+    return filesystem.dump_yaml(redactor.redact_nested(resolved, keep_keys=True))
 
 
 _current: Ambient[Session] = Ambient("session")

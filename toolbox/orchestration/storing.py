@@ -68,7 +68,7 @@ def record(configuration: Configuration, directory: Path) -> None:
         return
     try:
         # They are slow to import, and most commands have no use for them.
-        with modules.for_good():
+        with modules.gc_frozen_imports():
             from toolbox.results import recording
             from toolbox.results.store import Store
 

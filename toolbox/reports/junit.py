@@ -21,7 +21,7 @@ from xml.sax.xmlreader import AttributesImpl
 
 from toolbox.model.events import StepKind
 from toolbox.model.evidence import Metric
-from toolbox.model.foreign_text import replaced
+from toolbox.model.foreign_text import replace_unsafe
 from toolbox.model.verdicts import Verdict
 from toolbox.reports._excerpts import Excerpt, Excerpts
 from toolbox.runs.layout import RunDirectory
@@ -184,4 +184,4 @@ def _seconds(cases: Sequence[StepState]) -> str:
 
 
 def _text(text: str) -> str:
-    return _NO_XML.sub("\ufffd", replaced(text))
+    return _NO_XML.sub("\ufffd", replace_unsafe(text))

@@ -16,7 +16,7 @@ import yaml
 from toolbox.model.bounds import Bound, Method
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.nearest import did_you_mean
-from toolbox.model.text import shown
+from toolbox.model.text import abbreviated
 
 CELLS: Final = "cells"
 CELL: Final = "cell"
@@ -181,7 +181,7 @@ class _Reader:
     def _method(self, node: yaml.Node, at: str) -> Method:
         name = self._text(node, at)
         if name not in list(Method):
-            self._fail(node, f"{at} is no method: {did_you_mean(name, Method, what='methods')}")
+            self._fail(node, f"{at} is no method: {did_you_mean(name, Method, label='methods')}")
         return Method(name)
 
     def _time(self, node: yaml.Node, at: str) -> datetime:
@@ -212,5 +212,5 @@ def _is_nothing(node: yaml.Node) -> bool:
 
 def _kind(node: yaml.Node) -> str:
     if isinstance(node, yaml.ScalarNode):
-        return shown(node.value)
+        return abbreviated(node.value)
     return "a mapping" if isinstance(node, yaml.MappingNode) else "a list"

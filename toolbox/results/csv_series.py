@@ -32,7 +32,7 @@ def _column(file: Path, column: str) -> NDArray[np.float64]:
         with file.open(encoding="utf-8-sig", newline="") as stream:
             rows = csv.DictReader(stream)
             if column not in (rows.fieldnames or ()):
-                hint = did_you_mean(column, rows.fieldnames or (), what="columns")
+                hint = did_you_mean(column, rows.fieldnames or (), label="columns")
                 raise UsageError(f"--column={column}: {file} has no such column: {hint}")
             values = [_number(row[column], f"{file}:{rows.line_num}") for row in rows]
     except OSError as error:

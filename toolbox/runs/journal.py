@@ -24,13 +24,13 @@ from typing import Any, Final, Self, get_args, get_origin
 
 from toolbox.model import events
 from toolbox.model.errors import InfrastructureError
-from toolbox.model.events import KeptEvent, RunStarted
-from toolbox.model.text import shown
+from toolbox.model.events import JournalEvent, RunStarted
+from toolbox.model.text import abbreviated
 from toolbox.runs.layout import RunDirectory
 from toolbox.system import filesystem
 from toolbox.system.redaction import Redactor
 
-_KINDS: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in get_args(events.KeptEvent)}
+_KINDS: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in get_args(events.JournalEvent)}
 _Reader = Callable[[Any], Any]  # returns a value of JSON as the type of a field; raises TypeError or ValueError
 _LOOKS: Final = 5
 _LOOK_SECONDS: Final = 0.05
@@ -43,7 +43,7 @@ class Entry:
     """An event with the time at which it was written."""
 
     time: datetime
-    event: KeptEvent
+    event: JournalEvent
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Journal:
             os.close(self._descriptor)
             raise InfrastructureError(f"the journal {self._file} cannot be opened: {error}") from error
 
-    def append(self, event: KeptEvent, *, sync: bool = True) -> None:
+    def append(self, event: JournalEvent, *, sync: bool = True) -> None:
         """Write an event.
 
         Args:
@@ -108,7 +108,7 @@ class Journal:
         Raises:
             InfrastructureError: the disk did not take it.
         """
-        masked = events.masked(event, self._redactor.texts)
+        masked = events.masked(event, self._redactor.redact_nested)
         record = {
             "time": datetime.now(UTC).isoformat(timespec="microseconds"),
             "event": type(event).__name__,
@@ -252,13 +252,13 @@ def _parse(line: bytes) -> Entry | str:
     name, moment = record.get("event"), record.get("time")
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
-        return f"the event {shown(name)} is not known to this version"
+        return f"the event {abbreviated(name)} is not known to this version"
     try:
         time = datetime.fromisoformat(moment) if isinstance(moment, str) else None
     except ValueError:
         time = None
     if time is None or time.tzinfo is None:
-        return f"its time is {shown(moment)}"
+        return f"its time is {abbreviated(moment)}"
     return _event(kind, record, time)
 
 
@@ -271,7 +271,7 @@ def _event(kind: type[Any], record: Mapping[str, Any], time: datetime) -> Entry 
         try:
             values[name] = read_value(record[name])
         except (TypeError, ValueError):
-            return f"{kind.__name__}: `{name}` is {shown(record[name])}"
+            return f"{kind.__name__}: `{name}` is {abbreviated(record[name])}"
     try:
         return Entry(time, kind(**values))
     except TypeError:

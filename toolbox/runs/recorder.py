@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 from toolbox.model import events
-from toolbox.model.events import AttemptReleased, Event, KeptEvent, Note, SecretLeft
+from toolbox.model.events import AttemptReleased, Event, JournalEvent, Note, SecretLeft
 from toolbox.runs import layout
 from toolbox.runs.journal import Journal
 from toolbox.runs.run_state import CellAttempt, RunState, StepState
@@ -22,7 +22,7 @@ from toolbox.system.redaction import Redactor
 log = logging.getLogger(__name__)
 
 Listener = Callable[[Event], None]
-_KEPT = get_args(KeptEvent)
+_KEPT = get_args(JournalEvent)
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Recorder:
     def record(self, event: Event, *, sync: bool = True) -> None:
         """Keep and show an event, without secrets. `sync`: see `Journal.append`."""
         if self.redactor.values():
-            event = events.masked(event, self.redactor.texts)
+            event = events.masked(event, self.redactor.redact_nested)
         with self._lock:
             if isinstance(event, AttemptReleased):
                 self._released.add((event.step, event.attempt))

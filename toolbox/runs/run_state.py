@@ -25,7 +25,7 @@ from toolbox.model.events import (
     ClusterChosen,
     ConfigurationChanged,
     FlakyCellsFailed,
-    KeptEvent,
+    JournalEvent,
     LeaseAwaited,
     LeaseLost,
     MatrixPlanned,
@@ -405,7 +405,7 @@ class _Fold:
         self.clusters: dict[str, ClusterState] = {}
         self.resources: dict[str, str] = {}  # clusters by the names of their resources
 
-    def take(self, event: KeptEvent, time: datetime) -> None:
+    def take(self, event: JournalEvent, time: datetime) -> None:
         """Take in the next event."""
         if isinstance(event, _OfStep):
             self._take_step(event, time)

@@ -71,7 +71,7 @@ class Redactor:
                 text = text.replace(value, MASK)
         return text
 
-    def texts(self, value: Any, *, keep_keys: bool = False) -> Any:
+    def redact_nested(self, value: Any, *, keep_keys: bool = False) -> Any:
         """Return a value with the secrets in its texts masked. Numbers and enums stay as they are.
 
         Args:
@@ -79,7 +79,7 @@ class Redactor:
         """
         if not self._values:
             return value
-        mask = partial(self.texts, keep_keys=keep_keys)
+        mask = partial(self.redact_nested, keep_keys=keep_keys)
         if type(value) is str:
             return self(value)
         if isinstance(value, Mapping):

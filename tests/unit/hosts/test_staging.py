@@ -60,7 +60,7 @@ def test_an_agent_is_told_only_the_secrets_that_its_workload_has(
 
 def test_what_is_sent_is_in_a_folder_of_its_own_until_it_is_moved(tmp_path: Path) -> None:
     (tmp_path / "source").write_text("1")
-    workload = Workload(("true",), files={"a/b": tmp_path / "source"}, written={"a/c": "2"})
+    workload = Workload(("true",), files={"a/b": tmp_path / "source"}, text_files={"a/c": "2"})
     attempt = tmp_path / "attempt"
     with staging.staged(workload, attempt) as first, staging.staged(workload, attempt) as second:
         assert first is not None
@@ -97,7 +97,8 @@ def test_a_file_that_is_not_there_is_a_fault_of_the_configuration(tmp_path: Path
 
 def test_a_name_that_is_taken_by_a_folder_is_a_fault_of_the_machine(tmp_path: Path) -> None:
     (tmp_path / "source").touch()
-    workload = Workload(("true",), files={"a/b": tmp_path / "source", "a": tmp_path / "source"}, written={"a/b/c": ""})
+    files = {"a/b": tmp_path / "source", "a": tmp_path / "source"}
+    workload = Workload(("true",), files=files, text_files={"a/b/c": ""})
     with pytest.raises(StepError, match="cannot be sent") as caught, staging.staged(workload, tmp_path / "attempt"):
         pass
     assert caught.value.cause is Cause.INFRASTRUCTURE

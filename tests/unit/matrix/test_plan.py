@@ -50,7 +50,7 @@ def test_a_cell_sees_its_settings_with_their_types(planned: Planned) -> None:
     workload = {"command": ["@cell.x", "--y={@cell.y}", "@cell.y"], "write": {"s.json": {"y": "@cell.y"}}}
     cell = planned({"axes": AXES, "workload": workload}).cells[3]
     assert cell.workload.command == ("b", "--y=2", "2")
-    assert json.loads(cell.workload.written["s.json"]) == {"y": 2}
+    assert json.loads(cell.workload.text_files["s.json"]) == {"y": 2}
 
 
 def test_an_axis_that_is_a_path_replaces_the_field_for_all_who_refer_to_it(planned: Planned) -> None:
@@ -102,7 +102,7 @@ def test_files_are_found_from_the_root_on_and_have_to_be_there(planned: Planned,
 def test_what_is_written_for_a_cell_is_text_json_or_yaml_by_its_name(planned: Planned) -> None:
     write = {"a.txt": "{@cell.x}\n", "a.json": ["@cell.x"], "a.yml": {"k": "@cell.x"}}
     cell = only(planned({"axes": {"x": [8]}, "workload": {"command": "true", "write": write}}))
-    assert cell.workload.written == {"a.txt": "8\n", "a.json": "[\n  8\n]\n", "a.yml": "k: 8\n"}
+    assert cell.workload.text_files == {"a.txt": "8\n", "a.json": "[\n  8\n]\n", "a.yml": "k: 8\n"}
 
 
 # A secret

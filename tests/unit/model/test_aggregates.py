@@ -95,13 +95,13 @@ def test_a_warmup_that_leaves_nothing_is_told(found: list[int], warmup: int, sai
 
 @pytest.mark.parametrize(("text", "value"), [("1", 1.0), (" -2.5e-3\n", -0.0025), ("+0", 0.0), (".5", 0.5)])
 def test_a_text_that_writes_a_number_is_parsed(text: str, value: float) -> None:
-    assert aggregates.parsed(text, source="x") == value
+    assert aggregates.parse_number(text, source="x") == value
 
 
 @pytest.mark.parametrize("text", ["", "-", "1.2.3", "n/a", "nan", "-inf", "1e999", "1,5", "0x10", "1 2", "12s"])
 def test_a_text_that_writes_no_finite_number_is_shown(text: str) -> None:
     with pytest.raises(ValueError, match=r"^log:3 is .+, a number was expected$"):
-        aggregates.parsed(text, source="log:3")
+        aggregates.parse_number(text, source="log:3")
 
 
 @pytest.mark.parametrize("value", [True, None, "1", math.nan, math.inf, 10**400, -(10**4000), [1], {}, b"1"])

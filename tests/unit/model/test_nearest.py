@@ -24,7 +24,7 @@ def test_no_more_names_than_the_limit() -> None:
     ],
 )
 def test_near_names_go_before_all_names(name: str, known: list[str], hint: str) -> None:
-    assert did_you_mean(name, known, what="presets") == hint
+    assert did_you_mean(name, known, label="presets") == hint
 
 
 def test_two_near_names_are_both_offered() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from toolbox.model.text import as_text, duration, shown, truncate, without_middle
+from toolbox.model.text import abbreviated, as_text, duration, truncate, without_middle
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_text_that_is_truncated_is_as_long_as_it_may_be() -> None:
     assert truncate("x" * 160) == "x" * 160
     assert truncate("x" * 161) == "x" * 157 + "..."
     assert truncate("abcdef", 5) == "ab..."
-    assert shown("abcdef", longest=6) == "'ab..."
+    assert abbreviated("abcdef", longest=6) == "'ab..."
 
 
 def test_the_middle_of_many_lines_is_left_out() -> None:

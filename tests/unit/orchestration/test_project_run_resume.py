@@ -22,7 +22,7 @@ from toolbox.model.events import (
     AttemptSubmitted,
     ConfigurationChanged,
     Event,
-    KeptEvent,
+    JournalEvent,
     MatrixPlanned,
     Note,
     RunFinished,
@@ -537,7 +537,7 @@ def resume(recorded: Recorded, tmp_path_factory: pytest.TempPathFactory) -> Resu
     return call
 
 
-def hold(found: RunState, code: int, kept: list[KeptEvent], executed: list[str]) -> None:
+def hold(found: RunState, code: int, kept: list[JournalEvent], executed: list[str]) -> None:
     """Hold a run that was gone on with against what is promised.
 
     Args:

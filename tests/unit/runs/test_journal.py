@@ -15,7 +15,7 @@ from toolbox.model.events import (
     CheckJudged,
     ClusterChosen,
     ConfigurationChanged,
-    KeptEvent,
+    JournalEvent,
     MetricMeasured,
     RunFinished,
     RunStarted,
@@ -29,7 +29,7 @@ from toolbox.runs.journal import Journal
 from toolbox.runs.layout import RunDirectory
 from toolbox.system.redaction import Redactor
 
-EVENTS: list[KeptEvent] = [
+EVENTS: list[JournalEvent] = [
     RunStarted("r", "p", "/runs/r", ("small", "fast")),
     StepStarted("000__prepare", "prepare", StepKind.PHASE, "./run_toolbox.py a b"),
     ConfigurationChanged("a.b", "'☃ \n\u2028'", "set_config"),
@@ -39,14 +39,14 @@ EVENTS: list[KeptEvent] = [
 ]
 
 
-def write(directory: Path, *events: KeptEvent) -> Path:
+def write(directory: Path, *events: JournalEvent) -> Path:
     with Journal(directory, Redactor()) as opened:
         for event in events:
             opened.append(event)
     return RunDirectory(directory).journal
 
 
-def read(directory: Path) -> list[KeptEvent]:
+def read(directory: Path) -> list[JournalEvent]:
     return [entry.event for entry in journal.read(directory)]
 
 
@@ -218,7 +218,7 @@ def test_a_secret_that_looks_like_a_part_of_a_record_leaves_it_readable(tmp_path
     ],
     ids=lambda event: type(event).__name__,
 )
-def test_an_identity_is_kept_also_where_a_secret_is_the_same_word(tmp_path: Path, event: KeptEvent) -> None:
+def test_an_identity_is_kept_also_where_a_secret_is_the_same_word(tmp_path: Path, event: JournalEvent) -> None:
     redactor = Redactor()
     redactor.add(["test"])
     with Journal(tmp_path, redactor) as opened:

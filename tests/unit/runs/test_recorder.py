@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.model.events import Event, KeptEvent, Note, SecretLeft, StepFinished, StepKind, TaskStarted
+from toolbox.model.events import Event, JournalEvent, Note, SecretLeft, StepFinished, StepKind, TaskStarted
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs import journal
 from toolbox.runs.recorder import Recorder
@@ -25,7 +25,7 @@ def test_the_journal_keeps_what_matters_later_and_the_views_are_told_of_all(
     assert kept(tmp_path) == [FINISHED]
 
 
-def kept(directory: Path) -> list[KeptEvent]:
+def kept(directory: Path) -> list[JournalEvent]:
     return [entry.event for entry in journal.read(directory)]
 
 

@@ -7,7 +7,7 @@ from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
     ConfigurationChanged,
-    KeptEvent,
+    JournalEvent,
     MatrixPlanned,
     MetricMeasured,
     RunFinished,
@@ -40,7 +40,7 @@ def ended(step: str, verdict: Verdict = Verdict.PASSED) -> StepFinished:
     )
 
 
-def whole(step: str, *inside: KeptEvent, verdict: Verdict = Verdict.PASSED) -> list[KeptEvent]:
+def whole(step: str, *inside: JournalEvent, verdict: Verdict = Verdict.PASSED) -> list[JournalEvent]:
     """A step from its beginning to its end."""
     return [began(step), *inside, ended(step, verdict)]
 
@@ -119,7 +119,7 @@ def test_the_attempts_of_a_cell_are_kept_also_when_it_is_run_again() -> None:
 
 
 def test_an_attempt_that_was_judged_again_ended_as_it_did_the_last_time() -> None:
-    events: list[KeptEvent] = [
+    events: list[JournalEvent] = [
         began("test/c1"),
         submitted(1),
         attempt_ended(1, Verdict.FAILED),
@@ -132,10 +132,10 @@ def test_an_attempt_that_was_judged_again_ended_as_it_did_the_last_time() -> Non
 
 
 def test_the_metrics_of_a_cell_are_those_of_its_last_time() -> None:
-    values: list[KeptEvent] = [MetricMeasured("test/c1", "t", value, "s") for value in (1.0, 2.0)]
+    values: list[JournalEvent] = [MetricMeasured("test/c1", "t", value, "s") for value in (1.0, 2.0)]
     metrics = find(folded([began("test/c1"), *values]), "/test/c1").measured
     assert metrics == {"t": Metric("t", 2.0, "s")}
-    again: list[KeptEvent] = [began("test/c1"), *values, began("test/c1")]
+    again: list[JournalEvent] = [began("test/c1"), *values, began("test/c1")]
     assert find(folded(again), "/test/c1").measured == {}
 
 
@@ -159,7 +159,7 @@ def test_what_is_told_of_a_step_that_never_began_is_left_out() -> None:
     ],
 )
 def test_a_run_is_unfinished_while_something_was_cancelled_or_has_not_ended_or_begun(
-    events: list[KeptEvent], is_unfinished: bool
+    events: list[JournalEvent], is_unfinished: bool
 ) -> None:
     assert folded([RUN, *events, RunFinished(Verdict.PASSED, None, 0, "", 1.0)]).is_unfinished is is_unfinished
 
@@ -221,8 +221,9 @@ def test_a_cell_inside_a_command_that_is_run_again_stays_where_it_was() -> None:
 
     attempt = AttemptSubmitted("test/000__h/000__c1", 1, "n-1", "one")
     gone = StepStarted("test/000__h/001__h2", "h2", StepKind.COMMAND, "", "/test/h/h2")
-    events: list[KeptEvent] = [RUN, began("test"), command("test/000__h"), cell("test/000__h/000__c1"), attempt, gone]
-    again: list[KeptEvent] = [RUN, began("test"), command("test/001__h"), cell("test/000__h/000__c1")]
+    events: list[JournalEvent] = [RUN, began("test"), command("test/000__h"), cell("test/000__h/000__c1")]
+    events += [attempt, gone]
+    again: list[JournalEvent] = [RUN, began("test"), command("test/001__h"), cell("test/000__h/000__c1")]
     past = folded([*events, *again])
     assert list(past.steps) == ["test", "test/000__h/000__c1", "test/001__h"]
     assert [(step.step, attempt.attempt) for step, attempt in past.open_attempts] == [("test/000__h/000__c1", 1)]

@@ -4,7 +4,7 @@ from tests.fakes.history import folded
 from toolbox.model.clusters import Access
 from toolbox.model.events import (
     ClusterChosen,
-    KeptEvent,
+    JournalEvent,
     LeaseAwaited,
     LeaseLost,
     ResourceMade,
@@ -17,7 +17,7 @@ CHOSEN = ClusterChosen("sut", "a", "/k", "c")
 PLANNED = ResourcePlanned("000__create", "sut-1", "sut", "/k", "env X=1 remove it")
 
 
-def said(*events: KeptEvent) -> str:
+def said(*events: JournalEvent) -> str:
     return str(folded(events).clusters["sut"])
 
 

@@ -15,7 +15,7 @@ from toolbox.model.errors import (
     StepError,
     ToolboxError,
 )
-from toolbox.model.events import Event, KeptEvent, Note, StepFinished, StepKind, StepStarted
+from toolbox.model.events import Event, JournalEvent, Note, StepFinished, StepKind, StepStarted
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs import steps
 from toolbox.runs.steps import Outcome, Step
@@ -199,7 +199,7 @@ def test_a_step_whose_directory_was_removed_still_ends(tmp_path: Path) -> None:
 
 def before(top: Step, *steps: tuple[str, str, StepKind, Verdict]) -> None:
     """Have a run done this before it was resumed: directory, key, kind and verdict of each step."""
-    events: list[KeptEvent] = []
+    events: list[JournalEvent] = []
     for directory, key, kind, verdict in steps:
         name = key.rpartition("/")[2]
         events.append(StepStarted(directory, name, kind, "", key, "print"))

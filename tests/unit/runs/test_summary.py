@@ -13,7 +13,7 @@ from toolbox.model.events import (
     AttemptWaiting,
     CheckJudged,
     FlakyCellsFailed,
-    KeptEvent,
+    JournalEvent,
     RunFinished,
     RunStarted,
     StepFinished,
@@ -31,7 +31,7 @@ STARTED = RunStarted("r-1", "training", "/runs/r-1", ("small",))
 FINISHED = RunFinished(Verdict.FAILED, Cause.CHECK, 1, "too slow", 9.5)
 
 
-def write(directory: Path, *events: KeptEvent) -> None:
+def write(directory: Path, *events: JournalEvent) -> None:
     with Journal(directory, Redactor()) as opened:
         for event in events:
             opened.append(event)
@@ -79,7 +79,7 @@ def test_reading_disturbs_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("events", [[], [began("000__a")], [FINISHED]], ids=["empty", "a step", "an end"])
-def test_what_does_not_begin_with_a_run_is_none(tmp_path: Path, events: list[KeptEvent]) -> None:
+def test_what_does_not_begin_with_a_run_is_none(tmp_path: Path, events: list[JournalEvent]) -> None:
     write(tmp_path, *events)
     with pytest.raises(UsageError, match=r"not the directory of a run"):
         run_state.read(tmp_path)

@@ -53,7 +53,7 @@ def test_what_is_imported_for_good_is_none_of_the_collectors_affairs(tmp_path: P
     )
     before = gc.get_freeze_count()
     try:
-        with modules.for_good():
+        with modules.gc_frozen_imports():
             module = modules.load(name, tmp_path / "many.py")
         assert gc.get_freeze_count() >= before + 1000
     finally:
@@ -65,7 +65,7 @@ def test_who_collects_no_garbage_does_not_after_an_import_that_failed(tmp_path: 
     (tmp_path / "broken.py").write_text("1 +")
     gc.disable()
     try:
-        with pytest.raises(SyntaxError), modules.for_good():
+        with pytest.raises(SyntaxError), modules.gc_frozen_imports():
             modules.load(name, tmp_path / "broken.py")
         assert not gc.isenabled()
     finally:

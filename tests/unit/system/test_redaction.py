@@ -89,7 +89,7 @@ def test_the_texts_of_a_structure_are_masked_and_all_else_stays() -> None:
     redactor = Redactor()
     redactor.add(["1234", "passed"])
     value = {"a 1234": ["1234!", 1234, 0.1234, None, True, Word.PASSED], "b": ("passed", {"c": "1234"})}
-    assert redactor.texts(value) == {
+    assert redactor.redact_nested(value) == {
         "a ***": ["***!", 1234, 0.1234, None, True, Word.PASSED],
         "b": ("***", {"c": "***"}),
     }

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Json, Unavailable
 from toolbox.kubernetes.api.objects import POD, Objects, Query, is_name
-from toolbox.model.text import shown
+from toolbox.model.text import abbreviated
 from toolbox.system import filesystem
 
 _TRIES: Final = 3
@@ -45,7 +45,7 @@ def save(cluster: Cluster, pods: Sequence[Json], directory: Path, wanted: Wanted
     written, missing = [], []
     for pod in pods:
         if not is_name(pod["metadata"]["name"]):  # the name becomes the name of a folder
-            missing.append(f"{shown(pod['metadata']['name'])}: no pod can have this name")
+            missing.append(f"{abbreviated(pod['metadata']['name'])}: no pod can have this name")
             continue
         for name, is_previous in filter(lambda each: is_name(each[0]), _logs(pod, wanted)):
             file = f"{pod['metadata']['name']}/{name}{'.previous' if is_previous else ''}.log"

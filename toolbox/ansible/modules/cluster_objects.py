@@ -40,7 +40,7 @@ from toolbox.ansible.modules import _entry, _evidence, _settling
 from toolbox.kubernetes.api.connection import ApiError, Json
 from toolbox.kubernetes.api.objects import Kind, Objects
 from toolbox.model.errors import ConfigurationError, InfrastructureError
-from toolbox.model.text import shown
+from toolbox.model.text import abbreviated
 from toolbox.system import environ
 
 _OPTIONS: Final = {
@@ -156,7 +156,7 @@ def checked(body: Any, where: str = "") -> Json:
         ConfigurationError: one of these is missing; the message begins with `where`.
     """
     if not isinstance(body, dict):
-        raise ConfigurationError(f"{where}this is not an object of Kubernetes: {shown(str(body), longest=40)}")
+        raise ConfigurationError(f"{where}this is not an object of Kubernetes: {abbreviated(str(body), longest=40)}")
     metadata = body.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     for field, value in {"apiVersion": body.get("apiVersion"), "kind": body.get("kind"), "metadata.name": name}.items():

@@ -52,7 +52,7 @@ class Credentials:
             ConfigurationError: the file or context is missing or unreadable, or the client is not installed.
         """
         extras.require("kubernetes", "a cluster")
-        with modules.for_good():
+        with modules.gc_frozen_imports():
             from kubernetes.client import Configuration
         configuration = Configuration()
         configuration.retries = False  # `Cluster.ask` retries: it knows which requests may be repeated
@@ -131,5 +131,5 @@ def _context(files: str, wanted: str | None) -> dict[str, Any]:
     if name is None:
         raise ConfigurationError(f"{files}: it has no current context: set `context`")
     if name not in contexts:
-        raise ConfigurationError(f"{files}: no context `{name}`: {did_you_mean(name, contexts, what='contexts')}")
+        raise ConfigurationError(f"{files}: no context `{name}`: {did_you_mean(name, contexts, label='contexts')}")
     return contexts[name]

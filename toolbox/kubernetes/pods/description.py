@@ -31,7 +31,7 @@ from pydantic.fields import FieldInfo
 
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.quantities import MOST_SECONDS
-from toolbox.model.text import shown
+from toolbox.model.text import abbreviated
 
 ROOT: Final = "/topgallant"
 """The directory in a pod for all of Topgallant's files."""
@@ -55,7 +55,7 @@ def _matching(what: str, pattern: str, longest: int) -> AfterValidator:
 
     def check(text: str) -> str:
         if len(text) > longest or not regex.fullmatch(text):
-            raise ValueError(f"{shown(text)} is not {what}, of at most {longest} characters")
+            raise ValueError(f"{abbreviated(text)} is not {what}, of at most {longest} characters")
         return text
 
     return AfterValidator(check)
@@ -82,7 +82,7 @@ def _is_variable(name: str) -> str:
 
 def _mount_path(path: str) -> str:
     if not path.startswith("/") or path == "/" or ":" in path or posixpath.normpath(path) != path:
-        raise ValueError(f"{shown(path)} is not an absolute path without `..`, `:` and a slash at its end")
+        raise ValueError(f"{abbreviated(path)} is not an absolute path without `..`, `:` and a slash at its end")
     if path == ROOT or path.startswith(f"{ROOT}/"):
         raise ValueError(f"{path} is reserved, like all paths below {ROOT}: choose another path")
     return path
@@ -90,7 +90,7 @@ def _mount_path(path: str) -> str:
 
 def _sub_path(path: str) -> str:
     if not path or path.startswith("/") or ".." in path.split("/"):
-        raise ValueError(f"{shown(path)} is not a relative path without `..`")
+        raise ValueError(f"{abbreviated(path)} is not a relative path without `..`")
     return path
 
 
@@ -98,9 +98,10 @@ def _gpu(value: Any) -> int | dict[str, int] | None:
     value = _without_nulls(value)
     counts = value.values() if isinstance(value, dict) else [value]
     if value is not None and (not counts or any(type(count) is not int or count < 0 for count in counts)):
-        raise ValueError(f"{shown(value)} is not a number of GPUs, null, or MIG slices such as {{mig_1g_10gb: 1}}")
+        text = abbreviated(value)
+        raise ValueError(f"{text} is not a number of GPUs, null, or MIG slices such as {{mig_1g_10gb: 1}}")
     if isinstance(value, dict) and (wrong := [name for name in value if not _MIG.fullmatch(str(name))]):
-        raise ValueError(f"{shown(wrong[0])} is not a MIG slice such as mig_1g_10gb")
+        raise ValueError(f"{abbreviated(wrong[0])} is not a MIG slice such as mig_1g_10gb")
     return value  # type: ignore[no-any-return]  # the type has just been checked
 
 
@@ -416,7 +417,7 @@ def parse(target: Mapping[str, Any], cell: Mapping[str, Any]) -> Pod:
     for said in (target, cell):
         if not isinstance(said, Mapping):
             raise ValueError(  # noqa: TRY004  # all mistakes in a configuration are a ValueError
-                f"{shown(said)} does not describe a pod: a mapping was expected"
+                f"{abbreviated(said)} does not describe a pod: a mapping was expected"
             )
     try:
         return _parsed(json.dumps([target, cell]))
@@ -488,10 +489,10 @@ def _fault(detail: dict[str, Any]) -> str:
     message = detail["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
     if detail["type"] == "extra_forbidden":
         *parents, name = detail["loc"]
-        hint = did_you_mean(str(name), _fields_at(parents), what="fields")
+        hint = did_you_mean(str(name), _fields_at(parents), label="fields")
         return f"`{where.removeprefix('.')}` is not a field here: {hint}"
     if detail["type"] not in {"value_error", "missing"}:
-        message = f"{shown(detail['input'])}: {message[:1].lower()}{message[1:]}"
+        message = f"{abbreviated(detail['input'])}: {message[:1].lower()}{message[1:]}"
     return f"`{where.removeprefix('.')}`: {message}" if where else message
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from toolbox.kubernetes.pods.description import QUEUE_LABEL, ROOT, SHARED_MEMORY, Pod, Volume, gigabytes, merged
 from toolbox.kubernetes.pods.views import FILES, WORKLOAD
-from toolbox.model.text import shown
+from toolbox.model.text import abbreviated
 
 AGENT: Final = f"{ROOT}/agent/agent.zip"
 """The path of the agent in a pod."""
@@ -368,7 +368,8 @@ def _literal(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{shown(text)} contains bytes that are not UTF-8, which Kubernetes does not accept") from None
+        start = abbreviated(text)
+        raise ValueError(f"{start} contains bytes that are not UTF-8, which Kubernetes does not accept") from None
     return text.replace("$", "$$")
 
 

@@ -108,9 +108,9 @@ def test_the_owner_holds_an_agent_that_runs(provided: RunResources, kept: Kept, 
 def test_the_files_of_a_workload_are_created_once_and_kept_here(
     provided: RunResources, kept: Kept, tmp_path: Path
 ) -> None:
-    workload = Workload(("true",), written={"a/b": "text"})
+    workload = Workload(("true",), text_files={"a/b": "text"})
     names = {provided.sources(workload, tmp_path / attempt, 5) for attempt in ("first", "second")}
-    other = provided.sources(Workload(("true",), written={"a/b": "other"}), tmp_path / "third", 5)
+    other = provided.sources(Workload(("true",), text_files={"a/b": "other"}), tmp_path / "third", 5)
     assert {provided.name, *names, other} == kept.objects.keys()
     assert (tmp_path / "second/src/a/b").read_text() == "text"
     (name,) = names
@@ -120,7 +120,7 @@ def test_the_files_of_a_workload_are_created_once_and_kept_here(
 
 
 def test_everything_goes_with_the_owner(provided: RunResources, kept: Kept, tmp_path: Path) -> None:
-    name = provided.sources(Workload(("true",), written={"a": "b"}), tmp_path, 5)
+    name = provided.sources(Workload(("true",), text_files={"a": "b"}), tmp_path, 5)
     secret, _ = provided.secret_env({"TOKEN": Secret("s3cret")}, 5)["TOKEN"]
     for each in (str(name), secret):
         assert kept.objects[each]["metadata"]["ownerReferences"] == [provided.owner(5)]
@@ -137,7 +137,7 @@ def test_what_is_too_much_for_an_object_says_where_to_put_it(
 ) -> None:
     monkeypatch.setattr(run_resources, "_MOST_BYTES", 10)
     with pytest.raises(StepError, match=r"10 can be sent: put large files into the image or on a volume") as caught:
-        provided.sources(Workload(("true",), written={"a": "b"}), tmp_path, 5)
+        provided.sources(Workload(("true",), text_files={"a": "b"}), tmp_path, 5)
     assert caught.value.cause is Cause.CONFIGURATION
 
 

@@ -52,7 +52,7 @@ def test_the_workload_takes_the_settings_of_every_cell(presets: Sequence[str], t
 
     for cell in planned(*presets).cells:
         file = tmp_path / "settings.json"
-        file.write_text(cell.workload.written["settings.json"])
+        file.write_text(cell.workload.text_files["settings.json"])
         found = dataclasses.asdict(read_settings(file))
         assert {name: found[name] for name in cell.settings["model"]} == cell.settings["model"]
         assert (found["batch"], found["precision"]) == tuple(cell.settings.values())[1:]
