@@ -45,13 +45,12 @@ from toolbox.model.secrets import Secret
 from toolbox.model.text import as_text
 from toolbox.model.workloads import Workload
 from toolbox.runs.layout import RunDirectory
-from toolbox.system import filesystem
+from toolbox.system import filesystem, processes
 
 T = TypeVar("T")
 
 BLOCK: Final = "matrix"
 CONTRACTS: Final = Path(__file__).parent / "contracts"
-_BASH: Final = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c")
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,7 +471,7 @@ class _Planner:
     def _workload(self, seen: Configuration, timeouts: Timeouts) -> Workload:
         block = seen.block(f"{BLOCK}.workload", WorkloadBlock)
         command = block.command
-        words = (*_BASH, command) if isinstance(command, str) else tuple(map(as_text, command))
+        words = (*processes.STRICT_BASH, command) if isinstance(command, str) else tuple(map(as_text, command))
         sources = {name: self.root / source for name, source in block.files.items()}
         if missing := {name: source for name, source in sources.items() if not source.exists()}:
             places = {name: paths.render((BLOCK, "workload", "files", name)) for name in missing}

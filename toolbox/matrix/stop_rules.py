@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.verdicts import UNEXPECTED, Cause, Verdict
 from toolbox.runs.steps import Outcome
 
 _OUTAGE_SHARE: Final = 1 / 3
-_BAD: Final = {Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED}
 
 
 @dataclass(slots=True)
@@ -49,7 +48,7 @@ class StopRules:
 
     def note_end(self, verdict: Verdict) -> bool:
         """Record the verdict of a cell that is not in quarantine, and return whether the matrix stops because of it."""
-        if verdict not in _BAD:
+        if verdict not in UNEXPECTED:
             return False
         self._failures += 1
         if self.max_failures is None or self._failures < self.max_failures or self.stopped:

@@ -57,6 +57,9 @@ class ExitCode(IntEnum):
     SIGTERM = 143
 
 
+UNEXPECTED: Final = frozenset({Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED})
+"""The verdicts of a step that ran to its end and did not do what was expected of it."""
+
 # From the least severe to the most severe. A step is cancelled because another step failed or because the run is
 # ending, so a failure is more severe.
 _SEVERITY = (

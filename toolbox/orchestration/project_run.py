@@ -52,13 +52,12 @@ from toolbox.runs.journal import Entry, Journal
 from toolbox.runs.journal import read as read_journal
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.recorder import Listener, Recorder
-from toolbox.runs.run_state import CellAttempt, RunState, StepState
+from toolbox.runs.run_state import CLEANUP, CellAttempt, RunState, StepState
 from toolbox.runs.steps import Outcome, Step
 from toolbox.system import cancellation, environ, filesystem, places, processes, signals
 from toolbox.system.redaction import Redactor
 
 _TESTS: Final = "test"
-_CLEANUP: Final = "post_cleanup"
 _NOTHING: Final = f"nothing ran: the orchestration has none of the functions {', '.join(projects.PHASES)}"
 _NOTHING_LEFT: Final = "there is nothing to do: everything has finished (--failed repeats what did not pass)"
 _Tried = tuple[StepState, CellAttempt]
@@ -367,7 +366,7 @@ def _run_phases(
         errors.append(error)
         _end_abandoned(top)
     for name, function in phases.items():
-        if errors and not (name == _CLEANUP and reservation.is_ours):
+        if errors and not (name == CLEANUP and reservation.is_ours):
             continue
         try:
             outcomes[name] = _run_phase(name, function, reservation)
@@ -375,7 +374,7 @@ def _run_phases(
             errors.append(error)
             _end_abandoned(top)
             processes.end_marked(top.directory, keep=reservation.marks(top.directory))
-    errors += reservation.release(compare=_CLEANUP in phases)
+    errors += reservation.release(compare=CLEANUP in phases)
     if (number := signals.first()) is not None and not any(isinstance(error, Interrupted) for error in errors):
         errors.append(Interrupted(number))
     if left := processes.end_marked(top.directory, keep=reservation.marks(top.directory)):
@@ -397,18 +396,18 @@ def _end_abandoned(top: Step) -> None:
 def _run_phase(name: str, function: Callable[[], object], reservation: Reservation) -> Outcome:
     failure = (Verdict.FAILED, Cause.PRODUCT) if name == _TESTS else (Verdict.ERROR, Cause.INFRASTRUCTURE)
     # A signal does not stop the cleanup, which is what a signal asks for.
-    gate = contextlib.nullcontext() if name == _CLEANUP else signals.exposed()
+    gate = contextlib.nullcontext() if name == CLEANUP else signals.exposed()
     around = session.step()
     place = around.place(name, StepKind.PHASE)
     is_replayed = place.before is not None and place.before.changed_configuration
-    if name != _CLEANUP and not is_replayed and around.answered(place):
+    if name != CLEANUP and not is_replayed and around.answered(place):
         return Outcome(Verdict.PASSED)
     with cancellation.opened_by_process() as scope, contextlib.ExitStack() as stack:
         try:
             step = stack.enter_context(steps.opened(name, kind=StepKind.PHASE, failure=failure, place=place))
         except Exception:
             # The step cannot be recorded (a full disk): what is to be cleaned up matters more than its record.
-            if name == _CLEANUP:
+            if name == CLEANUP:
                 function()
             raise
         try:

@@ -18,9 +18,10 @@ from typing import Final
 from toolbox.matrix import plan
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.nearest import did_you_mean
+from toolbox.runs.run_state import CLEANUP
 from toolbox.system import environ, places
 
-PHASES: Final = ("pre_cleanup", "prepare", "test", "post_cleanup")
+PHASES: Final = ("pre_cleanup", "prepare", "test", CLEANUP)
 
 
 @dataclass(frozen=True, slots=True)

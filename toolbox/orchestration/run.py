@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 
 __all__ = ["Parallel", "ToolboxResult", "run", "run_all", "run_toolbox", "run_toolbox_from_config", "sleep"]
 
-_STRICT_BASH = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c")
 _LONGEST_STDERR = 4
 
 
@@ -86,7 +85,7 @@ def run(
         )
     variables = {**(session.current().variables if session.is_open() else {}), **_revealed(env or {}, step)}
     output = _Output(step)
-    args = [*_STRICT_BASH, command] if isinstance(command, str) else [str(word) for word in command]
+    args = [*processes.STRICT_BASH, command] if isinstance(command, str) else [str(word) for word in command]
     shown = step.recorder.redactor(command if isinstance(command, str) else shlex.join(args))
     if log_command:
         output.take(f"$ {shown}")

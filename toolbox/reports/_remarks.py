@@ -6,7 +6,7 @@ from typing import Final
 
 from toolbox.model.events import StepKind
 from toolbox.model.text import truncate, without_middle
-from toolbox.model.verdicts import Verdict
+from toolbox.model.verdicts import UNEXPECTED, Verdict
 from toolbox.runs import attribution
 from toolbox.runs.run_state import RunState, StepState
 
@@ -43,7 +43,7 @@ def uncounted(step: StepState) -> list[str]:
 def has_nothing_in_common(summary: RunState) -> bool:
     """Tell whether several cells failed, others passed, and no condition separates them."""
     cells = [step for step in summary.cells if step.counts and step.labels]
-    failed = [step for step in cells if step.verdict in {Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED}]
+    failed = [step for step in cells if step.verdict in UNEXPECTED]
     has_passed = any(step.verdict is Verdict.PASSED for step in cells)
     is_large = len(cells) >= _FEWEST_CELLS and len(failed) >= attribution.FEWEST_FAILED
     return is_large and has_passed and not summary.attribution

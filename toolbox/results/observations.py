@@ -13,7 +13,6 @@ from toolbox.runs import attribution, failures
 from toolbox.runs.attribution import Case, Finding
 
 # The other causes are not the product's.
-_SEPARATED: Final = {Verdict.PASSED, Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED}
 _OF_THE_PRODUCT: Final = {Cause.PRODUCT, Cause.CHECK, Cause.TIMEOUT, Cause.REGRESSION}
 _FAILED: Final = {Verdict.FAILED, Verdict.XFAILED}
 
@@ -49,7 +48,7 @@ def in_common(results: Iterable[ResultRow], *, flaky: Collection[str] = ()) -> l
         [
             Case(row.labels, row.verdict != Verdict.PASSED, failures.signature(row.cause, row.message, row.labels))
             for row in results
-            if row.counts and row.verdict in _SEPARATED and row.cell not in flaky
+            if row.counts and row.verdict in attribution.COMPARED and row.cell not in flaky
         ]
     )
 

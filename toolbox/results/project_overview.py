@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from sqlalchemy import Connection
 
-from toolbox.model.verdicts import Verdict
+from toolbox.model.verdicts import UNEXPECTED, Verdict
 from toolbox.results import cost, flakiness, histories, observations, queries
 from toolbox.results.cost import Cost, Period
 from toolbox.results.flakiness import Flakiness
@@ -26,21 +26,20 @@ RECENT: Final = 30  # number of latest runs to show one by one
 RECENT_DAYS: Final = 30  # number of days for which a change for the worse counts as a regression
 SPEED_RUNS: Final = 10  # number of latest runs whose median is the time of a cell
 _MOST_RESULTS: Final = 30_000  # maximum number of results to read per project, to be fast with a store of years
-STATES: Final = (
-    "failing",
-    "broken",
-    "flaky",
-    "slower",
-    "regression",
-    "outside",
-    "quarantine",
-    "release",
-    "suspect",
-    "changed",
-)
-"""The possible states of a cell, the most urgent first."""
+STATES: Final = {
+    "failing": "failing",
+    "broken": "broken",
+    "flaky": "flaky",
+    "slower": "always out of range",
+    "regression": "regression",
+    "outside": "out of bounds",
+    "quarantine": "in quarantine",
+    "release": "may leave quarantine",
+    "suspect": "suspect",
+    "changed": "level changed",
+}
+"""The possible states of a cell with the words for them, the most urgent first."""
 _GOOD: Final = {Verdict.PASSED, Verdict.XFAILED}
-BAD: Final = {Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED}
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class Cell:
         flaky = self.flaky.state if self.flaky is not None else flakiness.State.HEALTHY
         shifts = [shift for history in self.histories for shift in history.shifts]
         found = {
-            "failing": self.latest is not None and self.latest.counts and self.latest.verdict in BAD,
+            "failing": self.latest is not None and self.latest.counts and self.latest.verdict in UNEXPECTED,
             "broken": flaky is flakiness.State.BROKEN,
             "flaky": flaky is flakiness.State.FLAKY,
             "slower": flaky is flakiness.State.OUT_OF_RANGE,
@@ -128,7 +127,7 @@ class Project:
         Cells that were in quarantine, skipped or cancelled, or that did not end, are left out.
         """
         counted = [result.verdict for cell in self.cells for result in cell.recent if result and result.counts]
-        passed, failed = (sum(verdict in verdicts for verdict in counted) for verdicts in (_GOOD, BAD))
+        passed, failed = (sum(verdict in verdicts for verdict in counted) for verdicts in (_GOOD, UNEXPECTED))
         return passed / (passed + failed) if passed or failed else None
 
     @property
@@ -263,4 +262,4 @@ def _since(histories: Sequence[History], begin: datetime) -> list[tuple[History,
 
 def _urgency(cell: Cell) -> tuple[int, str, str]:
     first = "quarantine" if cell.is_quarantined else next(iter(cell.states), None)
-    return (STATES.index(first) if first else len(STATES), cell.name, cell.id)
+    return ([*STATES].index(first) if first else len(STATES), cell.name, cell.id)

@@ -18,11 +18,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from toolbox.model.verdicts import UNEXPECTED, Verdict
 from toolbox.runs import axis_terms
 from toolbox.runs.axis_terms import Term
 
 MOST_AXES: Final = 3
 MOST_FINDINGS: Final = 5
+COMPARED: Final = UNEXPECTED | {Verdict.PASSED}
+"""The verdicts of cells that are compared: the others have not shown whether the cell works."""
 FEWEST_FAILED: Final = 2  # one cell has its whole settings in common with itself
 _CLEAR: Final = math.log(0.05)
 _FACT: Final = math.log(0.1)  # of a condition that separates exactly: a matrix of 12 cells with 4 failures reaches it

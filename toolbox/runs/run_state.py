@@ -53,7 +53,6 @@ from toolbox.system import filesystem
 CLEANUP: Final = "post_cleanup"
 _MOST_DAMAGE: Final = 2  # an error has five lines
 _DAMAGED: Final = "the journal of this run is damaged: the events of these lines are missing"
-_SEPARATED: Final = {Verdict.PASSED: False, Verdict.FAILED: True, Verdict.ERROR: True, Verdict.XPASSED: True}
 _OfAttempt = AttemptWaiting | AttemptEnded | AttemptAbandoned | AttemptReleased
 _OfStep = StepStarted | StepFinished | AttemptSubmitted | _OfAttempt | CheckJudged | MetricMeasured
 _Dated = tuple[_OfStep, datetime, str]  # with its time, and the revision in its session
@@ -548,9 +547,9 @@ def _attribution(cells: Iterable[StepState], flaky: Container[str]) -> list[Find
     """Return what the cells that failed have in common, as far as the plan says what they are."""
     return attribution.attribute(
         [
-            Case(cell.labels, _SEPARATED[cell.verdict], failures.signature(cell.cause, cell.message, cell.labels))
+            Case(cell.labels, cell.verdict != Verdict.PASSED, failures.signature(cell.cause, cell.message, cell.labels))
             for cell in cells
-            if cell.counts and cell.verdict in _SEPARATED and cell.identity not in flaky
+            if cell.counts and cell.verdict in attribution.COMPARED and cell.identity not in flaky
         ]
     )
 

@@ -27,6 +27,8 @@ import psutil
 from toolbox.system import cancellation, environ, signals
 
 MARK: Final = "TOPGALLANT_STEP"
+STRICT_BASH: Final = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c")
+"""The beginning of a command line that ends with a text for bash."""
 GRACE_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.02
 _SIGNAL_SECONDS: Final = 0.1

@@ -29,10 +29,10 @@ from typing import Any, Final
 from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-untyped]
 
 from toolbox.ansible.modules import _entry, _evidence, _settling
-from toolbox.ansible.modules.cluster_objects import OWNER, is_ours
+from toolbox.ansible.modules.cluster_objects import is_ours
 from toolbox.kubernetes.api import readiness
 from toolbox.kubernetes.api.connection import ApiError, Json
-from toolbox.kubernetes.api.objects import LEASE, NAMESPACE, Kind, Objects, Query
+from toolbox.kubernetes.api.objects import LEASE, MANAGED_BY, MANAGER, NAMESPACE, RUN_LABEL, Kind, Objects, Query
 from toolbox.kubernetes.api.waiting import watching_all
 from toolbox.kubernetes.leases.lease_objects import record_of
 from toolbox.kubernetes.leases.leases import now
@@ -45,7 +45,6 @@ _OPTIONS: Final = {
     "timeout": {"type": "float", "default": 300.0},
     "directory": {"type": "path", "required": True},
 }
-RUN_LABEL: Final = "topgallant.dev/run"
 _OF_THE_SYSTEM: Final = ("kube-system", "kube-public", "kube-node-lease")
 _NEEDED: Final = frozenset({"list", "delete", "watch"})
 _HOLDING: Final = ("NamespaceContentRemaining", "NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure")
@@ -93,7 +92,7 @@ def _refusal(name: str, namespace: Json | None, given: Mapping[str, Any]) -> str
         return "namespace default cannot be deleted: omit --delete_namespace to delete only our objects in it"
     if namespace is not None and not is_ours(namespace) and not given["force"]:
         return (
-            f"namespace {name} was not created by Topgallant (it has no label {'='.join(OWNER)}): "
+            f"namespace {name} was not created by Topgallant (it has no label {MANAGED_BY}={MANAGER}): "
             "use --force to delete the objects anyway"
         )
     return ""
@@ -145,7 +144,7 @@ def _runs_with_leases(objects: Objects) -> set[str] | None:
 
 
 def _selector(run: str | None) -> str:
-    return "=".join(OWNER) + (f",{RUN_LABEL}={run}" if run else "")
+    return f"{MANAGED_BY}={MANAGER}" + (f",{RUN_LABEL}={run}" if run else "")
 
 
 def _found(objects: Objects, namespace: str, selector: str | None, notes: list[str]) -> Iterator[tuple[Kind, Json]]:

@@ -38,7 +38,7 @@ from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-unty
 
 from toolbox.ansible.modules import _entry, _evidence, _settling
 from toolbox.kubernetes.api.connection import ApiError, Json
-from toolbox.kubernetes.api.objects import Kind, Objects
+from toolbox.kubernetes.api.objects import MANAGED_BY, MANAGER, Kind, Objects
 from toolbox.model.errors import ConfigurationError, InfrastructureError
 from toolbox.model.text import abbreviated
 from toolbox.system import environ
@@ -58,7 +58,6 @@ _OPTIONS: Final = {
     "secret_files": {"type": "dict", "default": {}, "no_log": False},
     "secret_data": {"type": "dict", "default": {}, "no_log": True},
 }
-OWNER: Final = ("app.kubernetes.io/managed-by", "topgallant")
 _FORBIDDEN: Final = 403
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS: Final = {"exec", "grpc", "httpGet", "tcpSocket"}
@@ -183,7 +182,7 @@ def with_secrets(body: Json, files: Mapping[str, str], data: Mapping[str, str]) 
 
 def is_ours(found: Json) -> bool:
     """Return whether an object has Topgallant's label."""
-    return (found["metadata"].get("labels") or {}).get(OWNER[0]) == OWNER[1]
+    return (found["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER
 
 
 def _target(objects: Objects, body: Json) -> Target:
@@ -271,7 +270,7 @@ def _delete(objects: Objects, targets: Sequence[Target], given: Mapping[str, Any
 def _refuse_foreign(found: Json, target: Target) -> None:
     if not is_ours(found):
         raise ConfigurationError(
-            f"{target} was not created by Topgallant (it has no label {'='.join(OWNER)}), and was not changed: "
+            f"{target} was not created by Topgallant (it has no label {MANAGED_BY}={MANAGER}), and was not changed: "
             "use another name"
         )
 

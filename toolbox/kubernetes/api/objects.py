@@ -16,6 +16,8 @@ from toolbox.kubernetes.api.connection import TIMEOUT, ApiError, Cluster, Json
 from toolbox.model.errors import ConfigurationError, StepError
 
 MANAGER: Final = "topgallant"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+RUN_LABEL: Final = "topgallant.dev/run"
 """The field manager that the server records for the fields that Topgallant sets (server-side apply)."""
 
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")

@@ -29,6 +29,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from toolbox.kubernetes.api.objects import MANAGED_BY
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.quantities import MOST_SECONDS
 from toolbox.model.text import abbreviated
@@ -69,7 +70,7 @@ def _without_nulls(value: Any) -> Any:
 def _is_free(label: str) -> str:
     if label == QUEUE_LABEL:
         raise ValueError(f"`{label}` is set by the field `queue`")
-    if label == "app.kubernetes.io/managed-by" or label.startswith("topgallant.dev/"):
+    if label == MANAGED_BY or label.startswith("topgallant.dev/"):
         raise ValueError(f"the label `{label}` is reserved: choose another one")
     return label
 

@@ -14,14 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from toolbox.agent.pod import ARCHIVE
 from toolbox.kubernetes.pods.description import QUEUE_LABEL, ROOT, SHARED_MEMORY, Pod, Volume, gigabytes, merged
 from toolbox.kubernetes.pods.views import FILES, WORKLOAD
 from toolbox.model.text import abbreviated
 
 AGENT: Final = f"{ROOT}/agent/agent.zip"
 """The path of the agent in a pod."""
-SOURCES: Final = f"{ROOT}/sources"
-"""The path in a pod of the ConfigMap with the sources."""
+SOURCES, SOURCES_ARCHIVE = ARCHIVE.rsplit("/", 1)
+"""The path in a pod of the ConfigMap with the sources, and the key of their archive in it."""
 
 _LONGEST_NAME: Final = 40  # a JobSet appends slice and host, and the result may have 63 characters
 _HASH: Final = 12

@@ -23,16 +23,14 @@ from typing import Final
 from toolbox import agent
 from toolbox.hosts import staging
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Json
-from toolbox.kubernetes.api.objects import CONFIG_MAP, SECRET, Objects
-from toolbox.kubernetes.pods.manifests import job_name
+from toolbox.kubernetes.api.objects import CONFIG_MAP, MANAGED_BY, MANAGER, RUN_LABEL, SECRET, Objects
+from toolbox.kubernetes.pods.manifests import SOURCES_ARCHIVE, job_name
 from toolbox.model.errors import StepError
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Workload
 from toolbox.runs.layout import AttemptDirectory
 
-MANAGED: Final = {"app.kubernetes.io/managed-by": "topgallant"}
-RUN_LABEL: Final = "topgallant.dev/run"
 _MOST_BYTES: Final = 900_000  # an object may have at most 1 MiB
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file
 _MAIN: Final = "from toolbox.agent.pod import main\n\nmain()\n"
@@ -44,7 +42,7 @@ class RunResources:
     def __init__(self, cluster: Cluster, run: str) -> None:
         self._cluster = cluster
         self._objects = Objects(cluster)
-        self.labels = {**MANAGED, RUN_LABEL: run}
+        self.labels = {MANAGED_BY: MANAGER, RUN_LABEL: run}
         self.name = job_name(run, f"topgallant-{run}")
         self._lock = threading.Lock()
         self._owner: dict[str, str] = {}
@@ -83,7 +81,7 @@ class RunResources:
                     cause=Cause.CONFIGURATION,
                 )
             name = f"{self.name}-{hashlib.sha256(content).hexdigest()[:12]}"
-            data = {"sources.tar.gz": content}
+            data = {SOURCES_ARCHIVE: content}
             self._once(name, lambda: self._config_map(name, data, timeout))
             with suppress(OSError):  # another thread has put a copy there
                 folder.replace(AttemptDirectory(directory).sources)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from toolbox.model.text import truncate
-from toolbox.model.verdicts import Verdict
+from toolbox.model.verdicts import UNEXPECTED, Verdict
 from toolbox.reports import _web_page
 from toolbox.reports._web_page import Mark
 from toolbox.reports.site import charts, site_directory
@@ -21,19 +21,6 @@ _MOST: Final = 20  # lines of a table of what needs attention
 _MOST_MONTHS: Final = 24
 _MOST_DAYS: Final = 62
 _LARGEST: Final = 1e7  # from which on a number is not written out
-STATE_WORDS: Final = {
-    "failing": "failing",
-    "broken": "broken",
-    "flaky": "flaky",
-    "slower": "always out of range",
-    "regression": "regression",
-    "outside": "out of bounds",
-    "quarantine": "in quarantine",
-    "release": "may leave quarantine",
-    "suspect": "suspect",
-    "changed": "level changed",
-}
-"""The names of the states of a cell, see `project_overview.STATES`."""
 _QUARANTINED: Final = Mark("quarantined", "\u22a0", "failed in quarantine")
 _HEADINGS: Final = ("%m-%d", "%Y-%m-%d", "%m-%d %H:%M", "%m-%d %H:%M:%S")
 
@@ -87,7 +74,7 @@ def mark(verdict: str | None, state: str) -> Mark:
 
 def result_mark(result: ResultRow) -> Mark:
     """Return how the result of a cell is shown: a failure in quarantine differs from others."""
-    if result.verdict in project_overview.BAD and not result.counts:
+    if result.verdict in UNEXPECTED and not result.counts:
         return _QUARANTINED
     return mark(result.verdict, result.run.state)
 
@@ -119,7 +106,7 @@ WORDS: Final[dict[str, Any]] = {
     "cell_mark": cell_mark,
     "project_page": project_page,
     "cell_page": cell_page,
-    "words": STATE_WORDS,
+    "words": project_overview.STATES,
     "recent_days": project_overview.RECENT_DAYS,
     "speed_runs": project_overview.SPEED_RUNS,
     "before": histories.BEFORE,
