@@ -86,7 +86,7 @@ def test_a_choice_of_cells_that_is_wrong_starts_nothing(grid: Grid, command: str
         ({"workload": {"command": ["{@cell.y}"]}}, "`matrix.workload.command[0]`: dangling reference '{@cell.y}'"),
         ({"target": "lokal"}, "`matrix.target`: no target `lokal`: did you mean local?"),
         ({"checks": [{"check": "exit_statsu"}]}, "unknown check `exit_statsu`: did you mean exit_status?"),
-        ({"pools": {"gpu": 1}, "resources": {"gpu": 2}}, "it needs 2 gpu, but the pool has only 1"),
+        ({"pools": {"gpu": 1}, "resources": {"gpu": 2}}, "the cell needs 2 gpu, but the pool has only 1"),
     ],
 )
 def test_a_matrix_that_is_wrong_starts_nothing_and_says_where(

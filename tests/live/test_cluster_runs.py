@@ -382,7 +382,7 @@ def test_a_cluster_is_kept_where_that_is_asked_and_the_run_says_how_to_reach_it(
     outcome = maker.team.run()
     assert outcome.exit_code == 0, str(outcome)
     (kubeconfig,) = maker.kubeconfigs
-    said = f"cluster sut: {maker.name} (export KUBECONFIG={kubeconfig}); it is removed by: env KUBECONFIG={kubeconfig} "
+    said = f"cluster sut: {maker.name} (export KUBECONFIG={kubeconfig}); to remove it: env KUBECONFIG={kubeconfig} "
     assert said in outcome.stdout
     assert said in maker.team.status()
     assert not any(line.startswith("destroy") for line in maker.said)
@@ -403,7 +403,7 @@ def test_a_cluster_that_cannot_be_removed_is_an_error_and_still_known(maker: Mak
     maker.team.configure({"create": {"command": CREATE, "destroy": ["false"]}})
     outcome = maker.team.run()
     assert outcome.exit_code == 3, str(outcome)
-    assert f"cluster sut: {maker.name} (export KUBECONFIG={maker.kubeconfigs[0]}); it is removed by: " in outcome.stdout
+    assert f"cluster sut: {maker.name} (export KUBECONFIG={maker.kubeconfigs[0]}); to remove it: " in outcome.stdout
 
 
 def test_a_kill_while_a_cluster_is_made_has_it_removed_and_made_again(maker: Maker) -> None:

@@ -1,7 +1,7 @@
-"""The plan of a matrix: its cells, with everything that is decided before the first of them starts.
+"""Makes the plan of a matrix: the cells, with everything that is decided before the first cell starts.
 
-All mistakes in cells are found here: the workload, the checks and the metrics of each cell are resolved with the cell's
-own settings applied to the configuration.
+The workload, the checks and the metrics of each cell are resolved here with the settings of the cell, so that all
+mistakes in cells are reported before anything runs.
 """
 
 from __future__ import annotations
@@ -58,9 +58,8 @@ class Selection:
     """The cells to run.
 
     Args:
-        cells: a shell pattern for their names or ids; all cells when left out.
-        shard: the number of the part to run, and the number of all parts: (1, 3). The parts are
-            disjoint, and together they are the whole matrix.
+        cells: a shell pattern for the names or ids of cells; None selects all cells.
+        shard: (1, 3) selects the first of three parts of the matrix. The parts have no cell in common.
     """
 
     cells: str | None = None
@@ -69,18 +68,18 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One combination, and everything that is planned for it.
+    """One combination of a matrix, and everything that is planned for it.
 
     Args:
-        index: its place in the matrix.
-        targets: the names of the targets on which it may run.
-        resources: the amount that it takes of each resource, by label.
-        skip: why it does not run; empty if it runs.
-        xfail: why it is expected to fail; None if it is expected to pass.
-        quarantine: why its verdict does not count; None if it counts.
-        bounds: the bounds from earlier runs, by the names of the metrics.
-        note: a further remark for the user.
-        fingerprint: a hash of its workload and its checks.
+        index: the position of the cell in the matrix, from 0.
+        targets: the names of the targets on which the cell may run.
+        resources: the amount of each resource that the cell takes, by the label of the resource.
+        skip: why the cell does not run; empty if it runs.
+        xfail: why the cell is expected to fail; None if it is expected to pass.
+        quarantine: why the verdict of the cell does not count; None if the verdict counts.
+        bounds: the bounds from earlier runs, by metric.
+        note: a remark for the user about expired entries of `xfail` and `quarantine`.
+        fingerprint: a hash of the workload, the checks and the metrics.
     """
 
     index: int
@@ -123,15 +122,16 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The selected cells, in their order.
+    """The selected cells, in the order of the matrix.
 
     Args:
-        total: the number of cells in the matrix.
-        targets: the targets on which its cells may run, by name.
-        pools: how much of each resource the run may take at once, by label.
+        total: the number of cells in the matrix, including those that were not selected.
+        targets: the targets on which the selected cells may run, by name.
+        pools: how much of each resource the run may take at once, by the label of the resource.
         deadline: the time limit of the whole run, in seconds.
         notes: remarks on parts of the matrix that have no effect.
-        files: the digests of the files that are sent with the workloads, by their paths relative to the workspace.
+        combinations: all combinations of the matrix, by cell id.
+        files: the digests of the files that are sent with the workloads, by path relative to the workspace.
     """
 
     cells: tuple[Cell, ...]
@@ -146,12 +146,12 @@ class Plan:
 
     def workloads(self) -> dict[str, list[Workload]]:
         """Return the workloads that may run on each target."""
-        found: dict[str, list[Workload]] = {}
+        by_target: dict[str, list[Workload]] = {}
         for cell in self.cells:
             if not cell.skip:
                 for target in cell.targets:
-                    found.setdefault(target, []).append(cell.workload)
-        return found
+                    by_target.setdefault(target, []).append(cell.workload)
+        return by_target
 
     def as_json(self) -> dict[str, Any]:
         """Return the plan as it is written to `plan.json`."""
@@ -164,24 +164,24 @@ class Plan:
         }
 
     def write(self, directory: Path) -> None:
-        """Write the plan to `plan.json`, where it stays unchanged."""
+        """Write the plan to `plan.json` of a run directory."""
         text = json.dumps(self.as_json(), indent=1, default=str, ensure_ascii=False)
         filesystem.write_text(RunDirectory(directory).plan, f"{text}\n", durable=True)
 
 
 def frozen_bounds(directory: Path) -> dict[tuple[str, str], Bound]:
-    """Return the bounds with which a run was planned, by cell id and metric.
+    """Return the bounds that `plan.json` of a run contains, by cell id and metric.
 
     Raises:
-        UsageError: the plan of the run cannot be read.
+        DamagedFile: `plan.json` cannot be read.
     """
     file = RunDirectory(directory).plan
     try:
         cells = filesystem.read_json(file)["cells"] if file.exists() else []
         return {
-            (cell["id"], metric): Bound(**{**kept, "method": Method(kept["method"])})
+            (cell["id"], metric): Bound(**{**bound, "method": Method(bound["method"])})
             for cell in cells
-            for metric, kept in cell.get("bounds", {}).items()
+            for metric, bound in cell.get("bounds", {}).items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFile(file, describe(error)) from None
@@ -207,15 +207,15 @@ def make(
     today: dt.date,
     bounds: Mapping[tuple[str, str], Bound] | None = None,
 ) -> Plan:
-    """Make the plan.
+    """Make the plan of the matrix of a configuration.
 
     Args:
-        root: the directory at which local paths start.
+        root: the directory to which local paths are relative.
         today: the date that decides which entries of `xfail` and `quarantine` have expired.
         bounds: the bounds from earlier runs, by cell id and metric.
 
     Raises:
-        ConfigurationError: the matrix or one of its cells is wrong.
+        ConfigurationError: the matrix or a cell is wrong.
         UsageError: no cell is selected, or the shard does not exist.
     """
     block = configuration.block(BLOCK, MatrixBlock)
@@ -229,17 +229,16 @@ def make(
     for (cell, metric), bound in (bounds or {}).items():
         by_cell.setdefault(cell, {})[metric] = bound
     planner = _Planner(configuration, block, targets, root, today, by_cell, SentFiles(root))
-    chosen = _selected(combinations, selection)
-    cells = _make_cells(planner, chosen)
+    cells = _make_cells(planner, _selected(combinations, selection))
     used = {name: targets[name] for name in dict.fromkeys(name for cell in cells for name in cell.targets)}
-    every = {combination.id: combination for combination in combinations}
+    by_id = {combination.id: combination for combination in combinations}
     notes = [*notes, *_without_effect(cells, block.pools, targets, Relations(combinations))]
     sent = planner.sent.digests()
-    return Plan(cells, len(combinations), used, block.jobs, block.pools, block.deadline, notes, every, sent)
+    return Plan(cells, len(combinations), used, block.jobs, block.pools, block.deadline, notes, by_id, sent)
 
 
 def _check_paths(configuration: Configuration, names: Iterable[str]) -> None:
-    """Check that each axis that is a path leads to a field, because cells replace the value of that field."""
+    """Check that each axis whose name is a path leads to a field: cells replace the value of that field."""
     faults: list[str] = []
     for axis in names:
         if path_of(axis) is not None:
@@ -252,27 +251,27 @@ def _check_paths(configuration: Configuration, names: Iterable[str]) -> None:
         raise ConfigurationFaults(faults)
 
 
-def _make_cells(planner: _Planner, chosen: Sequence[tuple[int, Combination]]) -> tuple[Cell, ...]:
-    """Return the cells of combinations.
+def _make_cells(planner: _Planner, selected: Sequence[tuple[int, Combination]]) -> tuple[Cell, ...]:
+    """Return the cells of the selected combinations.
 
     Raises:
-        ConfigurationFaults: the faults of all cells. Each is listed once, with the cells that have it.
+        ConfigurationFaults: some cells are wrong. A fault that several cells have is listed once, with their names.
     """
     cells: list[Cell] = []
-    names: dict[str, list[str]] = {}
-    for index, combination in chosen:
+    names: dict[str, list[str]] = {}  # the names of the cells with each fault
+    for index, combination in selected:
         try:
             cells.append(planner.cell(index, combination))
         except ConfigurationError as error:
             for fault in error.faults:
                 names.setdefault(fault, []).append(combination.name)
     if names:
-        raise ConfigurationFaults(f"{fault}{_naming_cells(cells_, len(chosen))}" for fault, cells_ in names.items())
+        raise ConfigurationFaults(f"{fault}{_cells_note(cells_, len(selected))}" for fault, cells_ in names.items())
     return tuple(cells)
 
 
-def _naming_cells(names: Sequence[str], total: int) -> str:
-    """Return a text that names the cells with a fault; empty if all cells have it."""
+def _cells_note(names: Sequence[str], total: int) -> str:
+    """Return a text that names the cells with a fault; empty if all cells have the fault."""
     if len(names) == total:
         return ""
     return f" (the cell `{names[0]}`)" if len(names) == 1 else f" ({len(names)} of {total} cells, as `{names[0]}`)"
@@ -282,34 +281,34 @@ def _without_effect(
     cells: Sequence[Cell], pools: Mapping[str, int], targets: Mapping[str, PlannedTarget], relations: Relations
 ) -> Iterator[str]:
     """Yield a note on each part of the matrix that has no effect, such as an unused pool."""
-    taken = {label for cell in cells for label in cell.resources}
-    capped = {*pools, *(label for target in targets.values() for label in target.capacity)}
-    yield from (f"`{BLOCK}.pools.{label}`: no cell uses this pool" for label in pools if label not in taken)
-    yield from (f"cells need {label}, but no pool and no target limits it" for label in sorted(taken - capped))
-    asked = Counter(metric for cell in cells for metric in cell.expectations.by_history if not cell.skip)
-    found = Counter(metric for cell in cells for metric in cell.bounds if not cell.skip)
-    for metric, count in asked.items():
-        if missing := count - found[metric]:
-            yield f"`bounds: auto` of `{metric}`: {missing} of {count} cells have no bounds yet and only record it"
+    needed = {label for cell in cells for label in cell.resources}
+    limited = {*pools, *(label for target in targets.values() for label in target.capacity)}
+    yield from (f"`{BLOCK}.pools.{label}`: no cell uses this pool" for label in pools if label not in needed)
+    yield from (f"cells need {label}, but no pool and no target limits {label}" for label in sorted(needed - limited))
+    expected = Counter(metric for cell in cells for metric in cell.expectations.by_history if not cell.skip)
+    bounded = Counter(metric for cell in cells for metric in cell.bounds if not cell.skip)
+    for metric, count in expected.items():
+        if missing := count - bounded[metric]:
+            yield f"`bounds: auto` of `{metric}`: {missing} of {count} cells have no bounds yet and only record values"
     seen = set()
     for cell in cells:
         for check in cell.expectations.checks:
             if check.to is not None and str(check.to) not in seen and relations.other(cell.settings, check.to) is None:
                 seen.add(str(check.to))
-                yield f"check `{check.name}`: there is no cell to compare `{cell.name}` with: {dict(check.to)}"
+                yield f"check `{check.name}`: no cell with {dict(check.to)} exists to compare `{cell.name}` with"
 
 
 def _selected(combinations: Sequence[Combination], selection: Selection) -> list[tuple[int, Combination]]:
-    chosen = list(enumerate(combinations))
+    selected = list(enumerate(combinations))
     if (pattern := selection.cells) is not None:
-        chosen = patterns.matching(pattern, chosen, lambda numbered: (numbered[1].name, numbered[1].id))
-        if not chosen:
-            hint = did_you_mean(pattern, [found.name for found in combinations], label="cells", most=4)
+        selected = patterns.matching(pattern, selected, lambda numbered: (numbered[1].name, numbered[1].id))
+        if not selected:
+            hint = did_you_mean(pattern, [combination.name for combination in combinations], label="cells", most=4)
             raise UsageError(f"--cells={pattern}: no cell has such a name; {hint}")
     if selection.shard is not None:
         part, parts = selection.shard
-        chosen = chosen[part - 1 :: parts]
-    return chosen
+        selected = selected[part - 1 :: parts]
+    return selected
 
 
 @dataclass(slots=True)
@@ -326,30 +325,30 @@ class _Planner:
     _expectations: dict[str, Expectations] = field(default_factory=dict)
 
     def cell(self, index: int, combination: Combination) -> Cell:
-        """Make a cell.
+        """Make the cell of a combination.
 
         Raises:
-            ConfigurationFaults: the faults of the cell, each with its line.
+            ConfigurationFaults: the cell is wrong. Each fault is listed with its line.
         """
-        seen = self._configuration_of(combination)
+        view = self._configuration_of(combination)
         target, resources, timeouts, retries = self._settings(combination)
         faults = _Faults(self.configuration)
-        workload = faults.collect(f"{BLOCK}.workload", lambda: self._workload(seen, timeouts))
-        checks = self._checks(seen, combination, faults)
-        metrics = dict(self._members(seen, ("metrics", self.block.metrics), faults))
+        workload = faults.collect(f"{BLOCK}.workload", lambda: self._workload(view, timeouts))
+        checks = self._checks(view, combination, faults)
+        metrics = dict(self._members(view, ("metrics", self.block.metrics), faults))
         expectations = self._expected(checks, metrics, faults)
         fitting = faults.collect(f"{BLOCK}.target", lambda: self._targets(target, resources))
         faults.collect(f"{BLOCK}.resources", lambda: self._check_pools(resources))
         if workload is not None and fitting is not None:
             faults.collect(f"{BLOCK}.workload", lambda: self._check_acceptance(workload, fitting))
         sent = faults.collect(f"{BLOCK}.workload.files", lambda: self.sent.of(workload.files if workload else {}))
-        if faults.found or workload is None or expectations is None or fitting is None or sent is None:
-            raise ConfigurationFaults(faults.found)
+        if faults.messages or workload is None or expectations is None or fitting is None or sent is None:
+            raise ConfigurationFaults(faults.messages)
         skips = [skip.reason for skip in self.block.skip if axes.matches(skip.when, combination)]
         xfails = [xfail for xfail in self.block.xfail if axes.matches(xfail.when, combination)]
-        quarantines = [found for found in self.block.quarantine if axes.matches(found.when, combination)]
+        quarantines = [entry for entry in self.block.quarantine if axes.matches(entry.when, combination)]
         excuses: list[Excuse] = [*xfails, *quarantines]
-        expired = [found for found in excuses if found.expires < self.today]
+        expired = [excuse for excuse in excuses if excuse.expires < self.today]
         bounds = self.bounds.get(combination.id, {})
         return Cell(
             index=index,
@@ -362,10 +361,10 @@ class _Planner:
             retries=retries,
             skip=skips[0] if skips else "",
             xfail=next((xfail for xfail in xfails if xfail not in expired), None),
-            quarantine=next((found for found in quarantines if found not in expired), None),
+            quarantine=next((entry for entry in quarantines if entry not in expired), None),
             note="; ".join(
-                f"{found.word} until {found.expires} ({found.owner}: {found.reason}): this entry has expired"
-                for found in expired
+                f"{excuse.word} until {excuse.expires} ({excuse.owner}: {excuse.reason}): this entry has expired"
+                for excuse in expired
             ),
             workload=workload,
             expectations=expectations,
@@ -373,27 +372,27 @@ class _Planner:
             bounds={metric: bounds[metric] for metric in expectations.by_history if metric in bounds},
         )
 
-    def _checks(self, seen: Configuration, combination: Combination, faults: _Faults) -> dict[int, Any]:
+    def _checks(self, view: Configuration, combination: Combination, faults: _Faults) -> dict[int, Any]:
         """Return the checks that apply to a cell, by their indexes in the list of all checks."""
         return {
             index: {key: value for key, value in spec.items() if key != "when"}
-            for index, spec in self._members(seen, ("checks", range(len(self.block.checks))), faults)
+            for index, spec in self._members(view, ("checks", range(len(self.block.checks))), faults)
             if axes.matches(spec.get("when", {}), combination)
         }
 
     @staticmethod
     def _members(
-        seen: Configuration, block: tuple[str, Iterable[str | int]], faults: _Faults
+        view: Configuration, block: tuple[str, Iterable[str | int]], faults: _Faults
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield the members of a block of the matrix, without those that have wrong references."""
+        """Yield the members of a block of the matrix, without the members that have wrong references."""
         name, keys = block
-        found = faults.collect(f"{BLOCK}.{name}", partial(seen.get, f"{BLOCK}.{name}", default={}))
-        if found is not None:
-            yield from found.items() if isinstance(found, dict) else enumerate(found)
+        members = faults.collect(f"{BLOCK}.{name}", partial(view.get, f"{BLOCK}.{name}", default={}))
+        if members is not None:
+            yield from members.items() if isinstance(members, dict) else enumerate(members)
             return
         for key in keys:
-            with contextlib.suppress(ConfigurationError):  # the error is among the faults already
-                yield key, seen.get(paths.render((BLOCK, name, key)))
+            with contextlib.suppress(ConfigurationError):  # `faults` already contains the error
+                yield key, view.get(paths.render((BLOCK, name, key)))
 
     def _check_acceptance(self, workload: Workload, targets: Sequence[str]) -> None:
         for name in targets:
@@ -403,23 +402,23 @@ class _Planner:
             try:
                 description.accept(workload)
             except ValueError as error:
-                raise ValueError(f"the target `{name}` cannot run it: {error}") from None
+                raise ValueError(f"the target `{name}` cannot run the workload: {error}") from None
 
     def _expected(self, checks: Mapping[int, Any], metrics: Mapping[str, Any], faults: _Faults) -> Expectations | None:
         """Return the parsed checks and metrics. Cells with equal checks and metrics share the result."""
         key = json.dumps([list(checks.values()), metrics], default=str)
         if key not in self._expectations:
-            before = len(faults.found)
+            before = len(faults.messages)
             for name, spec in metrics.items():
                 faults.collect(paths.render((BLOCK, "metrics", name)), partial(NamedSource.parse, spec))
             for index, spec in checks.items():
                 faults.collect(f"{BLOCK}.checks[{index}]", partial(self._check, spec))
-            if len(faults.found) == before:
+            if len(faults.messages) == before:
                 self._expectations[key] = Expectations.parse(list(checks.values()), metrics)
         return self._expectations.get(key)
 
     def _check(self, spec: Mapping[str, Any]) -> None:
-        """Check that the description of a check is right, and that the metrics and axes that it names exist."""
+        """Validate the description of a check: the metric and the axes that it names must exist."""
         check = NamedCheck.parse(spec)
         metric = check.check.metric if isinstance(check.check, MetricCheck) else None
         if metric is not None and metric not in self.block.metrics:
@@ -450,33 +449,32 @@ class _Planner:
     def _check_pools(self, resources: Mapping[str, int]) -> None:
         for label, count in resources.items():
             if count > self.block.pools.get(label, count):
-                raise ValueError(f"it needs {count} {label}, but the pool has only {self.block.pools[label]}")
+                raise ValueError(f"the cell needs {count} {label}, but the pool has only {self.block.pools[label]}")
 
     def _targets(self, wanted: str | list[str], resources: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the targets that have these names or labels, and enough capacity for the cell."""
-        asked = [wanted] if isinstance(wanted, str) else wanted
-        found: dict[str, PlannedTarget] = {}
-        for text in asked:
-            named = {name: target for name, target in self.targets.items() if text in (name, *target.labels)}
-            if not named:
-                known = {label for name, target in self.targets.items() for label in (name, *target.labels)}
-                raise ValueError(f"no target `{text}`: {did_you_mean(str(text), known, label='targets and labels')}")
-            found |= named
-        fitting = [name for name, target in found.items() if target.can_hold(resources)]
+        """Return the targets with the wanted names or labels that have enough capacity for the cell."""
+        named: dict[str, PlannedTarget] = {}
+        for text in [wanted] if isinstance(wanted, str) else wanted:
+            matching = {name: target for name, target in self.targets.items() if text in (name, *target.labels)}
+            if not matching:
+                names = {label for name, target in self.targets.items() for label in (name, *target.labels)}
+                raise ValueError(f"no target `{text}`: {did_you_mean(str(text), names, label='targets and labels')}")
+            named |= matching
+        fitting = [name for name, target in named.items() if target.can_hold(resources)]
         if not fitting:
             needs = ", ".join(f"{count} {label}" for label, count in resources.items())
-            raise ValueError(f"no target has the capacity for it ({needs}): {', '.join(found)}")
+            raise ValueError(f"no target has the capacity for the cell ({needs}): {', '.join(named)}")
         return tuple(fitting)
 
-    def _workload(self, seen: Configuration, timeouts: Timeouts) -> Workload:
-        block = seen.block(f"{BLOCK}.workload", WorkloadBlock)
+    def _workload(self, view: Configuration, timeouts: Timeouts) -> Workload:
+        block = view.block(f"{BLOCK}.workload", WorkloadBlock)
         command = block.command
         words = (*processes.STRICT_BASH, command) if isinstance(command, str) else tuple(map(as_text, command))
         sources = {name: self.root / source for name, source in block.files.items()}
         if missing := {name: source for name, source in sources.items() if not source.exists()}:
-            places = {name: paths.render((BLOCK, "workload", "files", name)) for name in missing}
+            fields = {name: paths.render((BLOCK, "workload", "files", name)) for name in missing}
             raise ConfigurationFaults(
-                f"{seen.location(places[name])}: `{places[name]}`: {source} does not exist"
+                f"{view.location(fields[name])}: `{fields[name]}`: {source} does not exist"
                 for name, source in missing.items()
             )
         return Workload(
@@ -495,19 +493,19 @@ class _Planner:
 
 @dataclass(slots=True)
 class _Faults:
-    """Collects the faults of a cell, each with its file and line."""
+    """The faults of a cell, each with its file and line."""
 
     configuration: Configuration
-    found: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     def collect(self, path: str, make: Callable[[], T]) -> T | None:
-        """Call `make` for the field at a path, and return its result. If the field is wrong, record the fault."""
+        """Return the result of `make`; or record why the field at `path` is wrong, and return None."""
         try:
             return make()
         except ConfigurationError as error:
-            self.found += error.faults
+            self.messages += error.faults
         except ValueError as error:
-            self.found.append(f"{self.configuration.location(path)}: `{path}`: {error}")
+            self.messages.append(f"{self.configuration.location(path)}: `{path}`: {error}")
         return None
 
 
@@ -520,13 +518,13 @@ def _written(name: str, value: object) -> str:
 def _fingerprint(
     workload: Workload, files_sent: Sequence[Any], checks: Sequence[Any], metrics: Mapping[str, Any]
 ) -> str:
-    """Return a hash that identifies the work of a cell. For a secret, its reference is hashed.
+    """Return a hash that identifies the work of a cell. A secret is hashed by its reference, not by its value.
 
     Args:
-        files_sent: the names of the files that are sent with the workload, and their digests.
+        files_sent: the names and the digests of the files that are sent with the workload.
     """
     env = {name: value.reference if isinstance(value, Secret) else value for name, value in workload.env.items()}
     sent = [files_sent, dict(workload.text_files), list(workload.collect)]
-    pod = [dict(workload.pod)] if workload.pod else []  # its image above all
+    pod = [dict(workload.pod)] if workload.pod else []  # contains the image
     text = json.dumps([workload.command, env, workload.cwd, sent, checks, metrics, *pod], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

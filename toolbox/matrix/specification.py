@@ -1,8 +1,8 @@
 """The models of the blocks `matrix` and `targets` of a configuration.
 
-`contracts/` registers these models with the configuration, which validates the blocks before anything starts; `axes.py`
-makes combinations from them. Checks, metric sources and backends have models of their own: these models only require
-that each is named. A reference such as `@cell.batch` may replace any text or value.
+`contracts/` registers these models with the configuration, which validates the blocks before anything starts. Checks,
+metric sources and backends have models of their own; the models here only require the name of each check, source and
+backend. A reference such as `@cell.batch` may replace any text or value.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _YAML: Final = (".yaml", ".yml")
 
 
 def canonical(value: object) -> str:
-    """Return the canonical JSON of a value. Values of an axis with the same canonical JSON are the same.
+    """Return the canonical JSON of a value. Two values of an axis are equal if their canonical JSON is equal.
 
-    Keys are sorted, and types matter: 1, 1.0, true, "1", null and a date all differ. A value without a JSON type
-    becomes an object whose key begins with `!`. Another `!` is put before a key that begins with `!`.
+    Keys are sorted, and types matter: 1, 1.0, true, "1", null and a date all differ. A date becomes `{"!date": ...}`,
+    and a key that is not text becomes `!` and its JSON. A text key that begins with `!` gets another `!` in front.
 
     Raises:
-        ValueError: the value contains something that an axis cannot have: a secret, or an object that is no plain data.
+        ValueError: the value contains a secret, or an object that is not plain data.
     """
     if isinstance(value, Mapping):
         return canonical_object({key: canonical(item) for key, item in value.items()})
@@ -57,8 +57,7 @@ def canonical(value: object) -> str:
         return f'{{"!date":"{value.isoformat()}"}}'
     if value is None or isinstance(value, str | int | float):
         return json.dumps(value)
-    kind = type(value).__name__
-    raise ValueError(f"{abbreviated(value)} is a {kind}: the values of an axis are plain data, no secrets")
+    raise ValueError(f"{abbreviated(value)} is a {type(value).__name__}, but the values of an axis are plain data")
 
 
 def canonical_object(members: Mapping[Any, str]) -> str:
@@ -82,7 +81,7 @@ def path_of(axis: str) -> paths.Path | None:
 
 
 class Block(BaseModel):
-    """A block that refuses unknown fields, and cannot be changed."""
+    """A block of the configuration that refuses unknown fields. Its fields cannot be changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -98,11 +97,11 @@ Resources = dict[str, Annotated[int, Field(ge=0)]]
 
 def _axis(values: object) -> list[Any] | dict[str, Any]:
     if not isinstance(values, list | dict):
-        raise ValueError("a list of values was expected, or a mapping from labels to values")  # noqa: TRY004  # as pydantic asks
+        raise ValueError("a list of values was expected, or a mapping from labels to values")  # noqa: TRY004  # pydantic reports only ValueError
     if not values:
         raise ValueError("the axis has no values: give it at least one, or write null to leave the axis out")
-    if odd := [label for label in values if isinstance(values, dict) and not isinstance(label, str)]:
-        raise ValueError(f'the label {odd[0]} is not text: write "{odd[0]}"')
+    if wrong := [label for label in values if isinstance(values, dict) and not isinstance(label, str)]:
+        raise ValueError(f'the label {wrong[0]} is not text: write "{wrong[0]}"')
     for value in values.values() if isinstance(values, dict) else values:
         canonical(value)
     return values
@@ -130,7 +129,7 @@ def _distinct(axes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _are_axes(names: Iterable[str], info: ValidationInfo) -> None:
-    axes = info.data.get("axes")  # missing if the axes are wrong, which is reported anyway
+    axes = info.data.get("axes")  # missing if the axes are wrong, which pydantic reports too
     for name in names:
         if axes is not None and name not in axes:
             raise ValueError(f"no axis `{name}`: {did_you_mean(name, axes, label='axes')}")
@@ -147,13 +146,13 @@ def _group(group: list[str], info: ValidationInfo) -> list[str]:
     lengths = {axis: len(info.data["axes"][axis]) for axis in group if "axes" in info.data}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{axis} has {length}" for axis, length in lengths.items())
-        raise ValueError(f"axes that advance together have the same number of values: {counts}")
+        raise ValueError(f"axes that advance together must have the same number of values: {counts}")
     return group
 
 
 def _named(spec: dict[str, Any], field: str) -> dict[str, Any]:
     if not isinstance(spec.get(field), str) or not spec[field]:
-        raise ValueError(f"a `{field}` was expected in it, by its name")
+        raise ValueError(f"the field `{field}` with a name is missing")
     return spec
 
 
@@ -164,7 +163,7 @@ def _metric(spec: dict[str, Any]) -> dict[str, Any]:
 def _check(spec: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
     when = spec.get("when", {})
     if not isinstance(when, dict):
-        raise ValueError("its `when` is a mapping from axes to values")  # noqa: TRY004
+        raise ValueError("`when` must be a mapping from axes to values")  # noqa: TRY004
     _pattern(when, info)
     return _named(spec, "check")
 
@@ -181,13 +180,13 @@ Check = Annotated[dict[str, Any], AfterValidator(_check)]
 
 
 class Timeouts(Block):
-    """Time limits, in seconds.
+    """The time limits of an attempt, in seconds.
 
     Args:
-        wait: from the submission to the start.
-        run: for the workload.
-        silence: without a new line of output; None for no limit.
-        grace: from SIGTERM to SIGKILL.
+        wait: the longest time from the submission to the start of the workload.
+        run: the longest time that the workload may run.
+        silence: the longest time without a new line of output; None for no limit.
+        grace: the time between SIGTERM and SIGKILL.
     """
 
     wait: Seconds = 600
@@ -197,7 +196,7 @@ class Timeouts(Block):
 
 
 class PartialTimeouts(Block):
-    """Timeouts of which some may be missing."""
+    """The timeouts of some combinations. A timeout that is missing keeps its general value."""
 
     wait: Seconds | None = None
     run: Seconds | None = None
@@ -205,14 +204,14 @@ class PartialTimeouts(Block):
     grace: Seconds | None = None
 
     def over(self, timeouts: Timeouts) -> Timeouts:
-        """Return `timeouts` with the given values replaced. Null removes the limit of `silence`, and only that one."""
-        given = self.model_dump(exclude_unset=True)
-        update = {name: seconds for name, seconds in given.items() if seconds is not None or name == "silence"}
+        """Return `timeouts` with these values replaced. Null removes the limit `silence`; other nulls are ignored."""
+        fields = self.model_dump(exclude_unset=True)
+        update = {name: seconds for name, seconds in fields.items() if seconds is not None or name == "silence"}
         return timeouts.model_copy(update=update)
 
 
 class Backoff(Block):
-    """The pause before another attempt, in seconds: `first`, times `factor` for each further pause, at most `most`."""
+    """The pause before another attempt, in seconds: `first`, multiplied by `factor` each time, at most `most`."""
 
     first: Seconds = 5
     factor: float = Field(default=2, ge=1)
@@ -220,7 +219,7 @@ class Backoff(Block):
 
 
 class Retries(Block):
-    """The number of further attempts of a cell, by the cause of the failure."""
+    """How often a failed cell is attempted again, by the cause of the failure."""
 
     infrastructure: Tries = 2
     capacity: Tries = 2
@@ -231,7 +230,7 @@ class Retries(Block):
 
 
 class PartialRetries(Block):
-    """Retries of which some may be missing."""
+    """The retries of some combinations. A number that is missing keeps its general value."""
 
     infrastructure: Tries | None = None
     capacity: Tries | None = None
@@ -240,7 +239,7 @@ class PartialRetries(Block):
     check: Tries | None = None
 
     def over(self, retries: Retries) -> Retries:
-        """Return `retries` with the given values replaced."""
+        """Return `retries` with these values replaced."""
         return retries.model_copy(update=self.model_dump(exclude_none=True))
 
 
@@ -248,14 +247,14 @@ class Conditional(Block):
     """An entry that applies to some combinations.
 
     Args:
-        when: the condition, by axis: a value, a label, or a list of them. Empty: all combinations.
+        when: for each axis a value, a label, or a list of values and labels. An empty mapping matches all combinations.
     """
 
     when: dict[str, Any]
 
 
 class Skip(Conditional):
-    """Combinations that do not run, and the reason."""
+    """Combinations that do not run."""
 
     reason: Text
 
@@ -264,7 +263,7 @@ class Excuse(Conditional):
     """The reason why some combinations need not pass.
 
     Args:
-        owner: the person or team that is responsible.
+        owner: the person or team that is responsible for the failure.
         expires: the last day on which the entry applies.
     """
 
@@ -281,13 +280,13 @@ class Xfail(Excuse):
 
 
 class Quarantine(Excuse):
-    """Combinations that run, but whose verdicts do not count: they pass and fail with the same code."""
+    """Flaky combinations: they run, but their verdicts do not count."""
 
     word = "in quarantine"
 
 
 class Settings(Conditional):
-    """Settings that replace the general ones for some combinations. Later entries win, field by field."""
+    """Settings of some combinations, which replace the settings of the matrix. Later entries win, field by field."""
 
     target: Text | Annotated[list[Text], Field(min_length=1)] | None = None
     resources: Resources | None = None
@@ -308,7 +307,7 @@ def _when(entry: _Conditional, info: ValidationInfo) -> _Conditional:
 
 def _word(value: object) -> str | int | float | bool | None:
     if isinstance(value, Secret):
-        raise ValueError("everybody on the machine can read a command: pass a secret in `env`")  # noqa: TRY004
+        raise ValueError("every user of the machine can read a command: pass a secret in `env`")  # noqa: TRY004
     if value is not None and not isinstance(value, str | int | float | bool):
         raise ValueError("a text, a number, true, false or null was expected")
     return value
@@ -333,7 +332,7 @@ def _inside(name: str) -> str:
 
 def _refuse_secrets(value: object) -> None:
     if isinstance(value, Secret):
-        raise ValueError("a secret is never written to a file: pass it in `env`")  # noqa: TRY004
+        raise ValueError("a secret is never written to a file: pass the secret in `env`")  # noqa: TRY004
     if isinstance(value, Mapping | list):
         for item in value.values() if isinstance(value, Mapping) else value:
             _refuse_secrets(item)
@@ -350,13 +349,13 @@ class WorkloadBlock(Block):
         command: a list of arguments, or text for bash.
         env: environment variables: texts, numbers and secrets.
         cwd: the working directory.
-        files: files to send: names below `src/`, and the local files or directories to copy.
-        write: files to generate: for each name below `src/` a text, or a value that is written as JSON or YAML,
+        files: local files or directories to send, by their names below `src/`.
+        write: files to generate, by their names below `src/`: a text, or a value. The value is written as JSON or YAML,
             depending on the ending of the name.
         collect: patterns of the files to fetch.
-        pod: settings of its pods, which override those of the target: see docs/kubernetes.md.
-        log_bytes: how much of its output is kept.
-        sample_seconds: the interval between two samples of its resource use; None for no sampling.
+        pod: settings of the pods, which override the settings of the target; see docs/kubernetes.md.
+        log_bytes: how many bytes of the output are kept.
+        sample_seconds: the interval between two samples of the resource use; None for no sampling.
     """
 
     command: Annotated[list[Word], Field(min_length=1)] | str
@@ -371,7 +370,7 @@ class WorkloadBlock(Block):
 
     @field_validator("command")
     @classmethod
-    def _says_something(cls, command: list[Any] | str) -> list[Any] | str:
+    def _command_is_not_blank(cls, command: list[Any] | str) -> list[Any] | str:
         if isinstance(command, str) and not command.strip():
             raise ValueError("a command was expected")
         return command
@@ -394,10 +393,10 @@ class WorkloadBlock(Block):
         return write
 
     @model_validator(mode="after")
-    def _gives_a_file_once(self) -> Self:
+    def _file_names_are_distinct(self) -> Self:
         counts = Counter(PurePosixPath(name) for name in (*self.files, *self.write))
-        if twice := [str(path) for path, count in counts.items() if count > 1]:
-            raise ValueError(f"`files` and `write` name a file twice: {', '.join(twice)}")
+        if repeated := [str(path) for path, count in counts.items() if count > 1]:
+            raise ValueError(f"`files` and `write` name a file twice: {', '.join(repeated)}")
         return self
 
 
@@ -405,15 +404,15 @@ class MatrixBlock(Block):
     """The combinations to run, the workload, and how each cell is judged.
 
     Args:
-        axes: a list of values, or a mapping from labels to values. Names show the labels. A dot or a bracket makes the
-            name of an axis a path in the configuration; any other name is a plain setting. No axes make one cell.
+        axes: for each axis a list of values, or a mapping from labels to values; the names of cells contain the labels.
+            An axis whose name has a dot or a bracket is a path in the configuration. Without axes there is one cell.
         zip: groups of axes that advance together.
         include: combinations to add, by the values of some axes.
         exclude: combinations to remove.
-        target: the name or the label of a target, or several of them.
+        target: the names or labels of targets on which cells may run.
         jobs: how many cells run at once; None for as many as the targets can run.
-        pools: the amount of each resource that all cells together may take, over all targets.
-        resources: the amount of each resource that a cell takes, by name.
+        pools: the amount of each resource that all cells on all targets may take together.
+        resources: the amount of each resource that a cell takes, by the label of the resource.
         deadline: the time limit of the whole run, in seconds.
         metrics: the sources of metrics, by the name of the metric.
         checks: the checks of each cell. A check with `when` applies only to some cells.
@@ -429,7 +428,7 @@ class MatrixBlock(Block):
     settings: list[Annotated[Settings, AfterValidator(_when)]] = []
     target: Text | Annotated[list[Text], Field(min_length=1)] = "local"
     jobs: int | None = Field(default=None, ge=1)
-    pools: dict[str, Annotated[int, Field(ge=1)]] = {}  # with a cap of 0, no cell could ever run
+    pools: dict[str, Annotated[int, Field(ge=1)]] = {}  # with a limit of 0, no cell could ever run
     resources: Resources = {}
     timeouts: Timeouts = Timeouts()
     deadline: Seconds | None = None
@@ -439,8 +438,8 @@ class MatrixBlock(Block):
     checks: list[Check] = []
 
     @model_validator(mode="after")
-    def _has_a_value_once(self) -> Self:
-        """Check that no axis repeats a value. An axis of a `zip` group may: other axes tell its rows apart."""
+    def _values_are_distinct(self) -> Self:
+        """Check that no axis repeats a value. In a `zip` group repeats are allowed: other axes of the group differ."""
         grouped = {axis for group in self.zip for axis in group}
         for axis, values in self.axes.items():
             if axis in grouped:
@@ -454,23 +453,24 @@ class MatrixBlock(Block):
 
     @field_validator("zip")
     @classmethod
-    def _has_an_axis_once(cls, groups: list[list[str]]) -> list[list[str]]:
+    def _groups_are_disjoint(cls, groups: list[list[str]]) -> list[list[str]]:
         counts = Counter(axis for group in groups for axis in group)
-        if twice := [axis for axis, count in counts.items() if count > 1]:
-            raise ValueError(f"axes occur more than once in `zip`: {', '.join(twice)}")
+        if repeated := [axis for axis, count in counts.items() if count > 1]:
+            raise ValueError(f"axes occur more than once in `zip`: {', '.join(repeated)}")
         return groups
 
 
 class TargetBlock(BaseModel):
-    """A place where cells run. The further fields depend on the backend.
+    """A place where cells run. A backend may define further fields.
 
     Args:
-        backend: the name of the backend.
-        labels: further names, which targets may share.
-        capacity: the amount of each resource that the target has, by name. `jobs` is how many cells run at once.
-        accelerator: the kind of its accelerators, for the records: `H200`, `v6e-1`.
+        labels: further names, which several targets may share.
+        capacity: the amount of each resource that the target has, by the label of the resource. The resource `jobs` is
+            the number of cells that run at once.
+        accelerator: the kind of accelerator that the records of the run name, for example `H200`.
         cost_per_hour: the price of an hour, in the currency of `results.currency`.
-        collect_bytes: how many bytes may be fetched from one attempt. `collect_files`: how many files.
+        collect_bytes: how many bytes may be fetched from one attempt.
+        collect_files: how many files may be fetched from one attempt.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -485,7 +485,7 @@ class TargetBlock(BaseModel):
 
     @field_validator("capacity")
     @classmethod
-    def _runs_something(cls, capacity: dict[str, int]) -> dict[str, int]:
+    def _can_run_a_job(cls, capacity: dict[str, int]) -> dict[str, int]:
         if capacity.get("jobs") == 0:
             raise ValueError("`jobs` must be at least 1")
         return capacity
@@ -497,7 +497,7 @@ class TargetsBlock(RootModel[dict[str, TargetBlock]]):
     model_config = ConfigDict(frozen=True)
 
     @model_validator(mode="after")
-    def _tells_targets_apart(self) -> Self:
+    def _names_are_distinct(self) -> Self:
         for name, target in self.root.items():
             if not _TARGET.fullmatch(name):
                 raise ValueError(

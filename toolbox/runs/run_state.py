@@ -1,6 +1,6 @@
-"""The state of a run, folded from its journal in one pass: how the run stands or ended, and what a resumed run knows.
+"""Computes the state of a run from its journal, in one pass over the events.
 
-`read` is for everybody who looks at a run; `fold` is the pass itself. Everything else is derived from `RunState`.
+Reports and a resumed run both use `RunState`. `read` reads a run directory; `fold` takes the events themselves.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from toolbox.runs.layout import RunDirectory
 from toolbox.system import filesystem
 
 CLEANUP: Final = "post_cleanup"
-_MOST_DAMAGE: Final = 2  # an error has five lines
+_MOST_DAMAGE: Final = 2  # an error message has at most five lines
 _DAMAGED: Final = "the journal of this run is damaged: the events of these lines are missing"
 _OfAttempt = AttemptWaiting | AttemptEnded | AttemptAbandoned | AttemptReleased
 _OfStep = StepStarted | StepFinished | AttemptSubmitted | _OfAttempt | CheckJudged | MetricMeasured
-_Dated = tuple[_OfStep, datetime, str]  # with its time, and the revision in its session
+_Dated = tuple[_OfStep, datetime, str]  # an event, its time, and the revision of the checkout in its session
 _Labelled = tuple[Mapping[str, Any], Mapping[str, str]]
 _NO_CELLS: Final[Mapping[str, _Labelled]] = {}
 _END: Final = ("verdict", "cause", "message", "seconds")
@@ -65,7 +65,7 @@ _OfRun = RunStarted | RunFinished | MatrixPlanned | FlakyCellsFailed | SecretLef
 
 
 class State(StrEnum):
-    """Where a run stands."""
+    """Whether the process of a run is alive, has finished the run, or has died before the end."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -78,15 +78,16 @@ class CellAttempt:
 
     Args:
         name: the name of the workload on the target.
-        verdict: None before the end of the attempt is recorded.
-        judged: the judgements of the checks; of an attempt that was judged again, the latest judgements.
-        metrics: what was measured, by name.
-        revision: of the checkout when the attempt was submitted; empty where it is not known.
-        host: the machine that the attempt ran on, as the machine calls itself, and the `accelerators` seen there.
-        waiting: why the attempt has not started yet; empty once it has.
+        verdict: None until the end of the attempt is recorded.
+        judged: the latest judgement of each check.
+        metrics: the measured metrics, by name.
+        revision: the revision of the checkout when the attempt was submitted; empty if unknown.
+        host: the host name of the machine that ran the attempt.
+        accelerators: the accelerators of that machine.
+        waiting: why the attempt has not started yet; empty after its start.
         is_abandoned: whether a person has given the attempt up.
-        is_released: whether nothing of the attempt is left on its target.
-        image: the container image, as `NAME@sha256:...`; empty where it is not known.
+        is_released: whether everything that the attempt left on its target has been removed.
+        image: the container image, as `NAME@sha256:...`; empty if unknown.
     """
 
     attempt: int
@@ -114,7 +115,7 @@ class CellAttempt:
 
     @property
     def deviations(self) -> dict[str, Deviation]:
-        """The metrics that were out of the range of earlier runs, where nothing else was wrong."""
+        """The metrics out of the range of earlier runs; empty if a check failed for any other reason."""
         return deviations_of(self.faults)
 
     @property
@@ -130,15 +131,16 @@ class CellAttempt:
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """A step.
+    """A step of a run.
 
     Args:
-        verdict: None while the step is going on, or where its process died.
-        started: when the step began, for the last time.
+        verdict: None while the step is going on, or if its process died.
+        started: when the latest execution of the step began.
         key: see `StepStarted`.
-        settings: of a cell, by axis, and `labels`: how each is shown. From the plan.
-        is_spent: whether a cleanup has undone the step since.
-        changed_configuration: whether something in the step replaced a field of the configuration.
+        settings: the settings of a cell, by axis; empty for other steps.
+        labels: the text that reports show for each setting, by axis.
+        is_undone: whether a later cleanup phase has undone the step; never for a cell.
+        changed_configuration: whether the orchestration replaced a field of the configuration during the step.
     """
 
     step: str
@@ -157,22 +159,22 @@ class StepState:
     fingerprint: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    is_spent: bool = False
+    is_undone: bool = False
     changed_configuration: bool = False
 
     @property
     def identity(self) -> str:
-        """What tells the step from others in every run of its project: a cell's id, or the place of another step."""
+        """A name that is the same in all runs of the project: the id of a cell, or the key of another step."""
         return _cell_id(self.key) if self.kind is StepKind.CELL else self.key or self.step
 
     @property
     def is_out_of_range(self) -> bool:
-        """Whether the step failed only because measured values were out of their ranges, in its last attempt."""
+        """Whether the latest attempt failed only because measured values were out of their ranges."""
         return only_out_of_range(check for check in self.checks if check.passed is False)
 
     @property
     def measured(self) -> dict[str, Metric]:
-        """The metrics by name, as they were measured last."""
+        """The latest measurement of each metric, by metric."""
         return {
             event.metric: Metric(event.metric, event.value, event.unit, event.fault, direction=event.direction)
             for event in self.metrics
@@ -185,25 +187,25 @@ class StepState:
 
     @property
     def is_open(self) -> bool:
-        """Whether the step has no end that counts: its latest attempt may be running."""
+        """Whether the step was cancelled or has no verdict, or its latest attempt may be running."""
         if self.verdict is None or self.verdict is Verdict.CANCELLED:
             return True
         return bool(self.attempts) and self.attempts[-1].verdict is None
 
-    def answers(self, fingerprint: str) -> bool:
-        """Tell whether the step passed, did the same thing, and still holds."""
-        return self.verdict is Verdict.PASSED and not self.is_spent and self.fingerprint == fingerprint
+    def can_be_replayed(self, fingerprint: str) -> bool:
+        """Return whether a resumed run can skip the step: it passed with this fingerprint, and was not undone."""
+        return self.verdict is Verdict.PASSED and not self.is_undone and self.fingerprint == fingerprint
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """A cluster of a run.
+    """A cluster that a run uses.
 
     Args:
-        chosen: which cluster it is; None before the run has one.
+        chosen: the cluster that the run took; None until the run has taken one.
         trouble: what the run waits for, or why the run has lost the cluster.
-        planned: what was to be created, and may exist; None where nothing does.
-        is_made: whether the cluster was created completely.
+        planned: the cluster that the run was going to create and that may exist; None if none may exist.
+        is_made: whether the creation of the cluster is complete.
     """
 
     name: str
@@ -213,10 +215,10 @@ class ClusterState:
     is_made: bool = False
 
     def __str__(self) -> str:
-        """Return what a person should know of the cluster."""
+        """Return how to reach and remove the cluster, or what the run waits for."""
         if self.planned is not None:
-            reach = f"export KUBECONFIG={self.planned.kubeconfig}" if self.is_made else "not whole"
-            return f"{self.planned.resource} ({reach}); it is removed by: {self.planned.removal}"
+            reach = f"export KUBECONFIG={self.planned.kubeconfig}" if self.is_made else "not completely created"
+            return f"{self.planned.resource} ({reach}); to remove it: {self.planned.removal}"
         if self.trouble or self.chosen is None:
             return self.trouble
         parts = {"kubeconfig": self.chosen.kubeconfig, "context": self.chosen.context}
@@ -227,21 +229,23 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """A run. The state of a run that is being started is empty.
+    """The state of a run. All fields are empty before the first event.
 
     Args:
-        finished: the end of the run; None while the run is going on, or where its process died.
-        steps: by their directories, in their order. A command that was run again has only its latest directory here.
-        latest: the latest step of each key.
-        directories: of all steps, also of those that were run again in other directories.
-        planned: how many cells each matrix has, by its step.
-        seconds: wall time, all sessions together.
+        finished: the end of the run; None while the run is going on, or if its process died.
+        steps: the steps by directory, in their order. A repeated command appears only with its latest directory.
+        planned_cells: the number of cells in the latest matrix; None if no matrix was planned.
+        seconds: the wall time of all sessions together.
         updated: when the journal was last written.
-        revision: of the checkout in the latest session; empty where it is not known.
-        clusters: by their names in the configuration.
-        secrets_left: the files, from the run directory on, that hold a secret and must not be passed on.
-        damage: the lines of the journal that cannot be read; their events are missing here.
-        configuration_changes: what the orchestration changed, in all sessions; `session_changes`: in the latest one.
+        revision: the revision of the checkout in the latest session; empty if unknown.
+        clusters: the clusters by their names in the configuration.
+        secrets_left: the files that contain a secret and must not be published, relative to the run directory.
+        damage: the lines of the journal that cannot be read; their events are missing in this state.
+        latest: the latest step with each key.
+        directories: the directories of all steps, including earlier directories of repeated commands.
+        planned: the number of cells of each matrix, by the directory of its step.
+        configuration_changes: the fields that the orchestration replaced in all sessions.
+        session_changes: the fields that the orchestration replaced in the latest session.
     """
 
     run: str = ""
@@ -273,10 +277,7 @@ class RunState:
 
     @property
     def failures(self) -> list[StepState]:
-        """The steps that did not pass and count, without those that failed only because of a step inside them.
-
-        Cancelled steps are left out where something else went wrong: they were cancelled because of that.
-        """
+        """The innermost steps that count and did not pass. Cancelled steps are omitted if another step failed."""
         bad = [step for step in self.steps.values() if step.verdict and not step.verdict.is_pass and step.counts]
         leaves = _leaves(bad)
         causes = [step for step in leaves if step.verdict is not Verdict.CANCELLED]
@@ -284,7 +285,7 @@ class RunState:
 
     @property
     def cancelled(self) -> int:
-        """How many steps were cancelled, without those around them."""
+        """The number of innermost cancelled steps."""
         return len(_leaves([step for step in self.steps.values() if step.verdict is Verdict.CANCELLED]))
 
     @property
@@ -298,7 +299,7 @@ class RunState:
 
     @property
     def open_attempts(self) -> list[tuple[StepState, CellAttempt]]:
-        """The attempts that may be running and that no process waits for, each with its cell."""
+        """The attempts that may be running although no process waits for them, each with its cell."""
         latest = [(step, step.attempts[-1]) for step in self.cells if step.attempts]
         unended = [(step, attempt) for step, attempt in latest if attempt.is_open]
         return [(step, attempt) for step, attempt in unended if step.verdict or self.state is not State.RUNNING]
@@ -306,19 +307,19 @@ class RunState:
     @property
     def abandoned_attempts(self) -> list[tuple[StepState, CellAttempt]]:
         """The attempts that a person has given up and that may have left something on their targets."""
-        tried = [(step, attempt) for step in self.cells for attempt in step.attempts]
-        return [(step, attempt) for step, attempt in tried if attempt.is_abandoned and not attempt.is_released]
+        attempts = [(step, attempt) for step in self.cells for attempt in step.attempts]
+        return [(step, attempt) for step, attempt in attempts if attempt.is_abandoned and not attempt.is_released]
 
     @property
     def images(self) -> dict[str, str]:
-        """The digests of the container images that attempts ran in, by the names of the images."""
-        tried = (attempt for step in self.cells for attempt in step.attempts)
-        named = (attempt.image.partition("@") for attempt in tried if attempt.image)
+        """The digests of the container images of all attempts, by the name of the image."""
+        attempts = (attempt for step in self.cells for attempt in step.attempts)
+        named = (attempt.image.partition("@") for attempt in attempts if attempt.image)
         return {name: digest for name, _, digest in named}
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a step was cancelled, or never ended, or a cell never began, or its latest attempt is open."""
+        """Whether `project resume` has work to do: a step is open, or a planned cell never began."""
         cells = sum(1 for step in self.latest.values() if step.kind is StepKind.CELL)
         return sum(self.planned.values()) > cells or any(step.is_open for step in self.latest.values())
 
@@ -327,38 +328,38 @@ def read(directory: Path) -> RunState:
     """Return the state of a run.
 
     Raises:
-        UsageError: the directory is not that of a run.
+        UsageError: the directory is not a run directory.
     """
     contents = journal.load(directory)
     if not contents.entries or not isinstance(contents.entries[0].event, RunStarted):
         missing = f"{RunDirectory.journal} is missing, or does not begin with a run_started event"
         raise UsageError(f"{directory} is not the directory of a run: {next(map(str, contents.damage), missing)}")
-    found = fold(contents.entries, directory.absolute(), _planned_cells(directory))
-    is_running = found.finished is None and journal.is_held(directory)
-    return replace(found, damage=contents.damage, state=State.RUNNING if is_running else found.state)
+    run = fold(contents.entries, directory.absolute(), _planned_cells(directory))
+    is_running = run.finished is None and journal.is_held(directory)
+    return replace(run, damage=contents.damage, state=State.RUNNING if is_running else run.state)
 
 
 def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str, _Labelled] = _NO_CELLS) -> RunState:
-    """Return the state of a run after these events, as if its process were dead.
+    """Return the state of a run after these events. An unfinished run is returned as dead.
 
     Args:
-        cells: the settings and labels of each cell of the plan, by its id.
+        cells: the settings and labels of each planned cell, by cell id.
     """
     events = _Fold()
     for entry in entries:
-        events.take(entry.event, entry.time)
-    every = {
-        name: _step(events.steps[name], cells, is_spent=name in events.spent, is_changed=name in events.changed)
+        events.add(entry.event, entry.time)
+    all_steps = {
+        name: _step(events.steps[name], cells, is_undone=name in events.undone, is_changed=name in events.changed)
         for name in sorted(events.steps, key=_order)
     }
-    begun = events.begun or RunStarted("", "", "", ())
-    steps = {name: step for name, step in every.items() if name not in events.replaced}
+    run_started = events.run_started or RunStarted("", "", "", ())
+    steps = {name: step for name, step in all_steps.items() if name not in events.replaced}
     return RunState(
-        begun.run,
-        begun.project,
+        run_started.run,
+        run_started.project,
         directory,
         State.FINISHED if events.finished is not None else State.DEAD,
-        begun.presets,
+        run_started.presets,
         events.started,
         events.finished,
         steps,
@@ -371,8 +372,8 @@ def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str,
         events.revision,
         events.clusters,
         frozenset(events.secrets_left),
-        latest={key: every[name] for key, name in events.latest.items()},
-        directories=tuple(every),
+        latest={key: all_steps[name] for key, name in events.latest.items()},
+        directories=tuple(all_steps),
         planned=events.planned,
         configuration_changes=tuple(events.changes),
         session_changes=tuple(events.changes[events.earlier_changes :]),
@@ -380,46 +381,46 @@ def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str,
 
 
 class _Fold:
-    """The events that have been taken in."""
+    """Collects the events of a journal, sorted by what they describe."""
 
     def __init__(self) -> None:
-        self.begun: RunStarted | None = None
+        self.run_started: RunStarted | None = None
         self.started: datetime | None = None
         self.updated: datetime | None = None
         self.finished: RunFinished | None = None
         self.seconds = 0.0
         self.revision = ""
         self.steps: dict[str, list[_Dated]] = {}  # the events of each step, by its directory
-        self.latest: dict[str, str] = {}  # directories by the keys of the steps
-        self.replaced: set[str] = set()  # the directories of commands that were run again in others
-        self.spent: set[str] = set()
+        self.latest: dict[str, str] = {}  # the latest directory of each step, by the key of the step
+        self.replaced: set[str] = set()  # the earlier directories of repeated commands
+        self.undone: set[str] = set()
         self.changed: set[str] = set()
-        self.going_on: dict[str, None] = {}  # the steps around what happens, but for cells
+        self.unfinished: dict[str, None] = {}  # the directories of unfinished steps, without cells
         self.planned: dict[str, int] = {}
         self.planned_cells: int | None = None
         self.changes: list[ConfigurationChanged] = []
-        self.earlier_changes = 0  # how many of them earlier sessions made
+        self.earlier_changes = 0  # how many of `changes` come from earlier sessions
         self.secrets_left: set[str] = set()
         self.flaky: set[str] = set()
         self.clusters: dict[str, ClusterState] = {}
-        self.resources: dict[str, str] = {}  # clusters by the names of their resources
+        self.resources: dict[str, str] = {}  # the names of clusters, by the names of their resources
 
-    def take(self, event: JournalEvent, time: datetime) -> None:
-        """Take in the next event."""
+    def add(self, event: JournalEvent, time: datetime) -> None:
+        """Add the next event."""
         if isinstance(event, _OfStep):
-            self._take_step(event, time)
+            self._add_of_step(event, time)
         elif isinstance(event, _OfCluster):
-            self._take_cluster(event)
+            self._add_of_cluster(event)
         else:
-            self._take_run(event, time)
-        if self.finished is None or self.finished is event:  # what is removed after the end takes no time of the run
+            self._add_of_run(event, time)
+        if self.finished is None or self.finished is event:  # a removal after the end does not make the run longer
             self.seconds += max(0.0, (time - (self.updated or time)).total_seconds())
         self.updated = time
 
-    def _take_run(self, event: _OfRun, time: datetime) -> None:
+    def _add_of_run(self, event: _OfRun, time: datetime) -> None:
         match event:
             case RunStarted():
-                self.begun, self.started = self.begun or event, self.started or time
+                self.run_started, self.started = self.run_started or event, self.started or time
                 self.finished, self.revision, self.updated = None, event.revision, time
                 self.earlier_changes = len(self.changes)
             case RunFinished():
@@ -432,34 +433,33 @@ class _Fold:
                 self.secrets_left.add(event.file)
             case ConfigurationChanged():
                 self.changes.append(event)
-                self.changed.update(self.going_on)
+                self.changed.update(self.unfinished)
 
-    def _take_step(self, event: _OfStep, time: datetime) -> None:
+    def _add_of_step(self, event: _OfStep, time: datetime) -> None:
         if isinstance(event, StepStarted):
             self._start(event)
         elif isinstance(event, StepFinished):
-            self.going_on.pop(event.step, None)
-        elif event.step not in self.steps:  # the line with the beginning of the step is damaged
+            self.unfinished.pop(event.step, None)
+        elif event.step not in self.steps:  # the line of the journal with the start of the step is damaged
             return
         self.steps.setdefault(event.step, []).append((event, time, self.revision))
 
     def _start(self, event: StepStarted) -> None:
-        """Begin a step, in place of what it was before the run was resumed."""
+        """Begin a step. If an earlier session ran the step in another directory, the new directory replaces that."""
         if event.kind is StepKind.PHASE:
-            self.going_on.clear()
+            self.unfinished.clear()
             if event.name == CLEANUP:
-                self.spent.update(self.latest.values())
+                self.undone.update(self.latest.values())
         key = event.key or event.step
         if (earlier := self.latest.get(key, event.step)) != event.step:
-            # What was inside it is shown only where it is run again in its own directory.
             self.replaced.update(step for step in self.steps if step == earlier or step.startswith(f"{earlier}/"))
-        for directories in (self.replaced, self.spent, self.changed):
+        for directories in (self.replaced, self.undone, self.changed):
             directories.discard(event.step)
         self.latest[key] = event.step
         if event.kind is not StepKind.CELL:
-            self.going_on[event.step] = None
+            self.unfinished[event.step] = None
 
-    def _take_cluster(self, event: _OfCluster) -> None:
+    def _add_of_cluster(self, event: _OfCluster) -> None:
         if isinstance(event, ResourcePlanned):
             self.resources[event.resource] = event.cluster
         name = self.resources.get(event.resource) if isinstance(event, _OfResource) else event.cluster
@@ -482,11 +482,14 @@ def _cluster(cluster: ClusterState, event: _OfCluster) -> ClusterState:
             return replace(cluster, planned=None, is_made=False)
 
 
-def _step(events: Iterable[_Dated], cells: Mapping[str, _Labelled], *, is_spent: bool, is_changed: bool) -> StepState:
-    """Return the state of a step after its events. Its fields are gathered first: copies would take long."""
+def _step(events: Iterable[_Dated], cells: Mapping[str, _Labelled], *, is_undone: bool, is_changed: bool) -> StepState:
+    """Return the state of a step after its events.
+
+    The fields are collected before the `StepState` is made: a copy for each event would be slow.
+    """
     fields: dict[str, Any] = {}
     checks: dict[CheckJudged, None] = {}
-    judged: dict[CheckJudged, None] = {}  # in the latest attempt
+    judged: dict[CheckJudged, None] = {}  # the judgements of the latest attempt
     metrics: dict[MetricMeasured, None] = {}
     attempts: dict[int, dict[str, Any]] = {}
     last: dict[str, Any] = {}
@@ -508,9 +511,9 @@ def _step(events: Iterable[_Dated], cells: Mapping[str, _Labelled], *, is_spent:
                 if event.attempt not in attempts:
                     last = attempts[event.attempt] = {"attempt": event.attempt, "target": event.target}
                     last |= {"name": event.name, "submitted": time, "revision": revision}
-                    checks, metrics, judged = {}, {}, {}  # those of an earlier attempt say nothing about this one
+                    checks, metrics, judged = {}, {}, {}  # drop the results of the earlier attempt
             case _:
-                judged = {} if isinstance(event, AttemptEnded) else judged  # it may be judged again
+                judged = {} if isinstance(event, AttemptEnded) else judged  # a resumed run may judge the attempt again
                 attempts.get(event.attempt, {}).update(_changes(event))
     is_cell = fields["kind"] is StepKind.CELL
     settings, labels = cells.get(_cell_id(fields.get("key", "")), ({}, {})) if is_cell else ({}, {})
@@ -521,7 +524,7 @@ def _step(events: Iterable[_Dated], cells: Mapping[str, _Labelled], *, is_spent:
         attempts=tuple(CellAttempt(**{**each, "judged": tuple(each.get("judged", ()))}) for each in attempts.values()),
         settings=settings,
         labels=labels,
-        is_spent=is_spent and not is_cell,
+        is_undone=is_undone and not is_cell,
         changed_configuration=is_changed,
     )
 
@@ -534,7 +537,7 @@ def _changes(event: _OfAttempt) -> dict[str, Any]:
         case AttemptEnded():
             return {"waiting": "", **{name: getattr(event, name) for name in (*_END, "host", "accelerators", "image")}}
         case AttemptAbandoned():
-            return {"is_abandoned": True, "message": "a person has given it up"}
+            return {"is_abandoned": True, "message": "a person has given the attempt up"}
         case AttemptReleased():
             return {"is_released": True}
 
@@ -544,7 +547,7 @@ def _cell_id(key: str) -> str:
 
 
 def _attribution(cells: Iterable[StepState], flaky: Container[str]) -> list[Finding]:
-    """Return what the cells that failed have in common, as far as the plan says what they are."""
+    """Return the labels that failed cells have in common, without cells that do not count or are flaky."""
     return attribution.attribute(
         [
             Case(cell.labels, cell.verdict != Verdict.PASSED, failures.signature(cell.cause, cell.message, cell.labels))
@@ -555,25 +558,25 @@ def _attribution(cells: Iterable[StepState], flaky: Container[str]) -> list[Find
 
 
 def _planned_cells(directory: Path) -> dict[str, _Labelled]:
-    """Return the settings and labels of each cell of the plan, by its id; none where the run has no matrix."""
+    """Return the settings and labels of each planned cell, by cell id; empty if the run has no plan."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         cells = filesystem.read_json(RunDirectory(directory).plan)["cells"]
         return {cell["id"]: (cell["settings"], cell["labels"]) for cell in cells}
     return {}
 
 
-def _around(step: str) -> Iterator[str]:
-    """Yield the directory of a step, and those around it."""
+def _leaves(steps: Sequence[StepState]) -> list[StepState]:
+    """Return the steps that enclose no other step of the sequence."""
+    enclosing = {name for step in steps for name in _with_enclosing(step.step) if name != step.step}
+    return [step for step in steps if step.step not in enclosing]
+
+
+def _with_enclosing(step: str) -> Iterator[str]:
+    """Yield the directory of a step and the directories of the steps that enclose it."""
     return itertools.accumulate(step.split("/"), "{}/{}".format)
 
 
-def _leaves(steps: Sequence[StepState]) -> list[StepState]:
-    """Return the steps that have none of the others inside them."""
-    around = {name for step in steps for name in _around(step.step) if name != step.step}
-    return [step for step in steps if step.step not in around]
-
-
 def _order(step: str) -> list[tuple[int, str]]:
-    """Return what sorts steps as their directories are numbered, a step before those inside it."""
+    """Return a sort key that puts steps in the order of their numbers, and a step before the steps inside it."""
     parts = [part.partition("__") for part in step.split("/")]
     return [(int(number) if number.isdigit() else 0, name) for number, _, name in parts]

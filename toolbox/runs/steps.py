@@ -98,7 +98,7 @@ class Step:
 
     def answered(self, place: Place, fingerprint: str = "") -> bool:
         """Tell whether a step need not be run, since the run did so before it was resumed. Its verdict counts here."""
-        if place.before is None or not place.before.answers(fingerprint):
+        if place.before is None or not place.before.can_be_replayed(fingerprint):
             return False
         self.recorder.record(Note(place.before.step, "it passed before the run was resumed"))
         self.add(Outcome(Verdict.PASSED))
@@ -107,7 +107,7 @@ class Step:
     def will_answer(self, name: str, fingerprint: str) -> bool:
         """Tell whether the next step of this name need not be run, before that step has a place (see `answered`)."""
         before = self.recorder.past.latest.get(self._key_of(name, self._names[name] + 1))
-        return before is not None and before.answers(fingerprint)
+        return before is not None and before.can_be_replayed(fingerprint)
 
     def _key_of(self, identity: str, count: int) -> str:
         return f"{self.key}/{identity}" + (f"#{count}" if count > 1 else "")

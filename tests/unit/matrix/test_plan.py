@@ -218,8 +218,8 @@ def test_settings_choose_the_target_of_some(planned: Planned, machines: Machines
     [
         ({"target": "tpv"}, "no target `tpv`: did you mean tpu"),
         ({"target": "x"}, "no target `x`: targets and labels: gpu, tpu, v5"),
-        ({"resources": {"chip": 5}}, r"no target has the capacity for it \(5 chip\): v5"),
-        ({"resources": {"licence": 3}, "pools": {"licence": 2}}, "it needs 3 licence, but the pool has only 2"),
+        ({"resources": {"chip": 5}}, r"no target has the capacity for the cell \(5 chip\): v5"),
+        ({"resources": {"licence": 3}, "pools": {"licence": 2}}, "the cell needs 3 licence, but the pool has only 2"),
     ],
 )
 def test_a_cell_that_could_run_nowhere_is_refused(

@@ -80,7 +80,7 @@ def test_values_that_differ_in_their_type_are_not_the_same() -> None:
         ),
         ({"model": {8: "x"}}, 'axes.model: the label 8 is not text: write "8"'),
         ({8: ["x"]}, "axes.8.[key]: Input should be a valid string"),
-        ({"model": [Secret("x")]}, "axes.model: *** is a Secret: the values of an axis are plain data, no secrets"),
+        ({"model": [Secret("x")]}, "axes.model: *** is a Secret, but the values of an axis are plain data"),
         ({"": [1]}, "axes: the name of an axis is empty"),
         ({"a.": [1]}, "axes: an axis name with a dot or a bracket must be a path, and 'a.' is not a path"),
         ({"a.b": [1], 'a["b"]': [2]}, 'axes: the axes `a.b` and `a["b"]` are the same path'),
@@ -105,7 +105,7 @@ def test_an_axis_with_a_dot_or_a_bracket_is_a_path() -> None:
         ([["model", "batch"], ["chip", "batch"]], "zip: axes occur more than once in `zip`: batch"),
         (
             [["model", "hosts"]],
-            "zip.0: axes that advance together have the same number of values: model has 2, hosts has 3",
+            "zip.0: axes that advance together must have the same number of values: model has 2, hosts has 3",
         ),
     ],
 )
@@ -162,11 +162,11 @@ def test_an_expected_failure_has_a_last_day() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"checks": [{}]}, "checks.0: a `check` was expected in it, by its name"),
-        ({"checks": [{"check": ""}]}, "checks.0: a `check` was expected in it, by its name"),
-        ({"checks": [{"check": 5}]}, "checks.0: a `check` was expected in it, by its name"),
-        ({"checks": [{"check": "files", "when": ["model"]}]}, "checks.0: its `when` is a mapping from axes to values"),
-        ({"metrics": {"loss": {"file": "x"}}}, "metrics.loss: a `source` was expected in it, by its name"),
+        ({"checks": [{}]}, "checks.0: the field `check` with a name is missing"),
+        ({"checks": [{"check": ""}]}, "checks.0: the field `check` with a name is missing"),
+        ({"checks": [{"check": 5}]}, "checks.0: the field `check` with a name is missing"),
+        ({"checks": [{"check": "files", "when": ["model"]}]}, "checks.0: `when` must be a mapping from axes to values"),
+        ({"metrics": {"loss": {"file": "x"}}}, "metrics.loss: the field `source` with a name is missing"),
         ({"metrics": {"loss": "x"}}, "metrics.loss: Input should be a valid dictionary"),
     ],
 )
@@ -283,8 +283,8 @@ def test_what_is_written_is_text_json_or_yaml() -> None:
         ("a", None, "the content of a is not text"),
         ("a.json", {"x": dt.date(2026, 1, 2)}, "the content of a.json cannot be written as JSON: Object of type date"),
         ("a.json", [float("nan")], "the content of a.json cannot be written as JSON: "),
-        ("a", Secret("x"), "a secret is never written to a file: pass it in `env`"),
-        ("a.yaml", {"x": [{"y": Secret("x")}]}, "a secret is never written to a file: pass it in `env`"),
+        ("a", Secret("x"), "a secret is never written to a file: pass the secret in `env`"),
+        ("a.yaml", {"x": [{"y": Secret("x")}]}, "a secret is never written to a file: pass the secret in `env`"),
     ],
 )
 def test_what_cannot_be_written_is_refused(name: str, content: Any, message: str) -> None:
@@ -363,5 +363,5 @@ def test_a_configuration_is_held_against_them(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_value_that_is_no_plain_data_has_no_canonical_json() -> None:
-    with pytest.raises(ValueError, match="b'x' is a bytes: the values of an axis are plain data"):
+    with pytest.raises(ValueError, match="b'x' is a bytes, but the values of an axis are plain data"):
         canonical([{"a": b"x"}])

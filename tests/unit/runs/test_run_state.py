@@ -68,30 +68,30 @@ def test_a_new_run_has_no_past() -> None:
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_only_a_step_that_passed_answers(verdict: Verdict) -> None:
     past = folded([RUN, *whole("prepare", verdict=verdict)])
-    assert find(past, "/prepare").answers("") is (verdict is Verdict.PASSED)
+    assert find(past, "/prepare").can_be_replayed("") is (verdict is Verdict.PASSED)
 
 
 def test_a_step_that_has_not_ended_does_not_answer() -> None:
-    assert not find(folded([RUN, began("prepare")]), "/prepare").answers("")
+    assert not find(folded([RUN, began("prepare")]), "/prepare").can_be_replayed("")
 
 
 def test_a_step_that_did_something_else_does_not_answer() -> None:
     past = folded([RUN, began("prepare"), began("prepare/h1", "abc"), ended("prepare/h1")])
-    assert find(past, "/prepare/h1").answers("abc")
-    assert not find(past, "/prepare/h1").answers("abd")
+    assert find(past, "/prepare/h1").can_be_replayed("abc")
+    assert not find(past, "/prepare/h1").can_be_replayed("abd")
 
 
-def test_what_a_cleanup_has_undone_is_spent_but_for_the_results_of_cells() -> None:
+def test_a_cleanup_undoes_all_steps_but_cells() -> None:
     events = [*whole("prepare", *whole("prepare/h1")), *whole("test", *whole("test/c1"), *whole("test/g1"))]
     before, after = folded(events), folded([*events, began("post_cleanup")])
     keys = ["/prepare", "/prepare/h1", "/test", "/test/c1", "/test/g1"]
-    assert [find(before, key).answers("") for key in keys] == [True] * 5
-    assert [find(after, key).answers("") for key in keys] == [False, False, False, True, False]
+    assert [find(before, key).can_be_replayed("") for key in keys] == [True] * 5
+    assert [find(after, key).can_be_replayed("") for key in keys] == [False, False, False, True, False]
 
 
 def test_what_was_done_again_after_a_cleanup_answers_again() -> None:
     past = folded([*whole("prepare"), *whole("post_cleanup"), RUN, *whole("prepare")])
-    assert find(past, "/prepare").answers("")
+    assert find(past, "/prepare").can_be_replayed("")
 
 
 def test_a_step_that_was_done_again_is_what_it_was_the_last_time() -> None:
@@ -104,7 +104,7 @@ def test_a_command_that_was_run_again_in_another_directory_is_known_by_its_key()
     past = folded([*whole("test/h1", verdict=Verdict.FAILED), again, StepFinished(
         "test/h9", "h1", StepKind.COMMAND, Verdict.PASSED, None, "", 1.0)])  # fmt: skip
     found = find(past, "/test/h1")
-    assert (found.step, found.answers("")) == ("test/h9", True)
+    assert (found.step, found.can_be_replayed("")) == ("test/h9", True)
 
 
 # Attempts

@@ -40,9 +40,9 @@ def test_a_loss_is_said_until_the_cluster_is_had_again() -> None:
 
 
 def test_what_is_there_is_said_with_the_way_to_it_and_to_its_end() -> None:
-    assert said(PLANNED) == "sut-1 (not whole); it is removed by: env X=1 remove it"
+    assert said(PLANNED) == "sut-1 (not completely created); to remove it: env X=1 remove it"
     assert said(PLANNED, ResourceMade("sut-1"), ClusterChosen("sut", kubeconfig="/k")) == (
-        "sut-1 (export KUBECONFIG=/k); it is removed by: env X=1 remove it"
+        "sut-1 (export KUBECONFIG=/k); to remove it: env X=1 remove it"
     )
 
 
