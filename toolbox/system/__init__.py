@@ -1,1 +1,1 @@
-"""The gateways to this machine, one module each: environment variables, processes, files, signals."""
+"""The gateways to this machine: one module each for environment variables, processes, files, signals and so on."""

@@ -1,7 +1,7 @@
-"""Values of the current context: the step, the session, the cancel scope.
+"""Values that code reads without a parameter: the current step, the current session, the current cancel scope.
 
-A thread that Topgallant starts inherits the context of the code that started it. A thread that a project starts by
-itself has no context: it gets the value of the process.
+A thread that Topgallant starts inherits the context of the code that started it, and so these values. A thread that a
+project starts has an empty context. It gets the value of the process instead.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class Ambient(Generic[Value]):
         self._of_process: Value | None = None
 
     def get(self) -> Value | None:
-        """Return the value; None if there is none."""
+        """Return the value of the context, or of the process; None if neither has a value."""
         return self._of_context.get(None) or self._of_process
 
     @contextmanager
     def entered(self, value: Value) -> Iterator[Value]:
-        """Set the value of this context for the body."""
+        """Set the value of the context for the body of the `with` statement."""
         token = self._of_context.set(value)
         try:
             yield value
@@ -36,10 +36,10 @@ class Ambient(Generic[Value]):
 
     @contextmanager
     def entered_by_process(self, value: Value) -> Iterator[Value]:
-        """Set the value of this context for the body, and also of threads without a context."""
-        before, self._of_process = self._of_process, value
+        """Set the values of the context and of the process for the body of the `with` statement."""
+        previous, self._of_process = self._of_process, value
         try:
             with self.entered(value):
                 yield value
         finally:
-            self._of_process = before
+            self._of_process = previous

@@ -1,7 +1,7 @@
-"""Structured cancellation: a scope knows the tasks that run in it, and ends them in order.
+"""Structured cancellation: cancelling a scope ends all tasks in the scope and in its nested scopes.
 
-A task registers a function that ends it. Cancelling a scope calls all of these functions, also those of the scopes
-inside; afterwards nothing can be started in the scope.
+For each task, a function that ends the task is registered in the scope. Cancelling the scope calls these functions in
+parallel. A task that is started in a cancelled scope is ended at once.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class CancelScope:
         self._numbers = itertools.count()
         self._endings: dict[int, Callable[[], object]] = {}
         self._cancelled = threading.Event()
-        # If the parent was cancelled already, this cancels the new scope at once.
+        # If the parent is already cancelled, `add` cancels this new scope at once.
         self._leave_parent = parent.add(lambda: self.cancel(parent.reason or "")) if parent is not None else None
 
     @property
     def reason(self) -> str | None:
-        """Why the scope was cancelled; None if it was not."""
+        """Why the scope was cancelled; None if it was not cancelled."""
         return self._reason
 
     def check(self) -> None:
@@ -46,15 +46,16 @@ class CancelScope:
     def sleep(self, seconds: float) -> None:
         """Wait for `seconds`. If the scope is cancelled, raise `Cancelled` at once."""
         end = time.monotonic() + seconds
-        # In short waits: a signal that the system delivers to another thread does not wake this one.
+        # A signal that the system delivers to another thread does not end a wait here, so each wait is short.
         while (left := end - time.monotonic()) > 0 and not self._cancelled.wait(min(left, _SIGNAL_SECONDS)):
             continue
         self.check()
 
     def add(self, ending: Callable[[], object]) -> Callable[[], None]:
-        """Register a function that ends a task, and return a function that removes it once the task has ended.
+        """Register a function that ends a task. If the scope is already cancelled, call the function at once.
 
-        In a scope that was cancelled already, `ending` is called at once.
+        Returns:
+            A function that unregisters `ending`, to be called when the task has ended.
         """
         with self._lock:
             number = next(self._numbers)
@@ -65,7 +66,7 @@ class CancelScope:
         return lambda: self._remove(number)
 
     def cancel(self, reason: str) -> None:
-        """End all tasks of the scope in parallel, and wait until they have ended."""
+        """End all tasks of the scope in parallel, and return when they have ended."""
         with self._lock:
             if self._reason is not None:
                 return
@@ -93,20 +94,20 @@ entered = _current.entered
 
 
 def current() -> CancelScope:
-    """Return the current scope. Without one, return a scope that is never cancelled."""
+    """Return the current scope. If there is none, return a new scope that is never cancelled."""
     return _current.get() or CancelScope()
 
 
 @contextmanager
 def opened_by_process() -> Iterator[CancelScope]:
-    """Open a scope inside the current one, also for threads without a context."""
+    """Open a scope inside the current scope. Threads without a context use the new scope too."""
     with opened() as scope, _current.entered_by_process(scope):
         yield scope
 
 
 @contextmanager
 def opened() -> Iterator[CancelScope]:
-    """Open a scope inside the current one."""
+    """Open a scope inside the current scope."""
     scope = CancelScope(_current.get())
     try:
         with entered(scope):

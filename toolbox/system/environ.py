@@ -1,6 +1,6 @@
 """The only module that reads the environment variables of this process. No module changes them.
 
-A child process gets its variables as a mapping of its own (`toolbox.system.processes`).
+The variables of a child process are passed as a mapping (`toolbox.system.processes`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def get(name: str) -> str | None:
 
 
 def get_path(name: str) -> Path | None:
-    """Return a variable that names a file or a directory; None if it is not set."""
+    """Return a variable as a path; None if the variable is not set, or empty."""
     value = get(name)
     return expanded(value) if value else None
 
 
 def expanded(path: str | Path) -> Path:
-    """Return a path with `~` and `~USER` replaced by a home directory.
+    """Return a path with `~` and `~USER` replaced by the home directory.
 
     Raises:
         UsageError: the home directory is unknown.
@@ -39,16 +39,16 @@ def expanded(path: str | Path) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise UsageError(f"{path}: there is no such home directory: set $HOME, or write the whole path") from None
+        raise UsageError(f"{path}: the home directory is unknown: set $HOME, or write the whole path") from None
 
 
 def is_workflow() -> bool:
-    """Return whether a CI system executes commands in our output: GitHub Actions or Azure Pipelines."""
+    """Return whether the CI system executes commands that it finds in logs: GitHub Actions or Azure Pipelines."""
     return get("GITHUB_ACTIONS") is not None or get("TF_BUILD") is not None
 
 
 def program() -> str:
-    """Return the name of this command line: `./run_toolbox.py` in a checkout, `topgallant` where it is installed."""
+    """Return how users start this program: `./run_toolbox.py` in a checkout, `topgallant` if it is installed."""
     name = Path(sys.argv[0]).name
     return name if name == "topgallant" else "./run_toolbox.py"
 
@@ -66,8 +66,8 @@ def state_directory() -> Path:
     Raises:
         UsageError: the user has no home directory.
     """
-    named = get_path("XDG_STATE_HOME")
-    base = named if named is not None and named.is_absolute() else home() / ".local" / "state"
+    configured = get_path("XDG_STATE_HOME")
+    base = configured if configured is not None and configured.is_absolute() else home() / ".local" / "state"
     return base / "topgallant"
 
 
@@ -78,9 +78,9 @@ def home() -> Path:
         UsageError: the user has no home directory.
     """
     try:
-        found = Path() if os.environ.get("HOME") == "" else Path.home()
-    except RuntimeError:  # $HOME is not set, and the system does not know this user, as in many containers
-        found = Path()
-    if not found.is_absolute():
+        directory = Path() if os.environ.get("HOME") == "" else Path.home()
+    except RuntimeError:  # in many containers, $HOME is not set, and /etc/passwd does not contain the user
+        directory = Path()
+    if not directory.is_absolute():
         raise UsageError("this user has no home directory: set $HOME to a directory")
-    return found
+    return directory

@@ -1,4 +1,4 @@
-"""The optional client libraries: checks that they are installed, and knows how to install them."""
+"""Checks that optional libraries are installed, and names the command that installs them."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from toolbox.model.errors import ConfigurationError
 from toolbox.system import places
 
 Extra = Literal["kubernetes", "postgres"]
-# The modules of each extra in pyproject.toml.
+# The modules that each extra of pyproject.toml installs.
 MODULES: Final[Mapping[Extra, Sequence[str]]] = {
     "kubernetes": ("kubernetes", "orjson", "websocket", "certifi"),
     "postgres": ("psycopg",),
 }
 
 
-def require(extra: Extra, what: str) -> None:
+def require(extra: Extra, feature: str) -> None:
     """Check that the libraries of an extra are installed, without importing them.
 
     Args:
-        what: the feature that needs them, for the message.
+        feature: the feature that needs the libraries, for the message.
 
     Raises:
-        ConfigurationError: a library is missing; the message has the command that installs it.
+        ConfigurationError: a library is missing. The message contains the command that installs the extra.
     """
     missing = [name for name in MODULES[extra] if importlib.util.find_spec(name) is None]
     if missing:
         libraries = ", ".join(missing)
-        raise ConfigurationError(f"{what} needs {libraries}, not installed here: {install_command(extra)}")
+        raise ConfigurationError(f"{feature} needs {libraries}, not installed here: {install_command(extra)}")
 
 
 def install_command(extra: Extra) -> str:
-    """Return the command that installs an extra for the Python that runs this program."""
+    """Return the command line that installs an extra for the Python interpreter of this process."""
     root = places.builtin_root()
     is_checkout = (root / "pyproject.toml").is_file()
     package = ["--editable", f"{root}[{extra}]"] if is_checkout else [f"topgallant[{extra}]"]

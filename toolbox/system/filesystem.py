@@ -1,4 +1,4 @@
-"""Writes the files of a run: private to their owner, and always complete."""
+"""Writes the files of a run: only the owner can read them, and a reader never sees an incomplete file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make_directory(path: Path) -> Path:
 
 
 def make_durable_directory(path: Path) -> Path:
-    """Create a private directory and its missing parents, and wait until the new directories are on the disk."""
+    """Create a private directory and its missing parents, and return when the new directories are on the disk."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     make_directory(path)
     for folder in missing:
@@ -38,7 +38,7 @@ def make_durable_directory(path: Path) -> Path:
 
 
 def sync_directory(path: Path) -> None:
-    """Wait until the disk has the names in a directory, after files there were created, renamed or removed."""
+    """Wait until created, renamed and removed names in a directory are on the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -47,7 +47,7 @@ def sync_directory(path: Path) -> None:
 
 
 def write_text(path: Path, text: str, *, durable: bool = False) -> Path:
-    """Write a private text file atomically: a reader sees the old text or the new text.
+    """Write a private text file atomically: a reader sees either the old text or the new text.
 
     Args:
         durable: see `write_bytes`.
@@ -56,7 +56,7 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> Path:
 
 
 def encode(text: str) -> bytes:
-    """Return a text as UTF-8. Surrogates, which stand for undecodable bytes of file names, are escaped."""
+    """Return a text as UTF-8. Surrogates, which represent undecodable bytes of file names, are escaped."""
     return text.encode(errors="backslashreplace")
 
 
@@ -64,14 +64,14 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> Path:
     """Write a private file atomically.
 
     Args:
-        durable: return only when the content is on the disk, so that a power cut leaves the old file or the new one.
-            Use it for files that a resumed run reads. It is slow, and needless for files that can be derived again.
+        durable: whether to return only when the content is on the disk, so that a power cut leaves the old file or the
+            new file. This is slow: use it only for files that a resumed run reads.
     """
     return write_pieces(path, [content], durable=durable)
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False, mode: int = PRIVATE_FILE) -> Path:
-    """Write a file atomically, piece by piece. The pieces may be read from the old file.
+    """Write a file atomically from pieces of content. The pieces may be read from the old file.
 
     Args:
         durable: see `write_bytes`.
@@ -82,7 +82,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False, 
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.writelines(pieces)
-            if mode != PRIVATE_FILE:  # as it is created
+            if mode != PRIVATE_FILE:  # the mode that mkstemp sets
                 os.fchmod(stream.fileno(), mode)
             if durable:
                 stream.flush()
@@ -97,7 +97,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False, 
 
 
 def write_derived(path: Path, render: Callable[[], str]) -> Path:
-    """Write a file that is derived from others. If that fails, remove the outdated file, and raise the error.
+    """Write a file that is derived from other files. If an error occurs, remove the outdated file, and raise the error.
 
     Args:
         render: returns the content.
@@ -111,13 +111,13 @@ def write_derived(path: Path, render: Callable[[], str]) -> Path:
 
 
 def append_text(path: Path, text: str) -> None:
-    """Append to a private file."""
+    """Append a text to a private file."""
     with open(path, "a", encoding="utf-8", errors="backslashreplace", opener=private_opener) as stream:
         stream.write(text)
 
 
 def size(path: Path) -> int:
-    """Return the size of a file in bytes; 0 if there is no file."""
+    """Return the size of a file in bytes; 0 if the file is missing."""
     try:
         return path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
@@ -125,7 +125,7 @@ def size(path: Path) -> int:
 
 
 def write_at(path: Path, offset: int, content: bytes) -> None:
-    """Write a piece of a private file at an offset."""
+    """Write bytes into a private file at an offset."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         while content:
@@ -138,24 +138,25 @@ def write_at(path: Path, offset: int, content: bytes) -> None:
 def open_lock(path: Path, mode: int = PRIVATE_FILE) -> int:
     """Open a lock file and return its descriptor. Create the file if it is missing.
 
-    In a directory where others can write, another user may have replaced the file. So no link is followed, and only a
-    regular file without further hard links is opened. It must belong to this user, to root, or to the owner of the
-    directory; if others may create files in the directory, it may belong to any user.
+    In a directory where other users can write, another user may have replaced the file. So symbolic links are not
+    followed, and the file must be a regular file without further hard links. In a directory where only its owner can
+    write, the file must belong to this user, to root, or to the owner of the directory.
 
     Args:
         mode: the permissions of a new file.
 
     Raises:
-        OSError: the path is not such a file, or cannot be opened.
+        OSError: the file does not meet these conditions, or cannot be opened.
     """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        # Opening without O_CREAT first: with it, fs.protected_regular refuses existing files in a shared directory.
+        # Try without O_CREAT first: with O_CREAT, the kernel may refuse to open another user's existing file in a
+        # shared directory (sysctl fs.protected_regular).
         descriptor = os.open(path, flags)
     except FileNotFoundError:
-        with suppress(FileExistsError):  # another process was faster
+        with suppress(FileExistsError):  # another process has just created the file
             descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
-            os.fchmod(descriptor, mode)  # regardless of the umask
+            os.fchmod(descriptor, mode)  # the umask may have removed permissions
             return descriptor
         descriptor = os.open(path, flags)
     if fault := _lock_fault(os.fstat(descriptor), path.parent.stat()):
@@ -165,7 +166,7 @@ def open_lock(path: Path, mode: int = PRIVATE_FILE) -> int:
 
 
 def _lock_fault(file: os.stat_result, directory: os.stat_result) -> str:
-    """Return why a file must not be used as a lock; an empty text if it may."""
+    """Return why a file must not be used as a lock; an empty text if it may be used."""
     if not stat.S_ISREG(file.st_mode):
         return "it is not a regular file"
     if file.st_nlink != 1:
@@ -177,7 +178,7 @@ def _lock_fault(file: os.stat_result, directory: os.stat_result) -> str:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Create files as private in `open(..., opener=private_opener)`."""
+    """Open a file so that a new file is private: `open(..., opener=private_opener)`."""
     return os.open(path, flags, PRIVATE_FILE)
 
 
@@ -187,26 +188,26 @@ def dump_json(value: object) -> str:
 
 
 def write_json(path: Path, value: object, *, durable: bool = False) -> Path:
-    """Write a value as JSON with indentation. `durable`: see `write_bytes`."""
+    """Write a value to a file as JSON with indentation. See `write_bytes` for `durable`."""
     return write_text(path, dump_json(value), durable=durable)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file that Topgallant wrote, and that holds an object.
+    """Read a JSON object from a file that Topgallant wrote.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file is not JSON, or is nested deeper than any file that Topgallant writes.
+        ValueError: the file is not valid JSON, or is nested too deeply.
     """
     try:
         value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except RecursionError:
-        raise ValueError(f"{path} is nested too deep") from None
+        raise ValueError(f"{path} is nested too deeply") from None
     return value
 
 
 def write_yaml(path: Path, value: object, *, durable: bool = False) -> Path:
-    """Write a value as YAML, and keep the order of its keys. `durable`: see `write_bytes`."""
+    """Write a value to a file as YAML, with the keys in their order. See `write_bytes` for `durable`."""
     return write_text(path, dump_yaml(value), durable=durable)
 
 
@@ -214,18 +215,18 @@ _BREAKS = re.compile("[\x85\u2028\u2029]")
 
 
 class Dumper(yaml.SafeDumper):
-    """Writes YAML without aliases: every value is written out."""
+    """Writes YAML without aliases."""
 
     def ignore_aliases(self, _data: Any) -> bool:
-        """Return True: a value that occurs twice is written twice."""
+        """Return True, so that an object that occurs twice is written twice."""
         return True
 
     def analyze_scalar(self, scalar: str) -> Any:
-        """Quote a text with Unicode line breaks: in other styles, a reader would turn them into spaces."""
-        found = super().analyze_scalar(scalar)
+        """Allow only double quotes for a text with Unicode line breaks: otherwise a reader turns them into spaces."""
+        styles = super().analyze_scalar(scalar)
         if _BREAKS.search(scalar):
-            found.allow_flow_plain = found.allow_block_plain = found.allow_single_quoted = found.allow_block = False
-        return found
+            styles.allow_flow_plain = styles.allow_block_plain = styles.allow_single_quoted = styles.allow_block = False
+        return styles
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -240,7 +241,7 @@ Dumper.add_multi_representer(Path, lambda dumper, path: dumper.represent_str(str
 
 
 def dump_yaml(value: object) -> str:
-    """Return a value as YAML, and keep the order of its keys."""
+    """Return a value as YAML, with the keys in their order."""
     return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)
 
 

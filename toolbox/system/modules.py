@@ -1,4 +1,4 @@
-"""Imports modules: plugins by their paths, and large libraries without slowing the garbage collector."""
+"""Imports extensions from files, and large libraries without slowing down the garbage collector."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from types import ModuleType
 
 @contextmanager
 def gc_frozen_imports() -> Iterator[None]:
-    """Exclude the objects that the body imports from garbage collection: they live as long as the process.
+    """Exclude the objects that the body imports from garbage collection (`gc.freeze`).
 
-    Otherwise, scanning them again and again takes a fifth of the CPU time of a short run (`gc.freeze`).
+    These objects live as long as the process. Scanning them repeatedly would take a fifth of the CPU time of a short
+    run.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -31,7 +32,7 @@ def load(name: str, path: Path) -> ModuleType:
     """Import a file as the module `name`.
 
     Raises:
-        ImportError: the file is not Python. Exceptions of its code are passed on.
+        ImportError: the file is not a Python file. Exceptions of the code in the file are not caught.
     """
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -1,8 +1,8 @@
 """Finds roles, projects, configurations and extensions: first in the workspace, then in Topgallant itself.
 
-The workspace is the repository of a team: the directory that `$TOPGALLANT_WORKSPACE` names, or the nearest one from
-the working directory upwards that has projects, commands or roles. Topgallant's own files are beside `toolbox/` in a
-checkout, and in `toolbox/bundled/` in an installed package.
+The workspace is the directory that `$TOPGALLANT_WORKSPACE` names. If the variable is not set, the workspace is the
+working directory or its nearest parent that contains projects, commands or roles. Topgallant's own files are beside
+`toolbox/` in a checkout, and in `toolbox/bundled/` in an installed package.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from toolbox.system import environ
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOLDERS: Final = ("projects", "commands", "roles")
-# Many directories have a folder `projects`: above the working directory, a workspace must have one of these files.
+# A parent of the working directory is a workspace only if it has one of these files: many home directories have a
+# folder `projects`.
 _CONTENTS: Final = ("projects/*/orchestration.py", "commands/*.py", "roles/*/tasks/main.yml")
 ARTIFACTS: Final = "artifacts"
 COMMANDS = _PACKAGE / "commands"
 
 
 class _Process:
-    """The workspace of the run that this process executes. `is_pinned` is False if there is no such run."""
+    """The workspace of the current command; `is_pinned` tells whether `pinned` has set it."""
 
     is_pinned = False
     workspace: Path | None = None
@@ -38,7 +39,7 @@ def builtin_root() -> Path:
 
 
 def workspace() -> Path | None:
-    """Return the workspace; None if there is none.
+    """Return the workspace; None if no directory qualifies.
 
     Raises:
         UsageError: `$TOPGALLANT_WORKSPACE` does not name a directory.
@@ -49,10 +50,10 @@ def workspace() -> Path | None:
 
 
 def workspace_above(directory: Path) -> Path | None:
-    """Return the nearest workspace from a directory upwards; None if there is none."""
-    ours = builtin_root()
+    """Return the directory or its nearest parent that is a workspace; None if there is none."""
+    own_root = builtin_root()
     for candidate in (directory, *directory.parents):
-        if candidate == ours:
+        if candidate == own_root:
             return None
         if candidate == directory and any((candidate / folder).is_dir() for folder in _FOLDERS):
             return candidate
@@ -63,43 +64,47 @@ def workspace_above(directory: Path) -> Path | None:
 
 @contextmanager
 def pinned(root: Path | None) -> Iterator[None]:
-    """Keep one workspace, or none, for the body, even if the body changes the working directory."""
-    before = _Process.is_pinned, _Process.workspace
+    """Set the workspace for the body of the `with` statement, even if the body changes the working directory.
+
+    Args:
+        root: the workspace; None for no workspace.
+    """
+    previous = _Process.is_pinned, _Process.workspace
     _Process.is_pinned, _Process.workspace = True, root
     try:
         yield
     finally:
-        _Process.is_pinned, _Process.workspace = before
+        _Process.is_pinned, _Process.workspace = previous
 
 
 def roots() -> list[Path]:
-    """Return the directories to search, the most specific first."""
-    found = workspace()
-    return [builtin_root()] if found is None else [found, builtin_root()]
+    """Return the directories to search: the workspace, if there is one, and then Topgallant's own root."""
+    root = workspace()
+    return [builtin_root()] if root is None else [root, builtin_root()]
 
 
 def artifacts() -> Path:
-    """Return the directory for runs by default: `$ARTIFACT_DIR`, or `artifacts/` in the workspace or $PWD."""
+    """Return the default directory for runs: `$ARTIFACT_DIR`, or `artifacts/` in the workspace or working directory."""
     return environ.get_path(environ.ARTIFACT_DIR) or (workspace() or Path.cwd()) / ARTIFACTS
 
 
 def folders(kind: str) -> list[Path]:
-    """Return the folders `commands` or `roles` of each root and of its projects, in search order."""
-    found = [folder for root in roots() for folder in (root / kind, *sorted(root.glob(f"projects/*/{kind}")))]
-    return [folder for folder in found if folder.is_dir()]
+    """Return the folders named `kind` (`commands` or `roles`) of each root and of its projects, in search order."""
+    candidates = [folder for root in roots() for folder in (root / kind, *sorted(root.glob(f"projects/*/{kind}")))]
+    return [folder for folder in candidates if folder.is_dir()]
 
 
 def find(kind: str, *relative: str) -> Path | None:
-    """Return the first file or directory with this path in the folders of a kind; None if there is none."""
+    """Return the first file or directory with the relative path in `folders(kind)`; None if there is none."""
     candidates = (folder.joinpath(*relative) for folder in folders(kind))
-    # A name from outside may be too long for a file: `Path.exists` would raise.
+    # `Path.exists` would raise an error if a user gives a name that is too long for a file.
     return next((path for path in candidates if os.path.exists(path)), None)  # noqa: PTH110
 
 
 def entries(kind: str, pattern: str) -> Iterator[Path]:
-    """Yield the paths that match the pattern in the folders of a kind: one path per name, sorted by name."""
-    found = {path.name: path for folder in reversed(folders(kind)) for path in folder.glob(pattern)}
-    yield from (found[name] for name in sorted(found))
+    """Yield the paths that match the pattern in `folders(kind)`, sorted by name. The first path of each name counts."""
+    paths = {path.name: path for folder in reversed(folders(kind)) for path in folder.glob(pattern)}
+    yield from (paths[name] for name in sorted(paths))
 
 
 def projects() -> dict[str, Path]:
@@ -109,17 +114,20 @@ def projects() -> dict[str, Path]:
 
 
 def _named_workspace() -> Path | None:
-    named = environ.get_path(environ.WORKSPACE)
-    if named is None:
+    directory = environ.get_path(environ.WORKSPACE)
+    if directory is None:
         return None
-    if not named.is_dir():
-        raise UsageError(f"${environ.WORKSPACE} is {named}, which is not a directory")
-    root = named.absolute()
+    if not directory.is_dir():
+        raise UsageError(f"${environ.WORKSPACE} is {directory}, which is not a directory")
+    root = directory.absolute()
     return None if root == builtin_root() else root
 
 
 def _is_trusted(file: Path, directory: Path) -> bool:
-    """Return whether a file above a directory may be executed: in a parent such as `/tmp`, other users can write."""
+    """Return whether root, this user or the owner of `directory` owns the file and its folder.
+
+    Other users can create files in a parent directory such as `/tmp`.
+    """
     try:
         owners = {0, os.getuid(), directory.stat().st_uid}
         return file.stat().st_uid in owners and file.parent.stat().st_uid in owners

@@ -1,8 +1,8 @@
-"""The only module of the orchestrator that starts and ends processes. (On the targets, `toolbox.agent` does.)
+"""The only module of the orchestrator that starts and ends processes. On targets, `toolbox.agent` does this.
 
-Every process has the directory of its step in the environment variable `TOPGALLANT_STEP`. Its children inherit the
-variable, even if they leave the process group or lose their parent, so that all processes of a step can be found and
-ended. Jenkins finds the processes of a build in the same way (its ProcessTreeKiller).
+Every process is started with the environment variable `TOPGALLANT_STEP`, which names the directory of its step. Its
+children inherit the variable, even if they leave the process group or their parent ends. So all processes of a step can
+be found and ended. Jenkins finds the processes of a build in the same way (`ProcessTreeKiller`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ MARK: Final = "TOPGALLANT_STEP"
 STRICT_BASH: Final = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c")
 """The beginning of a command line that ends with a text for bash."""
 GRACE_SECONDS: Final = 5.0
-_LOOK_SECONDS: Final = 0.02
+_POLL_SECONDS: Final = 0.02
 _SIGNAL_SECONDS: Final = 0.1
 _DRAIN_SECONDS: Final = 2.0
-_LONGEST_ERROR: Final = 1 << 12  # longer lines of standard error are split after this number of bytes
-_LONGEST_TEXT: Final = 1 << 20  # longer lines of output are split after this number of bytes
+_LONGEST_ERROR: Final = 1 << 12  # bytes; longer lines of the standard error of a `Channel` are split
+_LONGEST_TEXT: Final = 1 << 20  # bytes; longer lines of the output of `run` are split
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Completed:
 
     Args:
         returncode: the exit status, or the negative number of the signal that ended the process.
-        stdout: the captured output; None if it was not captured.
-        stderr: likewise.
+        stdout: the standard output; None if it was not captured.
+        stderr: the standard error; None if it was not captured.
     """
 
     args: tuple[str, ...]
@@ -54,14 +54,15 @@ class Completed:
 
 
 def environment(step: Path, variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables for a process of a step: those of this process, `variables`, and the directory of the step.
+    """Return the environment variables for a process of a step.
 
-    The URL of the store is removed: it may hold a password, and no child process needs it.
+    They are the variables of this process, `variables`, and two variables with the directory of the step. The URL of
+    the results database is removed, because it may contain a password, and child processes don't need it.
     """
-    ours = environ.everything()
-    ours.pop(environ.RESULTS_DATABASE, None)
+    inherited = environ.everything()
+    inherited.pop(environ.RESULTS_DATABASE, None)
     return {
-        **ours,
+        **inherited,
         **(variables or {}),
         environ.ARTIFACT_DIR: str(step),
         MARK: str(step),
@@ -83,14 +84,14 @@ def run(
 ) -> Completed:
     """Run a program to its end in a new session, and return its result.
 
-    If the wait is interrupted (by a cancelled scope or a signal), first the process and its children are ended.
+    If the scope is cancelled or a signal arrives, end the process and its children before the exception is raised.
 
     Args:
         env: the environment variables, as `environment` returns them.
-        stdout: a file for the output; without a file, `on_line` gets the output, or it is captured.
-        on_line: called with each line of output, in a thread of its own.
-        on_error_line: called with each line of standard error; `on_line` when left out.
-        whole_lines: False passes output on as it is printed, in pieces that include the ends of lines.
+        stdout: a file for the standard output; None to capture it or to pass it to `on_line`.
+        on_line: called with each line of standard output, in another thread.
+        on_error_line: called with each line of standard error, in another thread; None for `on_line`.
+        whole_lines: False to call the functions with pieces of text as soon as they are printed, line ends included.
 
     Raises:
         Cancelled: the scope was cancelled before or during the run.
@@ -113,11 +114,11 @@ def run(
         def end() -> None:
             end_tree(process.pid, mark)
 
-        done = scope.add(end)
+        unregister = scope.add(end)
         on_error = None if capture_stderr else on_error_line or on_line
         pumps = [
-            _Pump(stream, taker, end, whole_lines=whole_lines)
-            for stream, taker in ((process.stdout, None if capture_stdout else on_line), (process.stderr, on_error))
+            _Pump(stream, on_text, end, whole_lines=whole_lines)
+            for stream, on_text in ((process.stdout, None if capture_stdout else on_line), (process.stderr, on_error))
         ]
     try:
         signals.check()
@@ -128,9 +129,9 @@ def run(
         process.wait()
         raise
     finally:
-        done()
+        unregister()
     if scope.reason is not None:
-        end()  # it has ended, but the cancelling thread may still be ending its children
+        end()  # the process has ended, but the cancelling thread may still be ending its children
         scope.check()
     return Completed(
         tuple(args),
@@ -141,7 +142,7 @@ def run(
 
 
 class LineTooLong(Exception):
-    """A line of a program's output is longer than allowed."""
+    """The program printed a line that is longer than allowed."""
 
 
 class Channel:
@@ -172,12 +173,12 @@ class Channel:
 
     @property
     def errors(self) -> str:
-        """The last lines of its standard error, once its output has ended."""
+        """The last lines of the standard error. The property waits up to 2 s for the program to close the stream."""
         self._error_reader.join(_DRAIN_SECONDS)
         return "\n".join(self._errors)
 
     def write(self, content: bytes) -> None:
-        """Send all of the content. May be called from any thread.
+        """Write all of the content to the standard input of the program. May be called from any thread.
 
         Raises:
             OSError: the program has ended.
@@ -191,10 +192,10 @@ class Channel:
                 view = view[self._process.stdin.write(view) or 0 :]
 
     def lines(self, longest: int) -> Iterator[bytes]:
-        """Yield the lines of its output until the program ends.
+        """Yield the lines that the program prints, until it ends.
 
         Raises:
-            LineTooLong: a line has more bytes than `longest`.
+            LineTooLong: a line has more than `longest` bytes.
         """
         assert self._process.stdout is not None, "it is started with pipes"
         with io.BufferedReader(self._process.stdout, 1 << 16) as stream:  # type: ignore[type-var]  # a raw stream
@@ -204,7 +205,7 @@ class Channel:
                 yield line
 
     def close(self) -> int:
-        """Close its input, kill the program if it does not end, and return its exit status."""
+        """Close the input of the program, kill the program if it does not end, and return its exit status."""
         with self._lock, suppress(OSError):
             assert self._process.stdin is not None, "it is started with pipes"
             self._process.stdin.close()
@@ -224,8 +225,8 @@ class Channel:
 def _await(process: subprocess.Popen[bytes]) -> None:
     """Wait for the end of a process.
 
-    The main thread wakes up regularly. Only the main thread runs signal handlers, and a signal that the system delivers
-    to another thread does not interrupt its system call.
+    The main thread waits in short intervals, because it runs the signal handlers, and a signal that the system delivers
+    to another thread does not interrupt a system call of the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         process.wait()
@@ -238,10 +239,10 @@ def _await(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _exit_of(process: subprocess.Popen[bytes]) -> Iterator[Callable[[], bool]]:
-    """Yield a function that waits a moment, and returns whether the process has ended."""
+    """Yield a function that waits up to `_SIGNAL_SECONDS`, and returns whether the process has ended."""
     try:
         descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # the system has no pidfd, or the process has been waited for
+    except (AttributeError, OSError):  # the system has no pidfd, or the exit status was already read
         yield lambda: _has_ended(process)
         return
     try:
@@ -279,10 +280,9 @@ class _Pump:
         self._thread.start()
 
     def text(self) -> str:
-        """Return the text that no callback took, once the program has ended.
+        """Return the captured text after the program has ended, or raise the exception of the callback.
 
-        Don't wait for background processes of the program that still hold the stream open. An exception of the
-        callback is raised here.
+        The wait is limited, because background processes of the program may keep the stream open.
         """
         self._thread.join(_DRAIN_SECONDS)
         if self._error is not None:
@@ -299,13 +299,13 @@ class _Pump:
                         self._lines.append(text)
                     else:
                         on_text(text.rstrip("\r\n") if self._whole_lines else text)
-        except BaseException as error:  # noqa: BLE001  # `text` raises it in the waiting thread
+        except BaseException as error:  # noqa: BLE001  # `text` raises the error in the thread that waits
             self._error = error
             self._on_error()
 
 
 def _lines(stream: IO[bytes]) -> Iterator[str]:
-    """Yield the lines of a stream. A very long line comes in pieces, which are cut between characters."""
+    """Yield the lines of a stream. A line of more than `_LONGEST_TEXT` bytes is split between characters."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     while content := stream.readline(_LONGEST_TEXT):
         if text := decoder.decode(content, final=content.endswith(b"\n")):
@@ -330,7 +330,7 @@ def end_marked(directory: Path, *, grace: float = GRACE_SECONDS, keep: Sequence[
     """End every process of the steps at or below a directory, and return how many there were.
 
     Args:
-        keep: directories below `directory` whose processes run on.
+        keep: directories below `directory` whose processes are not ended.
     """
     kept = tuple(str(path) for path in keep)
     return _end(lambda: _marked(str(directory), kept), grace)
@@ -342,27 +342,28 @@ def marked(directory: Path) -> list[int]:
 
 
 def _end(find: Callable[[], list[psutil.Process]], grace: float) -> int:
-    found = _distinct(find())
-    for process in found:
+    ended = _distinct(find())
+    for process in ended:
         _signal(process, kill=False)
-    alive = _wait(found, grace)
+    alive = _wait(ended, grace)
     deadline = time.monotonic() + grace
-    # The next pass finds the processes that were forked during this one.
+    # The processes may fork while they are being killed, so search again until there are no more.
     while left := [process for process in _distinct([*alive, *find()]) if _is_alive(process)]:
         for process in left:
             _signal(process, kill=True)
-        found += left
+        ended += left
         alive = _wait(left, grace)
         if time.monotonic() > deadline:
             break
-    return len(_distinct(found))
+    return len(_distinct(ended))
 
 
-def _wait(found: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
-    """Wait, and return the processes that still live. psutil must not wait: it would take their exit statuses."""
+def _wait(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Wait until the processes have ended, but at most for `seconds`. Return the processes that are still alive."""
     deadline = time.monotonic() + seconds
-    while (alive := [process for process in found if _is_alive(process)]) and time.monotonic() < deadline:
-        time.sleep(_LOOK_SECONDS)
+    # `psutil.wait_procs` would read the exit statuses, which `subprocess` needs.
+    while (alive := [process for process in processes if _is_alive(process)]) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
     return alive
 
 
@@ -382,19 +383,19 @@ def _descendants(pid: int) -> list[psutil.Process]:
 
 
 def _marked(mark: str, kept: Sequence[str] = ()) -> list[psutil.Process]:
-    own = os.getpid()
-    found = []
+    own_pid = os.getpid()
+    processes = []
     for process in psutil.process_iter():
         try:
             value = process.environ().get(MARK)
             if value is None or not _is_below(value, mark) or any(_is_below(value, other) for other in kept):
                 continue
             is_alive = process.status() != psutil.STATUS_ZOMBIE
-        except (psutil.Error, OSError):  # it has ended meanwhile, or belongs to another user
+        except (psutil.Error, OSError):  # the process has ended, or belongs to another user
             continue
-        if is_alive and process.pid != own:
-            found.append(process)
-    return found
+        if is_alive and process.pid != own_pid:
+            processes.append(process)
+    return processes
 
 
 def _is_below(mark: str, directory: str) -> bool:

@@ -1,7 +1,4 @@
-"""Masks secret values in every text that is written or shown.
-
-The type `Secret` keeps values from being printed by mistake. This module masks them in the output of programs.
-"""
+"""Masks secret values in every text that is written or shown, such as the output of programs."""
 
 from __future__ import annotations
 
@@ -21,9 +18,9 @@ from toolbox.system import filesystem
 
 _CHUNK_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 1 << 13
-# Control characters that no terminal program prints, and bytes that are not UTF-8. A log may contain a few of both.
+# Control characters that programs don't print, and U+FFFD, which replaces bytes that are not UTF-8.
 _NOT_TEXT: Final = re.compile("[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
-_MOST_NOT_TEXT: Final = 0.1
+_MOST_NOT_TEXT: Final = 0.1  # the largest share of such characters at the beginning of a text file
 
 
 class Swept(NamedTuple):
@@ -31,8 +28,8 @@ class Swept(NamedTuple):
 
     Args:
         masked: the files in which secrets were masked.
-        binary: the files that contain a secret and are not text: masking would break them.
-        faults: why files could not be searched.
+        binary: the files that contain a secret, and that masking would break because they are not text.
+        faults: one message for each file that could not be searched.
     """
 
     masked: list[Path]
@@ -41,7 +38,7 @@ class Swept(NamedTuple):
 
 
 class Redactor:
-    """The secret values of this process. Values are added as they become known, from any thread."""
+    """Masks the secret values that the process knows. Any thread may add values."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,11 +54,11 @@ class Redactor:
             self._secrets |= new
 
     def values(self) -> tuple[str, ...]:
-        """Return all texts that are masked, the longest first."""
+        """Return all texts that are masked, the longest text first."""
         return self._values
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the secret values themselves, for another program that masks them."""
+        """Return the secret values as they were added, for another program that masks them."""
         return tuple(self._secrets)
 
     def __call__(self, text: str) -> str:
@@ -72,10 +69,10 @@ class Redactor:
         return text
 
     def redact_nested(self, value: Any, *, keep_keys: bool = False) -> Any:
-        """Return a value with the secrets in its texts masked. Numbers and enums stay as they are.
+        """Return a value with the secrets masked in its texts, also inside of mappings, lists and tuples.
 
         Args:
-            keep_keys: leave the keys of mappings as they are: programs look them up.
+            keep_keys: don't mask the keys of mappings, because programs look them up.
         """
         if not self._values:
             return value
@@ -90,7 +87,7 @@ class Redactor:
         """Mask the secret values in the files below a directory. The files are read in pieces.
 
         Args:
-            spare: returns whether to leave a file alone.
+            spare: returns whether to skip a file.
         """
         patterns = [value.encode("utf-8", "surrogateescape") for value in self._values]
         swept = Swept([], [], [])
@@ -103,19 +100,19 @@ class Redactor:
                         filesystem.write_pieces(file, _masked(file, patterns))
                         swept.masked.append(file)
             except FileNotFoundError:
-                continue  # the file's process still runs, and has removed the file
+                continue  # a process that still runs has removed the file
             except OSError as error:
                 swept.faults.append(f"{file} could not be searched for secrets: {error}")
         return swept
 
 
 def _pieces(file: Path) -> Iterator[bytes]:
-    """Yield the content of a file. A hole, which may be of any length, is replaced by one NUL byte."""
+    """Yield the content of a file in pieces. Each hole of a sparse file is replaced by one NUL byte."""
     with file.open("rb", buffering=0) as stream:
-        end, place = os.fstat(stream.fileno()).st_size, 0
-        while place < end:
-            start, stop = _next_data(stream.fileno(), place, end)
-            if start > place:
+        end, offset = os.fstat(stream.fileno()).st_size, 0
+        while offset < end:
+            start, stop = _next_data(stream.fileno(), offset, end)
+            if start > offset:
                 yield b"\0"
             stream.seek(start)
             while start < stop and (piece := stream.read(min(_CHUNK_BYTES, stop - start))):
@@ -123,22 +120,22 @@ def _pieces(file: Path) -> Iterator[bytes]:
                 yield piece
             if start < stop:
                 return  # the file has become shorter
-            place = stop
+            offset = stop
 
 
-def _next_data(descriptor: int, place: int, end: int) -> tuple[int, int]:
-    """Return where the next data after an offset begins, and where that data ends."""
+def _next_data(descriptor: int, offset: int, end: int) -> tuple[int, int]:
+    """Return the start and the end of the first data at or after an offset, without holes."""
     try:
-        start = os.lseek(descriptor, place, os.SEEK_DATA)
+        start = os.lseek(descriptor, offset, os.SEEK_DATA)
     except OSError as error:
         if error.errno == errno.ENXIO:  # only a hole follows
             return end, end
-        return place, end  # the file system does not support this
+        return offset, end  # the file system does not support SEEK_DATA
     return start, min(end, os.lseek(descriptor, start, os.SEEK_HOLE))
 
 
 def _holds_any(file: Path, patterns: list[bytes]) -> bool:
-    """Return whether a file has any of the patterns. Pieces of it overlap, to find values across borders."""
+    """Return whether a file contains one of the patterns, also across the border of two pieces."""
     overlap = max(map(len, patterns)) - 1
     tail = b""
     for piece in _pieces(file):
@@ -150,10 +147,7 @@ def _holds_any(file: Path, patterns: list[bytes]) -> bool:
 
 
 def _is_binary(file: Path) -> bool:
-    """Return whether masking would break a file: it has a NUL byte, or does not begin with text.
-
-    A log is always treated as text.
-    """
+    """Return whether a file contains a NUL byte, or does not begin with text. A file named `*.log` is always text."""
     if file.suffix == ".log":
         return False
     for index, piece in enumerate(_pieces(file)):
@@ -171,13 +165,13 @@ def _masked(file: Path, patterns: list[bytes]) -> Iterator[bytes]:
 
 
 class _Process:
-    """Holds the redactor of this process. A context variable would be unset in threads that a project starts."""
+    """The redactor of this process. A context variable would be unset in threads that a project starts."""
 
     redactor = Redactor()
 
 
 def current() -> Redactor:
-    """Return the redactor of this process, which is the same in all threads. The command line sets it."""
+    """Return the redactor of this process, which is the same in all threads."""
     return _Process.redactor
 
 

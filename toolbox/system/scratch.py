@@ -1,8 +1,8 @@
-"""Private directories for files that must not outlive a step: secrets on their way to a command.
+"""Private directories for files that must not outlive a step, such as secrets for a command.
 
-They are in memory if the system has `/dev/shm`. Each directory is locked while its process lives, and the system
-releases the lock when the process ends. The next process removes the directories of killed processes. Process ids
-cannot replace the locks: containers may share `/dev/shm`, but each has process ids of its own.
+The directories are in memory if the system has `/dev/shm`. A process locks its directories, and the system releases the
+locks when the process ends. So the next process can recognize and remove the directories of killed processes. A process
+id in the name would not be enough: containers with separate process ids may share `/dev/shm`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 _PREFIX: Final = "topgallant-"
-_IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # the directory made in it is private
+_IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # `mkdtemp` makes a private directory there
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def _create(parent: Path) -> tuple[Path, int]:
         with suppress(FileNotFoundError):
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             fcntl.flock(lock, fcntl.LOCK_EX)
-            # Before it was locked, another process may have removed it as abandoned.
+            # Another process may have removed the directory before it was locked here.
             if path.exists():
                 return path, lock
             os.close(lock)
@@ -47,7 +47,7 @@ def _create(parent: Path) -> tuple[Path, int]:
 
 def _remove_abandoned(parent: Path) -> None:
     for path in parent.glob(f"{_PREFIX}*"):
-        # It belongs to another user, is in use, is not a directory, or was removed by another process.
+        # The path belongs to another user, is in use, is not a directory, or was removed by another process.
         with suppress(OSError):
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:

@@ -1,6 +1,6 @@
-"""Raises SIGINT, SIGTERM and SIGHUP as exceptions in the main thread, or holds them back where they would do harm.
+"""Raises SIGINT, SIGTERM and SIGHUP as exceptions in the main thread, or defers them where they would do harm.
 
-The command line installs the handlers; importing this module does not.
+Importing this module does not install the signal handlers. The command line calls `install`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from toolbox.model.errors import Interrupted
 
 log = logging.getLogger(__name__)
 
-# The first signal ends the run. The second one is only counted. The third one ends the cleanup as well.
-_TIMEOUT: Final = 3
+# The first signal ends the run, the second signal is only counted, and the third signal ends the cleanup too.
+_SIGNALS_TO_END_CLEANUP: Final = 3
 
 
 def _do_nothing() -> None:
@@ -44,9 +44,9 @@ _state = _State()
 
 
 def install() -> None:
-    """Make SIGINT, SIGTERM, SIGHUP (the terminal is gone) and a deadline raise `Interrupted` in the main thread.
+    """Make SIGINT, SIGTERM, SIGHUP and the deadline (SIGALRM) raise `Interrupted` in the main thread.
 
-    A signal that `nohup` has set to be ignored stays ignored.
+    A signal that the process already ignores, for example because of `nohup`, stays ignored.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -55,7 +55,7 @@ def install() -> None:
 
 @contextmanager
 def deadline(seconds: float | None) -> Iterator[None]:
-    """Interrupt the body after `seconds`, if it takes longer."""
+    """Interrupt the body of the `with` statement after `seconds`; None for no limit."""
     signal.setitimer(signal.ITIMER_REAL, seconds or 0)
     try:
         yield
@@ -64,55 +64,58 @@ def deadline(seconds: float | None) -> Iterator[None]:
 
 
 def first() -> int | None:
-    """Return the first signal that arrived; None if there was none."""
+    """Return the number of the first signal that arrived; None if no signal has arrived."""
     return _state.received[0] if _state.received else None
 
 
 @contextmanager
 def shielded() -> Iterator[None]:
-    """Hold signals back: they are recorded, and only the third one raises."""
-    before, _state.is_shielded = _state.is_shielded, True
+    """Only record the signals that arrive while the body runs. The third signal raises `Interrupted` nevertheless."""
+    previous, _state.is_shielded = _state.is_shielded, True
     try:
         yield
     finally:
-        _state.is_shielded = before
+        _state.is_shielded = previous
 
 
 @contextmanager
 def exposed() -> Iterator[None]:
-    """Let signals raise inside of a shielded region. A signal that was held back raises now."""
-    before, _state.is_shielded = _state.is_shielded, False
+    """Let signals raise `Interrupted` while the body runs, inside of a shielded region.
+
+    If a signal has already arrived, raise `Interrupted` at once.
+    """
+    previous, _state.is_shielded = _state.is_shielded, False
     try:
         if _state.received:
             raise Interrupted(_state.received[0])
         yield
     finally:
-        _state.is_shielded = before
+        _state.is_shielded = previous
 
 
 @contextmanager
 def deferred(wake: Callable[[], object] | None = None) -> Iterator[None]:
-    """Let no signal interrupt the body. Call `check` at a safe point, to raise for signals that arrived.
+    """Don't raise `Interrupted` for the first signal while the body runs. Call `check` at a safe point to raise it.
+
+    Use it for code with locks that other threads need: an exception from a signal handler, after a lock was acquired
+    and before the `try` statement that releases it, would leave the other threads waiting forever.
 
     Args:
-        wake: called in the signal handler, between any two instructions: it must not take a lock.
-
-    In code that hands locks to other threads, an exception from a signal handler is dangerous: raised between the
-    acquisition of a lock and the line that would release it, it leaves the other threads waiting forever.
+        wake: a function that the signal handler calls. It must not acquire a lock that the main thread may hold.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = (_state.is_deferred, _state.wake)
+    previous = (_state.is_deferred, _state.wake)
     _state.is_deferred, _state.wake = True, wake or _state.wake
     try:
         yield
     finally:
-        _state.is_deferred, _state.wake = before
+        _state.is_deferred, _state.wake = previous
 
 
 def check() -> None:
-    """Raise `Interrupted` if a signal was deferred. Do nothing in other threads, and in a shielded region."""
+    """Raise `Interrupted` if a signal has arrived. In other threads and in a shielded region, do nothing."""
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and _state.received and not _state.is_shielded:
         raise Interrupted(_state.received[0])
@@ -126,7 +129,7 @@ def _handle(number: int, _frame: FrameType | None) -> None:
             _state.wake()
             return
         raise Interrupted(number)
-    if count >= _TIMEOUT:
+    if count >= _SIGNALS_TO_END_CLEANUP:
         raise Interrupted(_state.received[0])
-    left = _TIMEOUT - count
+    left = _SIGNALS_TO_END_CLEANUP - count
     log.warning("%s: the run is ending and cleans up; %d more to stop that too", signal.Signals(number).name, left)

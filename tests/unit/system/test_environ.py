@@ -34,7 +34,7 @@ def test_a_change_to_everything_does_not_reach_this_process(monkeypatch: pytest.
 
 def test_a_home_directory_that_is_not_known_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GALLEON", "~no-such-user/runs")
-    with pytest.raises(UsageError, match=r"~no-such-user/runs: there is no such home directory: set \$HOME"):
+    with pytest.raises(UsageError, match=r"~no-such-user/runs: the home directory is unknown: set \$HOME"):
         environ.get_path("GALLEON")
     monkeypatch.setenv("HOME", "")
     with pytest.raises(UsageError, match="this user has no home directory"):
