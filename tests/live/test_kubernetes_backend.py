@@ -91,7 +91,7 @@ def told(outcome: WorkloadOutcome) -> tuple[Verdict, Cause | None]:
 
 def test_an_image_that_is_nowhere_is_said_at_once(bench: Bench) -> None:
     began = time.monotonic()
-    _, outcome = bench.run("true", pod={"image": "no-such-image:1"})
+    _, outcome = bench.run("true", backend_fields={"pod": {"image": "no-such-image:1"}})
     assert outcome.ended_by is EndedBy.NOT_STARTED
     assert told(outcome) == (Verdict.ERROR, Cause.CONFIGURATION)
     assert "ErrImageNeverPull" in outcome.message
@@ -101,7 +101,7 @@ def test_an_image_that_is_nowhere_is_said_at_once(bench: Bench) -> None:
 
 def test_what_no_node_has_room_for_is_waited_for_and_then_is_capacity(bench: Bench) -> None:
     began = time.monotonic()
-    _, outcome = bench.run("true", wait=3.0, pod={"resources": {"request_cpu": 500, "gpu": 0}})
+    _, outcome = bench.run("true", wait=3.0, backend_fields={"pod": {"resources": {"request_cpu": 500, "gpu": 0}}})
     assert told(outcome) == (Verdict.ERROR, Cause.CAPACITY)
     assert outcome.message.startswith("no node took its pod in 3 s: ")
     assert "Insufficient cpu" in outcome.message
@@ -134,7 +134,7 @@ def test_an_image_without_python_is_told_so(bench_of: Open, shared_namespace: st
 
 def test_a_secret_that_is_nowhere_is_named(bench: Bench) -> None:
     pod = {"secrets": {"TOKEN": {"name": "no-such-secret", "key": "token"}}}
-    _, outcome = bench.run("true", wait=8.0, pod=pod)
+    _, outcome = bench.run("true", wait=8.0, backend_fields={"pod": pod})
     assert told(outcome) == (Verdict.ERROR, Cause.CONFIGURATION)
     assert 'secret "no-such-secret" not found' in outcome.message
 
@@ -152,7 +152,7 @@ while True:
 
 def test_who_takes_more_memory_than_its_limit_is_told_so(bench: Bench) -> None:
     pod = {"resources": {"request_memory_gb": 0.1, "limit_memory_gb": 0.1, "request_cpu": 0.1, "gpu": 0}}
-    _, outcome = bench.run("python3", "-c", EATS, pod=pod)
+    _, outcome = bench.run("python3", "-c", EATS, backend_fields={"pod": pod})
     assert outcome.ended_by is EndedBy.OUT_OF_MEMORY, outcome
     assert told(outcome) == (Verdict.FAILED, Cause.PRODUCT)
     assert outcome.message == "it was killed because it used more memory than its limit (100M)"
@@ -179,7 +179,10 @@ def test_what_was_cancelled_while_it_was_started_has_not_run_to_its_end(bench: B
 
 def test_a_job_that_runs_into_its_deadline_has_a_timeout(bench: Bench) -> None:
     attempt, outcome = bench.run(
-        "sh", "-c", "echo begun; exec sleep 600", pod={"patch": {"spec": {"activeDeadlineSeconds": 5}}}
+        "sh",
+        "-c",
+        "echo begun; exec sleep 600",
+        backend_fields={"pod": {"patch": {"spec": {"activeDeadlineSeconds": 5}}}},
     )
     assert outcome.ended_by is EndedBy.TIMEOUT
     assert "activeDeadlineSeconds" in outcome.message
@@ -201,7 +204,7 @@ def test_what_was_patched_is_applied_and_kept(cluster: Cluster, bench: Bench, sh
         "metadata": {"annotations": {"example.org/team": "compilers"}},
         "spec": {"template": {"spec": {"hostname": "patched", "containers": [{"name": "workload", "tty": False}]}}},
     }
-    attempt, outcome = bench.run("hostname", pod={"patch": patch})
+    attempt, outcome = bench.run("hostname", backend_fields={"pod": {"patch": patch}})
     assert (outcome.exit_code, attempt.text()) == (0, "patched\n")
     kept = manifest(attempt)
     (job,) = (
@@ -227,7 +230,7 @@ def test_a_secret_of_the_cluster_arrives_and_is_in_no_log(
     )
     pod = {"secrets": {"TOKEN": {"name": "token", "key": "value"}}}
     script = f'test "$TOKEN" = {value[:6]}"{value[6:]}" && echo "it is $TOKEN" && echo "$TOKEN" >&2'
-    attempt, outcome = bench.run("sh", "-c", script, pod=pod)
+    attempt, outcome = bench.run("sh", "-c", script, backend_fields={"pod": pod})
     assert outcome.exit_code == 0, attempt.text("stderr.log")
     assert (attempt.text(), attempt.text("stderr.log")) == ("it is ***\n", "***\n")
     assert value not in said_by_the_pod(cluster, attempt, shared_namespace)
@@ -283,7 +286,7 @@ def test_links_and_pipes_that_lead_out_of_the_pod_are_left_there(bench: Bench) -
 
 def test_two_hosts_run_it_together_and_each_says_and_leaves_its_own(bench: Bench) -> None:
     script = 'echo "I am $HOSTNAME of $TOPGALLANT_HOSTS"; echo it > mine; test -n "$TOPGALLANT_COORDINATOR"'
-    attempt, outcome = bench.run("sh", "-c", script, pod={"hosts": 2})
+    attempt, outcome = bench.run("sh", "-c", script, backend_fields={"pod": {"hosts": 2}})
     assert outcome.exit_code == 0, attempt.text("stderr.log")
     first, second = attempt.text(), attempt.text("hosts/1/stdout.log")
     assert first.endswith(" of 2\n")
@@ -296,7 +299,7 @@ def test_two_hosts_run_it_together_and_each_says_and_leaves_its_own(bench: Bench
 
 def test_one_host_that_fails_ends_all_of_them(bench: Bench, tmp_path: Path) -> None:
     script = f"if mkdir {tmp_path}/first; then exit 7; fi; sleep 600"
-    attempt = bench.start("sh", "-c", script, pod={"hosts": 2})
+    attempt = bench.start("sh", "-c", script, backend_fields={"pod": {"hosts": 2}})
     outcome = attempt.wait()
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 7)
     wait_for(lambda: not attempt.left(), "the end of the other one")

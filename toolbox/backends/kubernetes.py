@@ -75,6 +75,16 @@ HOST_PERMISSIONS: Final = (Permission("create", "services"), Permission("delete"
 _VERIFY_SECONDS: Final = 15.0
 
 
+class WorkloadFields(BaseModel):
+    """The fields of a workload that only this backend reads.
+
+    Args:
+        pod: the settings of the workload's pods, which override those of the target.
+    """
+
+    pod: dict[str, Any] = {}
+
+
 class Target(BaseModel):
     """The cluster, and the defaults for its pods.
 
@@ -88,6 +98,7 @@ class Target(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     keeps_attempts: ClassVar[bool] = True
+    workload_fields: ClassVar[type[BaseModel]] = WorkloadFields
 
     cluster: str | None = None
     kubeconfig: str | None = Field(default=None, min_length=1)
@@ -111,7 +122,7 @@ class Target(BaseModel):
 
     def accept(self, workload: Workload) -> None:
         """Raise ValueError if a workload cannot run here."""
-        if description.parse(self.pod, workload.pod).image is None:
+        if self.pod_of(workload).image is None:
             raise ValueError("its pod has no `image`: set one in the `pod` of the target or of the workload")
 
     def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
@@ -124,7 +135,7 @@ class Target(BaseModel):
         if self.cluster is not None and clusters.get(self.cluster, Access()) is None:
             return  # the cluster is chosen later
         cluster = Cluster(self.access(clusters), label=f"the target `{name}`")
-        pods = [description.parse(self.pod, pod) for pod in [workload.pod for workload in workloads] or [{}]]
+        pods = list(map(self.pod_of, workloads)) or [description.parse(self.pod, {})]
         required = REQUIRED_PERMISSIONS
         if any(pod.slices > 1 for pod in pods):
             required += SLICE_PERMISSIONS
@@ -145,6 +156,14 @@ class Target(BaseModel):
                 f"{cluster.label}: in the namespace {cluster.namespace} the account may not "
                 f"{', '.join(map(str, lacking))}: docs/kubernetes.md has a Role that is enough"
             )
+
+    def pod_of(self, workload: Workload) -> Pod:
+        """Return the description of the pods of a workload.
+
+        Raises:
+            ValueError: a field is wrong; the message names all wrong fields.
+        """
+        return description.parse(self.pod, workload.backend_fields.get("pod", {}))
 
     def access(self, clusters: Mapping[str, Access | None]) -> Access:
         """Return how to reach the cluster.
@@ -256,7 +275,7 @@ class _Kubernetes:
 
     def _pod(self, workload: Workload) -> Pod:
         try:
-            return description.parse(self._target.pod, workload.pod)
+            return self._target.pod_of(workload)
         except ValueError as error:
             raise _misconfigured(str(error)) from None
 

@@ -124,7 +124,13 @@ def _fields_at(model: type[BaseModel], keys: Path) -> set[str]:
         names = {found: _ROOT if _ROOT in found.model_fields else str(key) for found in models}
         fields = [found.model_fields[name] for found, name in names.items() if name in found.model_fields]
         models = {found for field in fields for found in _models_in(field.annotation)} or models
-    return {name for found in models for name in found.model_fields}
+    return {name for found in models for name in _complete(found).model_fields}
+
+
+def _complete(model: type[BaseModel]) -> type[BaseModel]:
+    """Return a model with the fields that extensions add to it: a model that can have such fields has `complete`."""
+    complete: type[BaseModel] = getattr(model, "complete", lambda: model)()
+    return complete
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

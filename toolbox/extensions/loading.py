@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -12,10 +13,12 @@ from pydantic import BaseModel, ValidationError
 
 from toolbox.extensions import discovery
 from toolbox.extensions.discovery import Extension
-from toolbox.extensions.protocols import Extended_co, Kind
+from toolbox.extensions.protocols import BACKENDS, Extended_co, ExtendingTarget, Kind
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.text import abbreviated, without_kind
 from toolbox.system import places
+
+log = logging.getLogger(__name__)
 
 
 def parse(kind: Kind[Extended_co], spec: Mapping[str, Any]) -> Extended_co:
@@ -62,6 +65,25 @@ def load(kind: Kind[object], name: str) -> type[BaseModel]:
     """
     # Cached, because a matrix describes the same few extensions for each of its cells.
     return _load(kind, name, places.workspace())
+
+
+def extending_targets() -> tuple[type[ExtendingTarget], ...]:
+    """Return the targets of all backends that add fields to workloads, sorted by the names of the backends.
+
+    All backends are imported, which takes a while. A backend that is broken is left out, and a warning says so.
+    """
+    return _extending_targets(places.workspace())
+
+
+@functools.cache
+def _extending_targets(_workspace: Path | None) -> tuple[type[ExtendingTarget], ...]:
+    targets: list[type[BaseModel]] = []
+    for name in sorted(discovery.available(BACKENDS.folder)):
+        try:
+            targets.append(load(BACKENDS, name))
+        except ValueError as error:
+            log.warning("%s", error)
+    return tuple(cast("type[ExtendingTarget]", target) for target in targets if hasattr(target, "workload_fields"))
 
 
 @functools.cache

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_checkable
 
+from pydantic import BaseModel
+
 from toolbox.model.clusters import Access
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
@@ -70,7 +72,7 @@ class MetricSource(Protocol):
 class Target(Protocol):
     """The model `Target` of a module in `backends/`: describes one target of this backend.
 
-    A target implements each of the next three protocols only if it applies.
+    A target implements each of the next four protocols only if it applies.
 
     Args:
         keeps_attempts: whether the files of an attempt stay on the target until the attempt is released.
@@ -122,6 +124,17 @@ class VerifiableTarget(Protocol):
             ConfigurationError: the configuration or a permission must be changed first.
             InfrastructureError: the target does not answer.
         """
+
+
+class ExtendingTarget(Protocol):
+    """A target whose backend adds fields to workloads.
+
+    Args:
+        workload_fields: the model of these fields. A workload has those that it gives in `Workload.backend_fields`. If
+            several backends have a field of the same name, the model of the first of them, by name, validates it.
+    """
+
+    workload_fields: ClassVar[type[BaseModel]]
 
 
 class Backend(Protocol):

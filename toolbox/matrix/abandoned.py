@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 _LONGEST_SECONDS: Final = 30.0
 _ANSWER_SECONDS: Final = 10.0
 _AWAY_SECONDS: Final = 5.0
-_END_SECONDS: Final = 90.0  # on Kubernetes, a pod that is starting can be ended only once it runs
+_END_SECONDS: Final = 90.0  # some backends can end a workload only once it runs
 _LOOK_SECONDS: Final = 0.1
 
 

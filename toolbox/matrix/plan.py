@@ -484,10 +484,10 @@ class _Planner:
             files=sources,
             text_files={name: _written(name, value) for name, value in block.write.items()},
             collect=tuple(block.collect),
-            pod=block.pod,
             timeouts=workloads.Timeouts(timeouts.wait, timeouts.run, timeouts.silence, timeouts.grace),
             log_bytes=block.log_bytes,
             sample_seconds=block.sample_seconds,
+            backend_fields=block.backend_fields,
         )
 
 
@@ -525,6 +525,6 @@ def _fingerprint(
     """
     env = {name: value.reference if isinstance(value, Secret) else value for name, value in workload.env.items()}
     sent = [files_sent, dict(workload.text_files), list(workload.collect)]
-    pod = [dict(workload.pod)] if workload.pod else []  # contains the image
-    text = json.dumps([workload.command, env, workload.cwd, sent, checks, metrics, *pod], sort_keys=True, default=str)
+    added = [value for _, value in sorted(workload.backend_fields.items()) if value != {}]
+    text = json.dumps([workload.command, env, workload.cwd, sent, checks, metrics, *added], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

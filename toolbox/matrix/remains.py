@@ -1,4 +1,4 @@
-"""What attempts leave on their targets (files, processes, Jobs), and its removal.
+"""What attempts leave on their targets (files, processes, objects of a cluster), and its removal.
 
 Removal happens in other threads. A target that does not answer keeps what is there; a resumed run tries again.
 """

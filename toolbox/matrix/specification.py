@@ -8,12 +8,13 @@ backend. A reference such as `@cell.batch` may replace any text or value.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
-from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -21,14 +22,17 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     PlainValidator,
     RootModel,
     ValidationInfo,
+    create_model,
     field_validator,
     model_validator,
 )
 
 from toolbox.config import paths
+from toolbox.extensions import loading
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.quantities import MOST_SECONDS
 from toolbox.model.secrets import Secret
@@ -343,7 +347,7 @@ Inside = Annotated[str, AfterValidator(_inside)]
 
 
 class WorkloadBlock(Block):
-    """The workload of a cell.
+    """The workload of a cell. Backends add fields of their own: see `complete`.
 
     Args:
         command: a list of arguments, or text for bash.
@@ -353,7 +357,6 @@ class WorkloadBlock(Block):
         write: files to generate, by their names below `src/`: a text, or a value. The value is written as JSON or YAML,
             depending on the ending of the name.
         collect: patterns of the files to fetch.
-        pod: settings of the pods, which override the settings of the target; see docs/kubernetes.md.
         log_bytes: how many bytes of the output are kept.
         sample_seconds: the interval between two samples of the resource use; None for no sampling.
     """
@@ -364,9 +367,25 @@ class WorkloadBlock(Block):
     files: dict[Inside, Text] = {}
     write: dict[Inside, Any] = {}
     collect: list[Inside] = ["**"]
-    pod: dict[str, Any] = {}
     log_bytes: int = Field(default=64 * 2**20, ge=4096)
     sample_seconds: float | None = Field(default=None, ge=0.1, le=MOST_SECONDS)
+
+    @classmethod
+    def complete(cls) -> type[WorkloadBlock]:
+        """Return the model with the fields of all backends, which have to be imported for it."""
+        return _with_fields(tuple(target.workload_fields for target in loading.extending_targets()))
+
+    @property
+    def backend_fields(self) -> dict[str, Any]:
+        """The fields of backends that were given, by name."""
+        return {name: getattr(self, name) for name in self.model_fields_set - WorkloadBlock.model_fields.keys()}
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _has_fields_of_backends(cls, block: Any, handler: ModelWrapValidatorHandler[WorkloadBlock]) -> WorkloadBlock:
+        if cls is WorkloadBlock and isinstance(block, Mapping) and not block.keys() <= cls.model_fields.keys():
+            return cls.complete().model_validate(block)
+        return handler(block)
 
     @field_validator("command")
     @classmethod
@@ -398,6 +417,18 @@ class WorkloadBlock(Block):
         if repeated := [str(path) for path, count in counts.items() if count > 1]:
             raise ValueError(f"`files` and `write` name a file twice: {', '.join(repeated)}")
         return self
+
+
+@functools.cache
+def _with_fields(models: tuple[type[BaseModel], ...]) -> type[WorkloadBlock]:
+    # A backend may inherit the model of another backend, or extend it.
+    distinct = [model for model in dict.fromkeys(models) if not any(_extends(other, model) for other in models)]
+    bases: tuple[type[Any], ...] = (WorkloadBlock, *distinct)
+    return cast("type[WorkloadBlock]", create_model("WorkloadBlock", __base__=bases))
+
+
+def _extends(model: type[BaseModel], other: type[BaseModel]) -> bool:
+    return model is not other and issubclass(model, other)
 
 
 class MatrixBlock(Block):

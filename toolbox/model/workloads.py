@@ -46,9 +46,9 @@ class Workload:
         files: the files to send, by their paths below `src/` on the target.
         text_files: the contents of text files to create, by their paths below `src/` on the target.
         collect: the patterns of the files to fetch.
-        pod: the settings of the pods, which override the settings of the target. Only the Kubernetes backend uses them.
         log_bytes: the limit for the size of each log; later output is dropped.
         sample_seconds: the interval between two samples of resource use; None for no sampling.
+        backend_fields: the fields that backends have added, by name; each backend ignores those of the others.
     """
 
     command: tuple[str, ...]
@@ -57,10 +57,10 @@ class Workload:
     files: Mapping[str, Path] = field(default_factory=dict)
     text_files: Mapping[str, str] = field(default_factory=dict)
     collect: tuple[str, ...] = ("**",)
-    pod: Mapping[str, Any] = field(default_factory=dict)
     timeouts: Timeouts = Timeouts()
     log_bytes: int = LOG_BYTES
     sample_seconds: float | None = None
+    backend_fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 class EndedBy(StrEnum):

@@ -41,7 +41,9 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 ONE = Workload(("true",))
 SLICES = Workload(
     ("true",),
-    pod={"tpu": {"accelerator": "tpu-v5p-slice", "topology": "2x2x2", "chips": 4}, "hosts": 2, "slices": 2},
+    backend_fields={
+        "pod": {"tpu": {"accelerator": "tpu-v5p-slice", "topology": "2x2x2", "chips": 4}, "hosts": 2, "slices": 2}
+    },
 )
 CONTAINER = {"name": "workload", "command": ["python3"], "env": [{"name": "TOPGALLANT_HOSTS", "value": "2"}]}
 
@@ -203,7 +205,7 @@ def test_what_is_needed_depends_on_what_the_cells_ask_for(
     server.says("POST", REVIEWS, {"status": {"allowed": False}})
     target = Target(kubeconfig=str(server.kubeconfig), pod={"image": "any"})
     with pytest.raises(ConfigurationError) as caught:
-        target.verify("there", {}, [Workload(("true",), pod=found) for found in pods])
+        target.verify("there", {}, [Workload(("true",), backend_fields={"pod": found}) for found in pods])
     expected = f"the target `there`: in the namespace tests the account may not {', '.join(map(str, required))}: "
     assert str(caught.value).startswith(expected)
 

@@ -54,7 +54,7 @@ def pods(project: dict[str, Any], directory: Path) -> list[Pod]:
     for cell in made.cells:
         (target,) = (made.targets[name].description for name in cell.targets)
         assert isinstance(target, Target)
-        found.append(description.parse(target.pod, cell.workload.pod))
+        found.append(target.pod_of(cell.workload))
     return found
 
 

@@ -20,6 +20,7 @@ from toolbox.matrix.plan import Cell, Plan, Selection
 from toolbox.model.bounds import Bound, Method
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.secrets import Secret
+from toolbox.testing import Workspace
 
 AXES = {"x": ["a", "b"], "y": [1, 2]}
 WORKLOAD: dict[str, Any] = {"workload": {"command": "true"}}
@@ -501,3 +502,52 @@ def test_a_cell_has_the_bounds_of_its_metrics_that_are_asked_for(planned: Planne
     kept = cells[0].as_json()["bounds"]["t"]
     assert (kept["lower"], kept["upper"], kept["samples"], kept["method"]) == (1, 2, 30, "prediction")
     assert [cell.id for cell in cells] == [first.id, second.id]
+
+
+# The fields that backends add
+
+CRANE = """
+from typing import ClassVar
+from pydantic import BaseModel
+from toolbox.backends import {base} as base
+
+class Fields({model}):
+    hook: int = 1
+
+class Target(base.Target):
+    workload_fields: ClassVar[type[BaseModel]] = Fields
+"""
+
+
+@pytest.fixture
+def extended(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A workspace with a backend that adds the field `hook`, and with a backend that is broken."""
+    monkeypatch.setenv("TOPGALLANT_WORKSPACE", str(workspace.directory))
+    return workspace.write({
+        "backends/crane.py": CRANE.format(base="local", model="BaseModel"),
+        "backends/broken.py": "raise RuntimeError('no luck')\n",
+    })  # fmt: skip
+
+
+@pytest.mark.usefixtures("extended")
+def test_a_field_of_a_backend_is_validated_by_its_model(planned: Planned, caplog: pytest.LogCaptureFixture) -> None:
+    block = {"axes": {"x": ["a"]}, "workload": {"command": "true"}}
+    plain = only(planned(block))
+    assert plain.workload.backend_fields == {}
+    assert caplog.text == "", "no backend is imported for a workload without such a field"
+    hooked = only(planned({**block, "workload": {"command": "true", "hook": "7"}}))
+    assert hooked.workload.backend_fields == {"hook": 7}
+    assert hooked.fingerprint != plain.fingerprint
+    assert "broken.py is broken: RuntimeError: no luck" in caplog.text
+    with pytest.raises(ConfigurationError, match=r"config\.yaml:4: `matrix\.workload\.hook` is 'x': .* valid integer"):
+        planned({**block, "workload": {"command": "true", "hook": "x"}})
+    with pytest.raises(ConfigurationError, match=r"`matrix\.workload\.hok` is not a field here: did you mean hook"):
+        planned({**block, "workload": {"command": "true", "hok": 1}})
+
+
+def test_a_backend_may_extend_the_fields_of_another_one(extended: Workspace, planned: Planned) -> None:
+    inherits = CRANE.format(base="kubernetes", model="base.WorkloadFields")
+    extended.write({"backends/crane.py": inherits, "backends/again.py": "from toolbox.backends.kubernetes import *\n"})
+    workload = {"command": "true", "pod": {"image": "a:1"}, "hook": 2}
+    cell = only(planned({"axes": {"x": ["a"]}, "workload": workload}))
+    assert cell.workload.backend_fields == {"pod": {"image": "a:1"}, "hook": 2}

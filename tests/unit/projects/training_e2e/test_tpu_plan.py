@@ -35,7 +35,7 @@ def pod(plan: Plan, cell: Cell) -> Pod:
     """Return the pods of a cell, as its backend reads them."""
     target = plan.targets["kubernetes"].description
     assert isinstance(target, Target)
-    return description.parse(target.pod, cell.workload.pod)
+    return target.pod_of(cell.workload)
 
 
 def manifest(plan: Plan, cell: Cell) -> dict[str, Any]:

@@ -1,0 +1,78 @@
+"""The field `pod` of a workload, which this backend adds to the block `matrix.workload`."""
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from toolbox.config.configuration import Configuration, Request
+from toolbox.matrix import plan, targets
+from toolbox.matrix.plan import Cell, Selection
+from toolbox.model.errors import ConfigurationError
+
+TODAY = dt.date(2026, 11, 22)
+
+
+def planned(directory: Path, pod: Any, target: str = "gpus", **fields: Any) -> Cell:
+    """Return the only cell of a matrix whose workload has this `pod`."""
+    gpus = {"backend": "kubernetes", "pod": {"image": "a:1"}}
+    workload = {"command": "true", "pod": pod, **fields}
+    matrix = {"axes": {"x": ["a"]}, "target": target, "workload": workload}
+    file = directory / "config.yaml"
+    file.write_text(yaml.safe_dump({"targets": {"gpus": gpus}, "matrix": matrix}, sort_keys=False))
+    configuration = Configuration.load(Request(file, contracts=(plan.CONTRACTS,)))
+    configuration.check()
+    (cell,) = plan.make(configuration, targets.read(configuration), Selection(), root=directory, today=TODAY).cells
+    return cell
+
+
+def test_a_cell_has_its_own_pod(tmp_path: Path) -> None:
+    cell = planned(tmp_path, {"image": "b:{@cell.x}", "resources": {"gpu": None}})
+    assert cell.workload.backend_fields == {"pod": {"image": "b:a", "resources": {"gpu": None}}}
+
+
+def test_other_backends_ignore_the_field(tmp_path: Path) -> None:
+    assert planned(tmp_path, {"no such field": 1}, target="local").targets == ("local",)
+
+
+@pytest.mark.parametrize(
+    ("pod", "fingerprint"),
+    [
+        ({}, "d30ace60473b"),
+        ({"image": "b:2", "labels": {"x": "{@cell.x}"}}, "42774d34b912"),
+        ({"image": "b:2", "resources": {"gpu": None}}, "7266d867661a"),
+    ],
+)
+def test_a_run_of_an_earlier_version_can_be_resumed(tmp_path: Path, pod: Any, fingerprint: str) -> None:
+    """The fingerprints are those that a version wrote in which `pod` was a field of all workloads."""
+    assert planned(tmp_path, pod).fingerprint == fingerprint
+
+
+@pytest.mark.parametrize(
+    ("pod", "message"),
+    [
+        (3, ":13: `matrix.workload.pod` is 3: input should be a valid dictionary"),
+        (None, ":13: `matrix.workload.pod` is None: input should be a valid dictionary"),
+        ({1: 2}, ":14: `matrix.workload.pod[1]` is 1: input should be a valid string"),
+        ({"imag": "a"}, "the target `gpus` cannot run it: `imag` is not a field here: did you mean image?"),
+    ],
+)
+def test_a_wrong_pod_is_refused_with_its_line(tmp_path: Path, pod: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        planned(tmp_path, pod)
+    (fault,) = caught.value.faults
+    assert message in fault
+
+
+def test_the_faults_of_a_workload_are_listed_together_with_a_hint_for_each_unknown_field(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        planned(tmp_path, [], log_bytes=1, pods={}, zzzz=1)
+    faults = [fault.partition("`matrix.workload.")[2] for fault in caught.value.faults]
+    assert sorted(faults) == [
+        "log_bytes` is 1: input should be greater than or equal to 4096",
+        "pod` is []: input should be a valid dictionary",
+        "pods` is not a field here: did you mean pod?",
+        "zzzz` is not a field here: fields: collect, command, cwd, env, files, log_bytes, pod, sample_seconds, write",
+    ]
