@@ -98,7 +98,7 @@ def test_a_name_that_is_no_directory_is_wrong_usage(small: Workspace) -> None:
 def test_an_unknown_project_says_where_was_looked(small: Workspace, below: Path, elsewhere: Path) -> None:
     outcome = small.run("project", "run", "smal", cwd=below)
     assert outcome.exit_code == 2
-    assert f"looked in {small.directory}/projects and " in outcome.stderr
+    assert f"searched {small.directory}/projects and " in outcome.stderr
     outcome = small.run("project", "run", "smal", cwd=elsewhere)
     assert "TOPGALLANT_WORKSPACE" in outcome.stderr
     assert len(outcome.stderr.splitlines()) <= 5

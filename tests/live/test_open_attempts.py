@@ -139,7 +139,7 @@ def test_a_pattern_that_names_no_open_attempt_starts_nothing(machines: Machines)
     journal = (machines.grid.directory / "journal.jsonl").read_bytes()
     outcome = machines.resume("--abandon=x=b")
     assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
-    assert "--abandon=x=b: no such cell has an open attempt: did you mean x=a?" in outcome.stderr
+    assert "--abandon=x=b: no matching cell has an open attempt: did you mean x=a?" in outcome.stderr
     assert (machines.grid.directory / "journal.jsonl").read_bytes() == journal
 
 

@@ -42,7 +42,7 @@ def _invoke_role(command: Command, values: dict[str, Any], redactor: Redactor) -
     from toolbox.reports.terminal import live_view
     from toolbox.runs import steps
 
-    with live_view.view() as view, steps.entered(session.outside_of_a_run([view.show], redactor)) as top:
+    with live_view.view() as view, steps.entered(session.step_outside_run([view.show], redactor)) as top:
         try:
             directory = roles.run_command(command, values)
             exit_code = ExitCode.PASSED

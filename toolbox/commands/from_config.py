@@ -54,7 +54,7 @@ def from_config(
     found = registry.command(group, command)
     orchestration.refuse_placeholders(call.key, values)
     bound = signature.bind(found.signature, values, text=False, argv=call.extra)
-    with session.opened(work, session.outside_of_a_run()):
+    with session.opened(work, session.step_outside_run()):
         return _invoke.invoke(found, bound, redaction.current())
 
 

@@ -1,1 +1,1 @@
-"""What a project imports: `from toolbox.orchestration import config, env, run`."""
+"""The modules that a project imports: `from toolbox.orchestration import config, env, run`."""

@@ -1,4 +1,4 @@
-"""Holds a cluster that others use too against how the run found it. A run with a cleanup leaves nothing behind."""
+"""Checks that a run with a cleanup leaves a shared cluster as it was before the run."""
 
 from __future__ import annotations
 
@@ -16,47 +16,49 @@ from toolbox.model.errors import CheckFailed, InfrastructureError, describe
 from toolbox.system import cancellation, environ, filesystem
 
 _KEY_LENGTH: Final = 32
-# Between two looks. The first are for what controllers do after a cleanup, the others for what is seen to go.
+# Pauses between snapshots after the cleanup, in seconds. The short pauses let controllers react to the cleanup.
+# The long pauses follow only while objects that the run added are being deleted.
 _PAUSES: Final = (1.0, 2.0)
 _LONGER_PAUSES: Final = (4.0, 8.0, 15.0, 30.0)
 
 
 class Comparison:
-    """The comparison of one cluster.
+    """Compares the objects of a cluster before and after a run.
 
     Args:
-        name: of the cluster in the configuration.
+        name: the name of the cluster in the configuration.
     """
 
     def __init__(self, name: str, cluster: Cluster) -> None:
         self._name = name
         self._cluster = cluster
 
-    def note(self, directory: Path) -> None:
-        """Write down what there is, unless that was done before the run was resumed.
+    def write_before(self, directory: Path) -> None:
+        """Write a snapshot of the cluster before the run, unless the directory already contains one.
 
         Raises:
-            StepError: the cluster cannot be looked at.
+            StepError: the objects of the cluster cannot be read.
         """
         if not (file := directory / self._before).exists():
             filesystem.write_yaml(file, self._snapshot().as_json(), durable=True)
 
-    def judge(self, noted_in: Path, directory: Path) -> None:
-        """Hold what there is now against what was noted, and write both into a directory.
+    def judge(self, before_directory: Path, directory: Path) -> None:
+        """Compare the cluster with the snapshot in `before_directory`, and put both snapshots into `directory`.
 
         Raises:
-            CheckFailed: it names what was added, removed and changed.
-        InfrastructureError: what was noted cannot be read.
-            StepError: the cluster cannot be looked at.
+            CheckFailed: the message names the objects that were added, removed and changed.
+            InfrastructureError: the snapshot in `before_directory` cannot be read.
+            StepError: the objects of the cluster cannot be read.
         """
-        file = noted_in / self._before
+        file = before_directory / self._before
         try:
             before = Snapshot.of_json(yaml.safe_load(file.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
             reason = f"{file} is damaged, so nothing can be compared with it: {describe(error)}"
             raise InfrastructureError(reason) from error
         after = self._settled(before)
-        file.replace(directory / file.name)  # who resumes the run after this finds a cluster that others have had
+        # Other runs may use the cluster from now on, so a resumed run must take a new snapshot.
+        file.replace(directory / file.name)
         filesystem.write_yaml(directory / f"{self._name}-after.yaml", after.as_json())
         if difference := Difference.between(before, after):
             raise CheckFailed(
@@ -68,7 +70,7 @@ class Comparison:
         return f"{self._name}-before.yaml"
 
     def _settled(self, before: Snapshot) -> Snapshot:
-        """Return what there is once what was deleted is gone."""
+        """Return a snapshot that equals `before`, or the last snapshot after waiting for deletions to finish."""
         for pause in (*_PAUSES, *_LONGER_PAUSES):
             after = self._snapshot()
             difference = Difference.between(before, after)
@@ -82,14 +84,17 @@ class Comparison:
 
 
 def _key() -> bytes:
-    """Return the key of this user's digests. It is in no artifact: with it one could try what a secret is."""
+    """Return this user's key for the digests in snapshots.
+
+    The key is not written into artifacts, because a reader with the key could guess secrets and compare digests.
+    """
     file = environ.state_directory() / "snapshots.key"
     if not file.exists():
-        mine = filesystem.write_bytes(
+        temporary = filesystem.write_bytes(
             file.with_name(f"{file.name}.{os.getpid()}"), secrets.token_bytes(_KEY_LENGTH), durable=True
         )
-        with suppress(FileExistsError):  # of two who come first, one does
-            os.link(mine, file)
-        mine.unlink()
+        with suppress(FileExistsError):  # if two processes do this at once, the first key is used by both
+            os.link(temporary, file)
+        temporary.unlink()
         filesystem.sync_directory(file.parent)
     return file.read_bytes()

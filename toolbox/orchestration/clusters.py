@@ -1,7 +1,7 @@
-"""The clusters of a run: `clusters.access("sut")` is how one is reached; see docs/clusters.md.
+"""The clusters of a run: `clusters.access("sut")` tells how to reach the cluster `sut`; see docs/clusters.md.
 
-They are the run's from before its first phase until after its last, whatever ends it. Where a lease is lost the run
-ends: the cluster is another's then, and not even a cleanup may touch it.
+A run acquires its clusters before its first phase, and releases them after its last phase, however the run ends. If the
+run loses the lease of a cluster, the run ends without a cleanup, because another run may be using the cluster.
 """
 
 from __future__ import annotations
@@ -34,112 +34,126 @@ from toolbox.system.cancellation import CancelScope
 BLOCK: Final = "clusters"
 _ACQUIRE: Final = "acquire_clusters"
 _RELEASE: Final = "release_clusters"
-_LEFT_ALONE: Final = "the run does not touch it any more; `project resume` waits for it, continues and cleans up"
+_AFTER_LOSS: Final = (
+    "the run no longer uses the cluster; `project resume` waits for its lease, continues the run and cleans up"
+)
 
 
 def access(name: str) -> Access:
-    """Return how a cluster of the run is reached.
+    """Return how to reach a cluster of the run.
 
     Args:
-        name: in the block `clusters`.
+        name: the name of the cluster in the block `clusters`.
 
     Raises:
-        ConfigurationError: the run has no such cluster.
+        ConfigurationError: the run has no cluster of this name.
     """
-    found = session.current().clusters
-    if name not in found:
-        raise ConfigurationError(f"this run has no cluster `{name}`: {did_you_mean(name, found, label='it has')}")
-    return found[name]
+    available = session.current().clusters
+    if name not in available:
+        raise ConfigurationError(
+            f"this run has no cluster `{name}`: {did_you_mean(name, available, label='its clusters')}"
+        )
+    return available[name]
 
 
 def arguments(name: str) -> dict[str, str | None]:
-    """Return how a cluster of the run is reached, as toolbox commands take it: `kubeconfig` and `context`."""
-    found = access(name)
-    return {"kubeconfig": found.kubeconfig, "context": found.context}
+    """Return the arguments `kubeconfig` and `context` with which toolbox commands reach a cluster of the run."""
+    cluster = access(name)
+    return {"kubeconfig": cluster.kubeconfig, "context": cluster.context}
 
 
-def known(configuration: Configuration) -> dict[str, Access | None]:
-    """Return how the clusters are reached that a run will have; None where that is known only once it has them.
+def known_access(configuration: Configuration) -> dict[str, Access | None]:
+    """Return how to reach each cluster of the configuration, as far as this is known before the run.
 
-    Known beforehand are the existing ones. A machine is no cluster.
+    Only `existing` clusters are known before the run: the value of other clusters is None. Machines are left out.
     """
     root = configuration.root
     return {
         name: None if cluster.existing is None else access_of(cluster.existing, root)
-        for name, cluster in _wanted(configuration).items()
+        for name, cluster in _configured_clusters(configuration).items()
         if cluster.machine is None
     }
 
 
 class Reservation:
-    """What a run has of clusters, from `acquire` to `release`.
+    """The clusters and machines of a run, from `acquire` to `release`.
 
     Raises:
-        ConfigurationError: it is not known how to reach one of them, or the client is not installed.
+        ConfigurationError: the configuration does not tell how to reach a cluster, or the client is not installed.
     """
 
     def __init__(self, configuration: Configuration, project: str) -> None:
         self._project = project
-        self._wanted = _wanted(configuration)
-        if (first := next((name for name, each in self._wanted.items() if each.machine is None), None)) is not None:
+        self._settings = _configured_clusters(configuration)
+        if (first := next((name for name, entry in self._settings.items() if entry.machine is None), None)) is not None:
             extras.require("kubernetes", f"the cluster `{first}`")
         root = configuration.root
-        shared = [SharedCluster(name, each, root) for name, each in self._wanted.items() if each.create is None]
+        shared = [SharedCluster(name, entry, root) for name, entry in self._settings.items() if entry.create is None]
         self._shared = sorted(shared, key=lambda cluster: cluster.order)
         self._created: list[CreatedCluster] = []
         self._states: dict[str, ClusterState] = {}
-        self._notes: Path | None = None
-        self._has_all = False
+        self._snapshot_directory: Path | None = None
+        self._is_complete = False
         self._loss = ""
         self._scope: CancelScope | None = None
 
     @property
-    def is_ours(self) -> bool:
-        """Whether the run may touch them."""
-        return self._has_all and not self._loss
+    def is_held(self) -> bool:
+        """Whether the run has acquired all clusters, and has not lost a lease."""
+        return self._is_complete and not self._loss
 
-    def marks(self, directory: Path) -> list[Path]:
-        """Return the steps of a run whose processes may be clusters, which last until they are removed."""
+    def creation_steps(self, directory: Path) -> list[Path]:
+        """Return the directories of the steps that created the clusters of a run.
+
+        A local cluster may consist of processes of such a step, which must not be ended before the cluster is removed.
+
+        Args:
+            directory: the run directory.
+        """
         states = self._states | {cluster.name: cluster.state for cluster in self._created}
         made = [state.planned for state in states.values() if state.is_made]
         return [directory / planned.step for planned in made if planned is not None]
 
-    def recall(self, past: RunState) -> None:
-        """Take up what the run had before it was resumed."""
+    def restore(self, past: RunState) -> None:
+        """Restore the clusters that the run had before it was resumed. Call this before `acquire`."""
         self._states = dict(past.clusters)
 
     def acquire(self, work: Session, top: Step) -> None:
-        """Wait for them, and make them.
+        """Take the leases of the shared clusters, waiting if necessary, and create the other clusters.
+
+        Args:
+            work: receives how to reach each cluster.
+            top: the top step of the run.
 
         Raises:
-            StepError: one of them cannot be had.
+            StepError: a cluster could not be acquired or created.
         """
-        if self._wanted:
-            for name, wanted in self._wanted.items():
+        if self._settings:
+            for name, entry in self._settings.items():
                 state = self._states.setdefault(name, ClusterState(name))
                 if state.chosen is not None:
                     work.clusters = {**work.clusters, name: state.chosen.access}
-                if wanted.create is not None:
-                    self._created.append(CreatedCluster(wanted.create, top, state))
+                if entry.create is not None:
+                    self._created.append(CreatedCluster(entry.create, top, state))
             with (
                 cancellation.opened_by_process() as scope,
                 steps.opened(_ACQUIRE, kind=StepKind.GROUP) as step,
                 signals.exposed(),
                 self.guarding(scope),
             ):
-                self._notes = step.directory
-                self._share(work, step)
+                self._snapshot_directory = step.directory
+                self._acquire_shared(work, step)
                 for cluster in self._created:
-                    cluster.make()
+                    cluster.create()
                     work.clusters = {**work.clusters, cluster.name: cluster.access}
-        self._has_all = True
+        self._is_complete = True
 
     @contextmanager
     def guarding(self, scope: CancelScope) -> Iterator[None]:
-        """End the body when a lease is lost, as an error of the infrastructure.
+        """Cancel the body when a lease is lost, and raise an infrastructure error.
 
         Args:
-            scope: of what runs in it.
+            scope: the cancel scope of the body.
         """
         self._scope = scope
         try:
@@ -147,7 +161,7 @@ class Reservation:
             yield
         except BaseException as error:
             if self._loss and not isinstance(error, Interrupted):
-                raise self._lost() from error
+                raise self._loss_error() from error
             raise
         else:
             self._check()
@@ -155,50 +169,52 @@ class Reservation:
             self._scope = None
 
     def release(self, *, compare: bool) -> list[BaseException]:
-        """Remove what was made, let others have what is theirs too, and return what went wrong with that.
+        """Remove the created clusters, release the leases of the shared clusters, and return the errors.
 
         Args:
-            compare: whether the run has cleaned up, so that they have to be as they were.
+            compare: check that the shared clusters are as the run found them, because the run has cleaned up.
         """
         errors: list[BaseException] = []
         try:
-            self._end(compare=compare and self.is_ours)
+            self._compare_and_remove(compare=compare and self.is_held)
         except BaseException as error:  # noqa: BLE001  # it becomes the end of the run
             errors.append(error)
         for cluster in self._shared:
             cluster.release()
         return errors
 
-    def _share(self, work: Session, step: Step) -> None:
+    def _acquire_shared(self, work: Session, step: Step) -> None:
         name, taken = step.recorder.root.name, set[str]()
         for cluster in self._shared:
-            lease = cluster.wanted.lease
+            lease = cluster.settings.lease
             claim = Claim(name, leases.me(), lease.purpose or self._project, name, lease.ttl)
             before = self._states[cluster.name].chosen
-            cluster.take(claim, taken, before, partial(_say, step, cluster.name))
-            signals.check()  # one that came while the lease was written
+            cluster.acquire(claim, taken, before, partial(_record_wait, step, cluster.name))
+            signals.check()  # `acquire` holds signals back while it writes the lease
             taken.add(cluster.key)
             if cluster.lease is not None:
-                cluster.lease.start(partial(self._lose, step, cluster))
+                cluster.lease.start(partial(self._on_lease_lost, step, cluster))
             step.recorder.record(cluster.chosen)
             step.recorder.record(Note(step.identity, f"{cluster.name}: {cluster.title} was acquired"))
-            if cluster.wanted.machine is None:
+            if cluster.settings.machine is None:
                 work.clusters = {**work.clusters, cluster.name: cluster.chosen.access}
             if (comparison := cluster.comparison) is not None:
-                comparison.note(step.directory)
+                comparison.write_before(step.directory)
 
-    def _end(self, *, compare: bool) -> None:
-        compared = [found for cluster in self._shared if compare and (found := cluster.comparison) is not None]
-        removed = [cluster for cluster in reversed(self._created) if cluster.is_to_end]
-        if compared or removed:
+    def _compare_and_remove(self, *, compare: bool) -> None:
+        comparisons = [
+            comparison for cluster in self._shared if compare and (comparison := cluster.comparison) is not None
+        ]
+        removed = [cluster for cluster in reversed(self._created) if cluster.needs_removal]
+        if comparisons or removed:
             with steps.opened(_RELEASE, kind=StepKind.GROUP) as step:
-                noted_in = self._notes or step.directory
-                judged = [partial(comparison.judge, noted_in, step.directory) for comparison in compared]
-                run.run_all(*judged, *(cluster.end for cluster in removed))
+                before = self._snapshot_directory or step.directory
+                judged = [partial(comparison.judge, before, step.directory) for comparison in comparisons]
+                run.run_all(*judged, *(cluster.remove for cluster in removed))
 
-    def _lose(self, step: Step, cluster: SharedCluster) -> None:
-        """Learn, in the thread of the heartbeats, that a cluster is another's now."""
-        assert cluster.lease is not None, "it has lost it"
+    def _on_lease_lost(self, step: Step, cluster: SharedCluster) -> None:
+        """Record that a lease is lost, and cancel the current scope. Called in the thread of the heartbeats."""
+        assert cluster.lease is not None, "only a cluster with a lease can lose it"
         self._loss = cluster.lease.loss
         try:
             step.recorder.record(LeaseLost(cluster.name, self._loss))
@@ -209,17 +225,17 @@ class Reservation:
 
     def _check(self) -> None:
         if self._loss:
-            raise self._lost()
+            raise self._loss_error()
 
-    def _lost(self) -> StepError:
-        return StepError(f"{self._loss}\n{_LEFT_ALONE}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+    def _loss_error(self) -> StepError:
+        return StepError(f"{self._loss}\n{_AFTER_LOSS}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
 
 
-def _say(step: Step, name: str, text: str) -> None:
+def _record_wait(step: Step, name: str, text: str) -> None:
     step.recorder.record(LeaseAwaited(name, text))
     step.recorder.record(Note(step.identity, text))
 
 
-def _wanted(configuration: Configuration) -> dict[str, contract.Cluster]:
+def _configured_clusters(configuration: Configuration) -> dict[str, contract.Cluster]:
     block = configuration.block(BLOCK, contract.Contract).root
     return {name: cluster for name, cluster in block.items() if cluster is not None and cluster.kind is not None}

@@ -1,4 +1,4 @@
-"""The configuration of the project at work: `config.project.get_config("tests.capture_state")`."""
+"""The configuration of the running project: `config.project.get_config("tests.capture_state")`."""
 
 from __future__ import annotations
 
@@ -16,27 +16,26 @@ from toolbox.system import filesystem
 
 
 class Project:
-    """The configuration of the project at work."""
+    """The configuration of the running project."""
 
     def get_config(self, path: str, default: object = MISSING) -> Any:
-        """Return the value at a path, references followed; a secret is a `Secret`.
+        """Return the value at a path, with its references replaced by their values. A secret is a `Secret`.
 
         Args:
-            path: `a.b`, `a["key.with.dots"]`, `a[0]`; `$` is the document.
-            default: what to return where there is no such field, instead of an error.
+            path: for example `a.b`, `a["key.with.dots"]` or `a[0]`; `$` is the whole document.
+            default: the value to return if the field does not exist. Without a default, a missing field is an error.
 
         Raises:
-            ConfigurationError: there is no such field, or a reference is wrong.
+            ConfigurationError: the field does not exist, or a reference is wrong.
         """
         return session.current().configuration.get(path, default)
 
     def set_config(self, path: str, value: object) -> None:
-        """Replace an existing field for what follows.
+        """Replace the value of an existing field for the rest of the run.
 
         Raises:
-            ConfigurationError: there is no such field; or the call does not come from the main thread, or comes
-                from a parallel region, where another task could see the old value or the new one; or the value
-                breaks a contract or a reference.
+            ConfigurationError: the field does not exist; the value breaks a contract or a reference; the caller is not
+                the main thread; or the call is inside a parallel region, where other tasks may be reading the field.
         """
         if (name := region.current()) is not None:
             raise ConfigurationError(
@@ -50,7 +49,7 @@ class Project:
         current = session.current()
         caller = sys._getframe(1)  # noqa: SLF001  # documented; `inspect` has nothing that is as cheap
         layer = f"set_config ({caller.f_code.co_filename}:{caller.f_lineno})"
-        # All that can be wrong with it is found before anybody sees it.
+        # Every check comes before the assignment to `current.configuration`, so that no code reads a wrong value.
         try:
             text = filesystem.dump_yaml_line(value)
         except yaml.YAMLError:

@@ -1,7 +1,7 @@
-"""Where the artifacts go: `env.ARTIFACT_DIR`, in the run `env.RUN`.
+"""`env.ARTIFACT_DIR` is the directory for the artifacts of the current step, and `env.RUN` is the name of the run.
 
-`with env.NextArtifactDir("deploy"):` makes a directory inside it, which is `env.ARTIFACT_DIR` there. The directory
-belongs to the thread: a task of `run.Parallel` has one of its own.
+In the body of `with env.NextArtifactDir("deploy"):`, `env.ARTIFACT_DIR` is a new directory inside the previous one.
+Each task of `run.Parallel` has its own `env.ARTIFACT_DIR`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RUN: str
 
 
 def __getattr__(name: str) -> Path | str:
-    """Return the current directory as `env.ARTIFACT_DIR`, and the name of the run as `env.RUN`, when they are read."""
+    """Compute `env.ARTIFACT_DIR` and `env.RUN` on each access, because the current step changes."""
     if name == "ARTIFACT_DIR":
         return session.step().directory
     if name == "RUN":
@@ -29,6 +29,6 @@ def __getattr__(name: str) -> Path | str:
 
 @contextmanager
 def NextArtifactDir(name: str) -> Iterator[Path]:  # noqa: N802  # the name that orchestrations know
-    """Run the body as a step in the next numbered directory, which is `env.ARTIFACT_DIR` there."""
+    """Run the body as a step with the next numbered directory, which is `env.ARTIFACT_DIR` inside the body."""
     with steps.entered(session.step()), steps.opened(session.masked(name), kind=StepKind.GROUP) as step:
         yield step.directory

@@ -1,4 +1,4 @@
-"""The arguments of a toolbox command from a configuration, for `from_config` and for the orchestration."""
+"""Computes the arguments of a toolbox command from the configuration and the command_args template of a project."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from toolbox.model.nearest import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A toolbox command as a template names it.
+    """A call of a toolbox command whose arguments are in a template.
 
     Args:
-        extra: arguments that win over those of the template.
+        extra: arguments that replace those of the template.
     """
 
     group: str
@@ -28,7 +28,7 @@ class Call:
 
     @property
     def key(self) -> str:
-        """Its key in the template: `[prefix/]group command[/suffix]`."""
+        """The key of the call in the template: `[prefix/]group command[/suffix]`."""
         key = f"{self.group} {self.command}"
         if self.prefix:
             key = f"{self.prefix}/{key}"
@@ -39,16 +39,16 @@ def arguments(call: Call, configuration: Configuration, template: Template) -> d
     """Return the arguments of a call.
 
     Raises:
-        ConfigurationError: the template has no such key, or its block is broken.
+        ConfigurationError: the template does not have the key of the call, or the block of the key is broken.
     """
     return {**template.arguments(call.key, configuration, replaced=call.extra), **call.extra}
 
 
 def one(values: Mapping[str, Any], name: str, key: str) -> Any:
-    """Return one argument.
+    """Return the argument of this name.
 
     Raises:
-        UsageError: there is none of this name.
+        UsageError: `values` has no argument of this name.
     """
     if name not in values:
         raise UsageError(f"`{key}` has no argument `{name}`: {did_you_mean(name, values, label='its arguments')}")
@@ -56,21 +56,21 @@ def one(values: Mapping[str, Any], name: str, key: str) -> Any:
 
 
 def refuse_placeholders(label: str, values: Mapping[str, Any]) -> None:
-    """Refuse arguments that were to be set at run time, and were not.
+    """Raise if an argument still is, or contains, the placeholder for a value that the caller must set.
 
     Raises:
-        UsageError: it names them.
+        UsageError: the message names the arguments.
     """
-    if left := [f"--{name}" for name, value in values.items() if _holds_placeholder(value)]:
+    if unset := [f"--{name}" for name, value in values.items() if _has_placeholder(value)]:
         raise UsageError(
-            f"{label}: {', '.join(left)} is {SET_AT_RUNTIME}: the template leaves it to the caller, who did not set it "
-            "(`extra=dict(...)`, or `--extra='{name: value}'`)"
+            f"{label}: {', '.join(unset)} is {SET_AT_RUNTIME}: the caller has to set the value, with "
+            "`extra=dict(...)` or `--extra='{name: value}'`"
         )
 
 
-def _holds_placeholder(value: Any) -> bool:
+def _has_placeholder(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return any(map(_holds_placeholder, value.values()))
+        return any(map(_has_placeholder, value.values()))
     if isinstance(value, list | tuple):
-        return any(map(_holds_placeholder, value))
+        return any(map(_has_placeholder, value))
     return isinstance(value, str) and value == SET_AT_RUNTIME

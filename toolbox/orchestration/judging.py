@@ -1,6 +1,6 @@
-"""Judges what a workload of the orchestration left behind, by the metrics and checks that the configuration names.
+"""Applies metrics and checks of the configuration to files that an orchestration produced outside of the matrix.
 
-The cells of a matrix are judged by it themselves.
+`matrix.run` judges the cells of the matrix.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _described(parse: Callable[[Mapping[str, Any]], Any]) -> AfterValidator:
     return AfterValidator(check)
 
 
-# For the contract of a project: what is not described well is found before anything starts.
+# A project uses these types in its contract, so that faulty descriptions are reported before the run starts.
 CheckSpec = Annotated[dict[str, Any], _described(judgement.parse_check)]
 MetricSpec = Annotated[dict[str, Any], _described(judgement.parse_metric)]
 
@@ -40,15 +40,15 @@ def judge(
     checks: Sequence[Mapping[str, Any]],
     metrics: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Judge what is in a directory, keep the results in `checks.json` of the current step, and report them.
+    """Judge the files of a directory, and write the results to `checks.json` of the current step and to the journal.
 
     Args:
-        checks: the checks, as the configuration describes them.
-        metrics: the sources of the metrics, by the name of the metric.
+        checks: the descriptions of the checks in the configuration.
+        metrics: the descriptions of the metrics, by the name of the metric.
 
     Raises:
-        ConfigurationError: a check or a metric is not described well.
-        CheckFailed: it names the checks that did not pass, with what they saw.
+        ConfigurationError: the description of a check or a metric is wrong.
+        CheckFailed: checks did not pass. The message names each with its reason.
     """
     try:
         named = tuple(NamedCheck.parse(spec) for spec in checks)
@@ -59,20 +59,21 @@ def judge(
     if expected.by_history:
         raise ConfigurationError("`bounds: auto` works only for cells of a matrix: set `lower` or `upper` here")
     if not checks:
-        step.recorder.record(Note(step.identity, "there are no checks here: nothing is judged"))
+        step.recorder.record(Note(step.identity, "no checks are configured here: nothing is judged"))
     measured = expected.measure(directory)
     for metric in measured.values():
         step.recorder.record(MetricMeasured.of(step.identity, metric))
     results = judgement.judge(expected.checks, directory, measured, lambda _: None)
-    for name, found in results:
-        step.recorder.record(CheckJudged.of(step.identity, name, found))
-    kept = {
+    for name, judgement_ in results:
+        step.recorder.record(CheckJudged.of(step.identity, name, judgement_))
+    content = {
         "metrics": {name: _without_nulls(metric, "direction") for name, metric in measured.items()},
-        "checks": [{"check": name, **_without_nulls(found, "deviation")} for name, found in results],
+        "checks": [{"check": name, **_without_nulls(judgement_, "deviation")} for name, judgement_ in results],
     }
-    redacted = step.recorder.redactor.redact_nested(kept, keep_keys=True)
-    filesystem.write_json(StepDirectory(step.directory).checks, redacted)
-    if failed := [f"{name}: {found.message}" for name, found in results if found.passed is False]:
+    filesystem.write_json(
+        StepDirectory(step.directory).checks, step.recorder.redactor.redact_nested(content, keep_keys=True)
+    )
+    if failed := [f"{name}: {result.message}" for name, result in results if result.passed is False]:
         raise CheckFailed("\n".join(failed), directory=directory)
 
 

@@ -23,20 +23,20 @@ _EARLIER_RUNS: Final = 3
 
 
 def run(*, check: bool = True) -> list[CellResult]:
-    """Run every cell of the plan, each as a step of the current one, and return how they ended.
+    """Run every cell of the plan as a step of the current step, and return the results of the cells.
 
     Args:
-        check: raise when one did not pass.
+        check: raise if a cell did not pass.
 
     Raises:
         ConfigurationError: the project has no matrix.
-        StepError: a cell did not pass; it has the worst verdict of all.
+        StepError: a cell did not pass. The verdict of the error is the worst verdict of the cells.
     """
     current, step = session.current(), session.step()
     if current.plan is None:
         raise ConfigurationError(f"{current.configuration.source}: there is no block `{BLOCK}` to run")
     if current.matrix_has_run:
-        raise UsageError("matrix.run: a run has one matrix, which was run already")
+        raise UsageError("matrix.run: the matrix of this run has already been run")
     current.matrix_has_run = True
     if expected := _earlier_durations(step.recorder.root):
         step.recorder.record(DurationsExpected(step.identity, expected))
@@ -56,9 +56,9 @@ def run(*, check: bool = True) -> list[CellResult]:
 
 
 def machines() -> list[list[str] | None]:
-    """Return the machines of the plan, as the toolbox commands that prepare them take them: `hosts` of one call each.
+    """Return the values for `hosts` with which to call a toolbox command, one call each, to reach all machines.
 
-    None is this machine, which needs no address; the others are in one list. A cluster is none of them.
+    The value None stands for this machine. A list contains the addresses of all other machines. Clusters are left out.
     """
     plan = session.current().plan
     targets = plan.targets if plan is not None else {}
@@ -69,7 +69,11 @@ def machines() -> list[list[str] | None]:
 
 
 def _lead(bad: Mapping[str, CellResult], flaky: Collection[str]) -> CellResult:
-    """Return the failure that the run names: one of the worst, and where possible one of a cell that is not flaky."""
+    """Return the result that the error of the run names: a result with the worst verdict, if possible of a stable cell.
+
+    Args:
+        flaky: the ids of the flaky cells.
+    """
     verdict = worst(result.outcome.verdict for result in bad.values())
     candidates = [id_ for id_, result in bad.items() if result.outcome.verdict is verdict]
     return bad[min(candidates, key=lambda id_: id_ in flaky)]
@@ -92,8 +96,8 @@ def _failure(plan: Plan, results: list[CellResult], first: CellResult, remarks: 
 
 
 def _earlier_durations(directory: Path) -> dict[str, float]:
-    """Return the durations of cells that passed in earlier runs of the project, in seconds, by the name of the cell."""
-    found: dict[str, float] = {}
+    """Return the durations in seconds of cells that passed in earlier runs of the project, by the name of the cell."""
+    durations: dict[str, float] = {}
     summaries = [
         RunDirectory(run).summary for run in sorted(directory.parent.iterdir(), reverse=True) if run != directory
     ]
@@ -101,5 +105,5 @@ def _earlier_durations(directory: Path) -> dict[str, float]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             for step in filesystem.read_json(file)["steps"]:
                 if step["kind"] == StepKind.CELL and step["verdict"] == Verdict.PASSED:
-                    found.setdefault(str(step["name"]), float(step["seconds"]))
-    return found
+                    durations.setdefault(str(step["name"]), float(step["seconds"]))
+    return durations

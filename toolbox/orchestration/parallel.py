@@ -1,4 +1,4 @@
-"""Runs functions side by side, as one structured region: nothing that it started outlives it."""
+"""Runs functions in parallel threads, all of which have ended when the `with` block ends."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from toolbox.runs.steps import Place
 from toolbox.system import cancellation, signals
 from toolbox.system.cancellation import CancelScope
 
-# How often the main thread looks for a signal. A signal that the system hands to another thread
-# does not wake it, and a handler that raised inside of `wait` could leave locks held.
-_LOOK_SECONDS = 0.1
+# The interval at which the main thread checks for signals. A signal that the system delivers to another thread does
+# not wake the main thread, and a signal handler that raises inside `wait` could leave locks held.
+_SIGNAL_POLL_SECONDS = 0.1
 
 
 @dataclass(slots=True)
@@ -33,16 +33,16 @@ class _Task:
 
 @dataclass
 class Parallel:
-    """Collects functions with `delayed`, and runs them when the block ends, each in a thread and a step of its own.
+    """Collects tasks with `delayed`, and runs them when the `with` block ends, each in its own thread and step.
 
-    On the first failure the others are cancelled: their processes get SIGTERM, then SIGKILL, and are waited for;
-    what has not begun does not begin. `SeveralErrors` is raised with all failures, the first one first.
+    The first failure cancels the other tasks: their processes get SIGTERM, then SIGKILL, and tasks that have not
+    started do not start. After all tasks have ended, `SeveralErrors` is raised with all failures, the earliest first.
 
     Args:
         name: the name of the region, for its directory and for messages.
-        exit_on_exception: False lets the others run to their end before the failures are raised.
-        dedicated_dir: give the region a numbered directory of its own, around those of the tasks.
-        max_threads: how many tasks run at once; as many as there are when it is left out.
+        exit_on_exception: cancel the other tasks on the first failure; if False, they run to their end.
+        dedicated_dir: create a numbered directory for the region, which contains those of the tasks.
+        max_threads: the number of tasks that run at the same time; all tasks by default.
     """
 
     name: str
@@ -53,11 +53,11 @@ class Parallel:
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def delayed(self, function: Callable[..., object], *args: Any, **kwargs: Any) -> None:
-        """Call a function with these arguments when the block ends."""
+        """Call a function with these arguments when the `with` block ends."""
         self.task(getattr(function, "__name__", type(function).__name__), function, *args, **kwargs)
 
     def task(self, name: str, function: Callable[..., object], *args: Any, **kwargs: Any) -> None:
-        """Do as `delayed`, under a name of its own: where one function runs several times."""
+        """Do the same as `delayed`, with a name for the step. Use it to call the same function several times."""
         self._tasks.append(_Task(name, lambda: function(*args, **kwargs)))
 
     def __enter__(self) -> Self:
@@ -78,11 +78,11 @@ class Parallel:
         return contextlib.nullcontext()
 
     def _run(self) -> None:
-        here = session.step()
+        parent = session.step()
         for task in self._tasks:
             task.name = session.masked(task.name)
-            task.place = here.place(task.name, StepKind.GROUP)
-        tasks = [task for task in self._tasks if task.place and not here.answered(task.place)]
+            task.place = parent.place(task.name, StepKind.GROUP)
+        tasks = [task for task in self._tasks if task.place and not parent.answered(task.place)]
         failures: list[BaseException] = []
         with (
             signals.deferred(),
@@ -105,7 +105,7 @@ class Parallel:
         failures: list[BaseException] = []
         pending = set(futures)
         while pending:
-            done, pending = wait(pending, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+            done, pending = wait(pending, timeout=_SIGNAL_POLL_SECONDS, return_when=FIRST_COMPLETED)
             signals.check()
             failures += [error for future in done if (error := future.exception()) is not None]
             if failures and self.exit_on_exception:

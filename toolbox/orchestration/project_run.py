@@ -1,7 +1,7 @@
-"""One run of a project: its directory, its phases in their order, its end.
+"""Executes one run of a project: creates its directory, runs its phases in order, and records its end.
 
-`post_cleanup` runs whatever ended the phases before it. The first error is the one that is reported; what goes
-wrong afterwards is added to it.
+`post_cleanup` runs even if an earlier phase failed or was interrupted. The run reports the first error, and appends
+later errors to its message.
 """
 
 from __future__ import annotations
@@ -58,17 +58,19 @@ from toolbox.system import cancellation, environ, filesystem, places, processes,
 from toolbox.system.redaction import Redactor
 
 _TESTS: Final = "test"
-_NOTHING: Final = f"nothing ran: the orchestration has none of the functions {', '.join(projects.PHASES)}"
-_NOTHING_LEFT: Final = "there is nothing to do: everything has finished (--failed repeats what did not pass)"
-_Tried = tuple[StepState, CellAttempt]
+_NOTHING_RAN: Final = f"nothing ran: the orchestration does not define any of {', '.join(projects.PHASES)}"
+_NOTHING_TO_DO: Final = (
+    "there is nothing to do: every step has finished (--failed runs the cells that did not pass again)"
+)
+_CellAttempt = tuple[StepState, CellAttempt]
 _VERSIONS: Final = ("topgallant", "ansible-core", "ansible-runner")
 
 
 def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redactor) -> tuple[RunState, int]:
-    """Run a project, and return the summary of the run and the exit code of the command line.
+    """Run a project, and return the state of the run and the exit code of the command line.
 
     Raises:
-        UsageError: something is wrong with what was asked. Nothing was started, and there is no run directory.
+        UsageError: the request is wrong. Nothing was started, and no run directory was created.
     """
     loaded = request_module.load(request)
     phases = _phases(loaded)
@@ -92,28 +94,29 @@ def resume(
     ignore_damage: bool = False,
     abandon: str | None = None,
 ) -> tuple[RunState, int]:
-    """Go on with a run after any end: what has finished is not done again, and what still runs is adopted.
+    """Continue a run that has ended in any way. Finished steps are not repeated, and running workloads are adopted.
 
-    The run has its own workspace and working directory again, from wherever it is resumed.
+    The workspace and the working directory are those that the run began with.
 
     Args:
-        failed: run again also the cells that did not pass.
-        jobs: how many cells at once, if not as many as before.
-        ignore_damage: resume although lines of the journal cannot be read; the work that they record may be repeated.
-        abandon: a pattern for the names or ids of cells whose open attempts a person gives up.
+        directory: the directory of the run.
+        failed: also run the cells again that did not pass.
+        jobs: how many cells run at the same time; as many as before by default.
+        ignore_damage: resume even if lines of the journal cannot be read. The work that they record may be repeated.
+        abandon: a pattern for the names or ids of cells whose open attempts are to be abandoned.
 
     Raises:
-        UsageError: it is no run, its journal is damaged, its configuration has changed since, or no attempt to be
-            given up is open. Nothing was started.
-        InfrastructureError: the run is going on.
+        UsageError: the directory is not a run, its journal is damaged, the configuration of the run has changed, or
+            `abandon` matches no cell with an open attempt. Nothing was started.
+        InfrastructureError: another process is executing the run.
     """
     directory = directory.absolute()
     before = run_state.read(directory)
     if before.damage and not ignore_damage:
-        hint = "to resume the run all the same, add --damaged=ignore: the work that these lines record may be repeated"
+        hint = "to resume the run anyway, add --damaged=ignore: the work that these lines record may be repeated"
         raise UsageError(f"{before.damage_warning}\n{hint}")
     began = before.started.date() if before.started is not None else None
-    with request_module.where_it_began(directory):
+    with request_module.original_location(directory):
         return _resume(directory, began, listeners, redactor, failed=failed, jobs=jobs, abandon=abandon)
 
 
@@ -136,69 +139,71 @@ def _resume(
     reservation = Reservation(loaded.configuration, request.project)
     storing.verify(loaded.configuration)
     with signals.shielded(), Journal(directory, redactor) as journal:
-        past, given_up = _past(directory, abandon)
+        past, to_abandon = _state_before(directory, abandon)
         _refuse_changes(loaded, past, directory, redactor)
         if past.finished is not None and not _has_work(past.finished, past, failed=failed):
             for listener in listeners:
-                listener(Note("", _NOTHING_LEFT))
+                listener(Note("", _NOTHING_TO_DO))
             _remove_abandoned(loaded, Recorder(directory, redactor, listeners, journal, past))
             return summary.refresh(directory), past.finished.exit_code
         layout.reserve(directory, past.directories)
-        reservation.recall(past)
-        _end_orphans(past, directory, reservation.marks(directory))
+        reservation.restore(past)
+        _end_orphans(past, directory, reservation.creation_steps(directory))
         recorder = Recorder(directory, redactor, listeners, journal, past)
-        # From here on the orchestration makes its changes again.
+        # The file goes back to the initial configuration, because the orchestration repeats its changes.
         session.write_configuration(loaded.configuration, RunDirectory(directory).configuration, redactor)
-        return _run(loaded, phases, recorder, reservation, given_up)
+        return _run(loaded, phases, recorder, reservation, to_abandon)
 
 
-def _past(directory: Path, abandon: str | None) -> tuple[RunState, list[_Tried]]:
-    """Return the state of a run before it goes on, and the open attempts that a person gives up.
+def _state_before(directory: Path, abandon: str | None) -> tuple[RunState, list[_CellAttempt]]:
+    """Return the state of a run before it is resumed, and the open attempts that the pattern `abandon` matches.
 
     Raises:
-        UsageError: a pattern names no open attempt.
+        UsageError: the pattern matches no cell with an open attempt.
     """
     entries = read_journal(directory)
     past = run_state.fold(entries, directory)
     if abandon is None:
         return past, []
-    given_up = _chosen(past, abandon)
+    to_abandon = _attempts_to_abandon(past, abandon)
     now = dt.datetime.now(dt.UTC)
-    abandoned = [Entry(now, AttemptAbandoned(step.step, attempt.attempt)) for step, attempt in given_up]
-    return run_state.fold([*entries, *abandoned], directory), given_up
+    new_entries = [Entry(now, AttemptAbandoned(step.step, attempt.attempt)) for step, attempt in to_abandon]
+    return run_state.fold([*entries, *new_entries], directory), to_abandon
 
 
-def _chosen(past: RunState, pattern: str) -> list[_Tried]:
-    """Return the open attempts of the cells that a pattern names.
+def _attempts_to_abandon(past: RunState, pattern: str) -> list[_CellAttempt]:
+    """Return the open attempts of the cells whose name or id matches a pattern.
 
     Raises:
-        UsageError: there is no such attempt.
+        UsageError: no cell with an open attempt matches.
     """
-    found = {(step.name, step.identity): (step, attempt) for step, attempt in past.open_attempts}
-    chosen = [found[names] for names in patterns.matching(pattern, found, lambda names: names)]
-    if not chosen:
-        hint = did_you_mean(pattern, [name for name, _ in found], label="open attempts are those of")
-        raise UsageError(f"--abandon={pattern}: no such cell has an open attempt: {hint}")
-    return chosen
+    attempts = {(step.name, step.identity): (step, attempt) for step, attempt in past.open_attempts}
+    matches = [attempts[names] for names in patterns.matching(pattern, attempts, lambda names: names)]
+    if not matches:
+        hint = did_you_mean(pattern, [name for name, _ in attempts], label="cells with open attempts")
+        raise UsageError(f"--abandon={pattern}: no matching cell has an open attempt: {hint}")
+    return matches
 
 
 def _remove_abandoned(loaded: Loaded, recorder: Recorder) -> None:
-    """Remove what attempts have left that were given up, after the run has ended."""
+    """Remove the files and objects of abandoned attempts from the targets of a run that has ended."""
     if loaded.plan is not None and recorder.abandoned_attempts():
-        access = {name: found for name, found in clusters.known(loaded.configuration).items() if found is not None}
-        abandoned.remove(loaded.plan, recorder, access)
+        existing = {
+            name: access for name, access in clusters.known_access(loaded.configuration).items() if access is not None
+        }
+        abandoned.remove(loaded.plan, recorder, existing)
 
 
 def _verify(loaded: Loaded, phases: Mapping[str, Callable[[], object]]) -> None:
-    """See that the cells can be run and that the run can be recorded, before there is a run."""
+    """Check that the targets can run the cells and that the run can be recorded, before the run directory exists."""
     storing.verify(loaded.configuration)
     if loaded.plan is not None and _TESTS in phases:
-        targets.verify(loaded.plan.targets, clusters.known(loaded.configuration), loaded.plan.workloads())
+        targets.verify(loaded.plan.targets, clusters.known_access(loaded.configuration), loaded.plan.workloads())
 
 
 def _phases(loaded: Loaded) -> dict[str, Callable[[], object]]:
-    wanted = loaded.request.phases
-    return projects.select(projects.phases(loaded.files), list(wanted) if wanted is not None else None)
+    names = loaded.request.phases
+    return projects.select(projects.phases(loaded.files), list(names) if names is not None else None)
 
 
 def _run(
@@ -206,7 +211,7 @@ def _run(
     phases: Mapping[str, Callable[[], object]],
     recorder: Recorder,
     reservation: Reservation,
-    given_up: Sequence[_Tried] = (),
+    to_abandon: Sequence[_CellAttempt] = (),
 ) -> tuple[RunState, int]:
     directory, request = recorder.root, loaded.request
     recorder.record(
@@ -220,9 +225,9 @@ def _run(
             _revision(loaded.files.config.parent, directory) or "",
         )
     )
-    for step, attempt in given_up:
+    for step, attempt in to_abandon:
         recorder.record(AttemptAbandoned(step.step, attempt.attempt))
-        recorder.record(Note(step.step, f"attempt {attempt.attempt} on {attempt.target} is given up"))
+        recorder.record(Note(step.step, f"attempt {attempt.attempt} on {attempt.target} is abandoned"))
     top = Step(directory, recorder, request.project)
     work = Session(
         request.project,
@@ -243,20 +248,20 @@ def _run(
         raise InfrastructureError(
             f"the run ended as {finished.verdict}, but this cannot be recorded: {describe(error)}\n"
             f"  {finished.message}\n"
-            f"  when the disk has room again, continue it with `{environ.program()} project resume {directory}`"
+            f"  when the disk has room again, continue the run with `{environ.program()} project resume {directory}`"
         ) from error
-    found = summary.refresh(directory)
+    state = summary.refresh(directory)
     storing.record(loaded.configuration, directory)
-    return found, finished.exit_code
+    return state, finished.exit_code
 
 
 def _refuse_changes(loaded: Loaded, past: RunState, directory: Path, redactor: Redactor) -> None:
-    """Hold the configuration against the one with which the run began.
+    """Raise if the configuration or the plan differs from those that the run began with.
 
-    Its orchestration may have changed it since, and the file tells of a change after the journal does: it holds the
-    configuration after some of the changes.
+    The orchestration may have changed the configuration during the run. Such a change is recorded in the journal before
+    the configuration file is written, so the file may equal the configuration after any number of those changes.
     """
-    was = _configuration_at_start(RunDirectory(directory).configuration)
+    was = _written_configuration(RunDirectory(directory).configuration)
     configuration = loaded.configuration
     now = yaml.safe_load(session.resolved_text(configuration, redactor))
     for change in past.session_changes:
@@ -268,14 +273,14 @@ def _refuse_changes(loaded: Loaded, past: RunState, directory: Path, redactor: R
     request_module.refuse_changes(directory, was, now, loaded.plan)
 
 
-def _configuration_at_start(file: Path) -> dict[str, Any]:
+def _written_configuration(file: Path) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+        document = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise DamagedFile(file, describe(error)) from None
-    if not isinstance(found, dict):
-        raise DamagedFile(file, "it is not a mapping")
-    return found
+    if not isinstance(document, dict):
+        raise DamagedFile(file, "the document is not a mapping")
+    return document
 
 
 def _has_work(end: RunFinished, past: RunState, *, failed: bool) -> bool:
@@ -283,10 +288,10 @@ def _has_work(end: RunFinished, past: RunState, *, failed: bool) -> bool:
     return not is_final or past.is_unfinished or (failed and not end.verdict.is_pass)
 
 
-def _end_orphans(past: RunState, directory: Path, clusters: Sequence[Path] = ()) -> None:
-    """End what a killed orchestrator has left running, but for clusters, and the workloads of its cells: both go on."""
+def _end_orphans(past: RunState, directory: Path, cluster_steps: Sequence[Path] = ()) -> None:
+    """End the processes that a killed orchestrator left running, except its clusters and the workloads of its cells."""
     workloads = [RunDirectory(directory).step(step.step).path for step in past.cells]
-    processes.end_marked(directory, keep=[*workloads, RunDirectory(directory).targets, *clusters])
+    processes.end_marked(directory, keep=[*workloads, RunDirectory(directory).targets, *cluster_steps])
 
 
 def _create(request: RunRequest) -> Path:
@@ -303,7 +308,7 @@ def _create(request: RunRequest) -> Path:
 
 
 def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
-    """Write what was asked. Only values are masked: a resumed run needs the names as they are."""
+    """Write the files that record the request. Only values are masked, because a resumed run needs the names."""
     request, configuration = loaded.request, loaded.configuration
     overrides = redactor.redact_nested(dict(request.overrides), keep_keys=True)
     run = {
@@ -323,7 +328,7 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
         "argv": redactor.redact_nested(sys.argv),
         "changes": [_change_json(change, redactor) for change in configuration.changes],
     }
-    changes = "".join(f"{_applied(change, redactor)}\n" for change in configuration.changes)
+    changes = "".join(f"{_change_line(change, redactor)}\n" for change in configuration.changes)
     filesystem.write_text(RunDirectory(directory).changes, changes)
     for name, value in request.note.items():
         masked = redactor.redact_nested(value, keep_keys=True)
@@ -331,17 +336,17 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
     if loaded.plan is not None:
         loaded.plan.write(directory)
     session.write_configuration(configuration, RunDirectory(directory).configuration, redactor)
-    # The last of the files that a resumed run reads: where it is there, so are the others.
+    # This file is written last: if it exists, so do the other files that a resumed run reads.
     filesystem.write_json(RunDirectory(directory).request, run, durable=True)
 
 
-def _applied(change: Change, redactor: Redactor) -> str:
+def _change_line(change: Change, redactor: Redactor) -> str:
     where = f"  ({change.location})" if change.location else ""
     return f"{change.layer}: {paths.render(change.path)} --> {redactor(repr(change.value))}{where}"
 
 
 def _change_json(change: Change, redactor: Redactor) -> dict[str, str]:
-    """Return a change as `run.json` holds it: values as YAML on a line, places as `file:line`."""
+    """Return a change in the form of `run.json`: values as one line of YAML, locations as `file:line`."""
     return {
         "path": paths.render(change.path),
         "value": redactor(filesystem.dump_yaml_line(change.value)),
@@ -355,7 +360,11 @@ def _change_json(change: Change, redactor: Redactor) -> dict[str, str]:
 def _run_phases(
     phases: Mapping[str, Callable[[], object]], top: Step, reservation: Reservation, outcomes: dict[str, Outcome]
 ) -> list[BaseException]:
-    """Run the phases, put how they ended into `outcomes`, and return what ended the run."""
+    """Run the phases between the acquisition and the release of the clusters, and return the errors in order.
+
+    Args:
+        outcomes: receives the outcome of each phase.
+    """
     errors: list[BaseException] = []
     try:
         work = session.current()
@@ -366,53 +375,57 @@ def _run_phases(
         errors.append(error)
         _end_abandoned(top)
     for name, function in phases.items():
-        if errors and not (name == CLEANUP and reservation.is_ours):
+        if errors and not (name == CLEANUP and reservation.is_held):
             continue
         try:
             outcomes[name] = _run_phase(name, function, reservation)
         except BaseException as error:  # noqa: BLE001  # each becomes the end of the run, in order
             errors.append(error)
             _end_abandoned(top)
-            processes.end_marked(top.directory, keep=reservation.marks(top.directory))
+            processes.end_marked(top.directory, keep=reservation.creation_steps(top.directory))
     errors += reservation.release(compare=CLEANUP in phases)
     if (number := signals.first()) is not None and not any(isinstance(error, Interrupted) for error in errors):
         errors.append(Interrupted(number))
-    if left := processes.end_marked(top.directory, keep=reservation.marks(top.directory)):
-        top.recorder.record(Note("", f"{left} processes were left running, and were ended"))
+    if count := processes.end_marked(top.directory, keep=reservation.creation_steps(top.directory)):
+        top.recorder.record(Note("", f"{count} processes were still running and were ended"))
     return errors
 
 
 def _end_abandoned(top: Step) -> None:
-    """End the workloads that a resumed run has not come to: whoever ends them by force would pass for their failure."""
+    """Cancel the workloads that a resumed run has not adopted because its matrix did not run.
+
+    If their processes or pods were killed without a cancellation, the cells would be recorded as failed.
+    """
     work = session.current()
     if work.plan is None or work.matrix_has_run:
         return
     try:
         abandoned.end(work.plan, top.recorder, work.clusters)
-    except ToolboxError as error:  # what is released after this matters more
-        top.recorder.record(Note("", f"workloads may be running still: {describe(error)}"))
+    except ToolboxError as error:  # this error must not prevent the cleanup and the release of the clusters
+        top.recorder.record(Note("", f"workloads may still be running: {describe(error)}"))
 
 
 def _run_phase(name: str, function: Callable[[], object], reservation: Reservation) -> Outcome:
     failure = (Verdict.FAILED, Cause.PRODUCT) if name == _TESTS else (Verdict.ERROR, Cause.INFRASTRUCTURE)
-    # A signal does not stop the cleanup, which is what a signal asks for.
-    gate = contextlib.nullcontext() if name == CLEANUP else signals.exposed()
-    around = session.step()
-    place = around.place(name, StepKind.PHASE)
-    is_replayed = place.before is not None and place.before.changed_configuration
-    if name != CLEANUP and not is_replayed and around.answered(place):
+    # A signal does not interrupt `post_cleanup`.
+    signal_context = contextlib.nullcontext() if name == CLEANUP else signals.exposed()
+    parent = session.step()
+    place = parent.place(name, StepKind.PHASE)
+    # A phase that changed the configuration runs again, because the resumed run needs the changes.
+    must_repeat = place.before is not None and place.before.changed_configuration
+    if name != CLEANUP and not must_repeat and parent.answered(place):
         return Outcome(Verdict.PASSED)
     with cancellation.opened_by_process() as scope, contextlib.ExitStack() as stack:
         try:
             step = stack.enter_context(steps.opened(name, kind=StepKind.PHASE, failure=failure, place=place))
         except Exception:
-            # The step cannot be recorded (a full disk): what is to be cleaned up matters more than its record.
+            # The step cannot be recorded, for example because the disk is full: clean up all the same.
             if name == CLEANUP:
                 function()
             raise
         try:
-            # Threads that the project starts by itself belong to the phase too.
-            with steps.entered_by_process(step), gate, reservation.guarding(scope):
+            # `entered_by_process` also makes the phase the current step in threads that the project itself starts.
+            with steps.entered_by_process(step), signal_context, reservation.guarding(scope):
                 function()
         finally:
             scope.cancel(f"the phase {name} has ended")
@@ -421,13 +434,17 @@ def _run_phase(name: str, function: Callable[[], object], reservation: Reservati
 
 
 def _finish(top: Step, errors: Sequence[BaseException], tested: Outcome | None) -> RunFinished:
-    """Return how the run ended: as the first of its phases that did not pass. A later error is added to that."""
+    """Return the end of the run: the outcome of the first phase that did not pass, with the messages of later errors.
+
+    Args:
+        tested: the outcome of the phase `test`; None if the phase has no outcome.
+    """
     seconds = round(time.monotonic() - top.started, 3)
     if not errors:
-        outcome = top.outcome() or Outcome(Verdict.SKIPPED, None, _NOTHING)
+        outcome = top.outcome() or Outcome(Verdict.SKIPPED, None, _NOTHING_RAN)
         if outcome.verdict is Verdict.PASSED and tested is not None and tested.verdict is Verdict.SKIPPED:
-            outcome = tested  # to prepare and clean up for nothing is no pass
-        # What is to be said of a cell that passed is said of that cell.
+            outcome = tested  # a run that only prepared and cleaned up has not passed
+        # The message of a step that passed stays with that step.
         message = "" if outcome.verdict is Verdict.PASSED else outcome.message
         return RunFinished(outcome.verdict, outcome.cause, exit_code(outcome.verdict), message, seconds)
     first, *others = sorted(errors, key=lambda error: not isinstance(error, Interrupted))
@@ -437,7 +454,7 @@ def _finish(top: Step, errors: Sequence[BaseException], tested: Outcome | None) 
         return RunFinished(Verdict.CANCELLED, first.cause, exit_code_of(first), message, seconds)
     outcome = top.first_failure() or Outcome(*outcome_of(first))
     if (outcome.verdict, outcome.cause) != outcome_of(first):
-        texts.insert(0, outcome.message)  # the cause of the run stands beside the message that explains it
+        texts.insert(0, outcome.message)  # the verdict and cause of the run come from this outcome
     message = top.recorder.redactor("\n".join(filter(None, texts)))
     return RunFinished(outcome.verdict, outcome.cause, exit_code(outcome.verdict), message, seconds)
 
@@ -445,7 +462,7 @@ def _finish(top: Step, errors: Sequence[BaseException], tested: Outcome | None) 
 def _user() -> str | None:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container with a user id that nobody named
+    except (KeyError, OSError):  # in a container, the user id may have no name
         return None
 
 
@@ -457,7 +474,7 @@ def _version(name: str) -> str | None:
 
 
 def _revision(folder: Path, run_directory: Path) -> str | None:
-    """Return the revision of the checkout that holds the configuration, with `+` where it has changes."""
+    """Return the Git revision of the folder, with `+` appended if there are uncommitted changes."""
     command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
     try:
         done = processes.run(

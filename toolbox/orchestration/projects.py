@@ -1,7 +1,7 @@
-"""Projects: where their files are, and their phases.
+"""Finds the files of a project, and imports the functions of its phases.
 
-A project is `projects/NAME/orchestration.py`, with a function for each phase that it has; `config/NAME.yaml`; and
-`command_args/NAME.yaml.j2`. It is found by its place.
+A project consists of `projects/NAME/orchestration.py`, which defines a function for each of its phases,
+`config/NAME.yaml` and `command_args/NAME.yaml.j2`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ProjectFiles:
     """The files of a project.
 
     Args:
-        root: the workspace, or Topgallant's own root, that holds the project.
+        root: the directory that contains `projects/`: the workspace, or Topgallant's own root.
     """
 
     name: str
@@ -37,64 +37,64 @@ class ProjectFiles:
 
     @property
     def folder(self) -> Path:
-        """The folder of its orchestration."""
+        """The folder that contains `orchestration.py`."""
         return self.root / "projects" / self.name
 
     @property
     def config(self) -> Path:
-        """The file of its configuration."""
+        """The configuration file."""
         return self.root / "config" / f"{self.name}.yaml"
 
     @property
     def command_args(self) -> Path:
-        """The template of its command arguments."""
+        """The command_args template."""
         return self.root / "command_args" / f"{self.name}.yaml.j2"
 
     @property
     def contracts(self) -> tuple[Path, ...]:
-        """The folders of contracts that hold for it besides those of every configuration: the matrix', and its own."""
+        """The folders with contracts for the blocks of the matrix and of the project."""
         return plan.CONTRACTS, self.folder / "contracts"
 
     @property
     def bounds(self) -> Path:
-        """The file of the generated bounds of its metrics; `bounds_file` finds the manual bounds beside it."""
+        """The file of the generated bounds. The file of the manual bounds is in the same folder."""
         return self.root / "config" / "bounds" / f"{self.name}.yaml"
 
     @property
     def summary(self) -> str:
-        """What the project is for: the first line of its orchestration."""
+        """The purpose of the project: the first line of `orchestration.py`, without quotation marks."""
         first = (self.folder / "orchestration.py").read_text(encoding="utf-8").lstrip().partition("\n")[0]
         return first.strip().strip('"')
 
 
 def find(name: str) -> ProjectFiles:
-    """Return the files of a project.
+    """Return the files of the project of this name.
 
     Raises:
-        UsageError: there is no such project.
+        UsageError: the project does not exist.
     """
-    known = places.projects()
-    if name not in known:
+    projects = places.projects()
+    if name not in projects:
         others = [folder for root in places.roots() for folder in root.glob("projects/*/") if folder.name == name]
         if others:
             raise UsageError(f"{others[0]} is not a project: it has no orchestration.py")
-        hint = did_you_mean(name, known, label="known projects")
-        raise UsageError(f"unknown project `{name}`: {hint}\n  looked in {_searched()}")
-    return ProjectFiles(name, known[name].parent.parent)
+        hint = did_you_mean(name, projects, label="known projects")
+        raise UsageError(f"unknown project `{name}`: {hint}\n  searched {_searched_folders()}")
+    return ProjectFiles(name, projects[name].parent.parent)
 
 
-def _searched() -> str:
+def _searched_folders() -> str:
     folders = " and ".join(str(root / "projects") for root in places.roots())
     if places.workspace() is None:
-        return f"{folders}; a workspace of yours is found from its directory, or by ${environ.WORKSPACE}"
+        return f"{folders}; to use your own workspace, change into its directory or set ${environ.WORKSPACE}"
     return folders
 
 
 def phases(files: ProjectFiles) -> dict[str, Callable[[], object]]:
-    """Import a project's orchestration, and return the functions of its phases, in their order.
+    """Import `orchestration.py` of a project, and return the functions of its phases in the order of `PHASES`.
 
     Raises:
-        ConfigurationError: it cannot be imported.
+        ConfigurationError: the file cannot be imported, or the function of a phase is `async`.
     """
     root = str(files.root)
     if root not in sys.path:
@@ -102,27 +102,27 @@ def phases(files: ProjectFiles) -> dict[str, Callable[[], object]]:
     try:
         module = importlib.import_module(f"projects.{files.name}.orchestration")
     except (Exception, SystemExit) as error:
-        # Whatever the project's code raises, the project is what is broken.
+        # Every error at import, of whatever type, is a fault of the project.
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(root)]
         where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else f"{files.folder}/orchestration.py"
         raise ConfigurationError(f"{where}: {type(error).__name__}: {error}") from error
-    found = {phase: getattr(module, phase) for phase in PHASES if callable(getattr(module, phase, None))}
-    if waiting := [phase for phase, function in found.items() if inspect.iscoroutinefunction(function)]:
+    functions = {phase: getattr(module, phase) for phase in PHASES if callable(getattr(module, phase, None))}
+    if coroutines := [phase for phase, function in functions.items() if inspect.iscoroutinefunction(function)]:
         raise ConfigurationError(
-            f"{files.folder}/orchestration.py: {waiting[0]} is `async`: write it as a plain function"
+            f"{files.folder}/orchestration.py: {coroutines[0]} is `async`: write it as a plain function"
         )
-    return found
+    return functions
 
 
-def select(available: dict[str, Callable[[], object]], wanted: list[str] | None) -> dict[str, Callable[[], object]]:
-    """Return the phases to run, in their order.
+def select(available: dict[str, Callable[[], object]], names: list[str] | None) -> dict[str, Callable[[], object]]:
+    """Return the phases of these names, in the order of `available`. None selects all phases.
 
     Raises:
-        UsageError: a phase is unknown, or the project does not have it.
+        UsageError: the project does not have a phase of one of the names.
     """
-    for name in wanted or ():
+    for name in names or ():
         if name not in available:
             raise UsageError(
                 f"unknown phase `{name}`: {did_you_mean(name, available, label='the phases of the project')}"
             )
-    return {name: function for name, function in available.items() if wanted is None or name in wanted}
+    return {name: function for name, function in available.items() if names is None or name in names}

@@ -1,4 +1,4 @@
-"""Tells whether the code runs in a parallel region, where the configuration cannot be replaced."""
+"""Marks code that runs in a parallel region, where the configuration cannot be changed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _name: ContextVar[str | None] = ContextVar("parallel_region", default=None)
 
 
 def current() -> str | None:
-    """Return the name of the parallel region around, or None."""
+    """Return the name of the parallel region that the caller runs in, or None outside of one."""
     return _name.get()
 
 
 @contextmanager
 def entered(name: str) -> Iterator[None]:
-    """Mark the body, and the threads started with its context, as a parallel region."""
+    """Mark the body, and threads that are started with its context, as a parallel region."""
     token = _name.set(name)
     try:
         yield

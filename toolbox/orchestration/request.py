@@ -1,4 +1,4 @@
-"""What is asked of a run: by a person, and, when it is resumed, by its `run.json`."""
+"""The request for a run: from the command line, or from `run.json` when the run is resumed."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from toolbox.results import bounds_file
 from toolbox.runs.layout import RunDirectory
 from toolbox.system import environ, filesystem, places
 
-_MOST_DIFFERENCES: Final = 5
+_MAX_SHOWN_CHANGES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What is asked of a run.
+    """The request to run a project.
 
     Args:
-        is_from_outside: whether a comment gave the overrides; see `toolbox.config.outside`.
-        phases: the phases to run; all that the project has when left out.
-        artifact_dir: where runs go; `$ARTIFACT_DIR` or `artifacts` when left out.
-        note: files to keep in the run directory, by name: a text, or a value to write as YAML.
+        is_from_outside: whether the overrides come from a comment; see `toolbox.config.outside`.
+        phases: the names of the phases to run; by default, all phases of the project.
+        artifact_dir: the directory that contains all runs; by default `$ARTIFACT_DIR` or `artifacts`.
+        note: additional files for the run directory: the content by file name. Content that is not text becomes YAML.
         selection: which cells of the matrix to run.
-        options: how to run them.
-        deadline: seconds for the whole run; as the matrix says when left out.
+        options: how the scheduler runs the cells.
+        deadline: the time limit for the whole run in seconds; by default, the value of `matrix.deadline`.
     """
 
     project: str
@@ -55,7 +55,7 @@ class RunRequest:
     deadline: float | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `run.json` keeps of it, so that the run can be resumed."""
+        """Return the part of the request that `run.json` contains, so that the run can be resumed."""
         return {
             "project": self.project,
             "presets": list(self.presets),
@@ -72,22 +72,22 @@ class RunRequest:
 
     @classmethod
     def read(cls, directory: Path) -> Self:
-        """Return what was asked of a run.
+        """Read the request of an earlier run from `run.json`.
 
         Raises:
-            UsageError: the directory is not that of a run.
+            DamagedFile: the file is missing or damaged.
         """
         try:
-            kept = filesystem.read_json(RunDirectory(directory).request)
+            content = filesystem.read_json(RunDirectory(directory).request)
             return cls(
-                kept["project"],
-                kept["presets"],
-                [Path(file) for file in kept["override_files"]],
-                yaml.safe_load(kept["overrides_text"]),
-                phases=kept["phases"],
-                selection=Selection(kept["cells"], tuple(kept["shard"]) if kept["shard"] else None),
-                options=Options(kept["jobs"], kept["fail_fast"], kept["max_failures"]),
-                deadline=kept["deadline"],
+                content["project"],
+                content["presets"],
+                [Path(file) for file in content["override_files"]],
+                yaml.safe_load(content["overrides_text"]),
+                phases=content["phases"],
+                selection=Selection(content["cells"], tuple(content["shard"]) if content["shard"] else None),
+                options=Options(content["jobs"], content["fail_fast"], content["max_failures"]),
+                deadline=content["deadline"],
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
             raise DamagedFile(RunDirectory(directory).request, describe(error)) from None
@@ -95,10 +95,10 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A request whose project was found, and whose configuration holds.
+    """A request with its project and its valid configuration.
 
     Args:
-        plan: the cells of the matrix; None where there is none.
+        plan: the cells of the matrix; None if the project has no matrix.
     """
 
     request: RunRequest
@@ -108,16 +108,16 @@ class Loaded:
 
 
 def load(request: RunRequest, *, today: dt.date | None = None, resumed: Path | None = None) -> Loaded:
-    """Find a project, put its configuration together, and make the plan of its matrix.
+    """Find the project, load its configuration, and make the plan of its matrix.
 
     Args:
-        today: which expectations of failure hold; those of today when left out.
-        resumed: the directory of the run that goes on: it keeps the bounds with which it began.
+        today: the date that decides which entries of `xfail` and `quarantine` have expired; by default, today.
+        resumed: the directory of the run to resume, which keeps its original bounds; None for a new run.
 
     Raises:
         UsageError: the project, a preset, an override, a field or the selection of cells is wrong.
     """
-    found, configuration = configure(request)
+    files, configuration = configure(request)
     configuration.check()
     configuration.check_secrets()
     cells = None
@@ -128,62 +128,67 @@ def load(request: RunRequest, *, today: dt.date | None = None, resumed: Path | N
             request.selection,
             root=configuration.root,
             today=today or dt.datetime.now(tz=dt.UTC).date(),
-            bounds=plan.frozen_bounds(resumed) if resumed is not None else bounds_file.read(found.bounds),
+            bounds=plan.frozen_bounds(resumed) if resumed is not None else bounds_file.read(files.bounds),
         )
     elif request.selection != Selection():
         raise UsageError(f"--cells, --shard: {configuration.source} has no matrix to take cells from")
-    return Loaded(request, found, configuration, cells)
+    return Loaded(request, files, configuration, cells)
 
 
 @contextmanager
-def where_it_began(directory: Path) -> Iterator[None]:
-    """Give the body the workspace and the working directory that a run began with.
+def original_location(directory: Path) -> Iterator[None]:
+    """Use the original workspace and working directory of a run in the body.
 
-    The workspace that the run names may have been moved since: then the one around the directory of the run holds.
+    If the original workspace no longer exists, the workspace that contains the directory of the run is used.
     """
     try:
-        kept = filesystem.read_json(RunDirectory(directory).request)
-        began, named = Path(kept["directory"]), Path(kept["workspace"] or places.builtin_root())
-    except (OSError, ValueError, KeyError, TypeError):  # `RunRequest.read` reports what is wrong
-        began = named = directory / "unknown"
+        content = filesystem.read_json(RunDirectory(directory).request)
+        working_directory, root = Path(content["directory"]), Path(content["workspace"] or places.builtin_root())
+    except (OSError, ValueError, KeyError, TypeError):  # `RunRequest.read` will report the fault
+        working_directory = root = directory / "unknown"
     if environ.get(environ.WORKSPACE) is not None:
         workspace = places.workspace()
     else:
-        workspace = places.workspace_above(named if named.is_dir() else directory)
-    with places.pinned(workspace), chdir(began if began.is_dir() else Path.cwd()):
+        workspace = places.workspace_above(root if root.is_dir() else directory)
+    with places.pinned(workspace), chdir(working_directory if working_directory.is_dir() else Path.cwd()):
         yield
 
 
 def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
-    """Find a project and put its configuration together.
+    """Find the project, and load its configuration with the presets and overrides.
 
     Raises:
         UsageError: the project, a preset or an override is wrong.
     """
-    found = projects.find(request.project)
-    wanted = Request(
-        found.config,
+    files = projects.find(request.project)
+    configuration_request = Request(
+        files.config,
         tuple(request.presets),
         tuple(request.override_files),
         request.overrides,
-        found.contracts,
+        files.contracts,
         request.overrides_source,
         request.is_from_outside,
     )
-    return found, Configuration.load(wanted)
+    return files, Configuration.load(configuration_request)
 
 
 def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any], cells: Plan | None) -> None:
-    """Refuse to resume a run whose configuration or plan has changed since.
+    """Raise if the configuration or the plan of a run has changed since the run began.
+
+    Args:
+        was: the resolved configuration that the run began with.
+        now: the resolved configuration now.
+        cells: the plan that the configuration gives now.
 
     Raises:
-        ConfigurationError: it names what has changed.
+        ConfigurationError: the message lists the changes.
     """
     changes = list(_differences(was, now, "$"))
     if cells is not None and not changes:
         if not (file := RunDirectory(directory).plan).exists():
             raise UsageError(f"{file} is missing, and the run cannot be resumed without it")
-        # Earlier versions wrote no digests of files into the plan.
+        # Plans of earlier versions have no digests of files.
         frozen, made = {"files": {}, **filesystem.read_json(file)}, json.loads(json.dumps(cells.as_json(), default=str))
         _refuse_changed_files(directory, frozen["files"], made["files"])
         changes = list(_differences(frozen, made, RunDirectory.plan))
@@ -199,9 +204,9 @@ def _refuse_changed_files(directory: Path, was: Mapping[str, str], now: Mapping[
 
 
 def _changed(what: str, directory: Path, changes: Sequence[str]) -> ConfigurationError:
-    more = [f"and {len(changes) - _MOST_DIFFERENCES} more"] if len(changes) > _MOST_DIFFERENCES else []
+    more = [f"and {len(changes) - _MAX_SHOWN_CHANGES} more"] if len(changes) > _MAX_SHOWN_CHANGES else []
     head = f"{what} since the run {directory.name} began. Undo the changes, or start a new run:"
-    return ConfigurationError("\n  ".join([head, *changes[:_MOST_DIFFERENCES], *more]))
+    return ConfigurationError("\n  ".join([head, *changes[:_MAX_SHOWN_CHANGES], *more]))
 
 
 def _differences(was: Any, now: Any, path: str) -> Iterator[str]:

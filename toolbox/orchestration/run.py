@@ -1,4 +1,4 @@
-"""Runs things: programs, toolbox commands, and several of them side by side."""
+"""Runs programs and toolbox commands, also in parallel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 __all__ = ["Parallel", "ToolboxResult", "run", "run_all", "run_toolbox", "run_toolbox_from_config", "sleep"]
 
-_LONGEST_STDERR = 4
+_STDERR_LINES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class ToolboxResult:
     """How a toolbox command ended.
 
     Args:
-        directory: its step's directory.
-        value: what a command without a role returned.
-        error: why it failed, where `check=False` kept that from being raised.
+        directory: the directory of the command's step.
+        value: the return value of a command without a role.
+        error: the error of a command that failed with `check=False`.
     """
 
     directory: Path | None = None
@@ -48,7 +48,7 @@ class ToolboxResult:
 
     @property
     def passed(self) -> bool:
-        """Whether it did its work."""
+        """Whether the command succeeded."""
         return self.error is None
 
 
@@ -63,49 +63,49 @@ def run(
     env: Mapping[str, str | Secret] | None = None,
     log_command: bool = True,
 ) -> Completed:
-    """Run a program to its end. What it prints is shown, and kept in `run.log` of the current directory.
+    """Run a program, and wait until it ends. Its output is shown, and written to `run.log` of the current step.
 
     Args:
-        command: a list of arguments; or a text for bash, with errexit, nounset and pipefail.
-        capture_stdout: return what it prints instead of showing it.
-        capture_stderr: likewise.
-        check: raise when its exit status is not 0.
-        stdin_file: an open file for it to read; nothing when left out.
-        env: environment variables besides ours; the way for a secret to reach a program.
+        command: a list of arguments, or a text that bash runs with errexit, nounset and pipefail.
+        capture_stdout: return the standard output instead of showing it.
+        capture_stderr: return the standard error instead of showing it.
+        check: raise if the exit status is not 0.
+        stdin_file: an open file that the program reads as its standard input; without one, the input is empty.
+        env: environment variables in addition to those of this process. Secrets may be passed here.
         log_command: show the command.
 
     Raises:
-        UsageError: there is no command, or a secret is in it, where everybody on the machine could read it.
-        StepError: it ended with another status than 0, or it cannot be started.
+        UsageError: the command is empty, or contains a secret, which all users of this machine could read there.
+        StepError: the exit status is not 0, or the program cannot be started.
     """
     step = session.step()
     if not command or any(isinstance(word, Secret) for word in command):
         raise UsageError(
-            "run.run: it needs a command without secrets: pass secrets in `env`, where nobody else can read them"
+            "run.run: the command is empty or contains a secret: pass secrets in `env`, which other users cannot read"
         )
     variables = {**(session.current().variables if session.is_open() else {}), **_revealed(env or {}, step)}
     output = _Output(step)
     args = [*processes.STRICT_BASH, command] if isinstance(command, str) else [str(word) for word in command]
-    shown = step.recorder.redactor(command if isinstance(command, str) else shlex.join(args))
+    redacted_command = step.recorder.redactor(command if isinstance(command, str) else shlex.join(args))
     if log_command:
-        output.take(f"$ {shown}")
+        output.write(f"$ {redacted_command}")
     try:
         completed = processes.run(
             args,
             env=processes.environment(step.directory, variables),
             cwd=Path(cwd) if cwd is not None else None,
             stdin=stdin_file,
-            on_line=output.take,
-            on_error_line=output.take_error,
+            on_line=output.write,
+            on_error_line=output.write_error,
             capture_stdout=capture_stdout,
             capture_stderr=capture_stderr,
         )
     except OSError as error:
-        message = step.recorder.redactor(f"`{shown}` cannot be started: {error}")
+        message = step.recorder.redactor(f"`{redacted_command}` cannot be started: {error}")
         raise StepError(message, verdict=Verdict.ERROR, cause=Cause.CONFIGURATION, directory=step.directory) from error
     if check and completed.returncode != 0:
-        tail = (completed.stderr or "").strip().splitlines()[-_LONGEST_STDERR:] or output.errors
-        raise _failure("\n".join([f"`{shown}` ended with status {completed.returncode}", *tail]))
+        tail = (completed.stderr or "").strip().splitlines()[-_STDERR_LINES:] or output.errors
+        raise _failure("\n".join([f"`{redacted_command}` ended with status {completed.returncode}", *tail]))
     return completed
 
 
@@ -120,33 +120,34 @@ def run_toolbox(
     """Run a toolbox command in this process.
 
     Args:
-        artifact_dir_suffix: what the name of its directory ends with.
-        check: raise when it fails; otherwise the result has the error, and the step does not count.
-        args: the arguments of the command, and `hosts` where a role carries it out.
+        artifact_dir_suffix: a suffix for the name of the step's directory.
+        check: raise if the command fails. Otherwise the result contains the error, and the failure of the step does
+            not make the run fail.
+        args: the arguments of the command, and `hosts` if a role carries out the command.
 
     Raises:
-        UsageError: an argument, or the command, is wrong. Nothing was started.
-        StepError: it failed.
+        UsageError: the command is unknown, or an argument is wrong. Nothing was started.
+        StepError: the command failed.
     """
-    found = registry.command(group, command)
+    toolbox_command = registry.command(group, command)
     from_config.refuse_placeholders(f"{group} {command}", args)
-    values = signature.bind(found.signature, args, text=False)
+    values = signature.bind(toolbox_command.signature, args, text=False)
     with steps.entered(session.step()):
         try:
-            return _call(found, values, session.masked(artifact_dir_suffix or ""), counts=check)
+            return _call(toolbox_command, values, session.masked(artifact_dir_suffix or ""), counts=check)
         except StepError as error:
             if check:
                 raise
             return ToolboxResult(error.directory, error=error)
 
 
-def _call(found: registry.Command, values: dict[str, Any], suffix: str, *, counts: bool) -> ToolboxResult:
-    if found.role is not None:
-        return ToolboxResult(roles.run_command(found, values, suffix=suffix, counts=counts))
-    name = f"{found.group}__{found.name}{suffix}"
+def _call(command: registry.Command, values: dict[str, Any], suffix: str, *, counts: bool) -> ToolboxResult:
+    if command.role is not None:
+        return ToolboxResult(roles.run_command(command, values, suffix=suffix, counts=counts))
+    name = f"{command.group}__{command.name}{suffix}"
     with steps.opened(name, kind=StepKind.COMMAND, counts=counts) as step:
         try:
-            return ToolboxResult(step.directory, signature.call(found.signature, found.call, values))
+            return ToolboxResult(step.directory, signature.call(command.signature, command.call, values))
         except StepError as error:
             error.directory = error.directory or step.directory
             raise
@@ -163,18 +164,18 @@ def run_toolbox_from_config(
     show_args: bool | str = False,
     check: bool = True,
 ) -> Any:
-    """Run a toolbox command with the arguments that the project's command_args template gives it.
+    """Run a toolbox command with the arguments from the command_args template of the project.
 
     Args:
-        prefix: `prefix/group command` is its key in the template.
-        suffix: `group command/suffix` is its key in the template.
-        extra: arguments that win over those of the template.
+        prefix: read the key `prefix/group command` of the template.
+        suffix: read the key `group command/suffix` of the template.
+        extra: arguments that replace those of the template.
         artifact_dir_suffix: see `run_toolbox`.
-        show_args: return the arguments, or the one of this name, and run nothing.
+        show_args: only return the arguments (True), or the argument of this name, and do not run the command.
         check: see `run_toolbox`.
 
     Returns:
-        a `ToolboxResult`; with `show_args`, the arguments.
+        a `ToolboxResult`; with `show_args`, the arguments or the argument.
     """
     project = session.current()
     call = from_config.Call(group, command, prefix, suffix, dict(extra or {}))
@@ -185,26 +186,26 @@ def run_toolbox_from_config(
 
 
 def run_all(*functions: Callable[[], object]) -> None:
-    """Call several functions, all of them, and raise the first error with the others attached.
+    """Call all functions, even if some of them raise, and then raise the first error.
 
-    The others are in its notes, and in its attribute `others`.
+    Its notes and its attribute `others` contain the other errors.
     """
     errors: list[Exception] = []
     for function in functions:
         try:
             function()
-        except Exception as error:  # noqa: BLE001  # each function has its turn; the first error is raised
+        except Exception as error:  # noqa: BLE001  # the first error is raised after the last function
             errors.append(error)
     if errors:
         first, *others = errors
-        first.others = tuple(others)  # type: ignore[attr-defined]  # what the docstring promises
+        first.others = tuple(others)  # type: ignore[attr-defined]  # see the docstring
         for other in others:
             first.add_note(f"and after it {type(other).__name__}: {other}")
         raise first
 
 
 def sleep(seconds: float) -> None:
-    """Wait so long, but no longer than this task may go on: use it in loops that wait for something.
+    """Sleep, and wake early if this task is cancelled. Use this function in loops that wait for something.
 
     Raises:
         Cancelled: another task failed, or the run is ending.
@@ -213,13 +214,16 @@ def sleep(seconds: float) -> None:
 
 
 class _Output:
-    """Shows what a program prints, keeps it in `run.log`, and remembers its last errors. Two threads bring it."""
+    """The output of a program: shown, written to `run.log`, and with its last error lines kept for the message.
+
+    Two threads write to it, one for each stream of the program.
+    """
 
     def __init__(self, step: Step) -> None:
         self._step = step
         self._file = StepDirectory(step.directory).program_log
         self._lock = threading.Lock()
-        self._errors: deque[str] = deque(maxlen=_LONGEST_STDERR)
+        self._errors: deque[str] = deque(maxlen=_STDERR_LINES)
         self._has_warned = False
 
     @property
@@ -227,25 +231,25 @@ class _Output:
         """The last lines of standard error."""
         return list(self._errors)
 
-    def take(self, line: str) -> None:
-        """Take a line of output."""
+    def write(self, line: str) -> None:
+        """Show a line, and append it to `run.log`."""
         line = self._step.recorder.redactor(line)
         with self._lock:
-            self._keep(line)
+            self._append_to_log(line)
         self._step.recorder.record(Note(self._step.identity, line))
 
-    def _keep(self, line: str) -> None:
+    def _append_to_log(self, line: str) -> None:
         try:
             filesystem.append_text(self._file, f"{line}\n")
-        except OSError as error:  # a full disk: what is to be run, to clean up say, matters more than its log
+        except OSError as error:  # the disk may be full, and a program that cleans up matters more than its log
             if not self._has_warned:
                 log.warning("%s cannot be written: %s", self._file, error)
             self._has_warned = True
 
-    def take_error(self, line: str) -> None:
-        """Take a line of standard error."""
+    def write_error(self, line: str) -> None:
+        """Do the same as `write` with a line of standard error, and remember the line."""
         self._errors.append(line)
-        self.take(line)
+        self.write(line)
 
 
 def _revealed(env: Mapping[str, str | Secret], step: Step) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""What an orchestration works in: a project's configuration, its command arguments, and the step at the top.
+"""The session that an orchestration runs in: the configuration, the command arguments and the top step of the project.
 
-`config`, `env` and `run` look the session up here; `toolbox.commands` opens it. A toolbox command by itself, or a
-script of a user, has none: then `$ARTIFACT_DIR`, or `artifacts/toolbox`, is where its steps go.
+The modules `config`, `env` and `run` use the current session. A toolbox command outside of a project, and a user's own
+script, have no session: their steps go into `$ARTIFACT_DIR` or `artifacts/toolbox`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from toolbox.system.redaction import Redactor
 
 @dataclass
 class Session:
-    """A project at work.
+    """A running project.
 
     Args:
-        configuration: replaced, never changed, by `config.project.set_config`.
-        command_args: the template of the project's command arguments.
-        config_file: the resolved configuration on disk, for child processes.
-        plan: the cells of its matrix, and `options`: how to run them.
-        matrix_has_run: whether that was done.
-        clusters: how to reach the clusters that the run has, by the names of its configuration.
+        configuration: the current configuration. `config.project.set_config` replaces this value with a changed copy.
+        command_args: the command_args template of the project.
+        config_file: the file with the resolved configuration, for child processes.
+        plan: the cells of the matrix; None if the project has no matrix.
+        options: how the scheduler runs the cells.
+        matrix_has_run: whether `matrix.run` was called.
+        clusters: how to reach the clusters of the run, by their names in the configuration.
     """
 
     project: str
@@ -51,12 +52,12 @@ class Session:
 
     @cached_property
     def template(self) -> Template:
-        """The template of the command arguments, read once."""
+        """The command_args template, which is read on the first access."""
         return Template(self.command_args)
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment variables by which a child process finds this configuration."""
+        """The environment variables that tell a child process where the configuration and the workspace are."""
         variables = {environ.COMMAND_ARGS_FILE: str(self.command_args.absolute())}
         if (workspace := places.workspace()) is not None:
             variables[environ.WORKSPACE] = str(workspace)
@@ -66,12 +67,15 @@ class Session:
 
 
 def write_configuration(configuration: Configuration, file: Path, redactor: Redactor) -> Path:
-    """Write a configuration as resolved. Who loads it applies no preset again: that would undo the overrides."""
+    """Write the resolved configuration with an empty list of presets to apply.
+
+    If presets were applied again when the file is loaded, they would undo the overrides.
+    """
     return filesystem.write_text(file, resolved_text(configuration, redactor), durable=True)
 
 
 def resolved_text(configuration: Configuration, redactor: Redactor) -> str:
-    """Return a configuration as resolved, as YAML; see `write_configuration`."""
+    """Return the YAML text that `write_configuration` writes."""
     resolved = configuration.get("$")
     block = resolved.get(presets.BLOCK)
     if isinstance(block, dict) and block.get(presets.TO_APPLY):
@@ -83,10 +87,10 @@ _current: Ambient[Session] = Ambient("session")
 
 
 def current() -> Session:
-    """Return the session.
+    """Return the current session.
 
     Raises:
-        UsageError: no project is at work here.
+        UsageError: no project is running in this process.
     """
     session = _current.get()
     if session is None:
@@ -95,32 +99,32 @@ def current() -> Session:
 
 
 def is_open() -> bool:
-    """Tell whether a project is at work here."""
+    """Tell whether there is a current session."""
     return _current.get() is not None
 
 
 @contextmanager
 def opened(session: Session, top: Step) -> Iterator[Session]:
-    """Make a session the current one, with its steps below `top`."""
+    """Make this session the current session, and `top` the current step, in the body."""
     with _current.entered_by_process(session), steps.entered_by_process(top):
         yield session
 
 
 def step() -> Step:
-    """Return the current step, or the top of `$ARTIFACT_DIR` where there is none."""
-    return steps.current() or outside_of_a_run()
+    """Return the current step, or the top step outside of a run (see `step_outside_run`)."""
+    return steps.current() or step_outside_run()
 
 
 def masked(name: str) -> str:
-    """Return a name that an orchestration gives to a step, with the secrets in it masked."""
+    """Return the name of a step with its secrets masked."""
     return step().recorder.redactor(name)
 
 
 def artifact_directory(path: Path) -> Path:
-    """Create the directory that artifacts go to.
+    """Create a directory for artifacts if it does not exist.
 
     Raises:
-        UsageError: it cannot be created.
+        UsageError: the directory cannot be created.
     """
     try:
         return filesystem.make_durable_directory(path.absolute())
@@ -128,7 +132,7 @@ def artifact_directory(path: Path) -> Path:
         raise UsageError(f"artifacts cannot go to {path}: {error} (--artifact_dir, ${environ.ARTIFACT_DIR})") from None
 
 
-def outside_of_a_run(listeners: Sequence[Listener] = (), redactor: Redactor | None = None) -> Step:
-    """Return the top of the steps of a toolbox command by itself: `$ARTIFACT_DIR`, or `artifacts/toolbox`."""
+def step_outside_run(listeners: Sequence[Listener] = (), redactor: Redactor | None = None) -> Step:
+    """Return the top step outside of a run. Its directory is `$ARTIFACT_DIR` or `artifacts/toolbox`."""
     directory = artifact_directory(environ.get_path(environ.ARTIFACT_DIR) or places.artifacts() / "toolbox")
     return Step(directory, Recorder(directory, redactor or redaction.current(), listeners), directory.name)

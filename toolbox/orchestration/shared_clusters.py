@@ -1,4 +1,4 @@
-"""Clusters and machines that others use too: one of them is the run's while it holds the lease of it."""
+"""Clusters and machines that several runs share. A run uses one only while it holds the lease."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from toolbox.system import environ
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What may become the run's.
+    """A cluster or machine that a run may take.
 
     Args:
-        member: its name in the pool; empty where there is none.
-        cluster: None for a machine.
-        lock: None where nobody is asked.
+        member: the name in the pool; empty without a pool.
+        cluster: the connection to the cluster; None for a machine.
+        lock: the lease; None if the configuration disables leases for this cluster.
     """
 
     member: str
@@ -38,10 +38,10 @@ class Candidate:
 
     @property
     def key(self) -> str:
-        """The same for all who mean the same one."""
+        """A text that identifies the cluster or machine, even if several entries of a configuration describe it."""
         if self.lock is not None:
             return self.lock.key
-        assert self.cluster is not None, "a machine is nothing without its lock file"
+        assert self.cluster is not None, "a machine always has a lock file"
         return str(self.cluster.credentials.configuration.host)
 
 
@@ -49,74 +49,80 @@ class SharedCluster:
     """One entry of the block `clusters`, of the kind `existing`, `pool` or `machine`.
 
     Args:
-        root: where relative paths of the configuration begin.
+        settings: the entry of the configuration.
+        root: the directory for relative paths of the configuration.
 
     Raises:
-        ConfigurationError: nobody says how to reach it.
+        ConfigurationError: the configuration does not tell how to reach the cluster.
     """
 
-    def __init__(self, name: str, wanted: contract.Cluster, root: Path) -> None:
+    def __init__(self, name: str, settings: contract.Cluster, root: Path) -> None:
         self.name = name
-        self.wanted = wanted
-        self._candidates = _candidates(name, wanted, root)
-        self._had: Candidate | None = None
+        self.settings = settings
+        self._candidates = _candidates(name, settings, root)
+        self._taken: Candidate | None = None
         self.lease: Lease | None = None
 
     @property
     def order(self) -> tuple[bool, list[str]]:
-        """In which order runs take what they need, so that no two have what the other waits for. Choice comes last."""
-        return self.wanted.pool is not None, sorted(candidate.key for candidate in self._candidates)
+        """The sort key for acquisition. All runs acquire in this order, so that no two runs wait for each other.
+
+        Pools come last.
+        """
+        return self.settings.pool is not None, sorted(candidate.key for candidate in self._candidates)
 
     @property
     def key(self) -> str:
-        """See `Candidate`."""
+        """The key of the candidate that was taken."""
         return self._candidate.key
 
     @property
     def title(self) -> str:
-        """What messages call it."""
+        """The name for messages."""
         lock = self._candidate.lock
         return f"the lease of {lock.label}" if lock is not None else "the cluster, without a lease,"
 
     @property
     def chosen(self) -> ClusterChosen:
-        """What the journal keeps of it."""
+        """The event for the journal that names the candidate that was taken."""
         return ClusterChosen(self.name, self._candidate.member, *dataclasses.astuple(self._candidate.access))
 
-    def take(
+    def acquire(
         self, claim: Claim, taken: Collection[str], before: ClusterChosen | None, say: Callable[[str], object]
     ) -> None:
-        """Make it the run's.
+        """Take the lease of the cluster, or of the first free cluster of the pool, and wait for it if necessary.
 
         Args:
-            taken: the keys of what the run has already. An existing one may be that; one of a pool is another one.
-            before: what the run had before it was resumed.
-            say: told for whom we wait.
+            taken: the keys of the clusters that the run already has. An `existing` cluster may be one of them; from a
+                pool, a cluster with another key is taken.
+            before: the choice of the run before it was resumed, which is preferred in a pool.
+            say: receives a message about the current holder while this call waits.
 
         Raises:
-            StepError: it could not be had.
+            StepError: the lease was not free in time, or could not be read or written.
+            ConfigurationError: other entries of the configuration have taken all clusters of the pool.
         """
         candidates = self._candidates
-        if self.wanted.pool is not None:
+        if self.settings.pool is not None:
             candidates = [candidate for candidate in candidates if candidate.key not in taken]
             if before is not None:
                 candidates = [candidate for candidate in candidates if candidate.member == before.member] or candidates
         if not candidates:
-            raise ConfigurationError(f"clusters.{self.name}: the other clusters of this run have all of its pool")
+            raise ConfigurationError(f"clusters.{self.name}: other entries of this run have taken its whole pool")
         locks = [candidate.lock for candidate in candidates if candidate.lock is not None]
         if not locks or candidates[0].key in taken:
-            self._had = candidates[0]
+            self._taken = candidates[0]
             return
-        self.lease = take(locks, claim, wait=self.wanted.lease.wait, say=say)
-        self._had = next(candidate for candidate in candidates if candidate.lock is self.lease.lock)
+        self.lease = take(locks, claim, wait=self.settings.lease.wait, say=say)
+        self._taken = next(candidate for candidate in candidates if candidate.lock is self.lease.lock)
 
     @property
     def _candidate(self) -> Candidate:
-        assert self._had is not None, "it was taken"
-        return self._had
+        assert self._taken is not None, "`acquire` comes first"
+        return self._taken
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lease, and close the connections."""
         if self.lease is not None:
             self.lease.release()
         for candidate in self._candidates:
@@ -125,28 +131,28 @@ class SharedCluster:
 
     @property
     def comparison(self) -> Comparison | None:
-        """What holds it against how it was found, where that is wanted."""
+        """The comparison of the cluster with its state before the run; None for a machine, or without `compare`."""
         cluster = self._candidate.cluster
-        return Comparison(self.name, cluster) if self.wanted.compare and cluster is not None else None
+        return Comparison(self.name, cluster) if self.settings.compare and cluster is not None else None
 
 
 def access_of(existing: contract.Existing, root: Path) -> Access:
-    """Return how a cluster is reached."""
+    """Return how to reach a cluster that the configuration describes. A relative kubeconfig is relative to `root`."""
     file = existing.kubeconfig and str(root / environ.expanded(existing.kubeconfig))
     return Access(file, existing.context, existing.namespace)
 
 
-def _candidates(name: str, wanted: contract.Cluster, root: Path) -> list[Candidate]:
-    if wanted.machine is not None:
-        path = root / environ.expanded(wanted.machine.lock_file)
+def _candidates(name: str, settings: contract.Cluster, root: Path) -> list[Candidate]:
+    if settings.machine is not None:
+        path = root / environ.expanded(settings.machine.lock_file)
         return [Candidate("", Access(), None, LockFile(path, name))]
-    members: Sequence[contract.Existing] = wanted.pool or [wanted.existing or contract.Existing()]
-    found = []
+    members: Sequence[contract.Existing] = settings.pool or [settings.existing or contract.Existing()]
+    candidates = []
     for member in members:
         title = member.name if isinstance(member, contract.Member) else ""
         access = access_of(member, root)
         cluster = Cluster(access, label=f"{title} (of the pool {name})" if title else name)
-        lease = wanted.lease
+        lease = settings.lease
         lock = LeaseObject(cluster, lease.name, lease.namespace) if lease.enabled else None
-        found.append(Candidate(title, access, cluster, lock))
-    return found
+        candidates.append(Candidate(title, access, cluster, lock))
+    return candidates

@@ -1,4 +1,4 @@
-"""Records a run in the store when it has ended. Whatever is wrong with the store, the run is not lost by it."""
+"""Records a run that has ended in the store. A fault of the store never changes the result of the run."""
 
 from __future__ import annotations
 
@@ -19,36 +19,35 @@ log = logging.getLogger(__name__)
 
 
 def verify(configuration: Configuration) -> None:
-    """See that a run can be recorded here, before it begins.
+    """Check before a run that the library for the database of the store is installed.
 
     Raises:
-        ConfigurationError: the library of its database is not installed.
+        ConfigurationError: the library is not installed.
     """
-    wanted = configuration.block(BLOCK, Results)
-    named = wanted.database.reveal() if isinstance(wanted.database, Secret) else wanted.database
-    scheme, is_url, _ = (str(named) if named is not None else environ.get(environ.RESULTS_DATABASE) or "").partition(
-        "://"
-    )
-    if wanted.record and is_url and scheme.startswith("postgres"):
+    block = configuration.block(BLOCK, Results)
+    database = block.database.reveal() if isinstance(block.database, Secret) else block.database
+    url = str(database) if database is not None else environ.get(environ.RESULTS_DATABASE) or ""
+    scheme, is_url, _ = url.partition("://")
+    if block.record and is_url and scheme.startswith("postgres"):
         extras.require("postgres", "the database of `results`")
 
 
 def location(configuration: Configuration) -> str:
-    """Return where the store of a project is."""
+    """Return the file or the database URL of the store of a project."""
     from toolbox.results import store
 
-    named = configuration.block(BLOCK, Results).database
-    if named is None:
+    database = configuration.block(BLOCK, Results).database
+    if database is None:
         return store.default_location()
-    text = named.reveal() if isinstance(named, Secret) else str(named)
+    text = database.reveal() if isinstance(database, Secret) else str(database)
     if "://" in text:
         return text
-    # As every local path of a configuration, from the directory that holds `config/`.
+    # Relative paths in a configuration are relative to the directory that contains `config/`.
     return str(configuration.root / environ.expanded(text))
 
 
 def flaky_cells(configuration: Configuration, project: str) -> set[str]:
-    """Return the ids of the cells that earlier runs show to be flaky; an empty set where the store cannot tell."""
+    """Return the ids of the cells that are flaky according to earlier runs; an empty set if the store is unusable."""
     if not configuration.block(BLOCK, Results).record:
         return set()
     try:
@@ -57,23 +56,23 @@ def flaky_cells(configuration: Configuration, project: str) -> set[str]:
 
         with Store(location(configuration), is_new=False) as store, store.reading() as connection:
             return queries.flaky_cells(connection, project, datetime.now(UTC))
-    except Exception as error:  # noqa: BLE001  # it only decides which failure is named first
-        log.debug("the store cannot be asked which cells are flaky: %s", describe(error))
+    except Exception as error:  # noqa: BLE001  # the answer only decides which failure the run names first
+        log.debug("the store cannot tell which cells are flaky: %s", describe(error))
         return set()
 
 
 def record(configuration: Configuration, directory: Path) -> None:
-    """Record a run that has ended, if its project wants that."""
+    """Record a run that has ended, unless its configuration has `results.record: false`."""
     if not configuration.block(BLOCK, Results).record:
         return
     try:
-        # They are slow to import, and most commands have no use for them.
+        # These modules are slow to import, and most commands do not need them.
         with modules.gc_frozen_imports():
             from toolbox.results import recording
             from toolbox.results.store import Store
 
         with Store(location(configuration)) as store:
             recording.record(store, directory)
-    except Exception as error:  # noqa: BLE001  # a run that has ended is not undone by its record
-        again = f"`{environ.program()} results import {directory}` records it later"
-        log.warning("the run is not in the store: %s; %s", describe(error), again)
+    except Exception as error:  # noqa: BLE001  # an error here must not change the result of the run
+        hint = f"record it later with `{environ.program()} results import {directory}`"
+        log.warning("the run is not in the store: %s; %s", describe(error), hint)

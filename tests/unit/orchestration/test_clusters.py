@@ -51,7 +51,7 @@ def lose(file: Path, seen: Seen) -> None:
 
 
 def test_a_run_without_clusters_has_none_and_nothing_to_do(reserve: Any, seen: Seen) -> None:
-    assert reserve({}).is_ours
+    assert reserve({}).is_held
     assert (seen.events, session.current().clusters) == ([], {})
 
 
@@ -73,8 +73,8 @@ def test_how_the_existing_ones_are_reached_is_known_beforehand(work: Work, tmp_p
         "f": None,
         "g": {"size": 3},
     }
-    known = clusters.known(work(yaml.safe_dump({"clusters": block})).configuration)
-    assert known == {"a": Access(str(tmp_path.parent / "k/a")), "b": None, "c": Access(None, "c"), "d": None}
+    access = clusters.known_access(work(yaml.safe_dump({"clusters": block})).configuration)
+    assert access == {"a": Access(str(tmp_path.parent / "k/a")), "b": None, "c": Access(None, "c"), "d": None}
 
 
 def test_they_are_taken_in_one_order_whatever_they_are_called(reserve: Any, seen: Seen, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_lease_that_is_lost_cancels_what_runs_and_is_an_error_of_the_infrastru
         scope.sleep(20)
     assert caught.value.cause is Cause.INFRASTRUCTURE
     assert isinstance(caught.value.__cause__, Cancelled)
-    assert not reservation.is_ours
+    assert not reservation.is_held
 
 
 def test_what_does_not_notice_a_loss_has_not_passed_all_the_same(reserve: Any, seen: Seen, tmp_path: Path) -> None:
@@ -133,6 +133,6 @@ def test_what_is_not_to_be_had_ends_with_nothing_held(reserve: Any, work: Work, 
     other = Reservation(opened.configuration, "tiny")
     with pytest.raises(StepError, match="No such file"):
         other.acquire(opened, top)
-    assert not other.is_ours
+    assert not other.is_held
     other.release(compare=True)
     assert (tmp_path / "1").read_text() == "{}\n"

@@ -84,7 +84,7 @@ def test_a_metric_that_cannot_be_read_fails_the_checks_that_need_it_alone(attemp
 def test_without_checks_it_is_said_that_nothing_is_judged(attempt: Path, tmp_path: Path, seen: Seen) -> None:
     judging.judge(attempt, [])
     assert filesystem.read_json(tmp_path / "checks.json") == {"metrics": {}, "checks": []}
-    assert seen.lines == ["there are no checks here: nothing is judged"]
+    assert seen.lines == ["no checks are configured here: nothing is judged"]
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_a_part_without_cells_ran_nothing(at_work: AtWork, top: Step) -> None:
 def test_a_run_has_one_matrix(at_work: AtWork) -> None:
     at_work("a", Machines())
     matrix.run()
-    with pytest.raises(UsageError, match="a run has one matrix, which was run already"):
+    with pytest.raises(UsageError, match="the matrix of this run has already been run"):
         matrix.run()
 
 

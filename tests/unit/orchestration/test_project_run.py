@@ -106,7 +106,7 @@ def test_when_nothing_ran_the_exit_code_says_so(project: Project) -> None:
     assert code == 4
     assert summary.finished is not None
     assert (summary.finished.verdict, summary.finished.exit_code) == ("skipped", 4)
-    assert summary.finished.message.startswith("nothing ran: the orchestration has none of the functions pre_cleanup, ")
+    assert summary.finished.message.startswith("nothing ran: the orchestration does not define any of pre_cleanup, ")
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_process_that_a_phase_left_is_ended_and_told(project: Project) -> None
     summary, code = project.run()
     assert code == 0
     assert processes.marked(summary.directory) == []
-    assert "1 processes were left running, and were ended" in project.seen.lines
+    assert "1 processes were still running and were ended" in project.seen.lines
 
 
 def test_the_files_of_a_run(project: Project) -> None:

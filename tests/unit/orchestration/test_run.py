@@ -52,7 +52,7 @@ def test_a_secret_reaches_a_program_in_its_environment_and_no_log(tmp_path: Path
 
 @pytest.mark.parametrize("command", [[], "", ["echo", Secret("hunter2")]])
 def test_no_command_or_a_secret_in_it_is_refused(command: Any) -> None:
-    with pytest.raises(UsageError, match=r"run\.run: it needs a command"):
+    with pytest.raises(UsageError, match=r"run\.run: the command is empty or contains a secret"):
         run.run(command)
 
 
