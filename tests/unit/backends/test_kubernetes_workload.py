@@ -56,7 +56,7 @@ def test_a_run_of_an_earlier_version_can_be_resumed(tmp_path: Path, pod: Any, fi
         (3, ":13: `matrix.workload.pod` is 3: input should be a valid dictionary"),
         (None, ":13: `matrix.workload.pod` is None: input should be a valid dictionary"),
         ({1: 2}, ":14: `matrix.workload.pod[1]` is 1: input should be a valid string"),
-        ({"imag": "a"}, "the target `gpus` cannot run it: `imag` is not a field here: did you mean image?"),
+        ({"imag": "a"}, "the target `gpus` cannot run the workload: `imag` is not a field here: did you mean image?"),
     ],
 )
 def test_a_wrong_pod_is_refused_with_its_line(tmp_path: Path, pod: Any, message: str) -> None:
