@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -73,6 +73,7 @@ REQUIRED_PERMISSIONS: Final[tuple[Permission, ...]] = (
 SLICE_PERMISSIONS: Final = tuple(Permission(verb, "jobsets", "jobset.x-k8s.io") for verb in _OF_JOBS)
 HOST_PERMISSIONS: Final = (Permission("create", "services"), Permission("delete", "services"))
 _VERIFY_SECONDS: Final = 15.0
+_GUARDED: Final = ("secrets", "image_pull_secrets", "service_account", "volumes", "python", "patch")
 
 
 class WorkloadFields(BaseModel):
@@ -99,6 +100,7 @@ class Target(BaseModel):
     model_config = ConfigDict(extra="forbid")
     keeps_attempts: ClassVar[bool] = True
     workload_fields: ClassVar[type[BaseModel]] = WorkloadFields
+    guarded_fields: ClassVar[Sequence[str]] = tuple(f"pod.{field}" for field in _GUARDED)
 
     cluster: str | None = None
     kubeconfig: str | None = Field(default=None, min_length=1)

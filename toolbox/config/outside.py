@@ -29,10 +29,6 @@ _WORKLOAD: Final = (_MATRIX, "workload")
 _NEVER: Final[tuple[Path, ...]] = (
     *((block,) for block in ("secrets", "targets", "clusters", "results", BLOCK, presets.BLOCK)),
     *((*_WORKLOAD, field) for field in ("command", "cwd", "env", "files", "write")),
-    *(
-        (*_WORKLOAD, "pod", field)
-        for field in ("secrets", "image_pull_secrets", "service_account", "volumes", "python", "patch")
-    ),
 )
 _MAY_REFER: Final = ("env", "write")
 # An axis whose name is a path gives each cell another value at that path.
@@ -175,9 +171,20 @@ def _set_by_cells(leaf: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
                 yield tuple(map(str, paths.parse(key)))
 
 
+def _never_paths() -> tuple[Path, ...]:
+    """Return the paths that no comment may change, with those that backends add to them."""
+    from toolbox.extensions import loading  # pydantic is slow to import
+
+    added: list[Path] = []
+    for target in loading.extending_targets():
+        fields = getattr(target, "guarded_fields", target.workload_fields.model_fields)
+        added += [(*_WORKLOAD, *paths.parse(field)) for field in fields]
+    return (*_NEVER, *added)
+
+
 def _is_never(path: tuple[str, ...]) -> bool:
     """Tell whether a path is in, or around, what no comment may change."""
-    return any(path[: len(never)] == never[: len(path)] for never in _NEVER)
+    return any(path[: len(never)] == never[: len(path)] for never in _never_paths())
 
 
 def _never(path: tuple[str, ...]) -> str:
@@ -204,7 +211,7 @@ def _reached(before: Document, after: Document) -> Iterator[str]:
 def _guarded(document: Document) -> dict[str, str]:
     resolver = Resolver(document)
     found: dict[str, Any] = {paths.render(path): resolver.secret_name(path) for path in resolver.secrets()}
-    for path in _NEVER:
+    for path in _never_paths():
         try:
             value = resolver.find(path)
         except paths.PathError:

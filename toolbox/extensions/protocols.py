@@ -6,7 +6,7 @@ report is a function. `discovery.py` finds the modules, and `loading.py` makes o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_checkable
@@ -132,9 +132,12 @@ class ExtendingTarget(Protocol):
     Args:
         workload_fields: the model of these fields. A workload has those that it gives in `Workload.backend_fields`. If
             several backends have a field of the same name, the model of the first of them, by name, validates it.
+        guarded_fields: the paths of what a comment may never change in these fields: what decides which program runs,
+            or which secrets the program gets. Without this attribute, a comment can change none of the fields.
     """
 
     workload_fields: ClassVar[type[BaseModel]]
+    guarded_fields: ClassVar[Sequence[str]]
 
 
 class Backend(Protocol):

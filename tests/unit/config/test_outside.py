@@ -1,5 +1,6 @@
 """A comment changes only the fields that the project's configuration lists, and never what is executed, or a secret."""
 
+import contextlib
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from toolbox.config import contract, outside
 from toolbox.config.configuration import Configuration, Request
 from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.testing import Workspace
 
 CONFIG = """
 ci:
@@ -88,6 +90,38 @@ def test_a_field_that_is_not_listed_is_refused_with_what_a_maintainer_can_do(
     with pytest.raises(UsageError, match=f"a comment may not change `({named})`.*ci: .overridable: ") as caught:
         changed(tmp_path, {path: value})
     assert "p.yaml" in str(caught.value)
+
+
+CRANE = """
+from typing import ClassVar
+from pydantic import BaseModel
+from toolbox.backends import local
+
+class Fields(BaseModel):
+    hook: dict[str, int] = {}
+
+class Target(local.Target):
+    workload_fields: ClassVar[type[BaseModel]] = Fields
+"""
+
+
+@pytest.mark.parametrize(
+    ("guarded", "refused"),
+    [
+        ("", {"hook.height", "hook.program"}),
+        ("    guarded_fields: ClassVar[tuple[str, ...]] = ('hook.program',)\n", {"hook.program"}),
+    ],
+    ids=["not declared", "declared"],
+)
+def test_a_backend_guards_the_fields_that_it_adds(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: str, refused: set[str]
+) -> None:
+    monkeypatch.setenv("TOPGALLANT_WORKSPACE", str(workspace.directory))
+    workspace.write({"backends/crane.py": CRANE + guarded})
+    config = CONFIG.replace("    extra:", "    hook: {height: 1, program: 2}\n    extra:")
+    for field in ("hook.height", "hook.program"):
+        with pytest.raises(UsageError, match="may never") if field in refused else contextlib.nullcontext():
+            changed(tmp_path, {f"matrix.workload.{field}": 3}, config=config)
 
 
 def test_a_list_that_is_replaced_is_named_once(tmp_path: Path) -> None:
