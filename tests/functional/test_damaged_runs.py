@@ -36,7 +36,7 @@ def damaged(grid: Grid) -> tuple[Grid, str]:
     journal = grid.directory / "journal.jsonl"
     number = line_of(journal, *CELL_B_ENDED)
     damage(journal, number)
-    return grid, f"journal.jsonl:{number}: it is not JSON"
+    return grid, f"journal.jsonl:{number}: the line is not JSON"
 
 
 def test_damage_is_named_by_status_by_import_and_by_all_reports(damaged: tuple[Grid, str]) -> None:

@@ -174,7 +174,7 @@ def test_a_toolbox_command_that_passed_is_not_run_again_until_a_cleanup_has_undo
     grid.configure("a").mark("hold-a")
     kill(grid, "begin a")
     with grid.workspace.start("project", "resume", str(grid.directory)) as running:
-        running.wait_for("it passed before the run was resumed")
+        running.wait_for("the step passed before the run was resumed")
         running.wait_for("> test")
         running.send(signal.SIGINT)
         assert running.wait().exit_code == 130

@@ -257,7 +257,7 @@ def test_what_a_program_writes_into_its_step_is_swept_at_the_end_of_the_phase(va
     test = vault.run_directory() / "000__test"
     assert (test / "variable.txt").read_text() == "the ***\n"
     assert "***" in (test / "key.txt").read_text()
-    assert "a secret was taken out of key.txt" in outcome.stdout
+    assert "a secret was masked in key.txt" in outcome.stdout
     assert leaks(vault, outcome) == []
 
 

@@ -142,11 +142,11 @@ def run(call: RoleCall) -> Path:
     cancellation.current().check()
     fingerprint = call.fingerprint
     # The body may refuse the arguments, so it runs before the step has a directory.
-    variables = None if parent.will_answer(name, fingerprint) else _variables(call)
-    place = parent.place(name, StepKind.COMMAND)
-    if parent.answered(place, fingerprint):
-        assert place.before is not None, "it answered"
-        return parent.recorder.root / place.before.step
+    variables = None if parent.will_be_replayed(name, fingerprint) else _variables(call)
+    location = parent.locate(name, StepKind.COMMAND)
+    if parent.replayed(location, fingerprint):
+        assert location.earlier is not None, "`replayed` has checked it"
+        return parent.recorder.root / location.earlier.step
     if variables is None:
         variables = _variables(call)
     redactor.add(secret.reveal() for secret in secrets_in(variables))
@@ -156,7 +156,7 @@ def run(call: RoleCall) -> Path:
         detail=call.command_line,
         fingerprint=fingerprint,
         counts=call.counts,
-        place=place,
+        location=location,
     )
     with opened as step, scratch.directory() as private:
         _write_request(call, step)

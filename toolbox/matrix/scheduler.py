@@ -192,12 +192,12 @@ class Scheduler:
             self._comparisons.note(cell.id, own, result.metrics)
 
     def _open(self, cell: Cell) -> CellRun:
-        place = self._step.place(cell.name, StepKind.CELL, identity=cell.id)
+        location = self._step.locate(cell.name, StepKind.CELL, identity=cell.id)
         failure = (Verdict.FAILED, Cause.PRODUCT)
-        step = Step(place.directory, self._step.recorder, cell.name, StepKind.CELL, failure, key=place.key)
+        step = Step(location.directory, self._step.recorder, cell.name, StepKind.CELL, failure, key=location.key)
         run = CellRun(cell, step, self._step, self._step.recorder.root.name)
-        if place.before is not None:
-            run.remember(place.before)
+        if location.earlier is not None:
+            run.remember(location.earlier)
         run.begin()
         return run
 

@@ -15,7 +15,7 @@ from toolbox.model.errors import Cancelled, SeveralErrors
 from toolbox.model.events import StepKind
 from toolbox.orchestration import region, session
 from toolbox.runs import steps
-from toolbox.runs.steps import Place
+from toolbox.runs.steps import StepLocation
 from toolbox.system import cancellation, signals
 from toolbox.system.cancellation import CancelScope
 
@@ -28,7 +28,7 @@ _SIGNAL_POLL_SECONDS = 0.1
 class _Task:
     name: str
     call: Callable[[], object]
-    place: Place | None = None
+    location: StepLocation | None = None
 
 
 @dataclass
@@ -81,8 +81,8 @@ class Parallel:
         parent = session.step()
         for task in self._tasks:
             task.name = session.masked(task.name)
-            task.place = parent.place(task.name, StepKind.GROUP)
-        tasks = [task for task in self._tasks if task.place and not parent.answered(task.place)]
+            task.location = parent.locate(task.name, StepKind.GROUP)
+        tasks = [task for task in self._tasks if task.location and not parent.replayed(task.location)]
         failures: list[BaseException] = []
         with (
             signals.deferred(),
@@ -114,6 +114,6 @@ class Parallel:
 
 
 def _run_task(task: _Task, scope: CancelScope) -> None:
-    with steps.opened(task.name, kind=StepKind.GROUP, place=task.place):
+    with steps.opened(task.name, kind=StepKind.GROUP, location=task.location):
         scope.check()
         task.call()

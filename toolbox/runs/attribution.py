@@ -1,12 +1,13 @@
-"""What cells that failed have in common: the smallest conditions on axes that separate them from those that passed.
+"""Finds the smallest conditions on axes that separate failed cells from passed cells.
 
-Cells that failed in the same way are looked at together, beside the cells that passed. A condition names a label of
-an axis, all labels but one (`model ≠ small`), or a range of an axis of numbers (`batch ≥ 32`), for one or two axes;
-of three axes it names labels.
+Each group of cells with the same failure is compared with the passed cells. A condition consists of a term for each of
+one to three axes. A term is a label, all labels but one (`model ≠ small`), or a range of numbers (`batch ≥ 32`); a
+condition on three axes consists of labels.
 
-A condition that holds for the failed cells alone is a fact, and is said: one of a single axis or of labels always,
-another one if it is unlikely enough by chance. Any other condition has to be clear: how likely so many of its cells
-fail by chance (Fisher's exact test), times the conditions looked at, is at most 5 %.
+A condition is exact if all failed cells meet it and no passed cell does. An exact condition on one axis or with labels
+only is always reported. Other exact conditions are reported if their chance is at most 10 %, and conditions that are
+not exact if their chance is at most 5 %. The chance of a condition is the p-value of Fisher's exact test, multiplied by
+the number of conditions that were tried (Bonferroni).
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from toolbox.runs.axis_terms import Term
 MOST_AXES: Final = 3
 MOST_FINDINGS: Final = 5
 COMPARED: Final = UNEXPECTED | {Verdict.PASSED}
-"""The verdicts of cells that are compared: the others have not shown whether the cell works."""
-FEWEST_FAILED: Final = 2  # one cell has its whole settings in common with itself
-_CLEAR: Final = math.log(0.05)
-_FACT: Final = math.log(0.1)  # of a condition that separates exactly: a matrix of 12 cells with 4 failures reaches it
+"""The verdicts of cells that are compared: a cell with another verdict has not shown whether it works."""
+FEWEST_FAILED: Final = 2  # every label of a single failed cell would be a condition
+_MOST_CHANCE: Final = math.log(0.05)
+_MOST_CHANCE_IF_EXACT: Final = math.log(0.1)  # higher, so that 4 failures in a matrix of 12 cells are enough
 _NEGLIGIBLE: Final = 1e-12
 
 
@@ -37,8 +38,8 @@ class Case:
     """A cell that has passed or failed.
 
     Args:
-        labels: how each of its values is shown, by axis.
-        failure: what tells its failure from others (see `failures.signature`); cells of one failure are one group.
+        labels: the label of each setting of the cell, by axis.
+        failure: the signature of the failure (see `failures.signature`). Failed cells are grouped by their signatures.
     """
 
     labels: Mapping[str, str]
@@ -48,14 +49,16 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A condition under which cells fail.
+    """A condition under which cells fail. Cells with a signature other than `failure` are not counted.
 
     Args:
-        condition: a label by axis, in the order of the axes; all of them have to hold.
-        failed: how many cells failed that meet it, out of `of`.
-        failed_elsewhere: how many failed that do not, out of `elsewhere`.
-        operators: how an axis compares with its label, where the label is not simply the one: `≠`, `≥` or `≤`.
-        failure: how these cells failed, where others failed in another way: those are not counted.
+        condition: the labels of the terms, by axis. A cell meets the condition if it meets all terms.
+        failed: the number of failed cells that meet the condition.
+        of: the number of cells that meet the condition.
+        failed_elsewhere: the number of failed cells that do not meet the condition.
+        elsewhere: the number of cells that do not meet the condition.
+        operators: the operator of each term, `≠`, `≥` or `≤`, by axis; an axis that is missing has the operator `=`.
+        failure: the signature of the failures; empty if failures with all signatures were compared together.
     """
 
     condition: Mapping[str, str]
@@ -77,12 +80,12 @@ _Row = tuple[str | None, ...]
 
 
 def attribute(cases: Sequence[Case]) -> list[Finding]:
-    """Return what separates the cells that failed from those that passed, the clearest first.
+    """Return the conditions that separate failed cells from passed cells.
 
-    One condition that all failures have in common is all that is said. Otherwise each way to fail is looked at by
-    itself, and then what is left. Several findings together cover the failures, as far as they are clear. There is none
-    where all cells failed, or fewer than two, or where the failures look random. Of conditions that the same cells
-    meet, as those on the axes of a group of `zip`, the one with fewer axes is named, then that of the earlier axes.
+    If one condition explains all failures, it is the only finding. Otherwise each group of failures with the same
+    signature is explained separately, and then the groups without an explanation together. The result is empty if all
+    cells failed, if fewer than two cells failed, or if the failures look random. If the same cells meet several
+    conditions, the condition with the fewest and earliest axes is returned.
     """
     axes = list(dict.fromkeys(axis for case in cases for axis in case.labels))
     search = _Search(axes, [tuple(map(case.labels.get, axes)) for case in cases if not case.failed])
@@ -91,26 +94,27 @@ def attribute(cases: Sequence[Case]) -> list[Finding]:
         if case.failed:
             groups[case.failure].append(tuple(map(case.labels.get, axes)))
     whole = search.findings(list(itertools.chain.from_iterable(groups.values())))
-    if len(groups) < 2 or (len(whole) == 1 and not whole[0].failed_elsewhere):  # noqa: PLR2004  # nothing to tell apart
+    if len(groups) < 2 or (len(whole) == 1 and not whole[0].failed_elsewhere):  # noqa: PLR2004
         return whole
-    found: list[Finding] = []
-    left: list[_Row] = []
+    findings: list[Finding] = []
+    unexplained: list[_Row] = []
     for failure, rows in sorted(groups.items(), key=lambda group: -len(group[1])):
         of_group = search.findings(rows, failure)
-        found += of_group
-        left += [] if of_group else rows
-    found += search.findings(left) if found else whole
-    return found[:MOST_FINDINGS]
+        findings += of_group
+        unexplained += [] if of_group else rows
+    findings += search.findings(unexplained) if findings else whole
+    return findings[:MOST_FINDINGS]
 
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """Terms for some axes, given by their places.
+    """Terms for some axes.
 
     Args:
-        passed: how many cells that meet it have passed.
-        is_fact: whether it is met by the failed cells, and by no other, and that is hardly by chance.
-        chance: the logarithm of how likely it is at most that some condition would stand out like this by chance.
+        places: the index of the axis of each term.
+        passed: the number of passed cells that meet the condition.
+        is_fact: whether the condition is exact and may be reported (see the docstring of the module).
+        chance: the logarithm of the corrected p-value.
     """
 
     places: tuple[int, ...]
@@ -125,66 +129,66 @@ class _Condition:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """Looks for conditions that separate failed cells from those that passed."""
+    """Looks for conditions that separate failed cells from passed cells."""
 
     axes: Sequence[str]
     passed: Sequence[_Row]
 
     def findings(self, failed: Sequence[_Row], failure: str = "") -> list[Finding]:
-        # Causes side by side may look like a broader one that fails now and then: the less likely by chance counts.
+        # Two separate causes may look like one broader condition under which only some cells fail.
         covers = (_cover(failed, self.passed, pure=True), _cover(failed, self.passed, pure=False))
-        return [self._finding(found, failed, failure) for found in min(covers, key=_chance_of)]
+        return [self._finding(condition, failed, failure) for condition in min(covers, key=_total_chance)]
 
-    def _finding(self, found: _Condition, failed: Sequence[_Row], failure: str) -> Finding:
-        named = {self.axes[place]: term for place, term in zip(found.places, found.terms, strict=True)}
-        inside, others = sum(map(found.holds, failed)), sum(map(found.holds, self.passed))
+    def _finding(self, condition: _Condition, failed: Sequence[_Row], failure: str) -> Finding:
+        terms = {self.axes[place]: term for place, term in zip(condition.places, condition.terms, strict=True)}
+        inside, others = sum(map(condition.holds, failed)), sum(map(condition.holds, self.passed))
         elsewhere = len(failed) + len(self.passed) - inside - others
         return Finding(
-            {axis: term.label for axis, term in named.items()},
+            {axis: term.label for axis, term in terms.items()},
             inside,
             inside + others,
             len(failed) - inside,
             elsewhere,
-            {axis: term.operator for axis, term in named.items() if term.operator != "="},
+            {axis: term.operator for axis, term in terms.items() if term.operator != "="},
             failure,
         )
 
 
 def _cover(failed: Sequence[_Row], passed: Sequence[_Row], *, pure: bool) -> list[_Condition]:
-    """Return conditions that cover the failures, each the best for what those before it have left.
+    """Return conditions that together explain the failed cells. Each is the best for the cells that are still left.
 
     Args:
-        pure: take only conditions under which all fail.
+        pure: use only conditions that no passed cell meets.
     """
-    found: list[_Condition] = []
-    while len(found) < MOST_FINDINGS:
+    cover: list[_Condition] = []
+    while len(cover) < MOST_FINDINGS:
         best = min(_conditions(failed, passed, pure=pure), key=_preference, default=None)
         if best is None or (best.chance >= 0 and not best.is_fact):
             break
-        found.append(best)
+        cover.append(best)
         failed = [row for row in failed if not best.holds(row)]
         passed = [row for row in passed if not best.holds(row)]
-    separates = not failed and not any(condition.passed for condition in found)
-    if separates and (_chance_of(found) <= _CLEAR or (len(found) == 1 and found[0].is_fact)):
-        return found
-    return list(itertools.takewhile(lambda condition: condition.chance <= _CLEAR or condition.is_fact, found))
+    separates = not failed and not any(condition.passed for condition in cover)
+    if separates and (_total_chance(cover) <= _MOST_CHANCE or (len(cover) == 1 and cover[0].is_fact)):
+        return cover
+    return list(itertools.takewhile(lambda condition: condition.chance <= _MOST_CHANCE or condition.is_fact, cover))
 
 
 def _preference(condition: _Condition) -> tuple[bool, int, float]:
-    """Return what orders conditions: facts first, those of fewer axes before others."""
+    """Return a sort key: facts first, the facts with the fewest axes before others, then by chance."""
     return not condition.is_fact, len(condition.places) if condition.is_fact else 0, condition.chance
 
 
-# How many axes a condition names, and whether by one label of each: the simplest conditions first.
+# The kinds of conditions, the simplest first: the number of axes, and whether all terms are labels.
 _LEVELS: Final = ((1, True), (1, False), (2, True), (2, False), (MOST_AXES, True))
 _Counts = Mapping[_Row, int]
-_Found = tuple[tuple[Term, ...], int, int]  # terms, and how many cells failed and passed under them
+_Counted = tuple[tuple[Term, ...], int, int]  # the terms of a condition, and how many failed and passed cells meet it
 
 
 def _conditions(failed: Sequence[_Row], passed: Sequence[_Row], *, pure: bool) -> Iterator[_Condition]:
-    """Yield the conditions that more than their share of the failures meet, the simplest first.
+    """Yield the conditions under which the rate of failures is higher than in all cells, the simplest first.
 
-    Of those with the same numbers only the first one comes.
+    Of several conditions of a level that equally many failed and passed cells meet, only the first one is yielded.
     """
     if len(failed) < FEWEST_FAILED or not passed:
         return
@@ -200,19 +204,19 @@ def _conditions(failed: Sequence[_Row], passed: Sequence[_Row], *, pure: bool) -
             of_places = [terms[place] for place in places]
             level = list(_of_labels(failures, passes) if of_labels else _of_terms(of_places, failures, passes))
             looked_at[of_labels] += len(failures.keys() | passes.keys()) if of_labels else len(level)
-            for found, count, others in level:
+            for condition_terms, count, others in level:
                 if count >= FEWEST_FAILED and not (pure and others):
-                    numbers.setdefault((count, others), (places, found))
+                    numbers.setdefault((count, others), (places, condition_terms))
         tries = looked_at[True] if of_labels else looked_at.total()
-        for (count, others), (places, found) in numbers.items():
+        for (count, others), (places, condition_terms) in numbers.items():
             if count * total > (count + others) * len(failed):
                 chance = _tail(total, len(failed), count + others, count) + math.log(tries)
                 is_exact = others == 0 and count == len(failed)
-                is_fact = is_exact and (of_labels or size == 1 or chance <= _FACT)
-                yield _Condition(places, found, others, is_fact, chance)
+                is_fact = is_exact and (of_labels or size == 1 or chance <= _MOST_CHANCE_IF_EXACT)
+                yield _Condition(places, condition_terms, others, is_fact, chance)
 
 
-def _of_labels(failures: _Counts, passes: _Counts) -> Iterator[_Found]:
+def _of_labels(failures: _Counts, passes: _Counts) -> Iterator[_Counted]:
     """Yield each combination of labels under which cells fail."""
     for labels, count in failures.items():
         if count >= FEWEST_FAILED and None not in labels:
@@ -220,8 +224,8 @@ def _of_labels(failures: _Counts, passes: _Counts) -> Iterator[_Found]:
             yield terms, count, passes.get(labels, 0)
 
 
-def _of_terms(terms: Sequence[Sequence[Term]], failures: _Counts, passes: _Counts) -> Iterator[_Found]:
-    """Yield each combination of the terms of one or two axes, of which one at least is more than a label."""
+def _of_terms(terms: Sequence[Sequence[Term]], failures: _Counts, passes: _Counts) -> Iterator[_Counted]:
+    """Yield each combination of terms of one or two axes in which at least one term is not a label."""
     first, *others = terms
     for term in first:
         failed, passed = _under(term, failures), _under(term, passes)
@@ -233,18 +237,18 @@ def _of_terms(terms: Sequence[Sequence[Term]], failures: _Counts, passes: _Count
 
 
 def _under(term: Term, counts: _Counts) -> Counter[_Row]:
-    """Return the counts of the rows whose first label a term holds for, by the rest of each row."""
-    found: Counter[_Row] = Counter()
+    """Return the counts of the rows whose first label meets a term, by the remaining labels of the row."""
+    remaining: Counter[_Row] = Counter()
     for row, count in counts.items():
         if row[0] in term.labels:
-            found[row[1:]] += count
-    return found
+            remaining[row[1:]] += count
+    return remaining
 
 
 def _tail(total: int, failed: int, of: int, count: int) -> float:
-    """Return the logarithm of how likely at least `count` of `of` cells fail, where `failed` of `total` do at random.
+    """Return the logarithm of the upper tail of the hypergeometric distribution, for a count above its mean.
 
-    It is the upper tail of the hypergeometric distribution, for a count that is above its mean.
+    The tail is the probability that at least `count` of `of` cells fail if `failed` of `total` cells fail at random.
     """
     first = _log_choose(of, count) + _log_choose(total - of, failed - count) - _log_choose(total, failed)
     term = whole = 1.0
@@ -260,5 +264,5 @@ def _log_choose(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
-def _chance_of(found: Sequence[_Condition]) -> float:
-    return sum(condition.chance for condition in found)
+def _total_chance(conditions: Sequence[_Condition]) -> float:
+    return sum(condition.chance for condition in conditions)

@@ -1,6 +1,6 @@
-"""The term of a condition for one axis: one label, all labels but one, or a range of numbers.
+"""The terms of a condition for one axis: one label, all labels but one, or a range of numbers.
 
-`attribution` combines terms into conditions. Two terms of an axis never hold for the same labels.
+`attribution` combines terms of several axes into conditions. No two terms of an axis contain the same set of labels.
 """
 
 from __future__ import annotations
@@ -11,13 +11,19 @@ from dataclasses import dataclass
 from typing import Final
 
 EQUAL: Final = "="
-_OTHERS: Final = 3  # labels: with two, all but one are the other one
+_FEWEST_FOR_ALL_BUT_ONE: Final = 3  # of two labels, all but one is the other label
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """The labels of an axis for which a condition holds, and how that is written: `≠`, `≥` or `≤` a label."""
+    """A set of labels of one axis.
+
+    Args:
+        operator: `=`, `≠`, `≥` or `≤`.
+        label: the label that is written after the operator.
+        labels: all labels in the set.
+    """
 
     operator: str
     label: str
@@ -25,28 +31,27 @@ class Term:
 
     @property
     def is_label(self) -> bool:
-        """Whether it holds for one label."""
+        """Whether the set contains exactly one label."""
         return self.operator == EQUAL
 
 
 def of(labels: Iterable[str | None]) -> list[Term]:
-    """Return the terms of an axis: its labels in their order, then all but one, then ranges."""
-    known = list(dict.fromkeys(label for label in labels if label is not None))
-    ordered = _ordered(known)
-    every = frozenset(known)
-    terms = [Term(EQUAL, label, frozenset([label])) for label in known]
-    if len(known) >= _OTHERS:
-        terms += [_all_but(label, every, ordered) for label in known]
+    """Return the terms of an axis: first single labels, then all labels but one, then ranges."""
+    distinct = list(dict.fromkeys(label for label in labels if label is not None))
+    ordered = _ordered(distinct)
+    terms = [Term(EQUAL, label, frozenset([label])) for label in distinct]
+    if len(distinct) >= _FEWEST_FOR_ALL_BUT_ONE:
+        terms += [_all_but(label, frozenset(distinct), ordered) for label in distinct]
     return [*terms, *_ranges(ordered)]
 
 
 def text(axis: str, operator: str, label: str) -> str:
-    """Return a term as a person reads it: `model=small`, `batch ≥ 32`."""
+    """Return the text of a term: `model=small`, `batch ≥ 32`."""
     return f"{axis}={label}" if operator == EQUAL else f"{axis} {operator} {label}"
 
 
-def _all_but(label: str, every: frozenset[str], ordered: Sequence[str]) -> Term:
-    rest = every - {label}
+def _all_but(label: str, labels: frozenset[str], ordered: Sequence[str]) -> Term:
+    rest = labels - {label}
     if ordered and label == ordered[0]:
         return Term("≥", ordered[1], rest)
     if ordered and label == ordered[-1]:
@@ -55,14 +60,14 @@ def _all_but(label: str, every: frozenset[str], ordered: Sequence[str]) -> Term:
 
 
 def _ranges(ordered: Sequence[str]) -> Iterator[Term]:
-    """Yield the ranges that are neither one label nor all but one."""
+    """Yield the ranges that contain at least two labels and lack at least two."""
     for index in range(2, len(ordered) - 1):
         yield Term("≤", ordered[index - 1], frozenset(ordered[:index]))
         yield Term("≥", ordered[index], frozenset(ordered[index:]))
 
 
 def _ordered(labels: Sequence[str]) -> list[str]:
-    """Return labels that are numbers by their size; an empty list if they are not numbers, or may be versions."""
+    """Return labels that are numbers, sorted by value; an empty list if they are not numbers, or may be versions."""
     if not all(map(_NUMBER.fullmatch, labels)):
         return []
     ordered = sorted(labels, key=float)

@@ -1,7 +1,7 @@
-"""The files that a workload left, as checks and sources of metrics read them.
+"""Reads the files that a workload left, for checks and sources of metrics.
 
-A workload may have left anything: no file, a link to itself, a gigabyte in one line, bytes that are no text.
-Whatever cannot be read is a ValueError whose message says which file and why.
+A workload may have left anything: no file, a link to itself, a gigabyte in one line, bytes that are not text.
+For a file that cannot be read, the functions here raise a ValueError that names the file and the reason.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pydantic import AfterValidator, Field
 
 from toolbox.model.text import truncate
 
-PIECE: Final = 1 << 16  # how many characters of a line are looked at together
-LONGEST_MATCH: Final = 1 << 12  # in a line that is longer than a piece
-_EXCERPT = 100
+PIECE: Final = 1 << 16  # characters: a longer line is searched in pieces of this length
+LONGEST_MATCH: Final = 1 << 12  # characters: in a line of several pieces, a longer match may be cut
+_EXCERPT = 100  # characters
 _TAIL_BYTES = 2048
-_LONGEST_DOCUMENT: Final = 1 << 28  # bytes: JSON, YAML and profiles are held in memory whole
+_LONGEST_DOCUMENT: Final = 1 << 28  # bytes: JSON, YAML and profiles are read into memory as a whole
 
 
 def _stays_inside(name: str) -> str:
     path = PurePath(name)
     if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in name:
-        raise ValueError(f"a file inside of the directory was expected, not {name!r}")
+        raise ValueError(f"a file inside the directory was expected, not {name!r}")
     return name
 
 
@@ -60,12 +60,12 @@ LineText = Annotated[str, Field(min_length=1, max_length=LONGEST_MATCH), AfterVa
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LogMatch:
     """A match in a log.
 
     Args:
-        line: the line that it is in, from 1 on.
-        match: it; its string is the line, or a piece of one that is long.
+        line: the number of the line, from 1.
+        match: the match; `match.string` is the line, or a piece of a long line.
     """
 
     line: int
@@ -73,7 +73,7 @@ class Found:
 
     @property
     def excerpt(self) -> str:
-        """The line as a message shows it: quoted, and cut around the match where it is long."""
+        """The line in quotes. A long line is cut around the match."""
         text = self.match.string
         start = max(0, self.match.start() - _EXCERPT // 4) if len(text) > _EXCERPT else 0
         end = start + _EXCERPT
@@ -82,14 +82,14 @@ class Found:
 
 @contextmanager
 def readable(directory: Path, file: str) -> Iterator[Path]:
-    """Give the path of a file, to be read inside.
+    """Yield the path of a file. An OSError in the body becomes a ValueError.
 
     Raises:
-        ValueError: there is no such file, or the system does not let us read it.
+        ValueError: the file does not exist or cannot be read.
     """
     path = directory / file
     try:
-        if not path.is_file():  # a named pipe is none either: nobody would ever write to it
+        if not path.is_file():  # also refuses a named pipe, which would be waited for without end
             raise ValueError(f"{file} is not there")
         yield path
     except OSError as error:
@@ -97,34 +97,34 @@ def readable(directory: Path, file: str) -> Iterator[Path]:
 
 
 def read_document(path: Path, file: str) -> bytes:
-    """Return what a document holds.
+    """Return the content of a document.
 
     Args:
-        file: its name in messages.
+        file: the name of the document in messages.
 
     Raises:
-        ValueError: it is too long to be held in memory.
-        OSError: it cannot be read.
+        ValueError: the document is too long for the memory.
+        OSError: the document cannot be read.
     """
     with path.open("rb") as stream:
-        found = stream.read(_LONGEST_DOCUMENT + 1) if path.stat().st_size <= _LONGEST_DOCUMENT else None
-    if found is None or len(found) > _LONGEST_DOCUMENT:
+        content = stream.read(_LONGEST_DOCUMENT + 1) if path.stat().st_size <= _LONGEST_DOCUMENT else None
+    if content is None or len(content) > _LONGEST_DOCUMENT:
         raise ValueError(f"{file} has more than {_LONGEST_DOCUMENT} bytes")
-    return found
+    return content
 
 
 def matching(directory: Path, glob: str) -> list[Path]:
-    """Return the files that match, sorted. What vanishes meanwhile, or leads nowhere, is no file."""
-    found = []
-    with suppress(OSError):  # a folder vanished, or a name is too long to be one
+    """Return the files that match, sorted, without broken links and without files that vanish meanwhile."""
+    files = []
+    with suppress(OSError):  # a folder has vanished, or a name is too long for the file system
         for path in directory.glob(glob):
             with suppress(OSError):
-                found += [path] if path.is_file() else []
-    return sorted(found)
+                files += [path] if path.is_file() else []
+    return sorted(files)
 
 
 def last_line(file: Path) -> str:
-    """Return the last line of a log that may be growing, cut where it is long; nothing where there is none."""
+    """Return the last line of a log that may be growing, truncated; empty if the log has no line or cannot be read."""
     try:
         with file.open("rb") as stream:
             stream.seek(0, os.SEEK_END)
@@ -135,11 +135,11 @@ def last_line(file: Path) -> str:
     return truncate(next((line.strip() for line in reversed(lines) if line.strip()), ""))
 
 
-def search(directory: Path, file: str, pattern: str) -> Iterator[Found]:
-    """Yield every match in every line of a file, in order, without holding more than a piece of it.
+def search(directory: Path, file: str, pattern: str) -> Iterator[LogMatch]:
+    """Yield every match in every line of a file, in order, without reading the whole file into memory.
 
-    In a line of more than `PIECE` characters a match of up to `LONGEST_MATCH` is found as it is, a longer one
-    may be cut. A carriage return ends a line, as progress bars use it; bytes that are no UTF-8 are replaced.
+    A carriage return ends a line too, because progress bars use it. Bytes that are not UTF-8 are replaced. In a line of
+    more than `PIECE` characters, a match of more than `LONGEST_MATCH` characters may be cut.
 
     Raises:
         ValueError: the file cannot be read.
@@ -148,20 +148,20 @@ def search(directory: Path, file: str, pattern: str) -> Iterator[Found]:
         yield from _matches(log, re.compile(pattern))
 
 
-def _matches(log: TextIO, pattern: re.Pattern[str]) -> Iterator[Found]:
+def _matches(log: TextIO, pattern: re.Pattern[str]) -> Iterator[LogMatch]:
     line, kept, start = 1, "", 0
     while (piece := log.readline(PIECE)) or kept:
         is_end = piece.endswith("\n") or len(piece) < PIECE
         window = kept + piece.removesuffix("\n")
-        # A match that starts in the last part of a piece may go on in the next one: it is looked for again there.
+        # A match that starts near the end of the window may continue in the next piece, so it is searched for again.
         settled = len(window) + 1 if is_end else len(window) - LONGEST_MATCH
         for match in pattern.finditer(window, start):
             if match.start() >= settled:
                 break
-            yield Found(line, match)
+            yield LogMatch(line, match)
             start = match.end()
         if is_end:
             line, kept, start = line + 1, "", 0
-        else:  # what stands before the start stays, for `^`, `\b` and what else looks back
+        else:  # keep some text before the start, for `^`, `\b` and lookbehinds
             cut = settled - LONGEST_MATCH
             kept, start = window[cut:], max(start, settled) - cut

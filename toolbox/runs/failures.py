@@ -1,6 +1,6 @@
 """Computes the signature of a failure: its cause, and its message without the parts that differ between cells.
 
-`attribution` looks at cells that failed in the same way together.
+`attribution` groups failed cells by their signatures.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from toolbox.model.text import truncate
 
 _MOST_LINES: Final = 5
 _LONGEST: Final = 200  # characters
-_SHORTEST_LABEL: Final = 3  # characters: a shorter one is in every text
-# In this order: a timestamp holds numbers, a path may hold an address.
+_SHORTEST_LABEL: Final = 3  # characters: shorter labels occur in messages by chance
+# The order matters: a timestamp contains numbers, and a path may contain an address.
 _PATTERNS: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?)?"), "<time>"),
     (re.compile(r"\b\d\d:\d\d:\d\d([.,]\d+)?"), "<time>"),
@@ -25,7 +25,7 @@ _PATTERNS: Final = (
     (re.compile(r"\b\d{1,3}(\.\d{1,3}){3}(:\d+)?\b"), "<address>"),
     (re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,}\b", re.IGNORECASE), "<id>"),
 )
-# A status and a signal say how a program ended: they stay.
+# The numbers of statuses and signals are kept, because they say how a program ended.
 _NUMBER = re.compile(r"(?P<kept>\b(exit (status|code)|status|signal|errno) )?-?\d+(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
 
 
@@ -33,9 +33,9 @@ def signature(cause: str | None, message: str, labels: Mapping[str, str]) -> str
     """Return a text that is the same for cells that failed in the same way.
 
     Args:
-        cause: of the failure.
+        cause: the cause of the failure.
         message: the messages of the checks and of the workload.
-        labels: those of the cell, which a message may repeat.
+        labels: the labels of the cell, by axis. A label in the message is replaced by the name of its axis.
     """
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     text = "; ".join(lines[:_MOST_LINES])
@@ -50,5 +50,5 @@ def signature(cause: str | None, message: str, labels: Mapping[str, str]) -> str
 
 
 def _named(axis: str, _: re.Match[str]) -> str:
-    # Not a template of `re.sub`: there a backslash in the name of an axis would be an escape.
+    # A function, because in a replacement text of `re.sub` a backslash in the name of the axis would be an escape.
     return f"<{axis}>"

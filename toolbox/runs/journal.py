@@ -1,7 +1,8 @@
-"""The journal of a run: one JSON object a line, appended. Everything else about a run is derived from it.
+"""The journal of a run: an append-only file with one JSON object per line. All other records are derived from it.
 
-A torn tail is what a crash leaves: a reader drops it, and a writer cuts it off before it goes on. A line anywhere else
-that cannot be read is damage, which is reported with its number. A line that occurs twice counts once.
+A crash may leave a torn tail, which is one or more incomplete lines at the end. Readers ignore the torn tail, and a
+writer cuts it off before it appends. Any other line that cannot be read is damage, which is reported with its line
+number. A line that occurs twice counts once.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from toolbox.system import filesystem
 from toolbox.system.redaction import Redactor
 
 _KINDS: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in get_args(events.JournalEvent)}
-_Reader = Callable[[Any], Any]  # returns a value of JSON as the type of a field; raises TypeError or ValueError
-_LOOKS: Final = 5
-_LOOK_SECONDS: Final = 0.05
-_MOST_BYTES: Final = 1 << 26  # of a line: a longer one is not read into memory
+_Reader = Callable[[Any], Any]  # converts a JSON value to the type of a field; raises TypeError or ValueError
+_LOCK_TRIES: Final = 5
+_LOCK_SECONDS: Final = 0.05
+_LONGEST_LINE: Final = 1 << 26  # bytes: a longer line is not read into memory
 _BEGINNING: Final = b'{"time": "'
 
 
@@ -51,8 +52,8 @@ class Damage:
     """A line of a journal that cannot be read.
 
     Args:
-        line: its number, from 1 on.
-        reason: why it cannot be read.
+        line: the number of the line, from 1.
+        reason: why the line cannot be read.
     """
 
     line: int
@@ -64,13 +65,13 @@ class Damage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Contents:
-    """What a journal holds.
+    """The contents of a journal.
 
     Args:
         entries: the events, oldest first, each once.
-        damage: the lines that cannot be read, but for those that a crash tore.
-        whole_bytes: how long the journal is without its torn tail.
-        is_ended: whether the last whole line has its line end.
+        damage: the lines that cannot be read, without those that a crash tore.
+        whole_bytes: the length of the journal without its torn tail.
+        is_ended: whether the journal without its torn tail ends with a line break.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -80,7 +81,7 @@ class Contents:
 
 
 class Journal:
-    """The journal of one run, open for appending. Lines are whole, also from several threads."""
+    """The journal of one run, open for appending. Several threads may append at the same time."""
 
     def __init__(self, directory: Path, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -102,11 +103,11 @@ class Journal:
         """Write an event.
 
         Args:
-            sync: wait until the disk has it. What is about to be done to the outside world needs that; the end of a
-                cell, whose own files tell it again, does not.
+            sync: wait until the event is on the disk. This is required before an action on another system, but not at
+                the end of a cell: a resumed run can read that again from the files of the cell.
 
         Raises:
-            InfrastructureError: the disk did not take it.
+            InfrastructureError: the event could not be written.
         """
         masked = events.masked(event, self._redactor.redact_nested)
         record = {
@@ -136,12 +137,12 @@ class Journal:
         self.close()
 
     def _lock(self) -> None:
-        """Hold the journal while this process lives; the system lets it go whatever ends us."""
-        for _ in range(_LOOKS):
+        """Lock the journal as long as this process lives. The system releases the lock however the process ends."""
+        for _ in range(_LOCK_TRIES):
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                time.sleep(_LOOK_SECONDS)  # somebody may only be looking who holds it (`is_held`)
+                time.sleep(_LOCK_SECONDS)  # `is_locked` in another process may have the lock for a moment
             else:
                 return
         os.close(self._descriptor)
@@ -152,15 +153,15 @@ class Journal:
             os.ftruncate(self._descriptor, self._end)
         self._is_torn = True
         if os.write(self._descriptor, content) < len(content):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as a write of 0 bytes says
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # a partial write means that the disk is full
         self._end += len(content)
         self._is_torn = False
 
     def _cut_torn_tail(self) -> None:
-        """Remove what a crash tore, so that no damage in the middle comes of it, and make the file itself durable."""
-        found = load(self._file.parent)
-        os.ftruncate(self._descriptor, found.whole_bytes)
-        if not found.is_ended:
+        """Remove the torn tail, which would become damage in the middle of the journal, and sync the directory."""
+        contents = load(self._file.parent)
+        os.ftruncate(self._descriptor, contents.whole_bytes)
+        if not contents.is_ended:
             os.write(self._descriptor, b"\n")
         self._end = os.fstat(self._descriptor).st_size
         os.fsync(self._descriptor)
@@ -168,8 +169,8 @@ class Journal:
         self._is_torn = False
 
 
-def is_held(directory: Path) -> bool:
-    """Tell whether a process that runs this run is alive."""
+def is_locked(directory: Path) -> bool:
+    """Return whether a process that executes this run is alive."""
     try:
         descriptor = os.open(RunDirectory(directory).journal, os.O_RDONLY)
     except OSError:
@@ -184,15 +185,15 @@ def is_held(directory: Path) -> bool:
 
 
 def read(directory: Path) -> tuple[Entry, ...]:
-    """Return the events of a run, oldest first, without the lines that cannot be read; see `load`."""
+    """Return the events of a run, oldest first. Lines that cannot be read are ignored (see `load`)."""
     return load(directory).entries
 
 
 def load(directory: Path) -> Contents:
-    """Return the contents of the journal of a run, which are empty if there is no journal.
+    """Return the contents of the journal of a run; empty if there is no journal.
 
-    A crash tears the last lines: they lack their end, or hold null bytes where blocks were not written. What an earlier
-    version of this program left of such a line stands before the event with which the resumed run began.
+    A line that a crash tore is incomplete, or contains null bytes instead of blocks that were not written. Torn lines
+    stand at the end, or before a `RunStarted` event: earlier versions of Topgallant did not cut them off.
     """
     file = RunDirectory(directory).journal
     if not file.is_file():
@@ -204,25 +205,25 @@ def load(directory: Path) -> Contents:
     line = b"\n"
     for number, line in enumerate(_lines(file), start=1):
         size += len(line)
-        found = _parse(line)
-        if isinstance(found, Entry):
-            damage += [] if isinstance(found.event, RunStarted) else torn
+        parsed = _parse(line)
+        if isinstance(parsed, Entry):
+            damage += [] if isinstance(parsed.event, RunStarted) else torn
             torn.clear()
-            entries.setdefault(line.rstrip(b"\n"), found)
+            entries.setdefault(line.rstrip(b"\n"), parsed)
             whole_bytes = size
         elif _may_be_torn(line):
-            torn.append(Damage(number, found))
+            torn.append(Damage(number, parsed))
         else:
-            damage += [*torn, Damage(number, found)]
+            damage += [*torn, Damage(number, parsed)]
             torn.clear()
             whole_bytes = size
     return Contents(tuple(entries.values()), tuple(damage), whole_bytes, _is_ended(file, whole_bytes))
 
 
 def _lines(file: Path) -> Iterator[bytes]:
-    """Yield the lines of a journal. Of one that is too long each piece counts as a line."""
+    """Yield the lines of a journal. A line that is too long is yielded in pieces."""
     with file.open("rb") as stream:
-        while line := stream.readline(_MOST_BYTES):
+        while line := stream.readline(_LONGEST_LINE):
             yield line
 
 
@@ -233,22 +234,22 @@ def _is_ended(file: Path, size: int) -> bool:
 
 
 def _may_be_torn(line: bytes) -> bool:
-    """Tell whether a line that cannot be read looks as a crash leaves it."""
+    """Return whether a crash may have left this line, which cannot be read."""
     text = line.rstrip(b"\n")
     is_beginning = _BEGINNING.startswith(text) or (text.startswith(_BEGINNING) and not text.endswith(b"}"))
     return text == line or b"\0" in line or (bool(text) and is_beginning)
 
 
 def _parse(line: bytes) -> Entry | str:
-    """Return the event of a line, or why it cannot be read."""
+    """Return the event of a line, or the reason why the line cannot be read."""
     try:
         record = json.loads(line.decode())
     except UnicodeDecodeError:
-        return "it is not UTF-8"
+        return "the line is not UTF-8"
     except (ValueError, RecursionError):
-        return "it is not JSON" if len(line) < _MOST_BYTES else f"it is longer than {_MOST_BYTES} bytes"
+        return "the line is not JSON" if len(line) < _LONGEST_LINE else f"the line is longer than {_LONGEST_LINE} bytes"
     if not isinstance(record, dict):
-        return "it is not a JSON object"
+        return "the line is not a JSON object"
     name, moment = record.get("event"), record.get("time")
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
@@ -258,12 +259,12 @@ def _parse(line: bytes) -> Entry | str:
     except ValueError:
         time = None
     if time is None or time.tzinfo is None:
-        return f"its time is {abbreviated(moment)}"
+        return f"the time of the event is {abbreviated(moment)}"
     return _event(kind, record, time)
 
 
 def _event(kind: type[Any], record: Mapping[str, Any], time: datetime) -> Entry | str:
-    """Return an event whose fields have their types. Fields that a later version added are passed over."""
+    """Return the event of a record, or the reason why it cannot be read. Unknown fields of the record are ignored."""
     values = {}
     for name, read_value in _READERS[kind].items():
         if name not in record:
@@ -284,16 +285,16 @@ def _required(kind: type[Any]) -> list[str]:
 
 
 def _reader(hint: Any) -> _Reader:
-    """Return what reads a value of a type; it raises TypeError for another type, ValueError for an unknown value."""
-    if get_origin(hint) is types.UnionType:  # of a type and None
+    """Return the reader of values of a type. It raises TypeError for another type, ValueError for an unknown value."""
+    if get_origin(hint) is types.UnionType:  # `TYPE | None`
         inner = _reader(get_args(hint)[0])
         return lambda value: None if value is None else inner(value)
     if get_origin(hint) is tuple:
         item = _reader(get_args(hint)[0])
         return lambda value: tuple(map(item, _of_type(value, list)))
     if issubclass(hint, Enum):
-        found: _Reader = hint
-        return found
+        reader: _Reader = hint
+        return reader
     return lambda value: value if hint is float and type(value) is int else _of_type(value, hint)
 
 
@@ -303,7 +304,7 @@ def _of_type(value: Any, kind: type[Any]) -> Any:
     return value
 
 
-# Made once: a journal has many lines.
+# The readers are made only once, because a journal has many lines.
 _READERS: Final = {
     kind: {name: _reader(hint) for name, hint in typing.get_type_hints(kind).items()} for kind in _KINDS.values()
 }

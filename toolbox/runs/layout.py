@@ -2,9 +2,9 @@
 
     artifacts/PROJECT/RUN/                      `RunDirectory`
       journal.jsonl  run.json  ...
-      000__prepare/000__host__setup/            `StepDirectory`: a phase, a command or a cell, numbered as they begin
-      001__test/000__model=small/attempt-1/     `AttemptDirectory`: the agent or a backend writes into it
-      .targets/NAME                             marks the processes that serve a target; there is no such file
+      000__prepare/000__host__setup/            `StepDirectory`: a phase, a command or a cell, with a number
+      001__test/000__model=small/attempt-1/     `AttemptDirectory`: written by the agent or a backend
+      .targets/NAME                             a path that marks the processes that serve a target; never a file
 
 The names of the files that the agent writes come from `toolbox.agent`.
 """
@@ -31,7 +31,7 @@ def attempt_name(number: int) -> str:
 
 
 class _Entry:
-    """A file or folder in a directory: `RunDirectory(path).journal` is its path, `RunDirectory.journal` its name."""
+    """A file or folder: `RunDirectory(path).journal` returns its path, and `RunDirectory.journal` its name."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -54,7 +54,8 @@ class AttemptDirectory(_Directory):
     """The directory of an attempt.
 
     Args:
-        outcome: how the workload ended, and `exit_code`, which the agent writes last.
+        outcome: the file that says how the workload ended.
+        exit_code: the file with the exit code; the agent writes this file last.
         sources: the files that were sent with the workload.
         results: the working directory of the workload, with the files that the workload left.
         archive: the collected files, while they are being extracted.
@@ -75,11 +76,11 @@ class AttemptDirectory(_Directory):
         return self.path / log_name(stream)
 
     def logs(self) -> dict[str, Path]:
-        """Return the logs of the workload by their streams."""
+        """Return the logs of the workload, by stream."""
         return {stream: self.log(stream) for stream in STREAMS}
 
     def host(self, index: int) -> AttemptDirectory:
-        """Return where the files of one of several hosts go. The files of the first host are those of the attempt."""
+        """Return the directory for the files of one host. The first host uses the directory of the attempt itself."""
         return self if index == 0 else AttemptDirectory(self.path / "hosts" / str(index))
 
 
@@ -88,14 +89,15 @@ class StepDirectory(_Directory):
     """The directory of a phase, a toolbox command or a cell.
 
     Args:
-        record: what the step is and how it ended, and `failure`: why it did not pass.
-        settings: of a cell.
+        record: what the step is and how it ended.
+        failure: why the step did not pass.
+        settings: the settings of a cell.
         checks: the judgements of checks that the orchestration calls.
         program_log: the output of the programs that the orchestration runs.
-        command: the command line of a toolbox command, and `arguments`: its arguments.
-        play: the play of a role, `role_log` its log and `role_events` its events.
+        command: the command line of a toolbox command.
+        arguments: the arguments of a toolbox command.
         sources: the files that a role rendered.
-        state: the state that a role saw.
+        state: the files that a role collected.
     """
 
     record = _Entry("step.json")
@@ -121,12 +123,12 @@ class RunDirectory(_Directory):
     """The directory of a run.
 
     Args:
-        request: what was asked of the run. It is written after the other files from which a run is resumed.
-        configuration: as resolved, and `changes`: what presets and overrides changed in it.
-        overrides: the overrides that a comment gave.
+        request: the request of the run. A resumed run needs this file, which is written after the other files it needs.
+        configuration: the resolved configuration.
+        changes: the changes that presets and overrides made to the configuration.
+        overrides: the overrides from a comment.
         plan: the cells of the matrix.
-        summary: for programs; `junit` and `html`: reports.
-        targets: the directory above the marks of the targets.
+        targets: the directory of the paths that `target` returns.
     """
 
     journal = _Entry("journal.jsonl")
@@ -157,7 +159,8 @@ _NUMBERS: Final = ".numbers"
 _ALPHABET: Final = string.ascii_lowercase + string.digits
 _LONGEST_NAME: Final = 120  # bytes, of the 255 that a file system allows
 _ATTEMPT = re.compile(r"attempt-\d+")
-# Programs read these files, and they are masked as they are written: a secret may be the same word as a name in them.
+# Programs read these files, so a later masking must not change them: a secret may be equal to a name in them. Their
+# texts are masked when they are written.
 _RECORDS: Final = frozenset(
     {
         *(StepDirectory.record, StepDirectory.failure, StepDirectory.settings, StepDirectory.checks),
@@ -168,12 +171,12 @@ _DIRECTORY = re.compile(r"(?P<number>\d{3,})__(?P<name>.+)")
 
 
 def runs(artifacts: Path) -> list[Path]:
-    """Return the directories of all runs below a directory of artifacts, the oldest first."""
+    """Return the directories of all runs below a directory of artifacts, oldest first."""
     return sorted((file.parent for file in artifacts.glob(f"*/*/{RunDirectory.journal}")), key=lambda run: run.name)
 
 
 def run_id(now: datetime | None = None) -> str:
-    """Return a new name of a run: the time in UTC and four random characters, `20261121-011343-x7k2`."""
+    """Return a name for a new run: the time in UTC and four random characters, `20261121-011343-x7k2`."""
     tail = "".join(secrets.choice(_ALPHABET) for _ in range(4))
     return f"{now or datetime.now(UTC):%Y%m%d-%H%M%S}-{tail}"
 
@@ -181,11 +184,12 @@ def run_id(now: datetime | None = None) -> str:
 def next_directory(parent: Path, name: str, *, after: int | None = None) -> Path:
     """Create the next numbered directory in `parent`: `003__name`.
 
-    Args:
-        after: a number that is known to be taken, to look for a free one from there on; otherwise they are counted.
+    The number is reserved by creating `.numbers/NUMBER`, which is atomic: two threads or processes never get the same
+    number, even for different names.
 
-    The number is taken by an atomic mkdir in `.numbers/`, under the number alone, so that neither two threads
-    nor two processes ever share one, whatever names they ask for.
+    Args:
+        after: a reserved number, after which the search for a free number begins; None to begin at the number of
+            reserved numbers.
     """
     numbers = filesystem.make_directory(parent / _NUMBERS)
     number = sum(1 for _ in numbers.iterdir()) if after is None else after + 1
@@ -200,10 +204,10 @@ def next_directory(parent: Path, name: str, *, after: int | None = None) -> Path
 
 
 def reserve(root: Path, steps: Iterable[str]) -> None:
-    """Take the numbers of steps that a journal names: a power cut may have lost the directories that hold them.
+    """Reserve the numbers of steps in a journal: a power cut may have removed the directories that reserved them.
 
     Args:
-        steps: their directories, from `root` on.
+        steps: the directories of the steps, relative to `root`.
     """
     for step in steps:
         parent, _, name = step.rpartition("/")
@@ -217,13 +221,13 @@ def number_of(directory: Path) -> int:
 
 
 def safe_name(name: str) -> str:
-    """Return a name that can be a directory's: no separator, no control character, not too long."""
+    """Return a name that is safe for a directory, without separators and control characters and not too long."""
     cleaned = re.sub(r"[^\w.,=@+-]+", "_", name).strip("._") or "step"
     return cleaned.encode()[:_LONGEST_NAME].decode(errors="ignore")
 
 
 def is_record(file: Path) -> bool:
-    """Tell whether a file, given from the run directory on, is a record of ours, not what a program left."""
+    """Return whether Topgallant itself wrote a file, given relative to the run directory."""
     return file.name in _RECORDS and all(
         _DIRECTORY.fullmatch(part) or _ATTEMPT.fullmatch(part) for part in file.parts[:-1]
     )
@@ -231,5 +235,5 @@ def is_record(file: Path) -> bool:
 
 def steps(parent: Path) -> list[Path]:
     """Return the numbered directories in `parent`, by number."""
-    found = [(match, path) for path in parent.iterdir() if (match := _DIRECTORY.fullmatch(path.name))]
-    return [path for match, path in sorted(found, key=lambda item: int(item[0]["number"]))]
+    numbered = [(match, path) for path in parent.iterdir() if (match := _DIRECTORY.fullmatch(path.name))]
+    return [path for match, path in sorted(numbered, key=lambda item: int(item[0]["number"]))]

@@ -1,6 +1,6 @@
-"""Where the events of a run go: the journal keeps those that matter later, the listeners show them now.
+"""Passes the events of a run on to the journal, which keeps them, and to the listeners, which show them.
 
-Used by `steps`, `roles` and the orchestration. A toolbox command by itself has no run: its recorder has no journal.
+A toolbox command that is called outside a run has a recorder without a journal.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ _KEPT = get_args(JournalEvent)
 
 @dataclass(slots=True)
 class Recorder:
-    """Takes the events of one run, from any thread.
+    """Records the events of one run. Any thread may call it.
 
     Args:
-        root: the run directory, or the artifact directory where there is no run. Steps are named from here.
-        redactor: takes secrets out of all that is written.
-        listeners: views, told of one event at a time.
+        root: the run directory, or the artifact directory if there is no run. The identity of a step is its path
+            relative to this directory.
+        redactor: masks secrets in all events and files.
+        listeners: views of the run. They are called with one event at a time.
         past: the state of the run before it was resumed.
     """
 
@@ -46,7 +47,11 @@ class Recorder:
     _unmasked: set[str] = field(default_factory=set, repr=False)
 
     def record(self, event: Event, *, sync: bool = True) -> None:
-        """Keep and show an event, without secrets. `sync`: see `Journal.append`."""
+        """Write an event to the journal and show it to the listeners, without secrets.
+
+        Args:
+            sync: see `Journal.append`.
+        """
         if self.redactor.values():
             event = events.masked(event, self.redactor.redact_nested)
         with self._lock:
@@ -55,22 +60,22 @@ class Recorder:
             if self.journal is not None and isinstance(event, _KEPT):
                 self.journal.append(event, sync=sync)
             for listener in list(self.listeners):
-                self._tell(listener, event)
+                self._show(listener, event)
 
     def abandoned_attempts(self) -> list[tuple[StepState, CellAttempt]]:
         """Return the attempts of earlier sessions that a person has given up and that may still be on their targets."""
-        found = self.past.abandoned_attempts
-        return [(step, attempt) for step, attempt in found if (step.step, attempt.attempt) not in self._released]
+        attempts = self.past.abandoned_attempts
+        return [(step, attempt) for step, attempt in attempts if (step.step, attempt.attempt) not in self._released]
 
     def sweep(self, step: str, directory: Path) -> None:
-        """Mask the secrets in the files of a step, and record what was found.
+        """Mask the secrets in the files of a step, and record a note on each file with a secret.
 
         Args:
-            step: its identity.
-            directory: where to look.
+            step: the identity of the step.
+            directory: the directory to search.
         """
         swept = self.redactor.sweep(directory, spare=lambda file: layout.is_record(file.relative_to(self.root)))
-        texts = [f"a secret was taken out of {file.relative_to(directory)}" for file in swept.masked]
+        texts = [f"a secret was masked in {file.relative_to(directory)}" for file in swept.masked]
         for file in map(self.identity, swept.binary):
             if file not in self._unmasked:
                 self._unmasked.add(file)
@@ -79,14 +84,14 @@ class Recorder:
         for text in [*texts, *swept.faults]:
             self.record(Note(step, text))
 
-    def _tell(self, listener: Listener, event: Event) -> None:
-        """Show an event. A view that fails (a terminal that is gone) is left out from then on: the run goes on."""
+    def _show(self, listener: Listener, event: Event) -> None:
+        """Call a listener with an event. A listener that raises an error is removed, and the run continues."""
         try:
             listener(event)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # no view may end a run
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # the run must continue
             self.listeners = [other for other in self.listeners if other is not listener]
             log.warning("a display of the run failed and is no longer updated: %s: %s", type(error).__name__, error)
 
     def identity(self, directory: Path) -> str:
-        """Return the identity of a step or a file: its path from the root on."""
+        """Return the identity of a step or a file, which is its path relative to the root."""
         return str(directory.relative_to(self.root)) if directory.is_relative_to(self.root) else str(directory)

@@ -335,7 +335,7 @@ def read(directory: Path) -> RunState:
         missing = f"{RunDirectory.journal} is missing, or does not begin with a run_started event"
         raise UsageError(f"{directory} is not the directory of a run: {next(map(str, contents.damage), missing)}")
     run = fold(contents.entries, directory.absolute(), _planned_cells(directory))
-    is_running = run.finished is None and journal.is_held(directory)
+    is_running = run.finished is None and journal.is_locked(directory)
     return replace(run, damage=contents.damage, state=State.RUNNING if is_running else run.state)
 
 

@@ -1,7 +1,7 @@
-"""Steps: what a run does, each with a numbered directory, a verdict and a cause.
+"""Runs the steps of a run. Each step has a numbered directory, a verdict and a cause.
 
-A step knows the step around it through a context variable, so that the artifact directory belongs to the thread.
-Its verdict is the worst of its own end and of its children's, never guessed from whether an exception arrived.
+The current step is a context variable, so each thread has its own current artifact directory. The verdict of a step is
+the worst verdict of its own outcome and of the steps inside it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Outcome:
     """How a step ended.
 
     Args:
-        message: why it did not pass.
+        message: why the step did not pass.
     """
 
     verdict: Verdict
@@ -46,14 +46,14 @@ class Outcome:
 
 @dataclass(slots=True)
 class Step:
-    """A step that is going on, or the top of a run.
+    """A step that is going on, or the root of a run, which encloses all steps.
 
     Args:
-        failure: what a command that fails in here means: an error of the infrastructure, or, where the product
-            is tested, its failure.
-        counts: whether the verdict counts for the step around.
-        key: by which the step is known again when the run is resumed: the names on the way to it.
-        written: what `step.json` holds.
+        failure: the verdict and cause of a command that fails in this step: an error of the infrastructure, or a
+            failure of the product while the product is tested.
+        counts: whether the verdict counts for the enclosing step.
+        key: identifies the step in a resumed run; the names of the enclosing steps and of the step itself.
+        record: the content of `step.json`.
     """
 
     directory: Path
@@ -64,7 +64,7 @@ class Step:
     counts: bool = True
     key: str = ""
     started: float = field(default_factory=time.monotonic)
-    written: dict[str, object] = field(default_factory=dict)
+    record: dict[str, object] = field(default_factory=dict)
     _names: Counter[str] = field(default_factory=Counter)
     _number: int | None = None
     _outcomes: list[Outcome] = field(default_factory=list)
@@ -72,53 +72,53 @@ class Step:
 
     @property
     def identity(self) -> str:
-        """The directory of the step, from the run directory on."""
+        """The directory of the step, relative to the run directory."""
         return self.recorder.identity(self.directory)
 
-    def place(self, name: str, kind: StepKind, *, identity: str | None = None) -> Place:
-        """Return where the next step of this name goes: where it was before, or the next numbered directory.
+    def locate(self, name: str, kind: StepKind, *, identity: str | None = None) -> StepLocation:
+        """Return the location of the next step with a name.
 
-        A command that is run again has a new directory, and leaves what it did before as it is; others are entered
-        again.
+        In a resumed run, a repeated command gets a new directory, so that its earlier files stay unchanged. Any other
+        step gets the same directory as before.
 
         Args:
-            identity: what makes it known again, if that is not its name.
+            identity: identifies the step in a resumed run; None for its name.
         """
         identity = identity or name
         with self._lock:
             self._names[identity] += 1
             count = self._names[identity]
         key = self._key_of(identity, count)
-        before = self.recorder.past.latest.get(key)
-        if before is not None and kind is not StepKind.COMMAND:
-            return Place(filesystem.make_directory(self.recorder.root / before.step), key, before)
+        earlier = self.recorder.past.latest.get(key)
+        if earlier is not None and kind is not StepKind.COMMAND:
+            return StepLocation(filesystem.make_directory(self.recorder.root / earlier.step), key, earlier)
         directory = layout.next_directory(self.directory, name, after=self._number)
         self._number = layout.number_of(directory)
-        return Place(directory, key, before)
+        return StepLocation(directory, key, earlier)
 
-    def answered(self, place: Place, fingerprint: str = "") -> bool:
-        """Tell whether a step need not be run, since the run did so before it was resumed. Its verdict counts here."""
-        if place.before is None or not place.before.can_be_replayed(fingerprint):
+    def replayed(self, location: StepLocation, fingerprint: str = "") -> bool:
+        """Return whether a step passed before the run was resumed. If so, add its verdict to this step."""
+        if location.earlier is None or not location.earlier.can_be_replayed(fingerprint):
             return False
-        self.recorder.record(Note(place.before.step, "it passed before the run was resumed"))
+        self.recorder.record(Note(location.earlier.step, "the step passed before the run was resumed"))
         self.add(Outcome(Verdict.PASSED))
         return True
 
-    def will_answer(self, name: str, fingerprint: str) -> bool:
-        """Tell whether the next step of this name need not be run, before that step has a place (see `answered`)."""
-        before = self.recorder.past.latest.get(self._key_of(name, self._names[name] + 1))
-        return before is not None and before.can_be_replayed(fingerprint)
+    def will_be_replayed(self, name: str, fingerprint: str) -> bool:
+        """Return whether the next step with a name passed before the run was resumed, without locating the step."""
+        earlier = self.recorder.past.latest.get(self._key_of(name, self._names[name] + 1))
+        return earlier is not None and earlier.can_be_replayed(fingerprint)
 
     def _key_of(self, identity: str, count: int) -> str:
         return f"{self.key}/{identity}" + (f"#{count}" if count > 1 else "")
 
     def add(self, outcome: Outcome) -> None:
-        """Take in the outcome of a child, or of something that the step did itself."""
+        """Add the outcome of a step inside this one, or of something that this step did itself."""
         with self._lock:
             self._outcomes.append(outcome)
 
-    def lead_with(self, outcome: Outcome) -> None:
-        """Take in the outcome that explains the step: it is the outcome of the step unless another one is worse."""
+    def add_first(self, outcome: Outcome) -> None:
+        """Add an outcome before all others. It is the outcome of the step unless another outcome is worse."""
         with self._lock:
             self._outcomes.insert(0, outcome)
 
@@ -128,24 +128,24 @@ class Step:
             return next((outcome for outcome in self._outcomes if not outcome.verdict.is_pass), None)
 
     def outcome(self) -> Outcome | None:
-        """Return the worst outcome in this step, the first of several; None when nothing has ended in it."""
+        """Return the first of the worst outcomes in this step; None if nothing has ended in the step."""
         with self._lock:
             verdict = worst(outcome.verdict for outcome in self._outcomes)
             return next((outcome for outcome in self._outcomes if outcome.verdict is verdict), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a step goes.
+class StepLocation:
+    """The directory and the key of a step that is about to begin.
 
     Args:
         key: see `Step`.
-        before: the same step, before the run was resumed.
+        earlier: the state of the step before the run was resumed; None if the step is new.
     """
 
     directory: Path
     key: str
-    before: StepState | None = None
+    earlier: StepState | None = None
 
 
 _current: Ambient[Step] = Ambient("step")
@@ -161,24 +161,24 @@ def opened(
     fingerprint: str = "",
     failure: tuple[Verdict, Cause] | None = None,
     counts: bool = True,
-    place: Place | None = None,
+    location: StepLocation | None = None,
 ) -> Iterator[Step]:
-    """Run the body as a step of the current one, in the next numbered directory.
+    """Run the body as a step inside the current step, in the next numbered directory.
 
     Args:
-        detail: the command line that reproduces it.
-        fingerprint: of what it does; see `StepStarted`.
-        failure: see `Step`; as in the step around when it is left out.
+        detail: the command line that reproduces the step.
+        fingerprint: see `StepStarted`.
+        failure: see `Step`; None for the value of the enclosing step.
         counts: see `Step`.
-        place: where it goes, if that was asked for before.
+        location: the location of the step, if `Step.locate` was already called.
     """
     parent = required(name)
-    if place is None:  # a task that has its directory is recorded as cancelled
+    if location is None:  # a step that already has a directory begins, so that it is recorded as cancelled
         cancellation.current().check()
-    place = place or parent.place(name, kind)
-    step = Step(place.directory, parent.recorder, name, kind, failure or parent.failure, counts, place.key)
-    step.recorder.record(StepStarted(step.identity, name, kind, detail, place.key, fingerprint))
-    StepDirectory(step.directory).failure.unlink(missing_ok=True)  # of the time before the run was resumed
+    location = location or parent.locate(name, kind)
+    step = Step(location.directory, parent.recorder, name, kind, failure or parent.failure, counts, location.key)
+    step.recorder.record(StepStarted(step.identity, name, kind, detail, location.key, fingerprint))
+    StepDirectory(step.directory).failure.unlink(missing_ok=True)  # an earlier session may have written it
     started = datetime.now(UTC).isoformat(timespec="milliseconds")
     _write(step, {"detail": step.recorder.redactor(detail), "started": started})
     try:
@@ -186,7 +186,7 @@ def opened(
             yield step
     except BaseException as error:
         verdict, cause = outcome_of(error)
-        step.lead_with(Outcome(verdict, cause, _explained(error)))
+        step.add_first(Outcome(verdict, cause, _explained(error)))
         finish(step, parent)
         raise
     else:
@@ -194,20 +194,28 @@ def opened(
 
 
 def required(name: str) -> Step:
-    """Return the current step, which one of this name needs around it."""
+    """Return the current step, which will enclose a step with this name.
+
+    Raises:
+        RuntimeError: there is no current step.
+    """
     parent = current()
     if parent is None:
-        raise RuntimeError(f"the step {name} has no step or artifact directory around it")
+        raise RuntimeError(f"the step {name} has no enclosing step or artifact directory")
     return parent
 
 
 def sweep(step: Step) -> None:
-    """Take secrets out of the files of a step, and say so."""
+    """Mask the secrets in the files of a step, and record a note on each file with a secret."""
     step.recorder.sweep(step.identity, step.directory)
 
 
 def finish(step: Step, parent: Step, *, sync: bool = True) -> None:
-    """Write down how a step ended: as the worst of what ended in it. `sync`: see `Journal.append`."""
+    """Record the end of a step. Its verdict is the worst verdict in the step.
+
+    Args:
+        sync: see `Journal.append`.
+    """
     outcome = step.outcome() or Outcome(Verdict.PASSED)
     seconds = round(time.monotonic() - step.started, 3)
     message = step.recorder.redactor(outcome.message)
@@ -236,9 +244,9 @@ def finish(step: Step, parent: Step, *, sync: bool = True) -> None:
 
 
 def _write(step: Step, fields: dict[str, object]) -> None:
-    """Write `step.json`, for people and for reports: a resumed run reads the journal alone."""
-    step.written |= {"step": step.identity, "name": step.name, "kind": step.kind, **fields}
-    filesystem.write_json(StepDirectory(step.directory).record, step.written)
+    """Write `step.json`, for people and reports. A resumed run reads only the journal."""
+    step.record |= {"step": step.identity, "name": step.name, "kind": step.kind, **fields}
+    filesystem.write_json(StepDirectory(step.directory).record, step.record)
 
 
 def _explained(error: BaseException) -> str:
@@ -247,5 +255,5 @@ def _explained(error: BaseException) -> str:
     where = error.__traceback__
     while where is not None and where.tb_next is not None:
         where = where.tb_next
-    place = f" ({where.tb_frame.f_code.co_filename}:{where.tb_lineno})" if where is not None else ""
-    return describe(error) + place
+    location = f" ({where.tb_frame.f_code.co_filename}:{where.tb_lineno})" if where is not None else ""
+    return describe(error) + location

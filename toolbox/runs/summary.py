@@ -1,4 +1,4 @@
-"""The summary of a run as JSON, which `summary.json` holds: how the run stands, or how it ended."""
+"""Writes `summary.json`, the state of a run for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def as_json(run: RunState) -> dict[str, Any]:
-    """Return the summary of a run as `summary.json` holds it."""
+    """Return the content of `summary.json`."""
     end = run.finished
     return {
         "run": run.run,
@@ -56,7 +56,7 @@ def write(directory: Path) -> RunState:
 
 
 def refresh(directory: Path) -> RunState:
-    """Write the summary of a run where that is possible, and return the state of the run. A failure is a warning."""
+    """Do the same as `write`, but log a warning if the summary cannot be written."""
     try:
         return write(directory)
     except OSError as error:

@@ -68,7 +68,7 @@ def test_a_log_that_is_not_there_proves_nothing(judge: Judge, log: Path, bounds:
         ({"at_least": 1, "at_most": 0}, "at_least 1 is more than at_most 0"),
         ({"at_least": 0}, "true of every log"),
         ({"at_most": -1}, "at_most"),
-        ({"file": "../x"}, "inside of the directory"),
+        ({"file": "../x"}, "inside the directory"),
         ({"text": "x"}, "text"),
     ],
 )

@@ -46,7 +46,7 @@ class Bench:
     def cell(self, **block: Any) -> CellRun:
         """A cell that begins."""
         cell = self._planned({"axes": {"x": ["a"]}, **block}, Machines().target("one")).cells[0]
-        place = self.parent.place(cell.name, StepKind.CELL, identity=cell.id)
+        place = self.parent.locate(cell.name, StepKind.CELL, identity=cell.id)
         step = Step(place.directory, self.parent.recorder, cell.name, StepKind.CELL, key=place.key)
         return CellRun(cell, step, self.parent, "r-1")
 

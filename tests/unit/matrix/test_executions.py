@@ -32,7 +32,7 @@ class Desk:
         metrics = {"t": {"source": "json_file", "file": "m.json", "path": "t"}}
         relation = {"check": "relation", "metric": "t", "to": {"x": "b"}, "upper": 2}
         plan = planned({"axes": {"x": ["a"]}, "metrics": metrics, "checks": [relation]}, target)
-        step = Step(parent.place("x=a", StepKind.CELL).directory, parent.recorder, "x=a", StepKind.CELL)
+        step = Step(parent.locate("x=a", StepKind.CELL).directory, parent.recorder, "x=a", StepKind.CELL)
         self.run = CellRun(plan.cells[0], step, parent, "r-1")
         self.run.submit("one")
         self.changed: list[str] = []
@@ -137,7 +137,7 @@ def test_a_secret_that_an_attempt_left_is_taken_out_and_that_is_told(desks: Any)
     desk.redactor.add(["hunter2"])
     desk.gather()
     assert (desk.run.directory / "stdout.log").read_text() == "the token is ***\n"
-    assert [event.text for event in desk.events if isinstance(event, Note)] == ["a secret was taken out of stdout.log"]
+    assert [event.text for event in desk.events if isinstance(event, Note)] == ["a secret was masked in stdout.log"]
 
 
 def test_what_keeps_an_attempt_from_being_started_is_its_end(desks: Any) -> None:

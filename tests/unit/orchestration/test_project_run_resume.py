@@ -129,7 +129,7 @@ def test_a_phase_that_passed_answers_and_the_one_that_was_going_on_is_run(projec
     project.cut(StepFinished, name="test")
     assert project.resume() == 1
     assert project.log == ["test", "cleanup"]
-    assert "it passed before the run was resumed" in project.seen.lines
+    assert "the step passed before the run was resumed" in project.seen.lines
 
 
 PROBE = """

@@ -88,16 +88,16 @@ DAMAGED = {
     f'{{{TIME}, "event": "AttemptReleased", "step": 7, "attempt": 1}}': "AttemptReleased: `step` is 7",
     f'{{{TIME}, "event": "AttemptReleased", "step": "s", "attempt": true}}': "AttemptReleased: `attempt` is True",
     f'{{{TIME}, "event": "RunStarted", "run": "r", "project": "p", "directory": "d", "presets": "ab"}}': "`presets`",
-    '{"time": "yesterday", "event": "ConfigurationChanged", "path": "a"}': "its time is 'yesterday'",
-    '{"time": "2026-01-01T00:00:00", "event": "ConfigurationChanged", "path": "a"}': "its time is '2026-01-01T",
-    '{"event": "ConfigurationChanged", "path": "a", "value": "1", "by": "x"}': "its time is None",
-    "[]": "it is not a JSON object",
-    "null": "it is not a JSON object",
-    "": "it is not JSON",
-    "}": "it is not JSON",
-    "[" * 100_000: "it is not JSON",
-    f'{{{TIME}, "event": "RunFini}}': "it is not JSON",
-    "\udcff\udcfe{": "it is not UTF-8",
+    '{"time": "yesterday", "event": "ConfigurationChanged", "path": "a"}': "the time of the event is 'yesterday'",
+    '{"time": "2026-01-01T00:00:00", "event": "ConfigurationChanged", "path": "a"}': "the time of the event is '20",
+    '{"event": "ConfigurationChanged", "path": "a", "value": "1", "by": "x"}': "the time of the event is None",
+    "[]": "the line is not a JSON object",
+    "null": "the line is not a JSON object",
+    "": "the line is not JSON",
+    "}": "the line is not JSON",
+    "[" * 100_000: "the line is not JSON",
+    f'{{{TIME}, "event": "RunFini}}': "the line is not JSON",
+    "\udcff\udcfe{": "the line is not UTF-8",
 }
 
 
@@ -117,10 +117,10 @@ def test_a_line_that_cannot_be_read_is_left_out_and_named(tmp_path: Path, line: 
 
 
 def test_a_line_without_an_end_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(journal, "_LONGEST_LINE", 1000)
     insert(write(tmp_path, *EVENTS), b"x" * 1500, 2)
     assert read(tmp_path) == EVENTS
-    assert str(journal.load(tmp_path).damage[0]) == "journal.jsonl:2: it is longer than 1000 bytes"
+    assert str(journal.load(tmp_path).damage[0]) == "journal.jsonl:2: the line is longer than 1000 bytes"
 
 
 TORN = [b'{"time": "2026-01-01T00:00:00+00:00", "event": "StepFi', b'{"ti', b"\0\0\0", b"\0" * 5000 + b'", "x": 1}']
@@ -249,11 +249,11 @@ def test_a_second_writer_is_refused_while_the_first_lives(tmp_path: Path) -> Non
 
 
 def test_a_run_is_held_while_its_writer_lives(tmp_path: Path) -> None:
-    assert not journal.is_held(tmp_path)
+    assert not journal.is_locked(tmp_path)
     with Journal(tmp_path, Redactor()):
-        assert journal.is_held(tmp_path)
-        assert journal.is_held(tmp_path)
-    assert not journal.is_held(tmp_path)
+        assert journal.is_locked(tmp_path)
+        assert journal.is_locked(tmp_path)
+    assert not journal.is_locked(tmp_path)
 
 
 def test_a_writer_that_was_killed_lets_go(tmp_path: Path) -> None:
@@ -267,15 +267,15 @@ def test_a_writer_that_was_killed_lets_go(tmp_path: Path) -> None:
     with subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "held\n"
-        assert journal.is_held(tmp_path)
+        assert journal.is_locked(tmp_path)
         writer.kill()
-    assert not journal.is_held(tmp_path)
+    assert not journal.is_locked(tmp_path)
 
 
 def test_a_child_process_does_not_keep_the_journal(tmp_path: Path) -> None:
     with Journal(tmp_path, Redactor()):
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
-    assert not journal.is_held(tmp_path)
+    assert not journal.is_locked(tmp_path)
     child.communicate()
 
 

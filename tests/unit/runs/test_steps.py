@@ -143,8 +143,8 @@ def test_steps_nest_in_directories_and_in_what_is_recorded(top: Step, tmp_path: 
 
 
 def test_a_place_that_was_asked_for_before_is_used(top: Step) -> None:
-    first, second = (top.place("mine", StepKind.GROUP) for _ in range(2))
-    with steps.opened("mine", kind=StepKind.GROUP, place=second) as step:
+    first, second = (top.locate("mine", StepKind.GROUP) for _ in range(2))
+    with steps.opened("mine", kind=StepKind.GROUP, location=second) as step:
         assert step.identity == "001__mine"
     assert (first.key, step.key) == ("/mine", "/mine#2")
 
@@ -232,21 +232,21 @@ def test_a_command_that_is_run_again_has_a_new_directory_and_its_old_one_stays(t
 
 def test_the_same_names_in_the_same_order_are_the_same_steps(top: Step) -> None:
     before(top, ("000__x", "/x", StepKind.GROUP, Verdict.PASSED), ("003__x", "/x#2", StepKind.GROUP, Verdict.PASSED))
-    places = [top.place("x", StepKind.GROUP) for _ in range(3)]
+    places = [top.locate("x", StepKind.GROUP) for _ in range(3)]
     assert [top.recorder.identity(place.directory) for place in places][:2] == ["000__x", "003__x"]
-    assert [place.before is not None for place in places] == [True, True, False]
+    assert [place.earlier is not None for place in places] == [True, True, False]
     assert [place.key for place in places] == ["/x", "/x#2", "/x#3"]
 
 
 def test_a_step_inside_another_is_known_by_the_way_to_it(top: Step) -> None:
     before(top, ("000__a/000__x", "/a/x", StepKind.GROUP, Verdict.PASSED))
     with steps.opened("a", kind=StepKind.PHASE) as inner:
-        assert inner.place("x", StepKind.GROUP).before is not None
-        assert top.place("x", StepKind.GROUP).before is None
+        assert inner.locate("x", StepKind.GROUP).earlier is not None
+        assert top.locate("x", StepKind.GROUP).earlier is None
 
 
 def test_what_makes_a_cell_known_is_no_part_of_its_directory(top: Step, tmp_path: Path) -> None:
-    place = top.place("batch=8", StepKind.CELL, identity="0a1b2c")
+    place = top.locate("batch=8", StepKind.CELL, identity="0a1b2c")
     assert (place.key, place.directory) == ("/0a1b2c", tmp_path / "000__batch=8")
 
 
@@ -263,15 +263,15 @@ def test_a_step_that_passed_and_would_do_the_same_answers_at_once(
     top: Step, events: list[Event], verdict: Verdict, fingerprint: str, is_answered: bool
 ) -> None:
     before(top, ("000__a__b", "/a__b", StepKind.COMMAND, verdict))
-    place = top.place("a__b", StepKind.COMMAND)
-    assert top.answered(place, fingerprint) is is_answered
+    place = top.locate("a__b", StepKind.COMMAND)
+    assert top.replayed(place, fingerprint) is is_answered
     assert top.outcome() == (Outcome(Verdict.PASSED) if is_answered else None)
     told = [event.text for event in events if isinstance(event, Note)]
-    assert told == (["it passed before the run was resumed"] if is_answered else [])
+    assert told == (["the step passed before the run was resumed"] if is_answered else [])
 
 
 def test_in_a_new_run_nothing_answers(top: Step) -> None:
-    assert not top.answered(top.place("a", StepKind.GROUP))
+    assert not top.replayed(top.locate("a", StepKind.GROUP))
 
 
 def test_a_step_says_by_what_it_is_known(top: Step, events: list[Event]) -> None:

@@ -114,7 +114,7 @@ class CellLogs:
         while not is_over:
             began = time.monotonic()
             size = filesystem.size(RunDirectory(self.directory).journal)
-            is_alive = journal.is_held(self.directory)
+            is_alive = journal.is_locked(self.directory)
             if size != seen or not is_alive:
                 run = run_state.read(self.directory)
                 cells, seen = self._cells(run), size
