@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -15,65 +14,59 @@ import yaml
 
 from toolbox.ansible import unsafe_yaml
 from toolbox.interface import signature
+from toolbox.interface.registry import Command
 from toolbox.interface.signature import Signature
 from toolbox.model.errors import UsageError
 from toolbox.model.secrets import Secret
 from toolbox.system import environ
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
-    """The method of a toolbox command, whose body runs before the role.
+def run_body(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Run the body of a command with the converted arguments, and return the variables that it adds or replaces.
 
-    Args:
-        method: the method, bound to its object.
-        signature: the parameters of the method.
+    Raises:
+        UsageError: the body refused the arguments (ValueError, `sys.exit`), or returned a value that cannot be
+            used as variables.
     """
+    name = command.signature.name
+    try:
+        returned = signature.call(command.signature, command.call, values)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from error
+    except SystemExit as error:
+        raise UsageError(f"{name}: the body of its method ended with sys.exit({error.code!r})") from error
+    if returned is None:
+        return {}
+    if not isinstance(returned, Mapping):
+        kind = type(returned).__name__
+        raise UsageError(
+            f"{name}: its method returned a value of type {kind}: None or a mapping of variables was expected"
+        )
+    # Leave `self` out, so that a body may end with `return locals()`.
+    return {
+        variable: _checked(command.signature, variable, value)
+        for variable, value in returned.items()
+        if variable != "self"
+    }
 
-    method: Callable[..., Any]
-    signature: Signature
 
-    def run(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Run the body with the converted arguments, and return the variables that it adds or replaces.
-
-        Raises:
-            UsageError: the body refused the arguments (ValueError, `sys.exit`), or returned a value that cannot be
-                used as variables.
-        """
-        name = self.signature.name
-        try:
-            returned = signature.call(self.signature, self.method, values)
-        except ValueError as error:
-            raise UsageError(f"{name}: {error}") from error
-        except SystemExit as error:
-            raise UsageError(f"{name}: the body of its method ended with sys.exit({error.code!r})") from error
-        if returned is None:
-            return {}
-        if not isinstance(returned, Mapping):
-            kind = type(returned).__name__
-            raise UsageError(
-                f"{name}: its method returned a value of type {kind}: None or a mapping of variables was expected"
-            )
-        # Leave `self` out, so that a body may end with `return locals()`.
-        return {variable: self._checked(variable, value) for variable, value in returned.items() if variable != "self"}
-
-    def _checked(self, variable: object, value: Any) -> Any:
-        if not isinstance(variable, str) or not variable.isascii() or not variable.isidentifier():
-            raise UsageError(f"{self.signature.name}: its method returned {variable!r}, which cannot name a variable")
-        parameter = next((each for each in self.signature.parameters if each.name == variable), None)
-        try:
-            if parameter is not None:
-                value = signature.convert(parameter, value, text=False)
-            unsafe_yaml.dump(plain(value))
-        except ValueError as error:
-            raise UsageError(f"{self.signature.name}: its method returned a wrong argument: {error}") from None
-        except yaml.YAMLError:
-            kind = type(value).__name__
-            raise UsageError(
-                f"{self.signature.name}: its method returned `{variable}` of type {kind}: text, numbers, booleans, "
-                "null, lists and mappings can be variables"
-            ) from None
-        return value
+def _checked(described: Signature, variable: object, value: Any) -> Any:
+    if not isinstance(variable, str) or not variable.isascii() or not variable.isidentifier():
+        raise UsageError(f"{described.name}: its method returned {variable!r}, which cannot name a variable")
+    parameter = next((each for each in described.parameters if each.name == variable), None)
+    try:
+        if parameter is not None:
+            value = signature.convert(parameter, value, text=False)
+        unsafe_yaml.dump(plain(value))
+    except ValueError as error:
+        raise UsageError(f"{described.name}: its method returned a wrong argument: {error}") from None
+    except yaml.YAMLError:
+        kind = type(value).__name__
+        raise UsageError(
+            f"{described.name}: its method returned `{variable}` of type {kind}: text, numbers, booleans, "
+            "null, lists and mappings can be variables"
+        ) from None
+    return value
 
 
 def located(label: str, values: Mapping[str, Any], *, is_remote: bool) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar, overload
 from toolbox.ansible import inventory, playbook, unsafe_yaml
 from toolbox.ansible.playbook import Play
 from toolbox.ansible.role_events import RoleEvents
-from toolbox.ansible.role_variables import Body, located, plain
+from toolbox.ansible.role_variables import located, plain, run_body
 from toolbox.ansible.unsafe_yaml import untrusted
 from toolbox.interface.registry import HOSTS, Command
 from toolbox.model.addresses import Address
@@ -47,32 +47,30 @@ class RoleCall:
     """A request to run the role of a toolbox command.
 
     Args:
+        command: the command; its method runs before the role.
         values: the converted arguments, by parameter.
         hosts: the SSH hosts; empty for this machine.
-        suffix: the end of the name of the step's directory.
-        counts: see `toolbox.runs.steps.Step`.
-        body: the method of the command; it runs before the role.
-        role_name: the name of the role; `GROUP_COMMAND` when left out.
     """
 
-    group: str
-    command: str
+    command: Command
     values: Mapping[str, Any]
     hosts: Sequence[Address] = ()
-    suffix: str = ""
-    counts: bool = True
-    body: Body | None = None
-    role_name: str | None = None
 
     @property
     def role(self) -> str:
         """The name of the role."""
-        return self.role_name or f"{self.group}_{self.command}"
+        assert self.command.role is not None, "only a command with a role is called here"
+        return self.command.role
+
+    @property
+    def label(self) -> str:
+        """The group and the name of the command, for messages."""
+        return f"{self.command.group} {self.command.name}"
 
     @property
     def command_line(self) -> str:
         """The command line that reproduces the step. It contains references instead of secrets."""
-        words = [environ.program(), self.group, self.command]
+        words = [environ.program(), self.command.group, self.command.name]
         words += [f"--{name}={_argument(value)}" for name, value in self.values.items()]
         if self.hosts:
             words.append(f"--hosts={','.join(map(str, self.hosts))}")
@@ -108,34 +106,26 @@ def _marked(method: Method, role_name: str) -> Method:
     return method
 
 
-def run_command(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts: bool = True) -> Path:
-    """Run the role of a toolbox command, and return the directory of the step.
+def run(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts: bool = True) -> Path:
+    """Run the role of a toolbox command as a step, and return the directory of the step.
 
     Args:
         command: the command.
         values: the arguments, as `signature.bind` returns them.
-        suffix: see `RoleCall`.
-        counts: see `RoleCall`.
-    """
-    arguments = dict(values)
-    hosts = arguments.pop(HOSTS.name) or ()
-    body = Body(command.call, command.signature)
-    return run(RoleCall(command.group, command.name, arguments, hosts, suffix, counts, body, command.role))
-
-
-def run(call: RoleCall) -> Path:
-    """Run a role as a step, and return the directory of the step.
+        suffix: the end of the name of the step's directory.
+        counts: see `toolbox.runs.steps.Step`.
 
     Raises:
         UsageError: the role does not exist, a host is named twice, or the body refused the arguments. Nothing was
             started.
         StepError: the role failed; the message names the task.
     """
+    arguments = dict(values)
+    call = RoleCall(command, arguments, arguments.pop(HOSTS.name) or ())
     _check_role(call)
-    label, is_remote = f"{call.group} {call.command}", bool(call.hosts)
-    call = dataclasses.replace(call, values=located(label, call.values, is_remote=is_remote))
+    call = dataclasses.replace(call, values=located(call.label, call.values, is_remote=bool(call.hosts)))
     hosts = inventory.of(call.hosts)
-    name = f"{call.group}__{call.command}{call.suffix}"
+    name = f"{command.group}__{command.name}{suffix}"
     parent = steps.required(name)
     redactor = parent.recorder.redactor
     redactor.add(secret.reveal() for secret in secrets_in(call.values))
@@ -155,7 +145,7 @@ def run(call: RoleCall) -> Path:
         kind=StepKind.COMMAND,
         detail=call.command_line,
         fingerprint=fingerprint,
-        counts=call.counts,
+        counts=counts,
         location=location,
     )
     with opened as step, scratch.directory() as private:
@@ -170,8 +160,7 @@ def run(call: RoleCall) -> Path:
 
 def _variables(call: RoleCall) -> dict[str, Any]:
     """Run the body, and return the variables of the role."""
-    returned = call.body.run(call.values) if call.body else {}
-    returned = located(f"{call.group} {call.command}", returned, is_remote=bool(call.hosts))
+    returned = located(call.label, run_body(call.command, call.values), is_remote=bool(call.hosts))
     return {f"{call.role}_{name}": value for name, value in {**call.values, **returned}.items()}
 
 
@@ -185,9 +174,9 @@ def _check_role(call: RoleCall) -> None:
     if tasks is None or not (tasks / "main.yml").exists():
         known = [path.name for path in places.entries("roles", "*") if (path / "tasks" / "main.yml").is_file()]
         hint = did_you_mean(call.role, known, label="roles")
-        raise UsageError(f"{call.group} {call.command}: there is no role roles/{call.role}/tasks/main.yml: {hint}")
+        raise UsageError(f"{call.label}: there is no role roles/{call.role}/tasks/main.yml: {hint}")
     if any(playbook.uses_our_modules(file) for file in tasks.glob("*.yml")):
-        extras.require("kubernetes", f"{call.group} {call.command}")
+        extras.require("kubernetes", call.label)
 
 
 def _write_request(call: RoleCall, step: Step) -> None:
@@ -196,7 +185,7 @@ def _write_request(call: RoleCall, step: Step) -> None:
     for folder in (directory.sources, directory.state, *states):
         filesystem.make_directory(folder)
     filesystem.write_text(directory.command, redactor(call.command_line) + "\n")
-    arguments = {f"{call.group} {call.command}": plain(call.values)}
+    arguments = {call.label: plain(call.values)}
     filesystem.write_yaml(directory.arguments, redactor.redact_nested(arguments))
 
 
@@ -213,7 +202,7 @@ def _write_play(call: RoleCall, variables: Mapping[str, Any], *, step: Step, pri
         "artifact_dir": str(directory.parent),
         "artifact_extra_logs_dir": str(directory),
     }
-    request = (call.role, f"{call.group} {call.command}", known, secret_files)
+    request = (call.role, call.label, known, secret_files)
     text, redacted = _play_text(*request), _play_text(*redactor.redact_nested(request))
     kept = filesystem.write_text(StepDirectory(directory).play, redacted)
     # A secret can be a common word (`admin`), so Ansible runs the play in which nothing is redacted.
@@ -250,7 +239,7 @@ def _failure(call: RoleCall, step: Step, events: RoleEvents, status: int) -> Ste
     if failed is None:
         message = events.last_lines() or f"ansible-playbook ended with status {status}"
         return StepError(
-            f"{call.group} {call.command}: {message}",
+            f"{call.label}: {message}",
             verdict=Verdict.ERROR,
             cause=Cause.INFRASTRUCTURE,
             directory=step.directory,

@@ -44,7 +44,7 @@ def _invoke_role(command: Command, values: dict[str, Any], redactor: Redactor) -
 
     with live_view.view() as view, steps.entered(session.step_outside_run([view.show], redactor)) as top:
         try:
-            directory = roles.run_command(command, values)
+            directory = roles.run(command, values)
             exit_code = ExitCode.PASSED
         except StepError as error:
             directory, exit_code = error.directory or top.directory, error.exit_code

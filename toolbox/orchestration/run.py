@@ -143,7 +143,7 @@ def run_toolbox(
 
 def _call(command: registry.Command, values: dict[str, Any], suffix: str, *, counts: bool) -> ToolboxResult:
     if command.role is not None:
-        return ToolboxResult(roles.run_command(command, values, suffix=suffix, counts=counts))
+        return ToolboxResult(roles.run(command, values, suffix=suffix, counts=counts))
     name = f"{command.group}__{command.name}{suffix}"
     with steps.opened(name, kind=StepKind.COMMAND, counts=counts) as step:
         try:

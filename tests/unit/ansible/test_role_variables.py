@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from toolbox.ansible.role_variables import Body
+from toolbox.ansible.role_variables import run_body
 from toolbox.interface import signature
+from toolbox.interface.registry import Command
 from toolbox.model.errors import UsageError
 from toolbox.model.secrets import Secret
 
@@ -43,7 +44,8 @@ class Disk:
 
 def run(method: Callable[..., Any], **values: Any) -> dict[str, Any]:
     """Run a body with arguments."""
-    return Body(method, signature.of(method, name="disk measure")).run(values)
+    described = signature.of(method, name="disk measure")
+    return run_body(Command("disk", "measure", method, described, "disk_measure"), values)
 
 
 def test_a_method_without_a_body_adds_nothing() -> None:

@@ -18,6 +18,7 @@ import yaml
 from toolbox.ansible import roles
 from toolbox.ansible.roles import RoleCall
 from toolbox.interface import signature
+from toolbox.interface.registry import Command
 from toolbox.model.addresses import Address
 from toolbox.model.errors import Cancelled, StepError, UsageError
 from toolbox.model.events import Event, StepFinished, TaskFinished, TaskStarted
@@ -101,6 +102,12 @@ def top(tmp_path: Path, root: Path, shown: list[Event]) -> Iterator[Step]:
         yield step
 
 
+def command(group: str, name: str) -> Command:
+    """Return a command whose role is `GROUP_NAME`, and whose method has no body."""
+    described = signature.of(lambda: None, name=f"{group} {name}")
+    return Command(group, name, lambda **_: None, described, f"{group}_{name}")
+
+
 Role = Callable[..., Path]
 
 
@@ -111,7 +118,7 @@ def role(root: Path, top: Step) -> Role:
     def call(name: str, tasks: str, *, hosts: tuple[Address, ...] = (), **values: Any) -> Path:
         filesystem.write_text(root / f"roles/probe_{name}/tasks/main.yml", tasks)
         try:
-            roles.run(RoleCall("probe", name, values, hosts))
+            roles.run(command("probe", name), {**values, "hosts": hosts})
         finally:
             made = sorted(top.directory.glob(f"*__probe__{name}"))
         return made[-1]
@@ -222,17 +229,17 @@ def test_a_role_that_is_no_yaml_fails_with_what_ansible_says(role: Role) -> None
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("group", "name", "hosts", "said"),
     [
-        (RoleCall("training", "prepare_corpu", {}), "there is no role roles/training_prepare_corpu/.*did you mean"),
-        (RoleCall("host", "capture_state", {}, [Address("a"), Address("a", "me")]), "is named twice"),
+        ("training", "prepare_corpu", [], "there is no role roles/training_prepare_corpu/.*did you mean"),
+        ("host", "capture_state", [Address("a"), Address("a", "me")], "is named twice"),
     ],
 )
 def test_what_cannot_run_is_refused_before_anything_starts(
-    top: Step, shown: list[Event], call: RoleCall, said: str
+    top: Step, shown: list[Event], group: str, name: str, hosts: list[Address], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        roles.run(call)
+        roles.run(command(group, name), {"hosts": hosts})
     assert shown == []
     assert list(top.directory.iterdir()) == []
 
@@ -344,8 +351,7 @@ def test_the_command_line_of_a_step_gives_the_same_value_again(annotation: Any, 
 
 def test_the_command_line_of_a_step_holds_no_secret() -> None:
     call = RoleCall(
-        "a",
-        "b",
+        command("a", "b"),
         {"token": Secret("hunter2"), "more": {"k": [Secret("hunter2")]}},
         [Address("host", "me", 22), Address("x")],
     )
@@ -356,7 +362,7 @@ def test_the_command_line_of_a_step_holds_no_secret() -> None:
 
 def test_the_fingerprint_of_a_call_counts_a_secret_by_its_reference_and_masks_nothing() -> None:
     def fingerprint(**values: object) -> str:
-        return RoleCall("a", "b", values).fingerprint
+        return RoleCall(command("a", "b"), values).fingerprint
 
     token = Secret("hunter2", reference="*$@token")
     assert fingerprint(token=token) == fingerprint(token=Secret("other", reference="*$@token"))
