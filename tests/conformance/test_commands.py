@@ -132,7 +132,7 @@ def test_a_command_says_what_it_does_in_a_sentence(command: Command) -> None:
 @each_command
 def test_every_parameter_has_a_type_and_a_meaning(command: Command) -> None:
     for parameter in command.signature.parameters:
-        assert parameter.annotation is not signature.NOTHING, parameter.name
+        assert parameter.annotation is not signature.NO_DEFAULT, parameter.name
         assert parameter.text, f"{parameter.name} is not documented"
 
 

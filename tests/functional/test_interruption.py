@@ -221,7 +221,7 @@ def test_the_status_of_a_dead_run_names_the_processes_that_are_alive(small: Work
         running.send(signal.SIGKILL)
         running.wait()
         try:
-            (line,) = [text for text in status(small, directory) if "processes of it are alive: " in text]
+            (line,) = [text for text in status(small, directory) if "processes of the run are still running: " in text]
             named = {int(word) for word in line.partition(": ")[2].split() if word.isdigit()}
             assert named == set(processes.marked(directory)) != set()
         finally:

@@ -240,7 +240,7 @@ def test_a_changed_level_is_refused_until_a_person_accepts_it(results: Results, 
     assert rows[LARGE]["why"] == f"level changed since 20260321-020000-test: accept with {hint} --reason=WHY"
     assert "1 refused: these bounds did not change" in results("update_bounds", "training").stdout
     outcome = results("update_bounds", "training", hint, "--reason=TPG-9: the driver is slower")
-    assert "1 of these follow a change for the worse: is it a deliberate one?" in outcome.stdout
+    assert "1 of these bounds follow a change for the worse: was this change intended?" in outcome.stdout
     text = file.read_text()
     assert 'accepted_reason: "TPG-9: the driver is slower"' in text
     assert "accepted_since: 2026-03-21T02:00:00+00:00" in text

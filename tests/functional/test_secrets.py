@@ -189,7 +189,7 @@ def test_a_command_line_names_a_secret(vault: Workspace, reference: str) -> None
 def test_a_secret_on_the_command_line_is_refused_and_not_shown(vault: Workspace, argv: list[str]) -> None:
     outcome = started(vault, *argv)
     assert outcome.exit_code == 2, str(outcome)
-    assert "--token: a secret is not written on a command line" in outcome.stderr
+    assert "--token: a command line must not contain a secret" in outcome.stderr
     assert "--token  (secret, as env:NAME or @FILE; required)" in vault.run("vault", "open", "--help").stdout
     assert CORE not in outcome.stdout + outcome.stderr
     assert not vault.artifacts.exists()

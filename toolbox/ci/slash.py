@@ -1,12 +1,12 @@
-"""Slash commands of a comment, as a pure function of its text.
+"""Parses the slash commands of a comment.
 
     /test PROJECT [PRESET ...]      run a project
-    /var PATH: VALUE                override a field; the value is YAML, and may go on in indented lines
-    /skip PHASE ...                 leave phases out
-    /only PHASE ...                 run these phases alone
-    /help                           say what there is
+    /var PATH: VALUE                override a field; the value is YAML, and may continue in indented lines
+    /skip PHASE ...                 leave out phases
+    /only PHASE ...                 run only these phases
+    /help                           list the commands
 
-Lines that do not begin with a slash are talk, and so is what stands in a fenced block or a quotation.
+Lines that do not begin with a slash are ignored, and so are fenced blocks and quotations.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from toolbox.model.text import abbreviated
 
 COMMANDS: Final = ("test", "var", "skip", "only", "help")
 HELP: Final = (__doc__ or "").partition("\n\n")[2].partition("\n\nLines")[0]
-_LONGEST: Final = 1 << 16  # as long as GitHub lets a comment be
+_LONGEST: Final = 1 << 16  # characters; GitHub allows no longer comments
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z_][\w-]*)(?:(?:[^\S\n]*\n|[^\S\n]+)(?P<rest>.*))?", re.DOTALL)
 _FENCE = re.compile(r"\s*(?P<mark>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
 _INDENT: Final = {" ", "\t"}
-# The value of a /var is a block of the lines that follow: only then may a blank line stand in it.
+# The end of a /var line whose value is in the following lines. Only such a value may contain blank lines.
 _OPENS_BLOCK = re.compile(r"(:|[|>][-+1-9]{0,2})$")
-_LONGEST_OPENING: Final = 3  # characters, `|-2`: the rest of a long line is not searched
-_DEEPEST: Final = 20  # `config.outside` allows less, and says so
+_LONGEST_OPENING: Final = 3  # the length of `|-2`: only the last characters of a line are searched
+_DEEPEST: Final = 20  # levels; `config.outside` refuses fewer levels with a better message
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A slash command as it stands in a comment: the line it begins on, its name, and the rest of it."""
+    """A slash command of a comment: its line number, its name, and the text after its name."""
 
     number: int
     name: str
@@ -46,12 +46,13 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a comment asks for.
+class CommentRequest:
+    """The slash commands of a comment.
 
     Args:
-        project: None where the comment has no `/test`.
-        overrides: from `/var`; the last one of a path counts.
+        project: the project of `/test`; None if the comment has no `/test`.
+        overrides: the values of `/var` by their paths. If a path occurs twice, the last value is used.
+        help: whether the comment has `/help`.
     """
 
     project: str | None = None
@@ -62,22 +63,22 @@ class Asked:
     help: bool = False
 
 
-def parse(text: str) -> Asked:
-    """Return what a comment asks for.
+def parse(text: str) -> CommentRequest:
+    """Parse the slash commands of a comment.
 
     Raises:
-        UsageError: a command is unknown, or wrongly written; every one of them is named with its line.
+        UsageError: commands are unknown or wrong. The message names each of them with its line.
     """
     if len(text) > _LONGEST:
         raise UsageError(f"the comment has {len(text)} characters, but at most {_LONGEST} are allowed")
-    asked: dict[str, Any] = {"overrides": {}, "skip": (), "only": ()}
+    fields: dict[str, Any] = {"overrides": {}, "skip": (), "only": ()}
     faults: list[str] = []
     for line in _lines(text):
         try:
-            _take(asked, line)
+            _read_command(fields, line)
         except ValueError as error:
             faults.append(f"line {line.number}: {error}")
-    if asked["skip"] and asked["only"]:
+    if fields["skip"] and fields["only"]:
         faults.append("/skip and /only cannot be used together")
     if faults:
         raise UsageError(
@@ -85,14 +86,14 @@ def parse(text: str) -> Asked:
             if len(faults) > 1
             else f"the comment: {faults[0]}"
         )
-    return Asked(**asked)
+    return CommentRequest(**fields)
 
 
 def _lines(text: str) -> Iterator[Line]:
-    """Yield the slash commands, each with the indented lines that go on with it."""
+    """Yield the slash commands, each with its continuation lines."""
     number, parts, fence = 0, list[str](), ""
     for index, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
-        if parts and _goes_on(parts, line):
+        if parts and _continues(parts, line):
             parts.append(line if line.strip() else "")
             continue
         if parts:
@@ -105,8 +106,8 @@ def _lines(text: str) -> Iterator[Line]:
         yield _line(number, parts)
 
 
-def _goes_on(parts: list[str], line: str) -> bool:
-    """Tell whether a command goes on with a line. A blank line ends it, except in the middle of a YAML block."""
+def _continues(parts: list[str], line: str) -> bool:
+    """Tell whether a line continues a command. A blank line ends a command, except inside a YAML block."""
     if parts[0].startswith("/var"):
         if not line.strip():
             return True
@@ -120,7 +121,10 @@ def _opens_block(line: str) -> bool:
 
 
 def _fence_after(line: str, fence: str) -> str:
-    """Return the fence in which the text after a line stands. One of its own kind ends it, as long or longer."""
+    """Return the fence that is open after a line, or an empty text.
+
+    A fence is closed by a fence of the same character that is at least as long.
+    """
     match = _FENCE.match(line)
     if match is None or (fence and (not match["mark"].startswith(fence) or match["info"].strip())):
         return fence
@@ -132,19 +136,19 @@ def _line(number: int, parts: list[str]) -> Line:
     return Line(number, match["name"], match["rest"] or "") if match else Line(number, parts[0].strip("/ "), "")
 
 
-def _take(asked: dict[str, Any], line: Line) -> None:
+def _read_command(fields: dict[str, Any], line: Line) -> None:
     match line.name:
         case "test":
-            if "project" in asked:
+            if "project" in fields:
                 raise ValueError("/test occurs twice: a comment can run only one project")
             words = _words(line, "the name of a project")
-            asked["project"], asked["presets"] = words[0], tuple(words[1:])
+            fields["project"], fields["presets"] = words[0], tuple(words[1:])
         case "var":
-            asked["overrides"].update(_overrides(line.rest))
+            fields["overrides"].update(_overrides(line.rest))
         case "skip" | "only":
-            asked[line.name] += tuple(_words(line, "the names of phases"))
+            fields[line.name] += tuple(_words(line, "the names of phases"))
         case "help":
-            asked["help"] = True
+            fields["help"] = True
         case _:
             raise ValueError(f"unknown command /{line.name}: {did_you_mean(line.name, COMMANDS, label='commands')}")
 
@@ -155,24 +159,23 @@ def _words(line: Line, expected: str) -> list[str]:
     except ValueError as error:
         raise ValueError(f"/{line.name}: {error}") from None
     if not words:
-        raise ValueError(f"/{line.name}: {expected} was expected after it")
+        raise ValueError(f"/{line.name} needs {expected} after it")
     return words
 
 
 def _refuse_explosive(text: str) -> None:
-    """Refuse YAML that would take minutes or gigabytes to construct: anybody may write a comment.
+    """Raise if it would take minutes or gigabytes to construct the YAML of a comment.
 
-    A few aliases of aliases are gigabytes when they are written out, and PyYAML's time for each token grows with the
-    number of lists and mappings around the token.
+    A few nested aliases can expand to gigabytes, and PyYAML's time for each token grows with the nesting depth.
 
     Raises:
-        ValueError: it has an alias, or is nested too deep.
+        ValueError: the text contains an alias, or is nested too deep.
         YAMLError: the text is not YAML.
     """
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError("/var: a YAML alias (*) is not allowed here: write the value itself")  # noqa: TRY004  # `parse` names it
+            raise ValueError("/var: a YAML alias (*) is not allowed here: write the value itself")  # noqa: TRY004  # `parse` catches ValueError
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
             raise ValueError(f"/var: {abbreviated(text.strip())} is nested more than {_DEEPEST} levels deep")

@@ -1,1 +1,1 @@
-"""The command line: one file a group, found by its name (see `toolbox.interface.registry`)."""
+"""The toolbox commands: one module per group, which `toolbox.interface.registry` finds by its file name."""

@@ -1,4 +1,4 @@
-"""What `results update_bounds` does: the decision about each metric of each cell, the file, and what is printed."""
+"""Implements `results update_bounds`: decides about the bounds of each metric of each cell, and writes the file."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from toolbox.results.bounds_update import Acceptance, Action, Decision, Update
 from toolbox.results.queries import Filter
 from toolbox.results.series import Series
 
-_LONGEST_REASON: Final = 100  # so that it fits on a line of the file
+_LONGEST_REASON: Final = 100  # characters; the file has the reason on one line
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an update did, as rows and remarks for people and programs."""
+    """The output of an update: rows, and remarks for people."""
 
     rows: Sequence[dict[str, Any]]
     remarks: Sequence[str]
 
 
 def acceptance(accept: str | None, reason: str | None) -> Acceptance | None:
-    """Return what `--accept=CELLS:METRICS --reason=WHY` accepts; None without them.
+    """Return the acceptance that `--accept=CELLS:METRICS --reason=WHY` describes; None without these flags.
 
     Raises:
-        UsageError: one of the two is missing, or is not what it should be.
+        UsageError: one of the two flags is missing or wrong.
     """
     if accept is None:
         if reason is not None:
@@ -55,28 +55,29 @@ def acceptance(accept: str | None, reason: str | None) -> Acceptance | None:
     return Acceptance(covers, _user(), reason, datetime.now(UTC).replace(microsecond=0))
 
 
-def update(connection: Connection, wanted: Filter, files: BoundsFiles, how: Update, *, dry_run: bool) -> Outcome:
-    """Decide about the bounds of all metrics that are wanted, and write them unless it is a rehearsal.
+def update(connection: Connection, selection: Filter, files: BoundsFiles, how: Update, *, dry_run: bool) -> Outcome:
+    """Decide about the bounds of all metrics that the filter selects, and write the bounds unless `dry_run` is set.
 
     Raises:
         ConfigurationError: the file cannot be updated.
-        UsageError: nothing has changed that is to be accepted.
+        UsageError: the acceptance matches no metric whose level has changed.
     """
-    every = replace(wanted, since=None, revision=None)
-    series = _results.newest_units(queries.series(connection, every))
-    if every != wanted:
-        how = replace(how, runs=_runs(queries.series(connection, wanted)))
+    # Levels are computed from all runs, also with `--since` or `--revision`, which only select runs for the bounds.
+    all_runs = replace(selection, since=None, revision=None)
+    series = _results.newest_units(queries.series(connection, all_runs))
+    if all_runs != selection:
+        how = replace(how, runs=_runs(queries.series(connection, selection)))
     decisions, faults = _decisions(series, how, files)
     if how.acceptance is not None:
         _require_change(decisions, how.acceptance)
     entries = [
-        Entry(one.series.cell, one.series.name, one.series.metric, one.after)
-        for one in decisions
-        if one.after is not None
+        Entry(decision.series.cell, decision.series.name, decision.series.metric, decision.after)
+        for decision in decisions
+        if decision.after is not None
     ]
     differences = files.update(entries, dry_run=dry_run)
     rows = result_rows.of_decisions(decisions)
-    few = sum(one.after is None for one in decisions)
+    few = sum(decision.after is None for decision in decisions)
     remarks = [
         *_warnings(rows),
         *faults,
@@ -89,47 +90,47 @@ def update(connection: Connection, wanted: Filter, files: BoundsFiles, how: Upda
 def _decisions(series: Sequence[Series], how: Update, files: BoundsFiles) -> tuple[list[Decision], list[str]]:
     bounds = files.bounds
     decisions, faults = [], []
-    for one in series:
-        key = one.cell, one.metric
+    for item in series:
+        key = item.cell, item.metric
         try:
-            decisions.append(how.decide(one, bounds.get(key), is_manual=key in files.manual))
+            decisions.append(how.decide(item, bounds.get(key), is_manual=key in files.manual))
         except ValueError as error:
-            faults.append(f"{one.name}, {one.metric}: {error}")
+            faults.append(f"{item.name}, {item.metric}: {error}")
     return decisions, faults
 
 
 def _require_change(decisions: Sequence[Decision], accepted: Acceptance) -> None:
-    """Refuse to accept what did not change: a slip in a pattern would go unnoticed."""
-    covered = [one for one in decisions if accepted.covers(one.series)]
+    """Raise if the acceptance matches no changed level, because the patterns may have a typing mistake."""
+    covered = [decision for decision in decisions if accepted.covers(decision.series)]
     if not covered:
-        some = ", ".join(f"{one.series.name}:{one.series.metric}" for one in decisions[:3])
+        some = ", ".join(f"{decision.series.name}:{decision.series.metric}" for decision in decisions[:3])
         examples = f"metrics are written CELL:METRIC, for example {some}" if some else "there are no metrics"
         raise UsageError(f"--accept matches no metric: {examples}")
-    if not any(one.is_accepted or one.action is Action.REFUSED for one in covered):
+    if not any(decision.is_accepted or decision.action is Action.REFUSED for decision in covered):
         raise UsageError(f"--accept matches {len(covered)} metrics, and the level of none of them has changed")
 
 
 def _runs(series: Sequence[Series]) -> Mapping[tuple[str, str], set[tuple[str, datetime]]]:
     runs: dict[tuple[str, str], set[tuple[str, datetime]]] = defaultdict(set)
-    for one in series:
-        runs[one.cell, one.metric] |= {(run.run, run.started) for run in one.runs}
+    for item in series:
+        runs[item.cell, item.metric] |= {(run.run, run.started) for run in item.runs}
     return runs
 
 
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container with a user id that has no name
+    except (KeyError, OSError):  # in a container, the user id may have no name
         return ""
 
 
 def _warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what a person should consider before new bounds are committed."""
+    """Return remarks about bounds that a person should review before committing the file."""
     refused = sum(row["action"] == Action.REFUSED for row in rows)
     worse = sum(row["change"] == "worse" for row in rows)
     wide = sum(row["is_wide"] for row in rows)
     return [
         *([f"{refused} refused: these bounds did not change; `why` says what to do"] if refused else []),
-        *([f"{worse} of these follow a change for the worse: is it a deliberate one?"] if worse else []),
-        *([f"{wide} are wider than their mean: a few values are far from the others"] if wide else []),
+        *([f"{worse} of these bounds follow a change for the worse: was this change intended?"] if worse else []),
+        *([f"{wide} bounds are wider than their mean, because a few values are far from the others"] if wide else []),
     ]

@@ -1,4 +1,4 @@
-"""Calls a toolbox command for the command line: shows what it does, and turns its end into an exit code."""
+"""Calls a toolbox command for the command line, prints its result, and returns the exit code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolbox.system.redaction import Redactor
 
 
 def invoke(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
-    """Call a command, print what it returns, and return the exit code: a number that it returns is that."""
+    """Call a command and return the exit code. An `int` that the command returns is the exit code; text is printed."""
     redactor.add(secret.reveal() for secret in secrets_in(values))
     if command.role is not None:
         return _invoke_role(command, values, redactor)
@@ -25,12 +25,12 @@ def invoke(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
         return result
     if result is not None:
         text = result if isinstance(result, str) else filesystem.dump_yaml(result).removesuffix("...\n").rstrip("\n")
-        print(_shown(redactor(text), is_json=values.get("format") == "json"))
+        print(_escaped(redactor(text), is_json=values.get("format") == "json"))
     return ExitCode.PASSED
 
 
-def _shown(text: str, *, is_json: bool) -> str:
-    """Return a result as it is for a program, and without what would steer a terminal or a CI system for a reader."""
+def _escaped(text: str, *, is_json: bool) -> str:
+    """Escape terminal control sequences and CI workflow commands in a result, unless a program reads the result."""
     if is_json:
         return printable_json(text)
     return printable(text) if sys.stdout.isatty() or environ.is_workflow() else text

@@ -1,4 +1,4 @@
-"""The lease of a cluster in the hands of a person: `cluster take_lease`, `release_lease` and `show_lease`."""
+"""Implements `cluster take_lease`, `release_lease` and `show_lease`, with which a person shares a cluster."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from toolbox.model.verdicts import Cause, Verdict
 
 @contextmanager
 def opened(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> Iterator[LeaseObject]:
-    """Yield where a lease is written.
+    """Yield the lease of a cluster, and close the connection at the end.
 
     Raises:
-        ConfigurationError: nobody says how to reach the cluster.
+        ConfigurationError: the kubeconfig does not tell how to reach the cluster.
     """
     cluster = Cluster(Access(str(kubeconfig) if kubeconfig else None, context, namespace))
     try:
@@ -35,10 +35,10 @@ def opened(name: str, namespace: str | None, kubeconfig: Path | None, context: s
 
 
 def take(lock: LeaseObject, purpose: str, *, ttl: int, wait: float, force: bool) -> str:
-    """Take it, and say until when it lasts.
+    """Take the lease, and return a message that says when the lease expires.
 
     Raises:
-        StepError: somebody else has it.
+        StepError: somebody else holds the lease, or the cluster does not answer.
     """
     claim = Claim(leases.me(), leases.me(), purpose, ttl=ttl, beats=False)
     try:
@@ -46,16 +46,16 @@ def take(lock: LeaseObject, purpose: str, *, ttl: int, wait: float, force: bool)
     except StepError as error:
         if error.cause is not Cause.CAPACITY:
             raise
-        hint = "--wait=SECONDS waits for it, --force takes it away"
+        hint = "--wait=SECONDS waits for the lease, --force takes it away"
         raise StepError(f"{error}\n{hint}", verdict=error.verdict, cause=error.cause) from None
-    return f"{lock} is yours, and {record.expiry}; `cluster release_lease`, with the same options, gives it back before"
+    return f"{lock} is yours, and {record.expiry}; `cluster release_lease` with the same options releases it earlier"
 
 
 def release(lock: LeaseObject, *, force: bool) -> str:
-    """Give it back, and say so.
+    """Release the lease, and return a message for the user.
 
     Raises:
-        StepError: it is another's.
+        StepError: somebody else holds the lease, and `force` is not set.
     """
     me = leases.me()
     seen = lock.read(TIMEOUT)
@@ -71,13 +71,13 @@ def release(lock: LeaseObject, *, force: bool) -> str:
 
 
 def show(lock: LeaseObject, *, as_json: bool) -> str:
-    """Say who holds it."""
+    """Return the holder of the lease, the purpose and the expiry as text or JSON."""
     seen = lock.read(TIMEOUT)
     held = seen.record
     if as_json:
         return json.dumps({"lease": str(lock), "holder": _json(held) if held is not None else None}, indent=2)
     if held is None:
-        return f"nobody holds {lock}" + ("" if seen.version else ", and no run has taken it so far")
+        return f"nobody holds {lock}" + ("" if seen.version else ", and no run has ever taken it")
     age = duration((leases.now() - held.renewed).total_seconds(), digits=0)
     beat = f", {age} ago" if held.claim.beats else ""
     forced = f"\n  it was taken by force {held.forced}" if held.forced else ""

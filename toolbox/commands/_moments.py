@@ -1,4 +1,4 @@
-"""Moments in time, as people write them: `10 days ago`, `2026-11-01`, `2026-11-01 02:00 Europe/Berlin`."""
+"""Parses times as people write them: `10 days ago`, `2026-11-01`, `2026-11-01 02:00 Europe/Berlin`."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from toolbox.model.errors import UsageError
 
 _ZONE = re.compile(r"(?P<text>.*\d)\s+(?P<zone>[A-Za-z_]+(?:/[A-Za-z0-9_+-]+)+)", re.DOTALL)
 _DAY = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
-_SLASHES = re.compile(r"\d+[/.]\d+[/.]\d+")  # nobody knows which of them is the month
+_SLASHES = re.compile(r"\d+[/.]\d+[/.]\d+")  # ambiguous: either of two numbers may be the month
 _NAMED_DAY = re.compile(r"today|yesterday|tomorrow", re.IGNORECASE)
 _FROM_NOW = re.compile(r".*\b(?:now|ago|hours?|minutes?|seconds?)|in\b.*", re.IGNORECASE | re.DOTALL)
 _A_DAY: Final = timedelta(days=1) - timedelta(microseconds=1)
 
 
 def parse(text: str, *, flag: str, now: datetime | None = None, is_end: bool = False) -> datetime:
-    """Return the moment that a text means, with its time zone.
+    """Return the time that a text describes, with a time zone.
 
-    Where it names none it is in that of this machine, by the rules of its own date: in November too, a time in July is
-    one in summer time. `2 hours ago` is counted from now, whatever the clocks did since.
+    A text without a time zone is in the time zone of this machine, with the UTC offset of the described date: in
+    November, a time in July is in summer time. `2 hours ago` is an exact duration, even if clocks changed since then.
 
     Args:
-        flag: what the text was given for, for the message.
-        is_end: whether a day without a time (`2026-11-01`, `yesterday`) means its end, not its beginning.
+        flag: the name of the flag, for the message.
+        is_end: read a day without a time (`2026-11-01`, `yesterday`) as the end of the day, not as its beginning.
 
     Raises:
-        UsageError: it means none.
+        UsageError: the text does not describe a time.
     """
     now = now or datetime.now().astimezone()
     words, zone = _zone(text.strip(), flag)
     moment = None
-    with contextlib.suppress(ValueError, OverflowError):  # the year 1 or 9999 need not be there in another zone
+    with contextlib.suppress(ValueError, OverflowError):  # in another time zone, the result may be before year 1
         moment = _moment(words, now.tzinfo if _FROM_NOW.fullmatch(words) else zone, now, is_end=is_end)
     if moment is None:
         raise UsageError(f"--{flag}={text}: a time was expected: 2026-11-01, '2026-11-01 02:00 +01:00', '10 days ago'")
@@ -42,10 +42,10 @@ def parse(text: str, *, flag: str, now: datetime | None = None, is_end: bool = F
 
 
 def parse_period(text: str, *, flag: str, now: datetime | None = None) -> tuple[datetime, datetime]:
-    """Return the beginning and the end of a period, `2026-11-01..2026-11-07`; either may be left out.
+    """Return the beginning and the end of a period such as `2026-11-01..2026-11-07`. Either may be left out.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is not a period, or the period ends before it begins.
     """
     now = now or datetime.now().astimezone()
     begin, dots, end = text.partition("..")
@@ -59,7 +59,11 @@ def parse_period(text: str, *, flag: str, now: datetime | None = None) -> tuple[
 
 
 def _moment(words: str, zone: tzinfo | None, now: datetime, *, is_end: bool) -> datetime | None:
-    """Return what words mean in a time zone, or by the clock of this machine; None where they mean no moment."""
+    """Return the time that the words describe in a time zone, or None if they do not describe a time.
+
+    Args:
+        zone: None for the time zone of this machine.
+    """
     import dateparser  # slow to import
 
     if not words or _SLASHES.search(words):
@@ -70,18 +74,18 @@ def _moment(words: str, zone: tzinfo | None, now: datetime, *, is_end: bool) -> 
         "PREFER_DATES_FROM": "past",
         "DATE_ORDER": "YMD",
     }
-    found = dateparser.parse(words, languages=["en"], settings=settings)
-    if found is None or found.tzinfo is not None:
-        return found
+    result = dateparser.parse(words, languages=["en"], settings=settings)
+    if result is None or result.tzinfo is not None:
+        return result
     if _NAMED_DAY.fullmatch(words):
-        found = datetime.combine(found, time())
+        result = datetime.combine(result, time())
     if is_end and (_DAY.fullmatch(words) or _NAMED_DAY.fullmatch(words)):
-        found += _A_DAY
-    return found.astimezone() if zone is None else found.replace(tzinfo=zone)
+        result += _A_DAY
+    return result.astimezone() if zone is None else result.replace(tzinfo=zone)
 
 
 def _zone(text: str, flag: str) -> tuple[str, tzinfo | None]:
-    """Take the name of a time zone from the end of a text; None where it has none."""
+    """Split a text into the time and the time zone at its end, which is None if the text does not name one."""
     match = _ZONE.fullmatch(text)
     if match is None:
         return text, None

@@ -1,4 +1,4 @@
-"""Runs a project for `project run`, `project resume` and `ci run`: with a view, and a table at the end."""
+"""Runs a project for `project run`, `project resume` and `ci run`, and shows its progress and its results."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from toolbox.system.redaction import Redactor
 Execute = Callable[[Sequence[Listener], Redactor], tuple[RunState, int]]
 
 
-def shown(execute: Execute, *, as_json: bool) -> int:
-    """Run a project, or go on with a run of it, show that, and return its exit code.
+def run_and_show(execute: Execute, *, as_json: bool) -> int:
+    """Run a project, show the progress and a table of the results, write the reports, and return the exit code.
 
     Args:
-        as_json: print the summary as JSON on stdout, and show the run on stderr.
+        execute: starts or resumes the run.
+        as_json: print the summary as JSON on stdout, and show the progress on stderr.
     """
     stream = sys.stderr if as_json else sys.stdout
     with live_view.view(stream) as view:
@@ -32,8 +33,8 @@ def shown(execute: Execute, *, as_json: bool) -> int:
     view.line("")
     run_table.show(summary, view)
     if as_json:
-        # A reader that has gone away does not change how the run ended.
+        # If the program that reads stdout has ended, the exit code of the run stays the same.
         with contextlib.suppress(BrokenPipeError):
-            # The journal, from which it comes, holds no secret; a name in it may be the same word as one.
+            # Not redacted: the journal, its source, contains no secrets, and redaction could mask names.
             print(printable_json(json.dumps(run_summary.as_json(summary), indent=2, ensure_ascii=False)))
     return exit_code

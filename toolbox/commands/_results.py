@@ -1,4 +1,4 @@
-"""What the commands of `results` have in common: which store, which of its contents, and how to print them."""
+"""Functions that the commands of `results` share: they open the store, select its contents and print rows."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from toolbox.results.series import Series
 from toolbox.results.store import Store, default_location
 from toolbox.system import places
 
-_NOTHING: Final = "the store {store} has no matching results"
+_NO_RESULTS: Final = "the store {store} has no matching results"
 
 
 def location(database: str | None, project: str | None) -> str:
-    """Return which store is meant: the one that is named, that of a project of this checkout, or that of this user."""
+    """Return the file or URL of the store: `database`, or else the store of the project, or else of this user."""
     if database is not None:
         return database
     if project is not None and project in places.projects():
@@ -38,10 +38,10 @@ def location(database: str | None, project: str | None) -> str:
 
 @contextmanager
 def opened(database: str | None, project: str | None) -> Iterator[tuple[Store, Connection]]:
-    """Yield the store, and a connection that reads it.
+    """Yield the store, and a connection that reads the store.
 
     Raises:
-        UsageError: there is no store where somebody says that there is, or it knows no such project.
+        UsageError: `database` does not exist, or the store has no run of the project.
     """
     with Store(location(database, project), is_new=database is None) as store, store.reading() as connection:
         if project is not None and project not in (known := queries.projects(connection)):
@@ -50,7 +50,7 @@ def opened(database: str | None, project: str | None) -> Iterator[tuple[Store, C
         yield store, connection
 
 
-def wanted(
+def run_filter(
     *,
     project: str | None = None,
     cells: str | None = None,
@@ -61,10 +61,10 @@ def wanted(
     since: str | None = None,
     until: str | None = None,
 ) -> Filter:
-    """Return what the flags of a command ask for.
+    """Return the filter that the flags of a command describe.
 
     Raises:
-        UsageError: a time is none.
+        UsageError: --since or --until is not a time, or the period ends before it begins.
     """
     begin = _moments.parse(since, flag="since") if since is not None else None
     end = _moments.parse(until, flag="until", is_end=True) if until is not None else None
@@ -73,48 +73,53 @@ def wanted(
     return Filter(project, cells, settings or {}, metric, revision, begin, end, presets or ())
 
 
-def side(connection: Connection, text: str, flag: str, wanted: Filter) -> Filter:
-    """Return what one side of a comparison is: a period, a run by its name, or all runs of a revision.
+def side(connection: Connection, text: str, flag: str, run_filter: Filter) -> Filter:
+    """Return the filter for one side of a comparison: a period, one run, or all runs of a revision.
+
+    Args:
+        text: the value of the flag.
+        flag: the name of the flag, for messages.
+        run_filter: the filter that applies to both sides.
 
     Raises:
-        UsageError: it is none of them.
+        UsageError: no run has this name, and no runs have this revision.
     """
     if ".." in text:
         since, until = _moments.parse_period(text, flag=flag)
-        return replace(wanted, since=since, until=until)
+        return replace(run_filter, since=since, until=until)
     try:
-        found = queries.run(connection, text, wanted.project)
+        run = queries.run(connection, text, run_filter.project)
     except UsageError:
-        of_revision = replace(wanted, revision=text)
+        of_revision = replace(run_filter, revision=text)
         if text and queries.runs(connection, of_revision, limit=1):
             return of_revision
         raise
-    return replace(wanted, project=found.project, run=found.id)
+    return replace(run_filter, project=run.project, run=run.id)
 
 
-def refuse_unknown_metric(connection: Connection, wanted: Filter) -> None:
-    """Refuse a metric that nobody has measured.
+def refuse_unknown_metric(connection: Connection, run_filter: Filter) -> None:
+    """Raise if no metric in the store matches the filter.
 
     Raises:
-        UsageError: the pattern matches none.
+        UsageError: the pattern for metrics matches nothing.
     """
-    names = queries.metrics(connection, wanted.project)
-    if wanted.metric is not None and not fnmatch.filter(names, wanted.metric):
-        raise UsageError(f"--metric={wanted.metric}: {did_you_mean(wanted.metric, names, label='metrics')}")
+    names = queries.metrics(connection, run_filter.project)
+    if run_filter.metric is not None and not fnmatch.filter(names, run_filter.metric):
+        raise UsageError(f"--metric={run_filter.metric}: {did_you_mean(run_filter.metric, names, label='metrics')}")
 
 
 def newest_units(series: Sequence[Series]) -> list[Series]:
-    """Return the series without those whose metric has another unit by now."""
+    """Return one series for each metric of each cell: the series with the unit that the newest run used."""
     newest: dict[tuple[str, str, str], Series] = {}
-    for one in series:
-        key = one.project, one.cell, one.metric
-        if key not in newest or newest[key].runs[-1].started < one.runs[-1].started:
-            newest[key] = one
+    for item in series:
+        key = item.project, item.cell, item.metric
+        if key not in newest or newest[key].runs[-1].started < item.runs[-1].started:
+            newest[key] = item
     return list(newest.values())
 
 
 def printed(
-    found: Sequence[Row],
+    results: Sequence[Row],
     columns: Sequence[str],
     format_: Format,
     *,
@@ -122,19 +127,21 @@ def printed(
     remarks: Sequence[str] = (),
     summary: str = "",
 ) -> str | None:
-    """Return rows for a program, or print them for a person.
+    """Print rows as a table, or return their text in a format for programs.
 
     Args:
-        remarks: what a person should know besides.
-        summary: a line above the rows, of which there may be none then.
+        format_: `text` prints a table.
+        store: the location of the store, for the message that there are no rows.
+        remarks: lines below the table.
+        summary: a line above the table. With a summary, an empty table is not printed.
     """
     if format_ != "text":
-        return rows.dump(found, columns, format_)
+        return rows.dump(results, columns, format_)
     with live_view.view(sys.stdout) as view:
         if summary:
             view.line(summary)
-        if found or not summary:
-            rows.show(found, columns, view.console, empty=_NOTHING.format(store=store))
+        if results or not summary:
+            rows.show(results, columns, view.console, empty=_NO_RESULTS.format(store=store))
         for remark in remarks:
             view.line(remark, style="dim")
     return None

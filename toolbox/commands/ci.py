@@ -1,4 +1,4 @@
-"""Parse and run what a comment on a pull request asks for."""
+"""Parse the slash commands of a comment on a pull request, and run them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from toolbox.ci import slash
-from toolbox.ci.slash import Asked
+from toolbox.ci.slash import CommentRequest
 from toolbox.commands import _project_run
 from toolbox.interface.options import ArtifactDir, Format, SummaryFormat
 from toolbox.model.errors import UsageError
@@ -20,26 +20,28 @@ from toolbox.system import filesystem
 
 
 class Ci:
-    """Parse and run what a comment on a pull request asks for."""
+    """Parse the slash commands of a comment on a pull request, and run them."""
 
     def parse(self, text: str, *, format: Format[Literal["yaml", "json"]] = "yaml") -> str:  # noqa: A002
         """
-        Print what a comment asks for, and run nothing. What is unknown is refused.
+        Print how the slash commands of a comment are understood, and run nothing.
+
+        Unknown commands, projects, presets, phases and fields are errors.
 
         Args:
             text: the text of the comment, with lines such as /test PROJECT [PRESET ...], /var PATH: VALUE, /skip PHASE
                 ..., /only PHASE ... or /help.
         """
-        asked = slash.parse(text)
-        if asked.project is not None:
-            _request(asked, None)
-        understood = asdict(asked)
-        if asked.help:
-            understood["help"] = slash.HELP
+        comment = slash.parse(text)
+        if comment.project is not None:
+            _request(comment, None)
+        content = asdict(comment)
+        if comment.help:
+            content["help"] = slash.HELP
         return (
-            json.dumps(understood, indent=2, default=list)
+            json.dumps(content, indent=2, default=list)
             if format == "json"
-            else filesystem.dump_yaml(_lists(understood)).rstrip()
+            else filesystem.dump_yaml(_lists(content)).rstrip()
         )
 
     def run(
@@ -50,38 +52,40 @@ class Ci:
         format: SummaryFormat = "text",  # noqa: A002
     ) -> int | str:
         """
-        Run what a comment asks for. The run directory keeps the overrides of the comment in a file for --overrides.
+        Run the project that a comment requests.
+
+        The overrides of the comment are saved in the run directory, in a file that --overrides can read.
 
         Args:
-            text: the text of the comment; `ci parse` shows how it is understood.
+            text: the text of the comment. Use `ci parse` to see how the comment is understood.
         """
-        asked = slash.parse(text)
-        if asked.help:
+        comment = slash.parse(text)
+        if comment.help:
             return slash.HELP
-        if asked.project is None:
+        if comment.project is None:
             raise UsageError("the comment does not request a run: add `/test PROJECT [PRESET ...]`")
-        execute = partial(project_run.execute, _request(asked, artifact_dir))
-        return _project_run.shown(execute, as_json=format == "json")
+        execute = partial(project_run.execute, _request(comment, artifact_dir))
+        return _project_run.run_and_show(execute, as_json=format == "json")
 
 
-def _request(asked: Asked, artifact_dir: Path | None) -> RunRequest:
-    """Return the request of a run, after a look at whether all that it names is there."""
-    project = asked.project or ""
+def _request(comment: CommentRequest, artifact_dir: Path | None) -> RunRequest:
+    """Return the request for a run after checking that the project, its phases, presets and fields exist."""
+    project = comment.project or ""
     available = projects.phases(projects.find(project))
-    named = list(asked.only) or [name for name in available if name not in asked.skip]
-    projects.select(available, [*asked.skip, *named])
-    wanted = RunRequest(
+    phases = list(comment.only) or [name for name in available if name not in comment.skip]
+    projects.select(available, [*comment.skip, *phases])
+    run_request = RunRequest(
         project,
-        asked.presets,
-        overrides=asked.overrides,
+        comment.presets,
+        overrides=comment.overrides,
         overrides_source="/var",
         is_from_outside=True,
-        phases=named,
+        phases=phases,
         artifact_dir=artifact_dir,
-        note={RunDirectory.overrides: asked.overrides} if asked.overrides else {},
+        note={RunDirectory.overrides: comment.overrides} if comment.overrides else {},
     )
-    request.configure(wanted)
-    return wanted
+    request.configure(run_request)
+    return run_request
 
 
 def _lists(value: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Look at, prepare, share and clean up Kubernetes clusters."""
+"""Inspect, prepare, share and clean up Kubernetes clusters."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,7 +27,7 @@ LeaseName = Annotated[str, Help("the name of the lease: all who share the cluste
 
 
 class Cluster:
-    """Look at, prepare, share and clean up Kubernetes clusters."""
+    """Inspect, prepare, share and clean up Kubernetes clusters."""
 
     @role
     def wait_ready(
@@ -44,7 +44,7 @@ class Cluster:
 
         Args:
             nodes: the least number of nodes that must be ready. Every other node that exists must be ready too.
-            selector: a label selector for the nodes to look at, as in gke-nodepool=a100; all nodes when left out.
+            selector: wait only for the nodes with this label, as in gke-nodepool=a100; all nodes when left out.
             system: also wait for the DaemonSets of the namespace kube-system.
         """
 
@@ -57,13 +57,12 @@ class Cluster:
         context: Context = None,
     ) -> None:
         """
-        Record what a cluster is and which objects are in it. Of a Secret, only the name, the type and the keys are
-        recorded.
+        Record the version, the nodes and the objects of a cluster, but not the values of Secrets.
 
         Args:
-            namespaces: the namespaces whose objects to record. When left out, all namespaces, or that of the context if
-                the account may not list all.
-            logs: also record the logs of the containers in these namespaces.
+            namespaces: record the objects in these namespaces. When left out, all namespaces are recorded, or only the
+                namespace of the context if the account may not list all namespaces.
+            logs: also record the logs of the containers in the namespaces.
         """
 
     @role
@@ -84,9 +83,10 @@ class Cluster:
         context: Context = None,
     ) -> None:
         """
-        Create a namespace if there is none, and add what tests need there. What exists already stays as it is.
+        Create a namespace if it does not exist, and add a quota, a service account and other objects for tests.
 
-        A quota, limits or a network policy of an earlier call are removed if this call leaves them out.
+        Objects of other tools in the namespace stay unchanged. A quota, limits or a network policy of an earlier call
+        are removed if this call leaves them out.
 
         Args:
             namespace: the name of the namespace.
@@ -100,13 +100,13 @@ class Cluster:
                 writes.
             docker_config: the content of --image_pull_secret as a value, in place of --docker_config_file.
             service_account: the name of a service account to create, which may use the Secret for pulling images.
-            may_run_cells: whether the service account may run the cells of a matrix in the namespace. An account that
-                may create Jobs can read every Secret of the namespace.
-            cells_need: more permissions for the service account: `hosts` to run cells of several hosts, `slices` to run
-                cells of several TPU slices, `leases` to take leases in the namespace.
+            may_run_cells: allow the service account to run the cells of a matrix in the namespace. An account that may
+                create Jobs can read every Secret of the namespace.
+            cells_need: additional permissions of the service account: `hosts` for cells with several hosts, `slices`
+                for cells with several TPU slices, `leases` for taking leases in the namespace.
             network_policy: with `isolated`, only pods of the namespace can reach its pods.
         """
-        contents = [each for each in (docker_config, docker_config_file) if each is not None]
+        contents = [content for content in (docker_config, docker_config_file) if content is not None]
         if len(contents) != (1 if image_pull_secret else 0):
             raise ValueError(
                 "a Secret for pulling images needs its name, --image_pull_secret, and its content, either as "
@@ -128,13 +128,13 @@ class Cluster:
         Delete what Topgallant created in a namespace, or the whole namespace, and wait until it is gone.
 
         Args:
-            namespace: the name of the namespace. A namespace of the system is refused. Without --force, a namespace
-                that Topgallant did not create is refused too.
-            run: delete only what this run has left. Without --force, a run that holds a lease of the cluster is
-                refused.
-            delete_namespace: delete the namespace itself with everything in it, no matter who created it.
-            force: delete even in a namespace that Topgallant did not create, and delete even Jobs of runs that may
-                still be alive.
+            namespace: the name of the namespace. A system namespace is refused. Without --force, a namespace that
+                Topgallant did not create is refused too.
+            run: delete only the objects of the run with this name. Without --force, a run that holds a lease of the
+                cluster is refused.
+            delete_namespace: delete the namespace and all objects in it, including objects of other tools.
+            force: also delete in a namespace that Topgallant did not create, and delete Jobs of runs that may still be
+                running.
         """
 
     @role
@@ -155,9 +155,10 @@ class Cluster:
 
         Args:
             images: the images to pull.
-            namespace: the namespace of the DaemonSet that pulls the images; that of the context when left out.
+            namespace: the namespace for the DaemonSet that pulls the images; the namespace of the context when left
+                out.
             node_selector: the labels of the nodes that pull the images; all nodes when left out.
-            tolerations: the taints of nodes that the DaemonSet tolerates; those of accelerators when left out.
+            tolerations: the tolerations of the DaemonSet; tolerations for accelerator taints when left out.
             image_pull_policy: when a node pulls an image. With `Always` it asks the registry even if it has the image.
             image_pull_secret: the name of the Secret for pulling the images.
         """
@@ -187,13 +188,13 @@ class Cluster:
         Args:
             kind: `gke` for a node pool of GKE, `openshift` for a MachineSet of OpenShift.
             name: the name of the node pool or of the MachineSet.
-            replicas: the number of nodes to have, in all zones together.
-            maximum: the largest number of nodes that is allowed.
-            cluster: the name of the cluster in GKE. The kubeconfig must lead to the same cluster.
+            replicas: the new number of nodes, in all zones together.
+            maximum: the largest allowed value of --replicas.
+            cluster: the name of the cluster in GKE. The kubeconfig must refer to the same cluster.
             location: the region or zone of the cluster in GKE; the default of gcloud when left out.
             project: the Google Cloud project of the cluster in GKE; the default of gcloud when left out.
             namespace: the namespace of the MachineSet.
-            timeout: how long it may take until the nodes are ready, in seconds.
+            timeout: the time limit until the nodes are ready, in seconds.
             force: remove nodes even if they run other people's pods.
         """
         if kind == "gke" and cluster is None:
@@ -219,7 +220,8 @@ class Cluster:
         Args:
             manifests: a file of YAML or JSON, or a directory of such files, which are applied in the order of their
                 names.
-            namespace: the namespace of the objects whose manifest names none; that of the context when left out.
+            namespace: the namespace for objects whose manifest does not name one; the namespace of the context when
+                left out.
             wait: wait until the Deployments, DaemonSets, StatefulSets, Jobs and Pods are ready.
             timeout: how long to wait until the objects are ready, in seconds.
             force_conflicts: take over the fields that another field manager has set.
@@ -253,10 +255,10 @@ class Cluster:
             image: the image of the server.
             port: the port on which the server listens.
             replicas: the number of pods that run the server.
-            readiness: how to tell that a pod of the server is ready: a path such as /health that answers HTTP
-                requests, `tcp` if it accepts connections, or `none` if it runs.
-            patch: a mapping to merge over the Deployment. A list in it replaces the list of the Deployment.
-            timeout: how long it may take until all pods are ready, in seconds.
+            readiness: when a pod counts as ready: with a path such as /health, when HTTP requests for this path
+                succeed; with `tcp`, when the port accepts connections; with `none`, when the pod runs.
+            patch: a mapping to merge into the Deployment. A list in the patch replaces a list of the Deployment.
+            timeout: the time limit until all pods are ready, in seconds.
         """
 
     @role
@@ -269,10 +271,11 @@ class Cluster:
         context: Context = None,
     ) -> None:
         """
-        Remove a server that `cluster deploy_server` has deployed, keep its logs, and wait until it is gone.
+        Save the logs of a server that `cluster deploy_server` has deployed, remove the server, and wait until its
+        objects are gone.
 
         Args:
-            name: the name of the Deployment and of the Service. Nothing is done if there are none.
+            name: the name of the Deployment and of the Service. Names without such objects are not an error.
         """
 
     def take_lease(
@@ -288,14 +291,14 @@ class Cluster:
         context: Context = None,
     ) -> str:
         """
-        Take a shared cluster for yourself, as `user@host`. Runs wait until you release the lease, or until it expires.
+        Take the lease of a shared cluster as `user@host`. Runs wait until you release the lease, or until it expires.
 
-        The lease has no heartbeat: it expires when its time is over. Take it again, at any time, to extend it.
+        The lease expires after --ttl seconds. To extend the lease, take it again at any time.
 
         Args:
-            purpose: why you take the cluster, as shown to others who wait for it.
+            purpose: why you take the cluster. Others who wait for the lease see this text.
             ttl: how long the lease lasts, in seconds.
-            wait: how long to wait if the lease has another holder, in seconds.
+            wait: how long to wait if somebody else holds the lease, in seconds.
             force: take the lease away from its holder, and record this in the lease. A run that holds the lease ends.
         """
         with _leases.opened(name, namespace, kubeconfig, context) as lock:
@@ -311,10 +314,10 @@ class Cluster:
         context: Context = None,
     ) -> str:
         """
-        Release a shared cluster that `cluster take_lease` has taken.
+        Release the lease that `cluster take_lease` has taken.
 
         Args:
-            force: release the lease even if it has another holder, and record this in the lease. A run that holds the
+            force: release the lease even if somebody else holds it, and record this in the lease. A run that holds the
                 lease ends.
         """
         with _leases.opened(name, namespace, kubeconfig, context) as lock:
@@ -329,6 +332,6 @@ class Cluster:
         context: Context = None,
         format: Format[Literal["text", "json"]] = "text",  # noqa: A002  # the words of the command line
     ) -> str:
-        """Show who holds a shared cluster, for what purpose, and until when."""
+        """Show the holder of the lease of a shared cluster, the purpose, and when the lease expires."""
         with _leases.opened(name, namespace, kubeconfig, context) as lock:
             return _leases.show(lock, as_json=format == "json")

@@ -42,7 +42,7 @@ class Config:
 
         Args:
             path: the path of the part to print, as in a.b, a[0] or a["key.with.dots"]; $ is the whole configuration.
-            raw: print references as they are written, and do not check contracts.
+            raw: print references unresolved, and do not check contracts.
         """
         configuration = _load(project, config_file, presets, overrides)
         if raw:
@@ -62,11 +62,11 @@ class Config:
         format: Format[Style] = "yaml",  # noqa: A002  # the flag of the command line
     ) -> str:
         """
-        Print one value. Only the references in it are resolved, and no contract is checked.
+        Print one value. Contracts are not checked, and faulty references elsewhere do not matter.
 
         Args:
             path: the path of the value to print, as in a.b, a[0] or a["key.with.dots"].
-            raw: print references as they are written.
+            raw: print references unresolved.
         """
         configuration = _load(project, config_file, presets, overrides)
         value = configuration.written(path) if raw else configuration.get(path)
@@ -82,7 +82,7 @@ class Config:
         overrides: Overrides = None,
     ) -> str:
         """
-        Explain where a value comes from: the file, the preset or the override, with the line, and what it replaced.
+        Explain where a value comes from: the file and line, and each preset or override that changed the value.
 
         Args:
             path: the path of the value to explain, as in a.b, a[0] or a["key.with.dots"].
@@ -113,7 +113,7 @@ class Config:
         overrides: Overrides = None,
         format: Format[Literal["text", "json"]] = "text",  # noqa: A002  # the flag of the command line
     ) -> str:
-        """Print what presets and overrides change in the file: each field before and after, and what changed it."""
+        """Print each field that presets and overrides change: its old value, its new value, and who changed it."""
         changed = _load(project, config_file, presets, overrides)
         before = dict(_leaves(_load(project, config_file, None, None).written(paths.ROOT), ()))
         after = dict(_leaves(changed.written(paths.ROOT), ()))
@@ -151,12 +151,12 @@ def _load(
 ) -> Configuration:
     contracts: tuple[Path, ...] = ()
     if project is not None:
-        found = projects.find(project)
-        config_file, contracts = config_file or found.config, found.contracts
+        files = projects.find(project)
+        config_file, contracts = config_file or files.config, files.contracts
     config_file = config_file or environ.get_path(environ.CONFIG_FILE)
     if config_file is None:
         raise UsageError(
-            f"name a project, or a file with --config_file (`{environ.program()} project list` lists them)"
+            f"name a project (`{environ.program()} project list` lists them), or a file with --config_file"
         )
     override_files, values = overrides_text.parse(overrides)
     configuration = Configuration.load(Request(config_file, presets or (), override_files, values, contracts))
@@ -179,7 +179,7 @@ def _as_text(value: object) -> str:
 
 
 def _with_text_keys(value: Any) -> Any:
-    """Return a value whose keys JSON can write: YAML has dates for keys too."""
+    """Return a value whose keys JSON can represent. In YAML, a key may also be a date."""
     if isinstance(value, dict):
         plain = str | int | float | bool | None
         return {key if isinstance(key, plain) else str(key): _with_text_keys(item) for key, item in value.items()}
@@ -187,7 +187,7 @@ def _with_text_keys(value: Any) -> Any:
 
 
 def _explained(configuration: Configuration, path: str) -> Iterator[str]:
-    path = _up_to_a_reference(configuration, path)
+    path = _up_to_reference(configuration, path)
     value, resolved = configuration.written(path), configuration.get(path)
     yield f"{path} = {_line(value)}" + (f" --> {_line(resolved)}" if resolved != value else "")
     history = configuration.history(path)
@@ -207,8 +207,11 @@ def _explained(configuration: Configuration, path: str) -> Iterator[str]:
         yield from (f"  {line}" for line in lines)
 
 
-def _up_to_a_reference(configuration: Configuration, path: str) -> str:
-    """Return a path, or the beginning of it that holds a reference, behind which nothing is written."""
+def _up_to_reference(configuration: Configuration, path: str) -> str:
+    """Return the part of a path that exists in the file: up to the first field whose value is a reference.
+
+    If `a` is `"@b"`, the value of `a.c` is not written below `a` but below `b`, so `a` is returned for `a.c`.
+    """
     keys = paths.parse(path)
     for depth in range(1, len(keys)):
         beginning = paths.render(keys[:depth])
@@ -218,7 +221,7 @@ def _up_to_a_reference(configuration: Configuration, path: str) -> str:
 
 
 def _axis_explained(configuration: Configuration, reference: str) -> Iterator[str]:
-    """Say where the values of a reference to the cell are written, which only a cell of the matrix knows."""
+    """Explain a reference to the cell, whose value differs between the cells, by the axis of the matrix."""
     axis = next(iter(paths.parse(reference[1:])[1:]), None)
     if axis is None:
         yield f"{reference} stands for all axis values of a cell of the matrix"
@@ -227,7 +230,7 @@ def _axis_explained(configuration: Configuration, reference: str) -> Iterator[st
     try:
         configuration.written(field)
     except paths.PathError:
-        yield f"{reference} is a value of a cell of the matrix, and there is no axis `{axis}`"
+        yield f"{reference} is a value of a cell of the matrix, but the matrix has no axis `{axis}`"
         return
     yield f"{reference} is the value of the axis `{axis}`, which differs between cells"
     yield from _explained(configuration, field)
@@ -238,7 +241,7 @@ def _at(location: Location | None) -> str:
 
 
 def _who(configuration: Configuration, path: paths.Path) -> str:
-    """Return who changed a field last; of a field that is gone, who replaced what it was in."""
+    """Return the layer that changed a field last. For a removed field, return the layer that replaced its parent."""
     while path:
         try:
             history = configuration.history(paths.render(path))

@@ -1,4 +1,4 @@
-"""Run a toolbox command with the arguments that a configuration and a template give it."""
+"""Run a toolbox command with arguments from a configuration and a template."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def from_config(
     show_args: bool | str = False,
 ) -> int | str:
     """
-    Run a toolbox command with the arguments that a configuration and a template give it.
+    Run a toolbox command with arguments from a configuration and a template.
 
     Args:
         group: the group of the toolbox command, as in cluster.
         command: the name of the toolbox command in its group, as in wait_ready.
-        config_file: the configuration file; that of the project, or $TOPGALLANT_FROM_CONFIG_FILE, when left out.
-        command_args_file: the template of the arguments; that of the project, or $TOPGALLANT_FROM_COMMAND_ARGS_FILE,
-            when left out.
-        project: the project whose configuration and template to use.
+        config_file: the configuration file; the file of the project, or $TOPGALLANT_FROM_CONFIG_FILE, when left out.
+        command_args_file: the template with the arguments; the template of the project, or
+            $TOPGALLANT_FROM_COMMAND_ARGS_FILE, when left out.
+        project: use the configuration and the template of this project.
         prefix: the first part of the key in the template, `prefix/group command`.
         suffix: the last part of the key in the template, `group command/suffix`.
         extra: arguments that replace those of the template, as in {name: value}.
@@ -48,14 +48,14 @@ def from_config(
     call = orchestration.Call(group, command, prefix, suffix, extra or {})
     values = orchestration.arguments(call, work.configuration, work.template)
     if show_args is not False and show_args != "False":
-        wanted = values if show_args in {True, "True"} else orchestration.one(values, str(show_args), call.key)
-        return filesystem.dump_yaml(wanted).removesuffix("...\n").rstrip("\n")
+        shown = values if show_args in {True, "True"} else orchestration.one(values, str(show_args), call.key)
+        return filesystem.dump_yaml(shown).removesuffix("...\n").rstrip("\n")
     work.configuration.check_contracts()
-    found = registry.command(group, command)
+    toolbox_command = registry.command(group, command)
     orchestration.refuse_placeholders(call.key, values)
-    bound = signature.bind(found.signature, values, text=False, argv=call.extra)
+    bound = signature.bind(toolbox_command.signature, values, text=False, argv=call.extra)
     with session.opened(work, session.step_outside_run()):
-        return _invoke.invoke(found, bound, redaction.current())
+        return _invoke.invoke(toolbox_command, bound, redaction.current())
 
 
 def _session(
@@ -63,10 +63,10 @@ def _session(
 ) -> Session:
     contracts: tuple[Path, ...] = ()
     if project is not None:
-        found = projects.find(project)
-        config_file = config_file or found.config
-        command_args_file = command_args_file or found.command_args
-        contracts = found.contracts
+        files = projects.find(project)
+        config_file = config_file or files.config
+        command_args_file = command_args_file or files.command_args
+        contracts = files.contracts
     config_file = config_file or environ.get_path(environ.CONFIG_FILE)
     command_args_file = command_args_file or environ.get_path(environ.COMMAND_ARGS_FILE)
     if config_file is None:

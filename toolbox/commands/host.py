@@ -1,10 +1,10 @@
-"""Look at one machine: its hardware, its system and its packages."""
+"""Inspect one machine: its hardware, its system and its packages."""
 
 from toolbox.ansible.roles import role
 
 
 class Host:
-    """Look at one machine: its hardware, its system and its packages."""
+    """Inspect one machine: its hardware, its system and its packages."""
 
     @role
     def capture_state(self, accelerators: bool = True, packages: list[str] | None = None) -> None:

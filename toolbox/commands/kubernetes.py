@@ -40,14 +40,15 @@ class Kubernetes:
         context: Context = None,
     ) -> None:
         """
-        Run a Job to its end, and fail if the Job fails. A Job of this name that an earlier call has left is replaced.
+        Run a Job, wait until it ends, and fail if the Job fails. A Job of the same name from an earlier call is
+        replaced.
 
         Args:
             name: the name of the Job.
             image: the image of the Job.
             service_account: the service account of the Job; the default account of the namespace when left out.
-            patch: a mapping to merge over the Job. A list in it replaces the list of the Job.
-            timeout: how long the Job may take, in seconds. The time until it starts counts too.
+            patch: a mapping to merge into the Job. A list in the patch replaces a list of the Job.
+            timeout: the time limit for the Job in seconds, including the time until it starts.
             keep: keep the Job in the cluster after its end.
         """
 
@@ -63,11 +64,11 @@ class Kubernetes:
         context: Context = None,
     ) -> None:
         """
-        Fetch the logs of pods, with the pods themselves and the events about them.
+        Save the logs of pods, their descriptions and the events about them.
 
         Args:
             selector: a label selector for the pods, as in app=server; all pods when left out.
-            since: the age of the oldest lines to fetch, as in 30s, 10m, 2h or 1d; all lines when left out.
+            since: the age of the oldest lines to save, as in 30s, 10m, 2h or 1d; all lines when left out.
             containers: the names of the containers; all containers when left out.
-            previous: also fetch what a container printed before its last restart.
+            previous: also save the log of each container from before its last restart.
         """

@@ -28,10 +28,8 @@ from toolbox.system import places, processes
 
 Format = options.Format[Literal["text", "json"]]
 Name = Annotated[str, Help("the name of the project.")]
-Shard = Annotated[
-    str | None, Help("one of several disjoint parts of the cells, as in 1/3 for the first of three parts.")
-]
-# In the class, `list` is the command.
+Shard = Annotated[str | None, Help("the part of the cells to run, as in 1/3 for the first of three disjoint parts.")]
+# Inside the class, the name `list` is the command, so the built-in type needs an alias.
 Names = list[str]
 _MOST_RUNS: Final = 5
 
@@ -40,12 +38,12 @@ class Project:
     """List, plan and run projects, resume a run, and show its state and its logs."""
 
     def list(self, *, format: Format = "text") -> str:  # noqa: A002  # the words of the command line
-        """List the projects and what they are for."""
-        found = [projects.find(name) for name in places.projects()]
+        """List the projects with their purposes."""
+        available = [projects.find(name) for name in places.projects()]
         if format == "json":
-            return json.dumps([{"name": item.name, "summary": item.summary} for item in found], indent=2)
-        width = max((len(item.name) for item in found), default=0)
-        return "\n".join(f"{item.name:<{width}}  {item.summary}" for item in found)
+            return json.dumps([{"name": item.name, "summary": item.summary} for item in available], indent=2)
+        width = max((len(item.name) for item in available), default=0)
+        return "\n".join(f"{item.name:<{width}}  {item.summary}" for item in available)
 
     def plan(
         self,
@@ -57,7 +55,7 @@ class Project:
         shard: Shard = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
-        """Show the cells of a project's matrix, and run nothing."""
+        """Show the cells of the matrix of a project, and run nothing."""
         files, values = overrides_text.parse(overrides)
         selection = Selection(cells, _shard(shard))
         loaded = request.load(RunRequest(name, presets or (), files, values, selection=selection))
@@ -86,17 +84,17 @@ class Project:
         format: SummaryFormat = "text",  # noqa: A002  # the flag of the command line
     ) -> int:
         """
-        Run a project: pre_cleanup, prepare, test, post_cleanup. The exit code is that of the verdict of the run.
+        Run the phases of a project: pre_cleanup, prepare, test, post_cleanup. The verdict determines the exit code.
 
         Args:
             phases: the phases to run; all phases when left out.
-            jobs: how many cells run at the same time; as the matrix says, or one per target, when left out.
+            jobs: how many cells run at the same time; `matrix.jobs`, or else one cell per target, when left out.
             fail_fast: cancel the other cells as soon as one cell does not pass.
             max_failures: start no more cells after this number of cells did not pass.
-            deadline: how long the run may take, in seconds. A run that takes longer is ended, with exit code 124.
+            deadline: the time limit of the run in seconds. A run that exceeds it ends with exit code 124.
         """
         files, values = overrides_text.parse(overrides)
-        wanted = RunRequest(
+        run_request = RunRequest(
             name,
             presets or (),
             files,
@@ -107,7 +105,7 @@ class Project:
             options=Options(jobs, fail_fast, max_failures),
             deadline=deadline,
         )
-        return _project_run.shown(partial(project_run.execute, wanted), as_json=format == "json")
+        return _project_run.run_and_show(partial(project_run.execute, run_request), as_json=format == "json")
 
     def resume(
         self,
@@ -120,53 +118,53 @@ class Project:
         format: SummaryFormat = "text",  # noqa: A002
     ) -> int:
         """
-        Resume a run after any end, SIGKILL included. Work that is finished is not repeated.
+        Resume a run that has ended in any way, even by SIGKILL. Finished work is not repeated.
 
         Args:
             run_dir: the directory of the run, its name, or the beginning of its name.
-            failed: also run again the cells that did not pass.
-            abandon: give up open attempts and run their cells again: all of them, or those whose name or id matches a
-                pattern.
+            failed: also run the cells again that did not pass.
+            abandon: give up open attempts, and run their cells again. Without a value, all open attempts are given up;
+                a value is a pattern for the names or ids of their cells.
             jobs: how many cells run at the same time; as many as before when left out.
-            damaged: with `ignore`, resume even if lines of the journal cannot be read. What they recorded may be done
-                again.
+            damaged: with `ignore`, resume even if lines of the journal cannot be read. The work that these lines
+                recorded may be repeated.
         """
-        given_up = None if abandon in {False, "False"} else "*" if abandon in {True, "True"} else str(abandon)
-        is_ignored = damaged == "ignore"
+        pattern = None if abandon in {False, "False"} else "*" if abandon in {True, "True"} else str(abandon)
         resume = partial(
             project_run.resume,
             _run_directory(run_dir),
             failed=failed,
             jobs=jobs,
-            ignore_damage=is_ignored,
-            abandon=given_up,
+            ignore_damage=damaged == "ignore",
+            abandon=pattern,
         )
-        return _project_run.shown(resume, as_json=format == "json")
+        return _project_run.run_and_show(resume, as_json=format == "json")
 
     def status(self, run_dir: str | None = None, *, format: Format = "text") -> str | None:  # noqa: A002
         """
-        Show the state of a run, or how it ended, from its journal and without disturbing it.
+        Show the state or the result of a run. A run that is going on is not disturbed.
 
         Args:
             run_dir: the directory of the run, its name, or the beginning of its name; the newest run when left out.
         """
-        found = run_state.read(_run_directory(run_dir))
+        run = run_state.read(_run_directory(run_dir))
         if format == "json":
-            return json.dumps(summary.as_json(found), indent=2, ensure_ascii=False)
+            return json.dumps(summary.as_json(run), indent=2, ensure_ascii=False)
         with live_view.view(sys.stdout) as view:
-            run_table.show(found, view)
-            if found.state is State.DEAD and (alive := processes.marked(found.directory)):
-                view.line(f"processes of it are alive: {' '.join(map(str, alive))} (kill ends them)", style="bold")
+            run_table.show(run, view)
+            if run.state is State.DEAD and (pids := processes.marked(run.directory)):
+                text = f"processes of the run are still running: {' '.join(map(str, pids))} (end them with kill)"
+                view.line(text, style="bold")
         return None
 
     def logs(self, run: str | None = None, cell: str | None = None, *, follow: bool = False) -> None:
         """
-        Print the logs of a run's cells: the stdout of their latest attempts on stdout, their stderr on stderr.
+        Print the stdout and the stderr of the latest attempt of each cell of a run, on stdout and on stderr.
 
         Args:
             run: the directory of the run, its name, or the beginning of its name; the newest run when left out.
             cell: the name or the id of a cell, or a pattern such as 'model=small,*'; all cells when left out.
-            follow: continue until the cell or the run has ended.
+            follow: print new lines until the cell or the run has ended.
         """
         logs = CellLogs(_run_directory(run, "; --cell=... names a cell"), cell)
         if follow:
@@ -177,11 +175,14 @@ class Project:
 
 def _run_directory(named: str | None, hint: str = "") -> Path:
     """
-    Return the directory of the run that a person named.
+    Return the directory of a run.
 
     Args:
         named: a directory, or the beginning of the name of a run; None for the newest run.
-        hint: the end of the message where there is no such run.
+        hint: a text that the error message ends with.
+
+    Raises:
+        UsageError: no run, or more than one run, has a name with this beginning.
     """
     if named is None:
         return _newest_run()
@@ -211,5 +212,5 @@ def _newest_run() -> Path:
     base = places.artifacts()
     runs = layout.runs(base)
     if not runs:
-        raise UsageError(f"there is no run in {base}: name the directory of one")
+        raise UsageError(f"there is no run in {base}: name the directory of a run")
     return runs[-1]

@@ -46,19 +46,21 @@ log = logging.getLogger(__name__)
 Format = options.Format[RowFormat]
 Database = Annotated[
     str | None,
-    Help("the store of results, a file or a URL; that of the project, or of this user, when left out."),
+    Help("the store of results, a file or a URL; the store of the project, or else of this user, when left out."),
 ]
 Metric = Annotated[str | None, Help("a pattern for the names of metrics; all metrics when left out.")]
 Project = Annotated[str | None, Help("only the runs of this project.")]
-Revision = Annotated[str | None, Help("only the runs of this revision: all of it, its beginning, or a pattern.")]
-Settings = Annotated[dict[str, Any] | None, Help("only the cells with these values of axes, as in '{model: small}'.")]
+Revision = Annotated[
+    str | None, Help("only the runs of this revision: the whole revision, its beginning, or a pattern.")
+]
+Settings = Annotated[dict[str, Any] | None, Help("only the cells with these axis values, as in '{model: small}'.")]
 Since = Annotated[
     str | None,
     Help("only the runs since this time, such as 2026-11-01, '2026-11-01 02:00 Europe/Berlin' or '10 days ago'."),
 ]
 Until = Annotated[
     str | None,
-    Help("only the runs until this time, such as 2026-11-07 (with all of the day) or '2 days ago'."),
+    Help("only the runs until this time, such as 2026-11-07 (the end of this day) or '2 days ago'."),
 ]
 WithPresets = Annotated[list[str] | None, Help("only the runs with all of these presets.")]
 _SITE: Final = Path("dashboard")
@@ -83,12 +85,12 @@ class Results:
         format: Format = "text",  # noqa: A002  # the words of the command line
     ) -> str | None:
         """
-        List runs, the newest first. With a metric, cells or settings, list the values that the runs measured.
+        List runs, the newest first. With --metric, --cells or --settings, list the metrics of these runs instead.
 
         Args:
             limit: the largest number of runs to list.
         """
-        wanted = _results.wanted(
+        selection = _results.run_filter(
             project=project,
             cells=cells,
             settings=settings,
@@ -99,13 +101,13 @@ class Results:
             until=until,
         )
         with _results.opened(database, project) as (store, connection):
-            _results.refuse_unknown_metric(connection, wanted)
-            found = queries.runs(connection, wanted, limit=limit + 1)
-            remarks = [f"these are the newest {limit} (--limit)"] if len(found) > limit else []
-            rows: Sequence[dict[str, Any]] = result_rows.of_runs(found[:limit])
+            _results.refuse_unknown_metric(connection, selection)
+            runs = queries.runs(connection, selection, limit=limit + 1)
+            remarks = [f"only the newest {limit} runs are listed (--limit)"] if len(runs) > limit else []
+            rows: Sequence[dict[str, Any]] = result_rows.of_runs(runs[:limit])
             columns: Sequence[str] = result_rows.RUNS
             if metric is not None or cells is not None or settings:
-                rows = result_rows.of_values(queries.results(connection, wanted, found[:limit]))
+                rows = result_rows.of_values(queries.results(connection, selection, runs[:limit]))
                 columns = result_rows.VALUES
             return _results.printed(rows, columns, format, store=store.location, remarks=remarks)
 
@@ -126,18 +128,18 @@ class Results:
         Args:
             run: the name of the run, or the beginning of its name; `latest` is the newest run.
         """
-        wanted = _results.wanted(project=project, cells=cells, settings=settings, metric=metric)
+        selection = _results.run_filter(project=project, cells=cells, settings=settings, metric=metric)
         with _results.opened(database, project) as (store, connection):
-            found = queries.run(connection, run, project)
-            of_run = queries.results(connection, wanted, [found])
-            results = result_rows.of_cells(of_run, queries.checks(connection, of_run))
-            ended = f"{found.project} {found.run}: {found.verdict or found.state}"
-            has_failed = any(one.verdict != Verdict.PASSED for one in of_run)
-            flaky = queries.flaky_cells(connection, found.project, found.started) if has_failed else set()
-            common = [f"what failed has in common: {one}" for one in observations.in_common(of_run, flaky=flaky)]
-            remarks = [*common, f"{ended}, at {found.revision or 'an unknown revision'}, in {found.directory}"]
-            columns = result_rows.CELLS if format != "csv" else result_rows.with_metrics(results)
-            return _results.printed(results, columns, format, store=store.location, remarks=remarks)
+            stored = queries.run(connection, run, project)
+            results = queries.results(connection, selection, [stored])
+            rows = result_rows.of_cells(results, queries.checks(connection, results))
+            ended = f"{stored.project} {stored.run}: {stored.verdict or stored.state}"
+            has_failed = any(result.verdict != Verdict.PASSED for result in results)
+            flaky = queries.flaky_cells(connection, stored.project, stored.started) if has_failed else set()
+            common = [f"what failed has in common: {text}" for text in observations.in_common(results, flaky=flaky)]
+            remarks = [*common, f"{ended}, at {stored.revision or 'an unknown revision'}, in {stored.directory}"]
+            columns = result_rows.CELLS if format != "csv" else result_rows.with_metrics(rows)
+            return _results.printed(rows, columns, format, store=store.location, remarks=remarks)
 
     def compare(
         self,
@@ -161,27 +163,27 @@ class Results:
         change of 5% can be excluded, and `unsure` if more runs are needed to tell.
 
         Args:
-            before: the runs to compare with: a run, `latest` or `previous`, a revision, or a period such as
+            before: the old runs: the name of a run, `latest` or `previous`, a revision, or a period such as
                 2026-11-01..2026-11-07 or '20 days ago..now'.
-            after: the runs to compare with --before: a run, a revision or a period.
-            revision: only the runs of this revision in the periods: all of it, its beginning, or a pattern.
+            after: the new runs, written in the same way as --before.
+            revision: only the runs of this revision in a period: the whole revision, its beginning, or a pattern.
             all: also print the metrics that are the same or unsure. JSON and CSV always contain them.
         """
-        wanted = _results.wanted(
+        selection = _results.run_filter(
             project=project, cells=cells, settings=settings, metric=metric, revision=revision, presets=presets
         )
         with _results.opened(database, project) as (store, connection):
-            _results.refuse_unknown_metric(connection, wanted)
-            sides = [
-                _results.side(connection, text, flag, wanted) for text, flag in ((before, "before"), (after, "after"))
-            ]
-            first, second = (queries.series(connection, one) for one in sides)
-            failed = queries.failed_cells(connection, sides[0]), queries.failed_cells(connection, sides[1])
-            history = queries.series(connection, wanted)
-            found = comparison.compare(first, second, history, failed=failed)
-            some = [one for one in found if all or format != "text" or one.change in comparison.MOVED]
-            summary = result_rows.summary_of_comparisons(found) if found else ""
-            rows = result_rows.of_comparisons(some)
+            _results.refuse_unknown_metric(connection, selection)
+            old = _results.side(connection, before, "before", selection)
+            new = _results.side(connection, after, "after", selection)
+            failed = queries.failed_cells(connection, old), queries.failed_cells(connection, new)
+            history = queries.series(connection, selection)
+            comparisons = comparison.compare(
+                queries.series(connection, old), queries.series(connection, new), history, failed=failed
+            )
+            printed = [item for item in comparisons if all or format != "text" or item.change in comparison.MOVED]
+            summary = result_rows.summary_of_comparisons(comparisons) if comparisons else ""
+            rows = result_rows.of_comparisons(printed)
             return _results.printed(rows, result_rows.COMPARISONS, format, store=store.location, summary=summary)
 
     def update_bounds(  # noqa: PLR0913  # one parameter per flag
@@ -206,22 +208,22 @@ class Results:
         """
         Compute the bounds of a project's metrics from its accepted runs, and write them to config/bounds/PROJECT.yaml.
 
-        A level that changed is adopted only after a person accepts it. Values that failed their cells and were
-        confirmed do not count. Bounds in config/bounds/PROJECT.manual.yaml are written by people: they win, and stay
-        unchanged.
+        If the level of a metric has changed, its bounds change only after a person accepts the new level with --accept.
+        Confirmed values that made their cells fail are left out. The manual bounds of config/bounds/PROJECT.manual.yaml
+        replace computed bounds, and are never changed by this command.
 
         Args:
             project: the name of the project.
             confidence: the probability that an unchanged run is within the bounds: 0.999 means one false alarm in
                 1,000.
-            method: the formula that computes the bounds; docs/bounds.md describes each.
-            accept: accept the changed levels of the metrics that match two patterns, for the cell and for the metric,
-                as in 'model=small,*:step_time'.
-            reason: why the changed level is accepted. The file keeps the reason, the user and the time.
+            method: the formula that computes the bounds; docs/bounds.md describes the formulas.
+            accept: accept the changed levels of the metrics that match CELLS:METRICS, two patterns, as in
+                'model=small,*:step_time'.
+            reason: why the changed levels are accepted. The file records the reason, the user and the time.
             allow_wider: also write bounds that are more than 1.5 times as wide as the bounds in the file.
             dry_run: print what would change, and write nothing.
         """
-        if method is Method.MANUAL or not 0.5 < confidence < 1:  # noqa: PLR2004  # less than half is no confidence
+        if method is Method.MANUAL or not 0.5 < confidence < 1:  # noqa: PLR2004
             raise UsageError(
                 f"--method={method} --confidence={confidence}: a method other than manual was expected, and a "
                 "confidence above 0.5 and below 1, such as 0.999"
@@ -229,12 +231,12 @@ class Results:
         accepted = _bounds_update.acceptance(accept, reason)
         how = Update(method, confidence, allow_wider, accepted)
         files = bounds_file.load(projects.find(project).bounds)
-        wanted = _results.wanted(
+        selection = _results.run_filter(
             project=project, cells=cells, metric=metric, revision=revision, presets=presets, since=since, until=until
         )
         with _results.opened(database, project) as (store, connection):
-            _results.refuse_unknown_metric(connection, wanted)
-            outcome = _bounds_update.update(connection, wanted, files, how, dry_run=dry_run)
+            _results.refuse_unknown_metric(connection, selection)
+            outcome = _bounds_update.update(connection, selection, files, how, dry_run=dry_run)
             return _results.printed(
                 outcome.rows, result_rows.BOUNDS, format, store=store.location, remarks=outcome.remarks
             )
@@ -258,8 +260,8 @@ class Results:
         Find where the level of a metric shifted, by how much, and between which revisions.
 
         Args:
-            since: only the shifts at this time or later, such as 2026-11-01 or '10 days ago'. The levels are computed
-                from all runs.
+            since: only the shifts at this time or later, such as 2026-11-01 or '10 days ago'. Levels are always
+                computed from all runs.
             csv: read numbers from this CSV file, or from each CSV file of this directory, instead of from the store.
             column: the column of the CSV file that has the numbers.
         """
@@ -267,20 +269,22 @@ class Results:
             if any(flag is not None for flag in (project, cells, settings, metric, since, until, presets, database)):
                 raise UsageError("results changes: --csv can be used only with --column and --format")
             return _changes_of_csv(csv, column, format)
-        wanted = _results.wanted(since=since, until=until)
+        period = _results.run_filter(since=since, until=until)
         with _results.opened(database, project) as (store, connection):
-            every = _results.wanted(project=project, cells=cells, settings=settings, metric=metric, presets=presets)
-            _results.refuse_unknown_metric(connection, every)
-            series = queries.series(connection, every)
-        found = [
+            selection = _results.run_filter(
+                project=project, cells=cells, settings=settings, metric=metric, presets=presets
+            )
+            _results.refuse_unknown_metric(connection, selection)
+            series = queries.series(connection, selection)
+        rows = [
             row
-            for row in result_rows.of_changes((one, changes.detect(one.values)) for one in series)
-            if (wanted.since is None or row["started"] >= wanted.since)
-            and (wanted.until is None or row["started"] <= wanted.until)
+            for row in result_rows.of_changes((item, changes.detect(item.values)) for item in series)
+            if (period.since is None or row["started"] >= period.since)
+            and (period.until is None or row["started"] <= period.until)
         ]
-        if format == "text" and not found and series:
+        if format == "text" and not rows and series:
             return f"no level has shifted in {len(series)} series"
-        return _results.printed(found, result_rows.CHANGES, format, store=store.location)
+        return _results.printed(rows, result_rows.CHANGES, format, store=store.location)
 
     def flaky(
         self,
@@ -295,36 +299,38 @@ class Results:
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
-        Find the cells that pass and fail under the same code, always fail, became slower, or may leave their
-        quarantine.
+        Find cells that both pass and fail with the same code, always fail, became slower, or need no quarantine any
+        more.
 
         Args:
-            format: the format of the output; text leaves out the healthy cells.
+            format: the format of the output; with `text`, healthy cells are left out.
         """
-        wanted = _results.wanted(
+        selection = _results.run_filter(
             project=project, cells=cells, settings=settings, since=since, until=until, presets=presets
         )
         with _results.opened(database, project) as (store, connection):
-            results = queries.results(connection, wanted, with_metrics=False)
-            noise = queries.noise(connection, wanted)
-        found = [
+            results = queries.results(connection, selection, with_metrics=False)
+            noise = queries.noise(connection, selection)
+        rows = [
             row
             for name in sorted({result.run.project for result in results})
             for row in result_rows.of_flakiness(
-                name, flakiness.assess(observations.of(one for one in results if one.run.project == name)), noise
+                name,
+                flakiness.assess(observations.of(result for result in results if result.run.project == name)),
+                noise,
             )
         ]
         if format != "text":
-            return _results.printed(found, result_rows.FLAKY, format, store=store.location)
-        bad = [row for row in found if row["state"] != State.HEALTHY or row["advice"] or row["noisy"]]
-        unknown = len({(result.run.project, result.cell) for result in results}) - len(found)
+            return _results.printed(rows, result_rows.FLAKY, format, store=store.location)
+        bad = [row for row in rows if row["state"] != State.HEALTHY or row["advice"] or row["noisy"]]
+        unknown = len({(result.run.project, result.cell) for result in results}) - len(rows)
         remarks = [
             *(
-                [f"{len(found) - len(bad)} {'other cells' if bad else 'cells'} are healthy"]
-                if len(bad) < len(found)
+                [f"{len(rows) - len(bad)} {'other cells' if bad else 'cells'} are healthy"]
+                if len(bad) < len(rows)
                 else []
             ),
-            *([f"{unknown} are unknown: none of their runs has passed or failed"] if unknown else []),
+            *([f"{unknown} cells are unknown: no run of them has passed or failed"] if unknown else []),
         ]
         if results and not bad:
             return "\n".join(remarks)
@@ -342,15 +348,15 @@ class Results:
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
-        Sum up the cost of runs, from the time of their attempts and the `cost_per_hour` of their targets.
+        Compute the cost of runs from the durations of their attempts and the `cost_per_hour` of their targets.
 
         Args:
-            by: the period to sum over, in UTC.
+            by: the length of the periods, in UTC, for which the costs are summed up.
         """
-        wanted = _results.wanted(project=project, since=since, until=until, presets=presets)
+        selection = _results.run_filter(project=project, since=since, until=until, presets=presets)
         with _results.opened(database, project) as (store, connection):
-            found = cost.summed(queries.runs(connection, wanted), by)
-        return _results.printed(result_rows.of_costs(found), result_rows.COSTS, format, store=store.location)
+            costs = cost.summed(queries.runs(connection, selection), by)
+        return _results.printed(result_rows.of_costs(costs), result_rows.COSTS, format, store=store.location)
 
     def report(self, run_dir: Path, *, kind: Literal["files", "html", "junit", "github", "comment"] = "files") -> str:
         """
@@ -359,22 +365,22 @@ class Results:
         Args:
             run_dir: the directory of the run.
             kind: `files` writes report.html, junit.xml and the reports of the workspace into the directory of the run;
-                `html` and `junit` write only one of them; `github` prints Markdown for $GITHUB_STEP_SUMMARY; `comment`
-                prints a comment for a pull request.
+                `html` writes only report.html, and `junit` only junit.xml; `github` prints Markdown for
+                $GITHUB_STEP_SUMMARY; `comment` prints a comment for a pull request.
         """
         from toolbox import reports
         from toolbox.reports import junit, run_page
         from toolbox.reports.forge import github
 
-        found = summary.write(run_dir)
+        run = summary.write(run_dir)
         match kind:
             case "github":
-                return github.step_summary(found)
+                return github.step_summary(run)
             case "comment":
-                return github.comment(found)
+                return github.comment(run)
             case "files":
-                return "\n".join(reports.write_all(found))
-        return str(run_page.write(found) if kind == "html" else junit.write(found))
+                return "\n".join(reports.write_all(run))
+        return str(run_page.write(run) if kind == "html" else junit.write(run))
 
     def dashboard(
         self,
@@ -389,47 +395,46 @@ class Results:
         Write a static site of all projects: health, history, bounds, changes, flaky cells, cost.
 
         Args:
-            output: the directory of the site. A site that was written there earlier is replaced.
+            output: the directory for the site. An earlier site in this directory is replaced.
         """
         from toolbox.reports.site import dashboard
 
-        begin = _results.wanted(since=since).since
-        known = {name: bounds_file.read(projects.find(name).bounds) for name in places.projects()}
+        begin = _results.run_filter(since=since).since
+        bounds = {name: bounds_file.read(projects.find(name).bounds) for name in places.projects()}
         with _results.opened(database, project) as (_, connection):
             index = dashboard.write(
-                connection, output, since=begin, bounds=known, project=project, presets=presets or ()
+                connection, output, since=begin, bounds=bounds, project=project, presets=presets or ()
             )
         return str(index)
 
     def import_(self, *run_dirs: Path, database: Database = None) -> int:
         """
-        Record runs in the store, from their journals. A run that is recorded already is recorded again, and counts
-        once.
+        Record runs in the store, from their journals. A run that is already in the store is replaced.
 
         Args:
             run_dirs: the directories of the runs.
-            database: the store of results, a file or a URL; that of the project of each run, or of this user, when left
-                out.
+            database: the store of results, a file or a URL; the store of the project of each run, or else of this user,
+                when left out.
         """
         faults = 0
         with ExitStack() as stack:
             stores: dict[str, Store] = {}
             for directory in run_dirs:
                 try:
-                    found = run_state.read(directory)
-                    if found.damage:
-                        log.warning("%s: %s", directory, found.damage_warning)
-                    where = _results.location(database, found.project)
+                    run = run_state.read(directory)
+                    if run.damage:
+                        log.warning("%s: %s", directory, run.damage_warning)
+                    where = _results.location(database, run.project)
                     if where not in stores:
                         stores[where] = stack.enter_context(Store(where))
-                    print(printable(_said(recording.record(stores[where], directory), stores[where])))
+                    print(printable(_import_message(recording.record(stores[where], directory), stores[where])))
                 except UsageError as error:
                     faults += 1
-                    log.error("%s", error)  # noqa: TRY400  # the others are recorded all the same
+                    log.error("%s", error)  # noqa: TRY400  # a faulty run does not prevent the import of the others
         return ExitCode.USAGE if faults else ExitCode.PASSED
 
 
-def _said(done: Recorded, store: Store) -> str:
+def _import_message(done: Recorded, store: Store) -> str:
     if done.is_outdated:
         return f"{done.run} of {done.project}: not imported, because {store.location} has a later state of this run"
     word = "recorded" if done.is_new else "recorded anew"
@@ -438,11 +443,11 @@ def _said(done: Recorded, store: Store) -> str:
 
 def _changes_of_csv(path: Path, column: str, format_: Format) -> str | None:
     series = {name: changes.detect(values) for name, values in csv_series.read(path, column).items()}
-    found = {name: result_rows.of_numbers(detected) for name, detected in series.items()}
+    rows_by_series = {name: result_rows.of_numbers(detected) for name, detected in series.items()}
     if format_ == "json":
-        every = {name: {"changes": rows} for name, rows in found.items()}
-        return json.dumps({"series": every} if path.is_dir() else next(iter(every.values())), indent=2)
-    flat = [{"series": name, **row} for name, rows in found.items() for row in rows]
+        content = {name: {"changes": rows} for name, rows in rows_by_series.items()}
+        return json.dumps({"series": content} if path.is_dir() else next(iter(content.values())), indent=2)
+    flat = [{"series": name, **row} for name, rows in rows_by_series.items() for row in rows]
     if format_ == "text" and not flat:
         return f"no level has shifted in {len(series)} series"
     return _results.printed(flat, result_rows.NUMBERS, format_, store=str(path))

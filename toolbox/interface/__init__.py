@@ -1,1 +1,1 @@
-"""What a toolbox command looks like from outside: where it is found, its parameters, its help."""
+"""The interface of toolbox commands: how commands are found, their parameters, and their help."""

@@ -1,4 +1,4 @@
-"""The help of the command line, as plain text: it is read in terminals, in logs of CI, and by grep."""
+"""Formats the help of the command line as plain text, for terminals, logs of CI and grep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH = 100
 
 
 def of_everything(groups: Iterable[GroupSummary]) -> str:
-    """Return the groups, and what they are for."""
+    """Return the list of the groups with their purposes."""
     groups = list(groups)
     width = max((len(group.name) for group in groups), default=0)
     lines = [
@@ -38,7 +38,7 @@ def of_everything(groups: Iterable[GroupSummary]) -> str:
 
 
 def of_group(group: Group) -> str:
-    """Return the commands of a group."""
+    """Return the list of the commands of a group with their purposes."""
     width = max((len(name) for name in group.commands), default=0)
     lines = [
         f"{group.name}: {group.summary}",
@@ -53,7 +53,7 @@ def of_group(group: Group) -> str:
 
 
 def of_command(command: Command) -> str:
-    """Return what a command does, and each of its parameters with its meaning, type and default."""
+    """Return the purpose of a command, and the meaning, type and default of each parameter."""
     described = command.signature
     lines = [f"{described.name}: {described.summary}", ""]
     if described.description:

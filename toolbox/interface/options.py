@@ -1,7 +1,7 @@
-"""The options that commands of several groups share: the type of each, with its help.
+"""Options that commands of several groups share. Each is a type with a help text.
 
-A command uses one as the type of a parameter, `namespace: Namespace = None`, and does not repeat the help. An entry of
-the command's own docstring replaces the help where the command has to say more.
+A command uses such a type for a parameter (`namespace: Namespace = None`), and need not repeat the help. If the
+docstring of the command documents the parameter, that text replaces the shared help.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ Format = Annotated[Choice, Help("the format of the output.")]
 SummaryFormat = Annotated[
     Literal["text", "json"], Help("with json, the summary of the run goes to stdout and everything else to stderr.")
 ]
-Timeout = Annotated[Seconds, Help("how long the command may take, in seconds.")]
+Timeout = Annotated[Seconds, Help("the time limit of the command in seconds.")]
 
 # Projects and their configurations
-ConfigFile = Annotated[Path | None, Help("a configuration file to read instead of that of the project.")]
+ConfigFile = Annotated[Path | None, Help("a configuration file to read instead of the file of the project.")]
 Presets = Annotated[list[str] | None, Help("the presets to apply, in this order.")]
 Overrides = Annotated[
     str | None,
-    Help("changes to apply after the presets: a mapping from paths to values, or the names of files that hold one."),
+    Help("changes to apply after the presets: a mapping from paths to values, or the names of files with mappings."),
 ]
 Cells = Annotated[
     str | None, Help("a pattern for the names or ids of cells, such as 'model=small,*'; all cells when left out.")
 ]
 ArtifactDir = Annotated[
-    Path | None, Help("the directory under which runs are kept; $ARTIFACT_DIR, or artifacts/, when left out.")
+    Path | None, Help("the directory that contains all runs; $ARTIFACT_DIR, or artifacts/, when left out.")
 ]
 
 # How to reach a cluster: the fields of `toolbox.model.clusters.Access`
@@ -39,13 +39,15 @@ Kubeconfig = Annotated[
     Path | None, Help("the kubeconfig file of the cluster; $KUBECONFIG, or ~/.kube/config, when left out.")
 ]
 Context = Annotated[str | None, Help("the context of the kubeconfig file; its current context when left out.")]
-Namespace = Annotated[str | None, Help("the namespace to work in; that of the context when left out.")]
+Namespace = Annotated[str | None, Help("the namespace to work in; the namespace of the context when left out.")]
 
 # What runs in a pod, and where
-Argv = Annotated[list[str] | None, Help("the command line of the container; that of the image when left out.")]
+Argv = Annotated[
+    list[str] | None, Help("the command line of the container; the command line of the image when left out.")
+]
 Env = Annotated[
     dict[str, str] | None,
-    Help("environment variables of the container. They can be read in the cluster: do not put secrets here."),
+    Help("environment variables of the container. Do not put secrets here: others in the cluster can read them."),
 ]
 EnvFromSecrets = Annotated[
     list[str] | None, Help("the names of Secrets whose keys become environment variables of the container.")
@@ -55,7 +57,7 @@ Resources = Annotated[
     Help("the `requests` and `limits` of the container, each as in {cpu: 4, nvidia.com/gpu: 1}."),
 ]
 NodeSelector = Annotated[
-    dict[str, str] | None, Help("the labels that a node must have to run the pods; any node when left out.")
+    dict[str, str] | None, Help("the labels of the nodes that may run the pods; all nodes when left out.")
 ]
 ImagePullPolicy = Annotated[
     Literal["IfNotPresent", "Always", "Never"],

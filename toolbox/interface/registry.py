@@ -1,9 +1,9 @@
-"""Finds toolbox commands by their place and name. Nothing is registered, and only what is asked for is imported.
+"""Finds toolbox commands by the names of files and classes. Only the file of the requested group is imported.
 
-A group is one file of `toolbox/commands/`, or of `commands/` in the workspace or in a project. It holds a class of the
-group's name (`host.py`: `Host`) whose public methods are its commands, or a function of the group's name, which is its
-only command (`from_config`). A file of the workspace or of a project with the name of a group of Topgallant adds its
-commands to that group.
+A group is a file in `toolbox/commands/`, or in `commands/` of the workspace or of a project. The file contains a class
+with the name of the group (`host.py`: `Host`), whose public methods are the commands, or a function with the name of
+the group, which is the only command (`from_config`). If the name of a file in the workspace or in a project is also the
+name of a built-in group, the commands of the file are added to the built-in group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from toolbox.system import modules, places
 
 log = logging.getLogger(__name__)
 
-# How to call a command that a role carries out where it runs: see `toolbox.ansible.roles`.
+# The additional parameter of each command that a role carries out; see `toolbox.ansible.roles`.
 HOSTS = Parameter(
     "hosts",
     list[Address] | None,
@@ -37,7 +37,7 @@ HOSTS = Parameter(
 )
 
 
-# The names of the parameters of `run.run_toolbox` itself, and of HOSTS.
+# Names that a parameter of a command cannot have, because `run.run_toolbox` or HOSTS uses them.
 RESERVED = frozenset({"group", "command", "artifact_dir_suffix", "check", "hosts"})
 
 
@@ -62,7 +62,7 @@ class Group:
     """A group of toolbox commands.
 
     Args:
-        alone: whether the group is itself the command.
+        alone: whether the group is itself a command, as `from_config`.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """A group as the list of groups shows it: read, not imported."""
+    """The name and the purpose of a group, or the fault of its file."""
 
     name: str
     summary: str
@@ -81,39 +81,39 @@ class GroupSummary:
 
 
 def group_files() -> dict[str, list[Path]]:
-    """Return the files of each group by its name: ours first, then those of projects, then that of the workspace."""
-    found: dict[str, list[Path]] = {}
+    """Return the files of each group: the built-in file first, then files of projects, then the workspace's file."""
+    files: dict[str, list[Path]] = {}
     for folder in (places.COMMANDS, *reversed(places.folders("commands"))):
         for path in sorted(folder.glob("[!_]*.py")):
-            found.setdefault(path.stem, []).append(path)
-    return found
+            files.setdefault(path.stem, []).append(path)
+    return files
 
 
 def summaries() -> list[GroupSummary]:
-    """Return what each group is for, without importing any. A file that is no Python is reported."""
-    found = []
+    """Return the purpose of each group, or the fault of its file. The files are parsed but not imported."""
+    result = []
     for name, (path, *_) in sorted(group_files().items()):
         try:
             doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-            found.append(GroupSummary(name, doc.partition("\n")[0]))
+            result.append(GroupSummary(name, doc.partition("\n")[0]))
         except (OSError, SyntaxError, ValueError) as error:
-            found.append(GroupSummary(name, "", f"{path}: {error}"))
-    return found
+            result.append(GroupSummary(name, "", f"{path}: {error}"))
+    return result
 
 
 def group(name: str) -> Group:
-    """Import one group.
+    """Import the group of this name.
 
     Raises:
-        UsageError: there is no such group, or its file is broken.
+        UsageError: the group does not exist, or its file is broken.
     """
-    known = group_files()
-    if name not in known:
-        raise UsageError(f"unknown group `{name}`: {did_you_mean(name, known, label='groups')}")
-    found, *others = (_loaded(name, path) for path in known[name])
+    files = group_files()
+    if name not in files:
+        raise UsageError(f"unknown group `{name}`: {did_you_mean(name, files, label='groups')}")
+    result, *others = (_loaded(name, path) for path in files[name])
     for other in others:
-        found = _merged(found, other)
-    return found
+        result = _merged(result, other)
+    return result
 
 
 def _loaded(name: str, path: Path) -> Group:
@@ -122,19 +122,19 @@ def _loaded(name: str, path: Path) -> Group:
     except UsageError:
         raise
     except (Exception, SystemExit) as error:
-        # Whatever a group file raises breaks that group alone.
+        # Any error of a group file breaks only this group.
         raise UsageError(f"the group `{name}` is broken: {path}: {type(error).__name__}: {error}") from error
 
 
-def _merged(ours: Group, theirs: Group) -> Group:
-    """Add the commands of a workspace to a group of ours. Where both have a command, that of the workspace counts."""
-    if ours.alone or theirs.alone:
-        log.info("the group `%s` of the workspace replaces the built-in group", ours.name)
-        return theirs
-    if both := sorted(ours.commands.keys() & theirs.commands.keys()):
-        names = ", ".join(f"`{ours.name} {name}`" for name in both)
+def _merged(built_in: Group, workspace: Group) -> Group:
+    """Add the commands of the workspace to a built-in group. They replace built-in commands of the same name."""
+    if built_in.alone or workspace.alone:
+        log.info("the group `%s` of the workspace replaces the built-in group", built_in.name)
+        return workspace
+    if both := sorted(built_in.commands.keys() & workspace.commands.keys()):
+        names = ", ".join(f"`{built_in.name} {name}`" for name in both)
         log.info("the workspace replaces the built-in command %s", names)
-    return Group(ours.name, ours.summary, ours.commands | theirs.commands)
+    return Group(built_in.name, built_in.summary, built_in.commands | workspace.commands)
 
 
 def _group(name: str, path: Path) -> Group:
@@ -144,27 +144,27 @@ def _group(name: str, path: Path) -> Group:
     if inspect.isclass(holder):
         methods = {key: value for key, value in vars(holder).items() if _is_command(key, value)}
         instance = holder()
-        # `import_` is the command `import`: Python keeps some words for itself.
+        # The method `import_` is the command `import`, because `import` is a Python keyword.
         names = {key: key.removesuffix("_") for key in methods}
         commands = {command: _command(name, command, getattr(instance, key)) for key, command in names.items()}
         return Group(name, (holder.__doc__ or doc).strip().partition("\n")[0], commands)
     function = getattr(module, name, None)
     if inspect.isfunction(function):
         return Group(name, doc, {name: _command(name, name, function)}, alone=True)
-    raise UsageError(f"{path}: a class {_class_name(name)} or a function {name} was expected in it")
+    raise UsageError(f"{path}: a class {_class_name(name)} or a function {name} was expected in this file")
 
 
 def command(group_name: str, name: str) -> Command:
-    """Return one command.
+    """Return the command of this name.
 
     Raises:
-        UsageError: there is no such group or command.
+        UsageError: the group or the command does not exist.
     """
-    found = group(group_name)
-    if name not in found.commands:
-        hint = did_you_mean(name, found.commands, label="its commands")
+    commands = group(group_name).commands
+    if name not in commands:
+        hint = did_you_mean(name, commands, label="its commands")
         raise UsageError(f"unknown command `{group_name} {name}`: {hint}")
-    return found.commands[name]
+    return commands[name]
 
 
 def _command(group_name: str, name: str, call: Callable[..., Any]) -> Command:
@@ -172,11 +172,11 @@ def _command(group_name: str, name: str, call: Callable[..., Any]) -> Command:
     if role == "":  # `@role` without a name
         role = f"{group_name}_{name}"
     label = group_name if group_name == name else f"{group_name} {name}"
-    if role is None and (found := places.find("roles", f"{group_name}_{name}")) is not None:
-        raise TypeError(f"{label} has the role {found}, and is not marked with `@role` (toolbox.ansible.roles)")
+    if role is None and (folder := places.find("roles", f"{group_name}_{name}")) is not None:
+        raise TypeError(f"{label} has the role {folder}, but is not marked with `@role` (toolbox.ansible.roles)")
     described = signature.of(call, name=label, extra=[HOSTS] if role else [])
     if role and (taken := RESERVED & {parameter.name for parameter in described.parameters[:-1]}):
-        raise TypeError(f"{label}: a parameter cannot be called {min(taken)}: `run.run_toolbox` has one of that name")
+        raise TypeError(f"{label}: a parameter cannot be called {min(taken)}: `run.run_toolbox` uses this name")
     return Command(group_name, name, call, described, role)
 
 

@@ -1,6 +1,6 @@
-"""Reads the secrets of a command line, which names each as `env:NAME` or `@FILE`.
+"""Reads a secret to which a command line refers as `env:NAME` or `@FILE`.
 
-Every user of a machine can read the command lines of its processes, so a secret itself is never in one.
+A command line never contains the secret itself, because every user of the machine can read command lines.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 from toolbox.model.secrets import Secret
 from toolbox.system import environ
 
-HOW: Final = "env:NAME or @FILE"
-_LARGEST_FILE: Final = 1 << 20  # bytes; keys and configurations of registries are some KiB
+FORMS: Final = "env:NAME or @FILE"
+_LARGEST_FILE: Final = 1 << 20  # bytes; keys and registry configurations have a few KiB
 _VARIABLE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
 
 
@@ -20,8 +20,8 @@ def read(text: str) -> Secret:
     """Return the secret to which the text of an argument refers.
 
     Raises:
-        ValueError: the text is no reference, or there is no such variable or file. The message never has the text of
-            anything but a reference.
+        ValueError: the text is not a reference, or the variable or the file cannot be read. The message does not repeat
+            a text that is not a reference, because the text may be a secret.
     """
     if match := _VARIABLE.fullmatch(text):
         value = environ.get(match[1])
@@ -31,8 +31,8 @@ def read(text: str) -> Secret:
     if text.startswith("@") and len(text) > 1:
         return _from_file(text[1:])
     raise ValueError(
-        "a secret is not written on a command line, where every user of the machine can read it: give env:NAME for an "
-        "environment variable, or @FILE for the content of a file"
+        "a command line must not contain a secret, because every user of the machine can read it: give env:NAME for "
+        "an environment variable, or @FILE for the content of a file"
     )
 
 

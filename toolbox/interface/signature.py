@@ -1,8 +1,8 @@
-"""The parameters of a toolbox command, from its signature and its docstring, and the conversion of arguments.
+"""Reads the parameters of a toolbox command from its Python signature and docstring, and converts arguments.
 
-The signature is the only source of names, types and defaults; the docstring is the help. The type of an option that
-several commands share brings its help (`Help`). Arguments that come from a command line are text: `--tag=1.10` for a
-`str` is "1.10", for a `float` it is 1.1.
+Names, types and defaults come from the signature, and the help comes from the docstring or from `Help` in a type.
+Arguments of a command line are texts that the type of the parameter converts: `--tag=1.10` is "1.10" for a `str`
+parameter, and 1.1 for a `float` parameter.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from toolbox.model.text import abbreviated
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-NOTHING: Final = inspect.Parameter.empty
+NO_DEFAULT: Final = inspect.Parameter.empty
 _LONGEST_NAME: Final = 255
 _LONGEST_PATH: Final = 4096
 _NULLS: Final = {"null", "None", "~"}
@@ -39,7 +39,7 @@ _ARGUMENT = re.compile(r"(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>.*)")
 class Help:
     """The help of an option that several commands share: `Namespace = Annotated[str | None, Help("...")]`.
 
-    Where a command documents the parameter in its own docstring, the docstring wins.
+    If the docstring of a command documents the parameter, that text is used instead.
     """
 
     text: str
@@ -50,11 +50,11 @@ class Parameter:
     """One parameter of a toolbox command.
 
     Args:
-        annotation: its type.
-        default: its default, or `NOTHING` where it has to be given.
-        text: what it means.
-        positional: whether a command line may give it by position.
-        variadic: whether it takes all that is left: it is a list then, which may not be empty.
+        annotation: the type.
+        default: the default value; `NO_DEFAULT` if the parameter is required.
+        text: the help.
+        positional: whether a command line may pass the argument by position.
+        variadic: whether the parameter takes all remaining positional arguments, as a list that must not be empty.
     """
 
     name: str
@@ -66,13 +66,13 @@ class Parameter:
 
     @property
     def required(self) -> bool:
-        """Whether it has to be given."""
-        return self.default is NOTHING
+        """Whether the parameter has no default."""
+        return self.default is NO_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters of a toolbox command, and what it is for."""
+    """The name, the parameters and the help of a toolbox command."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -88,8 +88,8 @@ def of(function: Callable[..., Any], *, name: str, extra: Sequence[Parameter] = 
     """Return the signature of a command.
 
     Args:
-        function: the command, unbound; a `self` is left out.
-        extra: parameters that it has besides its own.
+        function: the function or method of the command. The parameter `self` is left out.
+        extra: additional parameters.
     """
     doc = inspect.getdoc(function) or ""
     summary, description, texts = parse_docstring(doc)
@@ -125,7 +125,7 @@ def _without_help(annotation: Any) -> tuple[Any, str]:
 
 
 def parse_docstring(doc: str) -> tuple[str, str, dict[str, str]]:
-    """Return the first paragraph of a docstring, the rest of it, and the texts of its `Args:`."""
+    """Return the first paragraph of a docstring, the paragraphs after it, and the texts of `Args:` by name."""
     before, _, after = doc.partition("\nArgs:")
     after = re.split(r"\n(?=\S)", after, maxsplit=1)[0]
     summary, _, description = before.strip().partition("\n\n")
@@ -144,11 +144,11 @@ def parse_docstring(doc: str) -> tuple[str, str, dict[str, str]]:
 
 
 def expected(annotation: Any) -> str:
-    """Return how a type is called in help and messages."""
+    """Return the name of a type for the help and for messages."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if annotation is Any or annotation is NOTHING:
+    if annotation is Any or annotation is NO_DEFAULT:
         return "any value"
     if annotation in {None, type(None)}:
         return "null"
@@ -164,7 +164,7 @@ def expected(annotation: Any) -> str:
     if annotation in {Path, Address}:
         return "path" if annotation is Path else "host"
     return (
-        f"secret, as {secret_arguments.HOW}"
+        f"secret, as {secret_arguments.FORMS}"
         if annotation is Secret
         else str(getattr(annotation, "__name__", annotation))
     )
@@ -173,15 +173,15 @@ def expected(annotation: Any) -> str:
 def bind(
     signature: Signature, arguments: Mapping[str, Any], *, text: bool, argv: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the arguments of a call, converted and with defaults.
+    """Convert the arguments of a call to the types of the parameters, and add the defaults.
 
     Args:
-        arguments: what was given, by name.
-        text: whether the values come from a command line, as text.
-        argv: the names of values that come from a command line, and are not text any more.
+        arguments: the values by the names of the parameters.
+        text: whether all values are texts from a command line.
+        argv: the names of values that come from a command line but are already parsed, as the values of `--extra`.
 
     Raises:
-        UsageError: it names every argument that is unknown, missing or of the wrong type.
+        UsageError: the message names every argument that is unknown, missing or of the wrong type.
     """
     faults = [
         f"unknown argument --{name}: {did_you_mean(name, signature.names, label='its arguments', prefix='--')}"
@@ -208,33 +208,33 @@ def bind(
 
 
 def call(signature: Signature, function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-    """Call a function with the arguments that its signature names."""
-    named = dict(values)
+    """Call a function with the values of its parameters. A variadic parameter is passed by position."""
+    keywords = dict(values)
     positional: list[Any] = []
     for index, parameter in enumerate(signature.parameters):
         if parameter.variadic:
-            positional = [named.pop(before.name) for before in signature.parameters[:index]]
-            positional += named.pop(parameter.name)
-    return function(*positional, **named)
+            positional = [keywords.pop(before.name) for before in signature.parameters[:index]]
+            positional += keywords.pop(parameter.name)
+    return function(*positional, **keywords)
 
 
 def convert(parameter: Parameter, value: Any, *, text: bool, argv: bool = False) -> Any:
-    """Return a value as the type of a parameter.
+    """Convert a value to the type of a parameter.
 
     Args:
-        text: whether the value is the text of a command line.
-        argv: whether the value comes from a command line although it is not text any more. A secret is written as a
-            reference on a command line.
+        text: whether the value is a text from a command line.
+        argv: whether the value comes from a command line but is already parsed. A secret from a command line must be a
+            reference.
 
     Raises:
-        ValueError: it is not of that type; the message says what was expected.
+        ValueError: the value cannot be converted. The message says what was expected.
     """
     kinds = members(parameter.annotation)
     if isinstance(value, Secret) and kinds & {str, Secret, Any}:
         return value
     if text and isinstance(value, str):
         value = _from_text(value, parameter.annotation, kinds)
-    if parameter.annotation in {NOTHING, Any}:
+    if parameter.annotation in {NO_DEFAULT, Any}:
         return value
     from pydantic import ValidationError
 
@@ -247,8 +247,8 @@ def convert(parameter: Parameter, value: Any, *, text: bool, argv: bool = False)
         if first["type"] == "value_error":
             raise ValueError(f"--{parameter.name}{place}: {first['ctx']['error']}") from None
         text_of_value = MASK if _mentions(parameter.annotation, Secret) else abbreviated(value)
-        wanted = "a finite number" if first["type"] == "finite_number" else expected(parameter.annotation)
-        raise ValueError(f"--{parameter.name}{place} is {text_of_value}, {wanted} was expected") from None
+        kind = "a finite number" if first["type"] == "finite_number" else expected(parameter.annotation)
+        raise ValueError(f"--{parameter.name}{place} is {text_of_value}, {kind} was expected") from None
     if (allowed := _range(kinds)) is not None and converted is not None and converted not in allowed:
         raise ValueError(f"--{parameter.name} is {converted}, {allowed} was expected")
     if isinstance(converted, Path) and not _is_openable(converted):
@@ -270,7 +270,7 @@ def members(annotation: Any) -> set[Any]:
 
 
 def _range(kinds: set[Any]) -> Range | None:
-    """Return the range that one of the types of a parameter gives, or None."""
+    """Return the `Range` that annotates one of the types, or None."""
     marks = (mark for kind in kinds if get_origin(kind) is Annotated for mark in get_args(kind)[1:])
     return next((mark for mark in marks if isinstance(mark, Range)), None)
 
@@ -278,7 +278,7 @@ def _range(kinds: set[Any]) -> Range | None:
 def _from_text(text: str, annotation: Any, kinds: set[Any]) -> Any:
     if text in _NULLS and type(None) in kinds:
         return None
-    if annotation in {NOTHING, Any}:
+    if annotation in {NO_DEFAULT, Any}:
         return _yaml(text, typed=True)
     choices = [choice for member in kinds if get_origin(member) is Literal for choice in get_args(member)]
     if choices or kinds & {str, Path, Secret}:
@@ -294,28 +294,28 @@ def _from_text(text: str, annotation: Any, kinds: set[Any]) -> Any:
 def _is_flow_list(text: str, kinds: set[Any]) -> bool:
     if not text.lstrip().startswith("["):
         return False
-    # `[::1]:22` is one host, and not a list.
+    # `[::1]:22` is a host, not a list.
     return list[Address] not in kinds or isinstance(_yaml(text, typed=False), list)
 
 
 def _yaml(text: str, *, typed: bool) -> Any:
-    """Parse a flow value; untyped scalars stay text, which pydantic converts as the annotation says."""
+    """Parse a text as YAML. Unless `typed` is set, scalars stay texts, which pydantic converts later."""
     import yaml
 
     try:
         loader = yaml.SafeLoader if typed else yaml.BaseLoader
-        return _whole_characters(yaml.load(text, Loader=loader))  # noqa: S506  # BaseLoader makes only text
+        return _join_surrogates(yaml.load(text, Loader=loader))  # noqa: S506  # BaseLoader constructs only texts
     except yaml.YAMLError:
         return text
 
 
-def _whole_characters(value: Any) -> Any:
-    """Join the halves as which JSON writes a character beyond 16 bits: YAML keeps them apart, which no file takes."""
+def _join_surrogates(value: Any) -> Any:
+    """Join surrogate pairs into characters. PyYAML leaves JSON escapes as pairs, which UTF-8 cannot encode."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {_whole_characters(key): _whole_characters(item) for key, item in value.items()}
-    return [_whole_characters(item) for item in value] if isinstance(value, list) else value
+        return {_join_surrogates(key): _join_surrogates(item) for key, item in value.items()}
+    return [_join_surrogates(item) for item in value] if isinstance(value, list) else value
 
 
 def _has_any(annotation: Any) -> bool:
@@ -323,7 +323,7 @@ def _has_any(annotation: Any) -> bool:
 
 
 def _mentions(annotation: Any, *types: Any) -> bool:
-    """Tell whether an annotation is one of some types, or holds one."""
+    """Tell whether an annotation is one of these types, or contains one as a type argument."""
     return annotation in types or any(_mentions(argument, *types) for argument in get_args(annotation))
 
 

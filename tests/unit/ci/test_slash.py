@@ -7,35 +7,35 @@ from typing import Any
 import pytest
 
 from toolbox.ci import slash
-from toolbox.ci.slash import Asked
+from toolbox.ci.slash import CommentRequest
 from toolbox.model.errors import UsageError
 
 
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
-        ("", Asked()),
-        ("looks good to me\nno /test here", Asked()),
-        ("/test training", Asked(project="training")),
-        ("please\n/test training smoke large\nthanks", Asked(project="training", presets=("smoke", "large"))),
-        ("/test 'a project' \"p q\" r\\ s", Asked(project="a project", presets=("p q", "r s"))),
-        ("/test\ttraining\t smoke  ", Asked(project="training", presets=("smoke",))),
-        ("/skip prepare\n/skip 'post_cleanup' test", Asked(skip=("prepare", "post_cleanup", "test"))),
-        ("/only test prepare", Asked(only=("test", "prepare"))),
-        ("/help", Asked(help=True)),
-        ("/help me", Asked(help=True)),
-        ("/help\n/test training", Asked(project="training", help=True)),
-        (" /test training", Asked()),
-        ("> /test training", Asked()),
-        ("- /test training", Asked()),
-        ("/test training\n  smoke\n  large", Asked(project="training", presets=("smoke", "large"))),
-        ("/test training\n\n  in my opinion", Asked(project="training")),
-        ("/test training\n \t\n    $ make test", Asked(project="training")),
-        ("/skip prepare\n\n  because", Asked(skip=("prepare",))),
-        ("```inline``` code\n/test training", Asked(project="training")),
+        ("", CommentRequest()),
+        ("looks good to me\nno /test here", CommentRequest()),
+        ("/test training", CommentRequest(project="training")),
+        ("please\n/test training smoke large\nthanks", CommentRequest(project="training", presets=("smoke", "large"))),
+        ("/test 'a project' \"p q\" r\\ s", CommentRequest(project="a project", presets=("p q", "r s"))),
+        ("/test\ttraining\t smoke  ", CommentRequest(project="training", presets=("smoke",))),
+        ("/skip prepare\n/skip 'post_cleanup' test", CommentRequest(skip=("prepare", "post_cleanup", "test"))),
+        ("/only test prepare", CommentRequest(only=("test", "prepare"))),
+        ("/help", CommentRequest(help=True)),
+        ("/help me", CommentRequest(help=True)),
+        ("/help\n/test training", CommentRequest(project="training", help=True)),
+        (" /test training", CommentRequest()),
+        ("> /test training", CommentRequest()),
+        ("- /test training", CommentRequest()),
+        ("/test training\n  smoke\n  large", CommentRequest(project="training", presets=("smoke", "large"))),
+        ("/test training\n\n  in my opinion", CommentRequest(project="training")),
+        ("/test training\n \t\n    $ make test", CommentRequest(project="training")),
+        ("/skip prepare\n\n  because", CommentRequest(skip=("prepare",))),
+        ("```inline``` code\n/test training", CommentRequest(project="training")),
     ],
 )
-def test_a_comment_is_understood(text: str, asked: Asked) -> None:
+def test_a_comment_is_understood(text: str, asked: CommentRequest) -> None:
     assert slash.parse(text) == asked
 
 
@@ -85,7 +85,7 @@ def test_a_field_is_overridden_with_yaml_in_one_line_or_several(text: str, overr
     ],
 )
 def test_what_stands_in_a_fenced_block_is_talk(text: str) -> None:
-    assert slash.parse(text) == Asked()
+    assert slash.parse(text) == CommentRequest()
 
 
 def test_after_a_fenced_block_commands_are_read_again() -> None:
@@ -93,7 +93,7 @@ def test_after_a_fenced_block_commands_are_read_again() -> None:
 
 
 def test_a_fenced_block_after_a_test_is_not_part_of_it() -> None:
-    assert slash.parse("/test training\n\n  ```\n  log\n  ```\n/help") == Asked(project="training", help=True)
+    assert slash.parse("/test training\n\n  ```\n  log\n  ```\n/help") == CommentRequest(project="training", help=True)
 
 
 def test_a_fenced_block_ends_the_command_before_it() -> None:
@@ -109,9 +109,9 @@ def test_every_fault_is_named_with_its_line() -> None:
     assert faults[0] == "line 1: unknown command /tset: did you mean test?"
     assert faults[1].startswith("line 3: /var: 'a: [' is not YAML: ")
     assert faults[2:] == [
-        "line 4: /test: the name of a project was expected after it",
+        "line 4: /test needs the name of a project after it",
         "line 5: unknown command /lgtm: commands: help, only, skip, test, var",
-        "line 6: /only: the names of phases was expected after it",
+        "line 6: /only needs the names of phases after it",
         "line 7: /test: No closing quotation",
     ]
 

@@ -101,7 +101,7 @@ def test_a_broken_group_says_so_and_names_its_file(name: str) -> None:
 
 @pytest.mark.usefixtures("team")
 def test_a_group_without_its_class_says_what_was_expected() -> None:
-    with pytest.raises(UsageError, match=r"empty\.py: a class Empty or a function empty was expected in it"):
+    with pytest.raises(UsageError, match=r"empty\.py: a class Empty or a function empty was expected in this file"):
         registry.group("empty")
 
 
@@ -192,4 +192,4 @@ class Taken:
     with pytest.raises(UsageError) as caught:
         registry.group("taken")
     assert "the group `taken` is broken" in str(caught.value)
-    assert f"taken thing: a parameter cannot be called {name}: `run.run_toolbox` has one" in str(caught.value)
+    assert f"taken thing: a parameter cannot be called {name}: `run.run_toolbox` uses this name" in str(caught.value)

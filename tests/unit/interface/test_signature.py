@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from toolbox.interface import signature
-from toolbox.interface.signature import NOTHING, Help, Parameter
+from toolbox.interface.signature import NO_DEFAULT, Help, Parameter
 from toolbox.model.addresses import Address
 from toolbox.model.errors import UsageError
 from toolbox.model.quantities import Count, Seconds, SecondsOrZero
@@ -17,7 +17,7 @@ from toolbox.model.secrets import Secret, secrets_in
 
 def convert(annotation: Any, value: Any, *, text: bool) -> Any:
     """Convert one argument."""
-    return signature.convert(Parameter("x", annotation, NOTHING, ""), value, text=text)
+    return signature.convert(Parameter("x", annotation, NO_DEFAULT, ""), value, text=text)
 
 
 FROM_TEXT: list[tuple[Any, str, Any]] = [
@@ -73,7 +73,7 @@ FROM_TEXT: list[tuple[Any, str, Any]] = [
     (Any, "1", 1),
     (Any, "{a: [1, null]}", {"a": [1, None]}),
     (Any, "text: [", "text: ["),
-    (NOTHING, "true", True),
+    (NO_DEFAULT, "true", True),
 ]
 
 
@@ -101,7 +101,7 @@ FROM_PYTHON: list[tuple[Any, Any, Any]] = [
     (str, "null", "null"),
     (str | None, "null", "null"),
     (Any, "1", "1"),
-    (NOTHING, [1], [1]),
+    (NO_DEFAULT, [1], [1]),
     (Literal["a"], "a", "a"),
 ]
 
@@ -202,14 +202,14 @@ def test_a_command_line_names_a_secret(
 @pytest.mark.parametrize(
     ("annotation", "text", "message"),
     [
-        (Secret, "t0ken", "a secret is not written on a command line"),
+        (Secret, "t0ken", "a command line must not contain a secret"),
         (Secret | None, "t0ken", "env:NAME for an environment variable, or @FILE"),
-        (list[Secret], "t0ken", "a secret is not written"),
-        (dict[str, Secret], "{a: t0ken}", "a secret is not written"),
+        (list[Secret], "t0ken", "a command line must not contain a secret"),
+        (dict[str, Secret], "{a: t0ken}", "a command line must not contain a secret"),
         (dict[str, Secret], "t0ken", r"--x is \*\*\*, mapping of str to secret"),
-        (Secret, "@", "a secret is not written"),
-        (Secret, "", "a secret is not written"),
-        (Secret, "env:t0ken;x", "a secret is not written"),
+        (Secret, "@", "a command line must not contain a secret"),
+        (Secret, "", "a command line must not contain a secret"),
+        (Secret, "env:t0ken;x", "a command line must not contain a secret"),
         (Secret, "env:NOWHERE", "the environment variable NOWHERE is not set, or is empty"),
         (Secret, "env:EMPTY", "the environment variable EMPTY is not set, or is empty"),
         (Secret, "@nowhere", "the file .*/nowhere cannot be read: No such file"),
@@ -249,7 +249,7 @@ def test_a_secret_that_is_refused_is_not_shown() -> None:
         (Path, "path"),
         (Secret, "secret, as env:NAME or @FILE"),
         (Any, "any value"),
-        (NOTHING, "any value"),
+        (NO_DEFAULT, "any value"),
         (None, "null"),
         (int | None, "int or null"),
         (list[int] | None, "list of int or null"),
@@ -294,7 +294,7 @@ def described(function: Callable[..., Any] = deploy) -> signature.Signature:
 
 def test_a_signature_has_the_names_the_types_the_defaults_and_the_texts() -> None:
     assert [(found.name, found.annotation, found.default, found.text) for found in described().parameters] == [
-        ("name", str, NOTHING, "of the thing; as in note: the catalog."),
+        ("name", str, NO_DEFAULT, "of the thing; as in note: the catalog."),
         ("count", int, 1, "how many: one or more, or none."),
         ("tags", list[str] | None, None, "of each."),
     ]

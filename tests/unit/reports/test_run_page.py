@@ -558,13 +558,13 @@ def test_a_report_that_cannot_be_written_does_not_change_how_the_run_ended(
     summary = failing(tmp_path / "r-1")
     (summary.directory / "report.html" / "in the way").mkdir(parents=True)
     with caplog.at_level(logging.WARNING):
-        assert _project_run.shown(lambda _listeners, _redactor: (summary, 1), as_json=False) == 1
+        assert _project_run.run_and_show(lambda _listeners, _redactor: (summary, 1), as_json=False) == 1
     assert "the report `run_page` of this run could not be written: IsADirectoryError" in caplog.text
 
 
 def test_the_end_of_a_run_names_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     summary = failing(tmp_path / "r-1")
-    _project_run.shown(lambda _listeners, _redactor: (summary, 1), as_json=False)
+    _project_run.run_and_show(lambda _listeners, _redactor: (summary, 1), as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2:] == [f"the report is {summary.directory}/report.html", f"the run is in {summary.directory}"]
 
