@@ -161,7 +161,7 @@ def test_a_command_of_the_workspace_replaces_ours_with_a_note(small: Workspace) 
     )
     outcome = small.run("config", "get", "small")
     assert outcome.stdout == "ours is small\n"
-    assert "info: the workspace replaces the built-in command `config get`" in outcome.stderr
+    assert "commands/config.py replaces the command `config get` of " in outcome.stderr
     assert small.run("config", "validate", "small").exit_code == 0
 
 

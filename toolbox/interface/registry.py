@@ -62,12 +62,14 @@ class Group:
     """A group of toolbox commands.
 
     Args:
+        files: the file of each command.
         alone: whether the group is itself a command, as `from_config`.
     """
 
     name: str
     summary: str
     commands: dict[str, Command]
+    files: dict[str, Path]
     alone: bool = False
 
 
@@ -126,15 +128,18 @@ def _loaded(name: str, path: Path) -> Group:
         raise UsageError(f"the group `{name}` is broken: {path}: {type(error).__name__}: {error}") from error
 
 
-def _merged(built_in: Group, workspace: Group) -> Group:
-    """Add the commands of the workspace to a built-in group. They replace built-in commands of the same name."""
-    if built_in.alone or workspace.alone:
-        log.info("the group `%s` of the workspace replaces the built-in group", built_in.name)
-        return workspace
-    if both := sorted(built_in.commands.keys() & workspace.commands.keys()):
-        names = ", ".join(f"`{built_in.name} {name}`" for name in both)
-        log.info("the workspace replaces the built-in command %s", names)
-    return Group(built_in.name, built_in.summary, built_in.commands | workspace.commands)
+def _merged(group: Group, added: Group) -> Group:
+    """Add the commands of another file to a group, and log which commands the other file replaces."""
+    if group.alone or added.alone:
+        log.info("%s replaces the group `%s` of %s", _paths(added), group.name, _paths(group))
+        return added
+    for name in sorted(group.commands.keys() & added.commands.keys()):
+        log.info("%s replaces the command `%s %s` of %s", added.files[name], group.name, name, group.files[name])
+    return Group(group.name, group.summary, group.commands | added.commands, group.files | added.files)
+
+
+def _paths(group: Group) -> str:
+    return ", ".join(sorted(map(str, set(group.files.values()))))
 
 
 def _group(name: str, path: Path) -> Group:
@@ -147,10 +152,11 @@ def _group(name: str, path: Path) -> Group:
         # The method `import_` is the command `import`, because `import` is a Python keyword.
         names = {key: key.removesuffix("_") for key in methods}
         commands = {command: _command(name, command, getattr(instance, key)) for key, command in names.items()}
-        return Group(name, (holder.__doc__ or doc).strip().partition("\n")[0], commands)
+        summary = (holder.__doc__ or doc).strip().partition("\n")[0]
+        return Group(name, summary, commands, dict.fromkeys(commands, path))
     function = getattr(module, name, None)
     if inspect.isfunction(function):
-        return Group(name, doc, {name: _command(name, name, function)}, alone=True)
+        return Group(name, doc, {name: _command(name, name, function)}, {name: path}, alone=True)
     raise UsageError(f"{path}: a class {_class_name(name)} or a function {name} was expected in this file")
 
 

@@ -63,7 +63,7 @@ def test_a_command_without_arguments_is_one_line_and_its_usage() -> None:
 
 
 def test_a_group_lists_its_commands() -> None:
-    text = helptext.of_group(Group("thing", "Things.", {"deploy": COMMAND}))
+    text = helptext.of_group(Group("thing", "Things.", {"deploy": COMMAND}, {}))
     assert text.startswith("thing: Things.\n\nusage: ./run_toolbox.py thing COMMAND [--name=value ...]\n")
     assert "\n  deploy  Deploy a thing.\n" in text
 

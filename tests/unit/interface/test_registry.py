@@ -117,14 +117,27 @@ def test_a_command_of_our_name_counts_and_is_noted(team: Path, caplog: pytest.Lo
     (team / "commands" / "ci.py").write_text(GOOD.replace("Good", "Ci").replace("thing", "parse"))
     assert registry.command("ci", "parse").call(count=2) == "goodgood"
     assert "run" in registry.group("ci").commands
-    assert "the workspace replaces the built-in command `ci parse`" in caplog.text
+    assert caplog.messages[0] == f"{team}/commands/ci.py replaces the command `ci parse` of {places.COMMANDS}/ci.py"
+
+
+def test_a_file_that_replaces_a_command_of_a_project_is_noted_with_the_project(
+    team: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    files = [team / folder / "disk.py" for folder in ("commands", "projects/a/commands", "projects/b/commands")]
+    for file, name in zip(files, ("thing", "thing", "other"), strict=True):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(GOOD.replace("Good", "Disk").replace("thing", name))
+    assert sorted(registry.group("disk").commands) == ["other", "thing"]
+    assert caplog.messages == [f"{files[0]} replaces the command `disk thing` of {files[1]}"]
 
 
 def test_a_group_of_one_command_is_replaced_as_a_whole(team: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     (team / "commands" / "from_config.py").write_text(GOOD.replace("Good", "FromConfig"))
     assert list(registry.group("from_config").commands) == ["thing"]
-    assert "the group `from_config` of the workspace replaces the built-in group" in caplog.text
+    files = [folder / "from_config.py" for folder in (team / "commands", places.COMMANDS)]
+    assert caplog.messages == [f"{files[0]} replaces the group `from_config` of {files[1]}"]
 
 
 @pytest.mark.usefixtures("team")
