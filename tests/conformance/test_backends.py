@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance.conftest import BACKENDS, SITES
 from tests.conformance.sites import Attempt, Bench, Orchestrator, wait_for, workload
-from toolbox.extensions.protocols import owning
+from toolbox.extensions.protocols import teardown_of
 from toolbox.model.errors import StepError
 from toolbox.model.secrets import Secret
 from toolbox.model.workloads import AttemptState, EndedBy
@@ -258,7 +258,7 @@ def test_a_run_that_leaves_has_nothing_left_on_the_target(bench: Bench) -> None:
     by.secrets = ["correct-horse-battery"]
     attempt, _ = bench.run("true", by=by, text_files={"a": "b"}, env={"TOKEN": Secret("correct-horse-battery")})
     by.backend.release(attempt.handle)
-    if (teardown_run := owning(by.backend)) is not None:
+    if (teardown_run := teardown_of(by.backend)) is not None:
         teardown_run()
     assert bench.site.remains(attempt.handle) == []
     assert bench.site.remains_of("leaving") == []

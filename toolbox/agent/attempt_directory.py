@@ -1,4 +1,4 @@
-"""Reads the state of an attempt from its directory, lists the files that it left, and ends it."""
+"""Reads the state of an attempt from its directory, lists the files of the attempt, and ends its workload."""
 
 from __future__ import annotations
 
@@ -29,59 +29,65 @@ def state(directory: str) -> Dict[str, Any]:
     except OSError:
         return state_of_unlocked(directory)
     try:
-        # A shared lock: several processes may read the state at the same time.
-        return state_of_unlocked(directory) if locks(lock, fcntl.LOCK_SH) else {"state": "running"}
+        # The lock is shared, because several processes may read the state at the same time.
+        return state_of_unlocked(directory) if try_lock(lock, fcntl.LOCK_SH) else {"state": "running"}
     finally:
         os.close(lock)
 
 
 def state_of_unlocked(directory: str) -> Dict[str, Any]:
-    """Return the state of an attempt whose lock is free, or is held by the caller."""
+    """Return the state of an attempt whose lock no supervisor holds."""
     if safe_files.is_regular(os.path.join(directory, EXIT_CODE)):
         outcome = _record(directory, OUTCOME)
         return {"state": "ended", "outcome": outcome} if outcome else {"state": "lost"}
     return {"state": "lost" if os.path.lexists(os.path.join(directory, STARTED)) else "absent"}
 
 
-def locks(descriptor: int, how: int) -> bool:
-    """Try to take a lock without waiting, as `flock` does, and return whether the lock was taken."""
+def try_lock(descriptor: int, mode: int) -> bool:
+    """Try to lock a file with `flock` without waiting, and return whether it was locked."""
     try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
     except OSError:
         return False
     return True
 
 
 def pid_of(directory: str) -> int:
-    """Return the process id of the supervisor, or 0 if the supervisor does not run."""
+    """Return the process id of the supervisor of an attempt; 0 if the supervisor does not run."""
     pid = _record(directory, STARTED).get("pid")
     return pid if isinstance(pid, int) and _holds_lock(pid, directory) else 0
 
 
 def cancel(directory: str) -> Dict[str, Any]:
-    """End a workload, and return the state that it had. Without a supervisor, kill the processes of the attempt."""
+    """Request the end of a workload from its supervisor, and return the state before the request.
+
+    If the supervisor does not run, kill the remaining processes of the attempt.
+    """
     deadline = time.monotonic() + TIMEOUT_SECONDS
-    found, pid = state(directory), pid_of(directory)
-    while found["state"] == "running" and not pid and time.monotonic() < deadline:
+    old_state, pid = state(directory), pid_of(directory)
+    while old_state["state"] == "running" and not pid and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)  # the supervisor is about to start
-        found, pid = state(directory), pid_of(directory)
-    if found["state"] == "running" and pid:
+        old_state, pid = state(directory), pid_of(directory)
+    if old_state["state"] == "running" and pid:
         tree.send(pid, signal.SIGTERM)
     else:
         kill(directory)
-    return found
+    return old_state
 
 
 def listing(directory: str, patterns: Sequence[str]) -> List[str]:
-    """Return the files of an attempt that match a pattern, by their paths relative to its directory."""
+    """Return the paths of the files to fetch, relative to the directory of an attempt.
+
+    They are the files below `files/` that match a pattern or are inside a matching folder, and the existing files of
+    `LISTED`.
+    """
     top = pathlib.Path(directory)
     results = top / RESULTS
-    found = {path for pattern in patterns for path in results.glob(pattern)}
-    inside = {path for folder in found if folder.is_dir() and not folder.is_symlink() for path in folder.rglob("*")}
-    kept = [path for path in found | inside if path.is_symlink() or not path.is_dir()]
-    # Outside of `files/`, list only known names: the orchestrator may keep other files of the attempt there.
-    beside = [top / name for name in LISTED if safe_files.is_regular(str(top / name))]
-    return sorted(str(path.relative_to(top)) for path in [*kept, *beside])
+    matches = {path for pattern in patterns for path in results.glob(pattern)}
+    inside = {path for folder in matches if folder.is_dir() and not folder.is_symlink() for path in folder.rglob("*")}
+    files = [path for path in matches | inside if path.is_symlink() or not path.is_dir()]
+    files += [top / name for name in LISTED if safe_files.is_regular(str(top / name))]
+    return sorted(str(path.relative_to(top)) for path in files)
 
 
 def log_sizes(directory: str) -> Dict[str, int]:
@@ -91,36 +97,37 @@ def log_sizes(directory: str) -> Dict[str, int]:
 
 
 def kill(directory: str) -> bool:
-    """Kill the processes that a killed supervisor left, and return whether processes of the attempt may remain.
+    """Kill the processes of an attempt whose supervisor was killed, and return whether some may remain.
 
-    The attempt's cgroup contains all of its processes. Without a cgroup, only processes that carry the mark of the
-    attempt are found: a process that has cleared its environment may run on.
+    If the attempt has a cgroup, it contains all of its processes. Otherwise, the processes are found by the environment
+    variable `TOPGALLANT_STEP`, and a process that has cleared its environment is not found.
     """
     groups = cgroups.find(directory)
-    are_gone = [cgroups.kill(group) for group in groups]
+    are_empty = [cgroups.kill(group) for group in groups]
     deadline = time.monotonic() + _KILL_SECONDS
-    # The next pass finds the processes that were forked during this one.
+    # The processes may fork while they are being killed, so search again until there are no more.
     while (left := tree.marked(MARK, directory)) and time.monotonic() < deadline:
         for pid in left:
             tree.send(pid, signal.SIGKILL)
         time.sleep(LOOK_SECONDS)
     boot = _record(directory, STARTED).get("boot") or machine.boot()
-    return not (groups and all(are_gone)) and boot == machine.boot()
+    # No process survives a restart of the machine.
+    return not (groups and all(are_empty)) and boot == machine.boot()
 
 
 def _record(directory: str, name: str) -> Dict[str, Any]:
-    """Return the content of a JSON file of the supervisor; empty if the workload has overwritten the file."""
+    """Return the content of a JSON file of the supervisor; empty if the file is missing or malformed."""
     try:
-        found = json.loads(safe_files.read(os.path.join(directory, name), _LONGEST_RECORD))
+        record = json.loads(safe_files.read(os.path.join(directory, name), _LONGEST_RECORD))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
 def _holds_lock(pid: int, directory: str) -> bool:
-    """Return whether a process has the lock of an attempt open: only its supervisor has, not the workload.
+    """Return whether a process has the lock file of an attempt open, which only its supervisor has.
 
-    The check is needed because the workload can write any process id into `started`.
+    The process id must be checked, because the workload can write any process id into the file `started`.
     """
     folder = f"/proc/{pid}/fd"
     try:

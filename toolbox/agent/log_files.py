@@ -1,4 +1,4 @@
-"""A log of a workload: its output without secrets, up to a size limit."""
+"""Writes the log of a workload: its output with masked secrets, up to a size limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from toolbox.agent import safe_files
 from toolbox.agent.masking import Masker
 
 _TAIL_BYTES = 1 << 16
-END_BYTES = _TAIL_BYTES + 256  # by how much a log may exceed its limit: the note, and the end of the output
+END_BYTES = _TAIL_BYTES + 256  # a log may exceed its limit by the end of the output and a note about the dropped bytes
 
 
 def log_name(stream: str) -> str:
@@ -18,17 +18,17 @@ def log_name(stream: str) -> str:
 
 
 class Log:
-    """Writes the output of a workload to a file, and never fails: a full disk costs lines, not the workload.
+    """Writes one output stream of a workload to a file. If the disk is full, output is lost, but no error is raised.
 
     Args:
-        limit: how many bytes to keep from the start of the output. Of the rest, the last 64 KiB are kept, after a note.
-        secrets: the texts that must not reach the file.
+        limit: the number of bytes to keep from the start of the output. A note and the last 64 KiB follow.
+        secrets: the byte strings to mask.
     """
 
     def __init__(self, file: str, limit: int, secrets: Sequence[bytes]) -> None:
         self._descriptor = safe_files.open_regular(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._limit = limit
-        # The longest first: a secret may contain another one.
+        # Longest first, because a secret may contain another secret.
         self._masker = Masker(sorted(secrets, key=len, reverse=True))
         self._tail = b""
         self.bytes = 0
@@ -38,11 +38,11 @@ class Log:
     def take(self, content: bytes) -> None:
         """Write a piece of output."""
         self.bytes += len(content)
-        self._keep(self._masker.take(content))
+        self._keep(self._masker.feed(content))
 
     def close(self) -> None:
-        """Write the output that the masker held back, and the kept end of the output."""
-        self._keep(self._masker.end())
+        """Write the output that is still in memory: the bytes in the masker, and the last 64 KiB of a long output."""
+        self._keep(self._masker.flush())
         if self.dropped:
             left_out = self.dropped - len(self._tail)
             note = f"\n[topgallant: {left_out} bytes are left out here: the log has reached its limit]\n"

@@ -14,9 +14,9 @@ def host() -> str:
 
 
 def boot() -> str:
-    """Return the id of the machine's present boot; empty if the system does not provide one."""
+    """Return an id that changes with each start of the machine; empty if the system does not provide it."""
     try:
-        # UTF-8 is loaded already. For ASCII, each supervisor would have to load another codec.
+        # The codec of UTF-8 is already loaded. Each supervisor would have to load the codec of ASCII.
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as stream:
             return stream.read().strip()
     except OSError:

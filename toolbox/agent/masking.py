@@ -1,7 +1,7 @@
-"""Masks secret values in texts and in streams of bytes, in every form in which programs print them.
+"""Masks secret values in texts and byte streams, in every form in which programs print them.
 
-The orchestrator masks all files of a run with it, the agent masks the logs of a workload. A form is the value in one
-encoding. Searching for each form in turn is faster than one regular expression for all of them.
+A form is a secret value in one encoding, such as base64. The orchestrator uses this module for all files of a run, and
+the agent uses it for the logs of a workload. Searching for each form in turn is faster than a regular expression.
 """
 
 from __future__ import annotations
@@ -13,59 +13,59 @@ import re
 from typing import Iterable, Iterator, List, Sequence, Set
 
 MASK = b"***"
-# A value of one or two characters occurs in every text: masking it would hide the text and protect nothing.
+# Values of one or two characters occur in every text. Masking them would make the text unreadable.
 _SHORTEST = 3
 _SHORTEST_LINE = 6
 # A shorter piece of base64 may occur by chance.
 _SHORTEST_BASE64 = 6
 _SHORTEST_PADDED = 8
-# A program that wraps base64 does so after 76 characters (RFC 2045), which encode 57 bytes.
+# Programs that print base64 in lines use lines of 76 characters (RFC 2045), which encode 57 bytes.
 _LINE_BYTES = 57
-# The characters besides letters, digits and `-._~` that a program may leave unquoted in a URL. In this order: two
-# settings of Python's `quote`, JavaScript's `encodeURIComponent` and `encodeURI`, and HTML forms.
+# The characters besides letters, digits and `-._~` that these functions don't escape in a URL: Python's `quote` with
+# `safe=""` and with its default, JavaScript's `encodeURIComponent` and `encodeURI`, and HTML forms.
 _URL_SAFE = ("", "/", "!'()*", ";,/?:@&=+$!'()*#", "*")
 _DOUBLE_QUOTES = ('"', "&quot;", "&#34;")
 _SINGLE_QUOTES = ("'", "&#x27;", "&#39;", "&apos;")
 
 
 def forms(value: str) -> Set[str]:
-    """Return the texts that reveal a secret value. Texts that are too short to mask are left out."""
-    found = {form for part in _parts(value) for form in _written(part)}
-    found.update(_base64(value.strip().encode("utf-8", "surrogateescape")))
-    return {form for form in found if len(form) >= _SHORTEST}
+    """Return the forms of a secret value. Forms of fewer than three characters are left out."""
+    candidates = {form for part in _parts(value) for form in _encoded(part)}
+    candidates.update(_base64(value.strip().encode("utf-8", "surrogateescape")))
+    return {form for form in candidates if len(form) >= _SHORTEST}
 
 
 def patterns(values: Iterable[str]) -> List[bytes]:
-    """Return the forms of secret values as bytes, the longest first: a form may be a part of another form."""
-    found = {form.encode("utf-8", "surrogateescape") for value in values for form in forms(value)}
-    return sorted(found, key=len, reverse=True)
+    """Return the forms of secret values as bytes, longest first, because a form may be a part of another form."""
+    encoded = {form.encode("utf-8", "surrogateescape") for value in values for form in forms(value)}
+    return sorted(encoded, key=len, reverse=True)
 
 
 class Masker:
-    """Masks secrets in a stream that comes in pieces. Holds back at most the length of the longest form.
+    """Masks secrets in a stream that arrives in pieces. The end of a piece that may begin a secret is held back.
 
     Args:
-        patterns: the forms to mask, the longest first.
+        patterns: the forms to mask, longest first.
     """
 
     def __init__(self, patterns: Sequence[bytes]) -> None:
         self._patterns = patterns
         self._held = b""
 
-    def take(self, content: bytes) -> bytes:
-        """Take a piece of the stream, and return the masked bytes that can be passed on."""
+    def feed(self, content: bytes) -> bytes:
+        """Add a piece of the stream, and return the masked bytes that are ready to be written."""
         if not self._patterns:
             return content
         content, self._held = self._held + content, b""
         for pattern in self._patterns:
             content = content.replace(pattern, MASK)
-            # Hold back a possible beginning of this form now: the next forms are shorter, and may match inside of it.
+            # The end of the content may begin this form. Hold it back before a shorter form could match inside of it.
             if overlap := _overlap(content, pattern):
                 content, self._held = content[:-overlap], content[-overlap:] + self._held
         return content
 
-    def end(self) -> bytes:
-        """Return the masked rest of the stream, which was held back."""
+    def flush(self) -> bytes:
+        """Return the bytes that were held back, masked, at the end of the stream."""
         content, self._held = self._held, b""
         for pattern in self._patterns:
             content = content.replace(pattern, MASK)
@@ -83,28 +83,28 @@ def _overlap(content: bytes, pattern: bytes) -> int:
 
 
 def _parts(value: str) -> Set[str]:
-    """Return a value and its lines.
+    """Return the parts of a value that are masked separately: the value and its lines.
 
-    A pseudo-terminal ends lines with CR LF. Ansible shows the lines of an output one by one. A program may print one
-    line of a key at a time, or turn the escapes of a JSON key into line breaks. A short line (such as a brace) is left
-    out, because it occurs in every text.
+    Programs and Ansible may print the lines of a key separately, and a pseudo-terminal ends lines with CR LF. A program
+    may also print the escaped line breaks of a JSON key as line breaks. Short lines (such as a brace) are left out,
+    because they occur in every text.
     """
     lines = (line.strip() for text in (value, value.replace("\\n", "\n")) for line in text.splitlines())
     return {value, value.strip(), *(line for line in lines if len(line) >= _SHORTEST_LINE)}
 
 
-def _written(part: str) -> Iterator[str]:
-    """Yield a text in its quoted forms (JSON, Python, YAML, shell) and its escaped forms (URL, HTML, XML)."""
+def _encoded(part: str) -> Iterator[str]:
+    """Yield a text as JSON, Python, YAML, shell, URL, HTML and XML write it."""
     once = [part, *_escaped(part)]
     yield from once
-    # Twice: Ansible quotes as JSON the output of programs that print JSON.
+    # If a program prints JSON, Ansible escapes this output as JSON once more.
     yield from (twice for form in once for twice in _escaped(form))
     for text in once[:2]:
-        yield text.replace("/", "\\/")  # JSON as PHP writes it
-        yield re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", text)  # JSON as Go writes it
+        yield text.replace("/", "\\/")  # JSON by PHP
+        yield re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", text)  # JSON by Go
         yield from _marked_up(text)
-    yield part.replace("'", "'\"'\"'")  # shell quotes
-    yield part.replace("'", "''")  # YAML quotes
+    yield part.replace("'", "'\"'\"'")  # shell
+    yield part.replace("'", "''")  # YAML
     yield from _url_quoted(part)
 
 
@@ -131,10 +131,10 @@ def _url_quoted(text: str) -> Iterator[str]:
 
 
 def _base64(value: bytes) -> Iterator[str]:
-    """Yield the parts of a value's base64 that do not depend on the bytes before and after the value.
+    """Yield the base64 of a value, of its lines, and of the value inside of longer data.
 
-    The value may begin at each of three positions in a group of four characters. The characters at its ends are left
-    out, because they also depend on the bytes beside the value.
+    Base64 encodes three bytes as four characters, so the value inside of longer data has three different encodings. The
+    first and last characters of each encoding are left out if they depend on the bytes before and after the value.
     """
     whole = binascii.b2a_base64(value, newline=False).decode()
     texts = [whole] if len(whole) >= _SHORTEST_PADDED else []

@@ -1,7 +1,7 @@
-"""Reads and writes files in a directory to which the workload can write as well.
+"""Reads and writes files in a directory in which the workload can write too.
 
-The workload may have replaced any file with a symbolic link, a pipe, a device or a directory. These functions follow no
-link, open only regular files, and never block when they open one.
+The workload may have replaced any file with a symbolic link, a pipe, a device or a directory. The functions here don't
+follow links, open only regular files, and don't block when they open a file.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import os
 import shutil
 import stat
 
-_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_SAFE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PRIVATE = 0o600
 
 
 def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file, and return its descriptor. With O_CREAT in `flags`, create a missing file as private.
+    """Open a regular file, and return its descriptor. If `flags` has O_CREAT, create a missing file as private.
 
     Raises:
         OSError: the file is missing, or is not a regular file.
     """
-    descriptor = os.open(path, flags | _SAFELY, _PRIVATE)
+    descriptor = os.open(path, flags | _SAFE_FLAGS, _PRIVATE)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a regular file", path)
@@ -29,7 +29,7 @@ def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
 
 
 def is_regular(path: str) -> bool:
-    """Return whether a path is a regular file, and not a link to one."""
+    """Return whether a path is a regular file. A link to a regular file is not."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:
@@ -37,7 +37,7 @@ def is_regular(path: str) -> bool:
 
 
 def read(path: str, most: int, offset: int = 0) -> bytes:
-    """Return at most `most` bytes of a regular file, beginning at an offset.
+    """Return up to `most` bytes of a regular file, beginning at an offset.
 
     Raises:
         OSError: the file cannot be read.
@@ -50,10 +50,10 @@ def read(path: str, most: int, offset: int = 0) -> bytes:
 
 
 def replace(path: str, content: bytes) -> None:
-    """Write a new file under a temporary name, and rename it when it is complete.
+    """Replace a file atomically: write a temporary file, and rename it.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     temporary = f"{path}.new"
     remove(temporary)
@@ -66,7 +66,7 @@ def replace(path: str, content: bytes) -> None:
 
 
 def write(path: str, content: bytes) -> None:
-    """Overwrite a regular file within its present space on the disk, and wait until the content is on the disk.
+    """Overwrite a regular file in place, and return when the content is on the disk.
 
     Raises:
         OSError: the file is not a regular file, or cannot be written.
@@ -81,7 +81,7 @@ def write(path: str, content: bytes) -> None:
 
 
 def reserve(path: str, count: int) -> None:
-    """Reserve this number of bytes on the disk for a regular file. Create the file if it is missing.
+    """Reserve `count` bytes on the disk for a regular file. Create the file if it is missing.
 
     Raises:
         OSError: the path is not a regular file, or the disk is full.
@@ -93,7 +93,7 @@ def reserve(path: str, count: int) -> None:
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 raise
-            # The file system cannot reserve space. It allocates the space when written content is synced.
+            # The file system does not support reservations. Write zeros to allocate the space.
             _write(descriptor, bytes(count))
             os.fsync(descriptor)
     finally:
@@ -101,10 +101,10 @@ def reserve(path: str, count: int) -> None:
 
 
 def overwrite(path: str, content: bytes) -> None:
-    """Write as `write` does, but first remove a path that is not a regular file, or that has several hard links.
+    """Overwrite a file as `write` does. If the path is not a regular file or has several hard links, replace it.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     if not is_regular(path) or os.lstat(path).st_nlink > 1:
         remove(path)
@@ -112,14 +112,14 @@ def overwrite(path: str, content: bytes) -> None:
 
 
 def rename(path: str, name: str) -> None:
-    """Rename a file, and replace any file, link or directory that has the new name."""
+    """Rename a file. A file, link or directory that has the new name is replaced."""
     if os.path.isdir(name) and not os.path.islink(name):
         remove(name)
     os.replace(path, name)
 
 
 def remove(path: str) -> None:
-    """Remove a file, a link or a directory tree. The target of a link stays."""
+    """Remove a file, a directory tree, or a link without its target."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -129,7 +129,7 @@ def remove(path: str) -> None:
 
 
 def make_directory(path: str) -> None:
-    """Create a directory if it is missing. Replace a link or a file that the workload has put in its place."""
+    """Create a directory if it is missing. Replace a link or a file that has its name."""
     if os.path.islink(path) or not os.path.isdir(path):
         remove(path)
         os.makedirs(path, mode=0o700, exist_ok=True)

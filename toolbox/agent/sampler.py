@@ -15,18 +15,18 @@ SAMPLES = "samples.csv"
 GPU_SAMPLES = "gpu_samples.csv"
 _COLUMNS = "seconds,cpu_percent,memory_bytes,processes\n"
 _GPU_COLUMNS = "seconds,gpu,utilization_percent,memory_mib\n"
-# See `nvidia-smi --help-query-gpu`.
+# `nvidia-smi --help-query-gpu` describes these options.
 _GPU_QUERY = ("--query-gpu=index,utilization.gpu,memory.used", "--format=csv,noheader,nounits")
 _GPU_FIELDS = 3
 
 
 class Sampler:
-    """Samples the descendants of this process.
+    """Samples the resource use of all descendants of this process.
 
-    CPU use is the sum over all descendants: 200 percent are two busy processors. Memory is the sum of resident memory.
+    CPU use and resident memory are summed over the descendants: 200 percent means two busy processors.
 
     Args:
-        directory: where to write the files.
+        directory: the directory for the files.
         seconds: the interval between two samples.
     """
 
@@ -50,26 +50,26 @@ class Sampler:
         return self._last + self._seconds
 
     def sample(self) -> None:
-        """Take a sample."""
+        """Write one sample of CPU and memory, and the GPU samples since the last call."""
         now = time.monotonic()
-        # Skip processes that have exited: the system may still list them, without memory.
+        # The system may still list processes that have exited. They have no memory.
         members = {
-            pid: found
-            for pid, found in tree.descendants(os.getpid()).items()
-            if pid != self.gpu_reader and found.memory
+            pid: process
+            for pid, process in tree.descendants(os.getpid()).items()
+            if pid != self.gpu_reader and process.memory
         }
-        used = sum(found.ticks - self._ticks.get(pid, 0) for pid, found in members.items())
+        used = sum(process.ticks - self._ticks.get(pid, 0) for pid, process in members.items())
         percent = 100 * used / _TICKS / max(now - self._last, 1e-3)
-        self._ticks = {pid: found.ticks for pid, found in members.items()}
+        self._ticks = {pid: process.ticks for pid, process in members.items()}
         self._last = now
-        memory = sum(found.memory for found in members.values())
+        memory = sum(process.memory for process in members.values())
         if members:
             self._append(SAMPLES, f"{now - self._began:.3f},{percent:.1f},{memory},{len(members)}\n")
         for line in self._gpu_lines():
             self._append(GPU_SAMPLES, f"{now - self._began:.3f},{line}\n")
 
     def close(self) -> None:
-        """Close the files, kill the GPU reader, and wait for its end."""
+        """Close the files, and end the process that reads the GPUs."""
         while self._files:
             os.close(self._files.popitem()[1])
         if self.gpu_reader:
@@ -82,7 +82,7 @@ class Sampler:
             os.close(self._gpu_output)
 
     def _start_gpu_reader(self, program: str) -> None:
-        """Start one nvidia-smi that prints continuously: starting it for each sample would take too long."""
+        """Start an nvidia-smi that prints continuously. Starting nvidia-smi for each sample would take too long."""
         self._gpu_output, write = os.pipe()
         os.set_blocking(self._gpu_output, False)
         self.gpu_reader = os.fork()
@@ -109,11 +109,11 @@ class Sampler:
                 yield ",".join(parts)
 
     def _append(self, name: str, text: str) -> None:
-        """Append to a file and keep it open: the workload may replace the path."""
+        """Append to a file. The file stays open, because the workload could replace its path."""
         try:
             if name not in self._files:
                 path = os.path.join(self._directory, name)
                 self._files[name] = safe_files.open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.write(self._files[name], text.encode("ascii"))
         except OSError:
-            pass  # on a full disk a sample is lost
+            pass  # the disk may be full: this sample is lost

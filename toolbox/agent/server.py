@@ -1,7 +1,7 @@
 """The server of the agent: reads requests as JSON lines from standard input, and writes answers and events to stdout.
 
-A server serves one connection, and ends with it. The workloads that it started run on: the next server, also that of
-another orchestrator, finds the attempts by their directories.
+A server serves one connection, and ends with the connection. The workloads that it started continue to run. The next
+server, which may serve another orchestrator, finds the attempts by their directories.
 
     {"id": 1, "op": "submit", "directory": D, "order": {...}, "sources": FOLDER | null, "offsets": OFFSETS}
                                                                   -> {"id": 1, "state": ...}
@@ -13,15 +13,15 @@ another orchestrator, finds the attempts by their directories.
     {"event": "ended", "directory": D, "outcome": {...} | null, "may_remain": false}
     {"event": "log", "directory": D, "stream": "stdout", "offset": 17, "data": BASE64}
 
-The outcome is null if the supervisor was killed: then it is unknown how the workload ended, and `may_remain` says
-whether processes of it may still run.
+If the supervisor was killed, the outcome is null, and `may_remain` tells whether processes of the workload may still
+run.
 
-A state is `running`, `ended`, `lost` (the supervisor was killed) or `absent`. OFFSETS say how many bytes of each log
-the other side already has, as in `{"stdout": 0, "stderr": 0}`; with null the server sends no logs. The answer to a
-request that fails is `"error": TEXT`.
+A state is `running`, `ended`, `lost` (the supervisor was killed) or `absent` (the workload was never started). OFFSETS
+are the numbers of bytes of each log that the orchestrator already has, such as `{"stdout": 0, "stderr": 0}`. With null
+instead, the server sends no logs. If a request fails, the answer is `{"id": 1, "error": TEXT}`.
 
-A submission is idempotent: an attempt has one directory, and the process that holds the lock in the directory runs the
-attempt. The sent files become `src/` only if this submission starts the workload.
+`submit` is idempotent: only the process that locks the lock file in the directory starts the workload, and only then is
+the folder `sources` renamed to `src/`.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ Offsets = Optional[Dict[str, int]]
 
 
 class Watch:
-    """An attempt whose end is reported to the other side, and also its output if there are `offsets`.
+    """An attempt whose end the server reports to the orchestrator.
 
     Args:
+        offsets: see the module; None if the server must not send the logs.
         child: the process id of the supervisor if it is a child of this process; otherwise 0.
     """
 
@@ -67,7 +68,7 @@ class Watch:
                 self.descriptor = os.pidfd_open(self.pid)
             except OSError:
                 return  # the supervisor has ended
-            # The process id of a child is certain. Another process may have reused any other process id.
+            # If the supervisor is not a child of this process, another process may have reused its process id.
             if not child and attempt_directory.state(directory)["state"] != "running":
                 self.close()
 
@@ -88,8 +89,8 @@ class Server:
         self._buffer = b""
 
     def serve(self) -> None:
-        """Serve until the other side disconnects."""
-        # The output of a login shell may lack an end of line.
+        """Serve until the orchestrator disconnects."""
+        # The output of a login shell may not end with a line break.
         os.write(_OUTPUT, b"\n")
         self._send({"event": "hello", "home": os.path.expanduser("~"), "pid": os.getpid(), "python": sys.version})
         while True:
@@ -100,7 +101,7 @@ class Server:
                 if watch.offsets is not None:
                     self._send_logs(watch)
                 if watch.descriptor in ready or watch.descriptor < 0:
-                    self._look_at(watch)
+                    self._report_if_ended(watch)
 
     def _timeout(self) -> float | None:
         needs_ticks = any(watch.offsets is not None or watch.descriptor < 0 for watch in self._watched.values())
@@ -114,7 +115,7 @@ class Server:
             try:
                 answer = getattr(self, f"_do_{request['op']}")(request)
             except Exception as error:
-                answer = {"error": _described(error)}
+                answer = {"error": _error_text(error)}
             self._send({"id": request["id"], **answer})
         return bool(content)
 
@@ -131,8 +132,8 @@ class Server:
         deadline = time.monotonic() + attempt_directory.TIMEOUT_SECONDS
         lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT)
         try:
-            while not attempt_directory.locks(lock, fcntl.LOCK_EX):
-                # A supervisor runs, or another process reads the state or is about to start a supervisor.
+            while not attempt_directory.try_lock(lock, fcntl.LOCK_EX):
+                # The lock is held by a supervisor, or for a moment by a process that reads the state or submits.
                 if attempt_directory.pid_of(directory) or time.monotonic() > deadline:
                     return {"state": "running"}, 0
                 time.sleep(attempt_directory.LOOK_SECONDS)
@@ -140,20 +141,20 @@ class Server:
             if state["state"] != "absent":
                 return state, 0
             _clear(directory)
-            _take_sources(request["sources"], os.path.join(directory, SOURCES))
+            _move_sources(request["sources"], os.path.join(directory, SOURCES))
             child, fault = self._fork(directory, request["order"], lock)
         finally:
             os.close(lock)
         return {"error": fault} if fault else {"state": "running"}, child
 
     def _fork(self, directory: str, order: Dict[str, Any], lock: int) -> Tuple[int, str]:
-        """Start a supervisor, which keeps the lock. Return its process id and a fault, empty on success."""
+        """Start a supervisor, which keeps the lock. Return its process id, and why it failed (empty on success)."""
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             try:
                 os.setsid()
-                _keep_only(lock, writer)
+                _close_all_except(lock, writer)
                 Supervisor(directory, order).run(lambda fault: _report(writer, fault))
             except BaseException as error:
                 _report(writer, f"{type(error).__name__}: {error}")
@@ -172,7 +173,7 @@ class Server:
         return {"states": states}
 
     def _watch(self, directory: str, offsets: Offsets, child: int) -> None:
-        self._forget(directory)
+        self._unwatch(directory)
         watch = self._watched[directory] = Watch(directory, offsets, child)
         if watch.descriptor >= 0:
             self._poll.register(watch.descriptor, select.POLLIN)
@@ -187,37 +188,37 @@ class Server:
         directory = request["directory"]
         if attempt_directory.state(directory)["state"] == "running":
             return {"error": f"{directory} is in use: its workload is still running"}
-        self._forget(directory)
+        self._unwatch(directory)
         _remove(directory)
         return {"error": f"{directory} cannot be removed completely"} if os.path.lexists(directory) else {}
 
     def _do_list(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """List the files that an attempt left, and separately the sizes of its logs."""
+        """List the files to fetch, and the sizes of the logs."""
         directory = request["directory"]
         return {
             "files": attempt_directory.listing(directory, request["patterns"])[: request["most"]],
             "logs": attempt_directory.log_sizes(directory),
         }
 
-    def _look_at(self, watch: Watch) -> None:
+    def _report_if_ended(self, watch: Watch) -> None:
         state = attempt_directory.state(watch.directory)
         if state["state"] == "running":
             return
         if watch.offsets is not None:
             while self._send_logs(watch):
                 continue
-        self._forget(watch.directory)
+        self._unwatch(watch.directory)
         if watch.pid:
             try:
                 os.waitpid(watch.pid, os.WNOHANG)
             except ChildProcessError:
-                pass  # an earlier server has started this supervisor
+                pass  # an earlier server started this supervisor
         may_remain = state["state"] != "ended" and attempt_directory.kill(watch.directory)
         event = {"event": "ended", "directory": watch.directory, "outcome": state.get("outcome")}
         self._send({**event, "may_remain": may_remain})
 
     def _send_logs(self, watch: Watch) -> bool:
-        """Send one piece of new output per stream, and return whether there was any."""
+        """Send up to one piece of new output per stream, and return whether something was sent."""
         assert watch.offsets is not None
         sent = False
         for stream in STREAMS:
@@ -235,7 +236,7 @@ class Server:
                 )
         return sent
 
-    def _forget(self, directory: str) -> None:
+    def _unwatch(self, directory: str) -> None:
         watch = self._watched.pop(directory, None)
         if watch is not None:
             if watch.descriptor >= 0:
@@ -249,21 +250,21 @@ class Server:
 
 
 def _clear(directory: str) -> None:
-    """Remove the files of an execution whose record a power cut destroyed: a new execution must not mix with them."""
+    """Remove the files of an earlier execution whose file `started` was lost in a power cut."""
     for name in (RESULTS, SAMPLES, GPU_SAMPLES, *map(log_name, STREAMS)):
         safe_files.remove(os.path.join(directory, name))
     safe_files.make_directory(os.path.join(directory, RESULTS))
 
 
-def _take_sources(sources: Optional[str], target: str) -> None:
-    """Move the sent files to `src/`, and replace those of an earlier submission that failed."""
+def _move_sources(sources: Optional[str], target: str) -> None:
+    """Move the sent files to `src/`, and replace the files of an earlier submission that failed."""
     if sources and os.path.isdir(sources):
         shutil.rmtree(target, ignore_errors=True)
         os.replace(sources, target)
 
 
 def _remove(directory: str) -> None:
-    """Remove a directory and its content, whatever file modes the workload has set."""
+    """Remove a directory and its content, even if the workload has made folders read-only."""
     if os.path.islink(directory):
         os.unlink(directory)
     folders = [directory]
@@ -273,22 +274,22 @@ def _remove(directory: str) -> None:
 
 
 def _make_writable(folder: str) -> List[str]:
-    """Make a folder writable for its owner, and return the folders in it."""
+    """Make a folder writable for its owner, and return its subfolders."""
     try:
         os.chmod(folder, 0o700)
         return [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
-    except OSError:  # another user owns the folder, or it is gone
+    except OSError:  # the folder belongs to another user, or was removed
         return []
 
 
-def _described(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename:
         return f"{error.strerror}: {error.filename}"
     return str(error) or type(error).__name__
 
 
-def _keep_only(*descriptors: int) -> None:
-    """Close all descriptors that a supervisor would share with the connection of its server."""
+def _close_all_except(*descriptors: int) -> None:
+    """Close all other descriptors, so that a supervisor does not keep the connection of its server open."""
     null = os.open(os.devnull, os.O_RDWR)
     for standard in _STANDARD:
         os.dup2(null, standard)
@@ -297,7 +298,7 @@ def _keep_only(*descriptors: int) -> None:
             try:
                 os.close(int(name))
             except OSError:
-                pass  # the descriptor of the listing itself
+                pass  # this was the descriptor that `os.listdir` used
 
 
 def _report(descriptor: int, fault: str) -> None:
@@ -307,5 +308,5 @@ def _report(descriptor: int, fault: str) -> None:
 
 def main() -> None:
     """Serve on standard input and output."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # without a reader there is nothing left to do
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end the server when the orchestrator no longer reads
     Server().serve()

@@ -1,15 +1,17 @@
 """Runs one workload, detached from the process that requested it, and writes a record of how it ended.
 
-The supervisor is a fork of the agent's server in a session of its own, so it survives the end of the server, of the
-connection and of the orchestrator. It enforces the time limits itself, and it ends the workload's whole process tree.
+The supervisor is a fork of the agent's server in its own session, so it survives the end of the server, of the
+connection and of the orchestrator. It enforces the time limits, and ends the whole process tree of the workload.
 
 Files in the directory of the attempt:
 
-    lock          locked with `flock` while the supervisor lives; the system releases the lock when it ends
-    started       JSON with the supervisor's process id; written before the workload starts
+    lock          locked with `flock` while the supervisor runs; the system releases the lock when the supervisor ends
+    started       JSON with the process id of the supervisor; written before the workload starts
     stdout.log  stderr.log  samples.csv
-    outcome.json  how the workload ended; then exit_code, whose presence says that the attempt has ended
-    files/        the working directory of the workload;  src/ beside it holds the files that were sent
+    outcome.json  how the workload ended
+    exit_code     written last: if this file exists, the attempt has ended
+    files/        the working directory of the workload
+    src/          the files that the orchestrator sent
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ STREAMS = ("stdout", "stderr")
 RESULTS = "files"
 SOURCES = "src"
 MARK = "TOPGALLANT_STEP"
-# Reserved before the workload starts, so that the outcome can be written even if the disk is full.
+# This space is reserved before the workload starts, so that the outcome can be written even if the disk is full.
 _RESERVED_BYTES = 4096
-_MESSAGE_CHARACTERS = 500  # even with every character escaped as JSON, the outcome fits into the reserved space
+_MESSAGE_CHARACTERS = 500  # a longer message, with its characters escaped as JSON, could exceed the reserved space
 _CHUNK_BYTES = 1 << 16
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 _DRAIN_SECONDS = 2.0
 _ECHO_SECONDS = 30.0
 _STUCK_SECONDS = 30.0
@@ -50,10 +52,10 @@ class Supervisor:
     """Runs one workload to its end.
 
     Args:
-        directory: the directory of the attempt. It exists, with `files/` in it.
+        directory: the directory of the attempt, which exists and contains `files/`.
         order: what to run: `command`, `env`, `cwd`, `secrets`, `run_seconds`, `silence_seconds`,
             `grace_seconds`, `log_bytes`, `sample_seconds`. None means no limit, or no sampling.
-        echo: copies the logs to a stream; None if they are read from the directory.
+        echo: copies the logs to a stream; None if the logs are only written to the directory.
     """
 
     def __init__(self, directory: str, order: Mapping[str, Any], echo: Echo | None = None) -> None:
@@ -69,7 +71,7 @@ class Supervisor:
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
         self._drain_until: float | None = None
-        self._began = self._heard = time.monotonic()
+        self._began = self._last_output_at = time.monotonic()
         self._is_cancelled = False
         self._logs: Dict[str, Log] = {}
         self._open: Dict[int, str] = {}  # the streams that the workload has not closed, by their descriptors
@@ -80,7 +82,7 @@ class Supervisor:
         """Run the workload to its end.
 
         Args:
-            report: called once, with an empty text if the workload has started, otherwise with the reason why not.
+            report: called once with an empty text, or with the reason if the supervisor cannot write in the directory.
         """
         try:
             self._prepare()
@@ -95,17 +97,17 @@ class Supervisor:
         while not self._is_over():
             self._wait()
             self._reap()
-            self._keep_time()
+            self._enforce_limits()
         self._finish(began)
 
     def _prepare(self) -> None:
-        # A handler, unlike an ignored signal, is not inherited: the workload gets the default handling of every signal.
+        # A signal that has a handler writes a byte into this pipe, which ends the wait of `select.poll`.
         self._wakeup, write = os.pipe()
         for end in (self._wakeup, write):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        signal.signal(signal.SIGTERM, self._take_cancellation)
+        signal.signal(signal.SIGTERM, self._handle_sigterm)
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         tree.adopt_orphans()
@@ -115,11 +117,11 @@ class Supervisor:
         started = {"pid": os.getpid(), "time": time.time(), "boot": machine.boot()}
         safe_files.replace(self._path(STARTED), json.dumps(started).encode())
 
-    def _take_cancellation(self, _number: int, _frame: Any) -> None:
+    def _handle_sigterm(self, _number: int, _frame: Any) -> None:
         self._is_cancelled = True
 
     def _start(self) -> str:
-        """Start the workload, and return the reason if that fails; empty on success."""
+        """Start the workload, and return why it cannot be started; empty on success."""
         secrets = masking.patterns(self._order["secrets"])
         writers = []
         for stream in STREAMS:
@@ -130,18 +132,18 @@ class Supervisor:
             self._poll.register(reader, select.POLLIN | select.POLLHUP)
             writers.append(writer)
         self._poll.register(self._wakeup, select.POLLIN)
-        fault, failed = os.pipe()
+        fault_reader, fault_writer = os.pipe()
         self._main = os.fork()
         if self._main == 0:
-            self._become_the_workload(writers, failed)
-        for descriptor in (*writers, failed):
+            self._become_the_workload(writers, fault_writer)
+        for descriptor in (*writers, fault_writer):
             os.close(descriptor)
         if self._order["sample_seconds"]:
             self._sampler = Sampler(self._directory, self._order["sample_seconds"])
-        with os.fdopen(fault, "rb") as stream_of_faults:
-            return stream_of_faults.read().decode("utf-8", "replace")
+        with os.fdopen(fault_reader, "rb") as faults:
+            return faults.read().decode("utf-8", "replace")
 
-    def _become_the_workload(self, writers: list[int], failed: int) -> None:
+    def _become_the_workload(self, writers: list[int], fault_writer: int) -> None:
         program = self._order["command"][0]
         try:
             os.setsid()
@@ -164,12 +166,12 @@ class Supervisor:
             try:
                 os.chdir(cwd)
             except OSError as error:
-                os.write(failed, f"its working directory {cwd}: {error.strerror}".encode())
+                os.write(fault_writer, f"its working directory {cwd}: {error.strerror}".encode())
                 os._exit(127)
             os.execvpe(program, list(self._order["command"]), variables)
         except BaseException as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            os.write(failed, f"`{program}` cannot be started: {reason}".encode(errors="replace"))
+            os.write(fault_writer, f"`{program}` cannot be started: {reason}".encode(errors="replace"))
         finally:
             os._exit(127)
 
@@ -196,7 +198,7 @@ class Supervisor:
         except BlockingIOError:
             return
         if content:
-            self._heard = time.monotonic()
+            self._last_output_at = time.monotonic()
             self._logs[self._open[descriptor]].take(content)
         else:
             self._poll.unregister(descriptor)
@@ -207,10 +209,10 @@ class Supervisor:
         now = time.monotonic()
         times = [now + 3600, self._drain_until, self._give_up_at, self._sampler and self._sampler.due]
         if self._kill_at is not None:
-            times.append(self._kill_at if now < self._kill_at else now + _LOOK_SECONDS)
+            times.append(self._kill_at if now < self._kill_at else now + _POLL_SECONDS)
         elif not self._ended_by:
-            times += [self._limit("run_seconds", self._began), self._limit("silence_seconds", self._heard)]
-        return min(moment for moment in times if moment) - now
+            times += [self._limit("run_seconds", self._began), self._limit("silence_seconds", self._last_output_at)]
+        return min(time for time in times if time) - now
 
     def _limit(self, name: str, since: float) -> float | None:
         seconds = self._order[name]
@@ -229,7 +231,7 @@ class Supervisor:
                 self._sampler.gpu_reader = 0  # another process may have this process id from now on
             if number == self._main:
                 self._status = status
-                # The sender of a cancellation may also have killed the workload itself.
+                # The process that sent SIGTERM to this supervisor may also have killed the workload.
                 by_signal = "cancelled" if self._is_cancelled else "signal"
                 self._ended_by = self._ended_by or (by_signal if os.WIFSIGNALED(status) else "exit")
         if self._status is not None and self._drain_until is None:
@@ -238,18 +240,18 @@ class Supervisor:
                 self._leftovers = len(left)
                 self._terminate()
             elif not left:
-                self._close_sampler()  # the sampler's reader is the last child
+                self._close_sampler()  # after its GPU reader has ended, `os.waitpid` finds no more children
 
     def _note_end_of_tree(self) -> None:
         self._status = self._status if self._status is not None else 127 << 8
         if self._drain_until is None:
             self._drain_until = time.monotonic() + _DRAIN_SECONDS
 
-    def _keep_time(self) -> None:
+    def _enforce_limits(self) -> None:
         if self._is_cancelled:
             self._end("cancelled", "")
         now = time.monotonic()
-        run, silence = self._limit("run_seconds", self._began), self._limit("silence_seconds", self._heard)
+        run, silence = self._limit("run_seconds", self._began), self._limit("silence_seconds", self._last_output_at)
         if not self._ended_by and run is not None and now >= run:
             self._end("timeout", f"it ran longer than {self._order['run_seconds']:g} s")
         if not self._ended_by and silence is not None and now >= silence:
@@ -260,7 +262,7 @@ class Supervisor:
             self._sampler.sample()
 
     def _end(self, ended_by: str, message: str) -> None:
-        """End the workload early. Only the first reason is recorded."""
+        """End the workload before it ends by itself. Only the reason of the first call is recorded."""
         if not self._ended_by:
             self._ended_by, self._message = ended_by, message
             self._terminate()
@@ -272,17 +274,17 @@ class Supervisor:
             self._send(signal.SIGTERM)
 
     def _send(self, number: int) -> None:
-        """Send a signal to the whole tree. The next call reaches processes that are started meanwhile."""
+        """Send a signal to all processes of the workload. SIGKILL is sent repeatedly, because processes may fork."""
         for pid in self._members():
             tree.send(pid, number)
             if number == signal.SIGTERM:
                 tree.send(pid, signal.SIGCONT)  # a stopped process handles the signal only after SIGCONT
         if number == signal.SIGKILL and self._cgroup:
-            cgroups.send_kill(self._cgroup)  # also reaches processes that were forked meanwhile
+            cgroups.send_kill(self._cgroup)
 
     def _members(self) -> list[int]:
-        ours = self._sampler.gpu_reader if self._sampler is not None else 0
-        return [pid for pid in tree.descendants(os.getpid()) if pid != ours]
+        gpu_reader = self._sampler.gpu_reader if self._sampler is not None else 0
+        return [pid for pid in tree.descendants(os.getpid()) if pid != gpu_reader]
 
     def _close_sampler(self) -> None:
         if self._sampler is not None:
@@ -296,7 +298,7 @@ class Supervisor:
             return True
         if self._drain_until is None:
             return False
-        # A process that still holds the other end open is not a descendant: don't wait for it.
+        # All descendants have ended. If another process keeps the output open, don't wait for it any longer.
         return now >= self._drain_until or not self._open
 
     def _finish(self, began: float) -> None:
@@ -307,10 +309,10 @@ class Supervisor:
             log.close()
         if self._echo is not None:
             _drain(self._echo)
-        # A workload that cannot be killed has no status: record SIGKILL, which was sent.
+        # There is no status of a workload that could not be killed: record SIGKILL, which was sent.
         status = self._status if self._status is not None else int(signal.SIGKILL)
         by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        # As a shell reports it: 128 plus the number of the signal.
+        # Shells use the same exit code.
         code = 128 + by_signal if by_signal else os.WEXITSTATUS(status)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         outcome = {
@@ -328,7 +330,7 @@ class Supervisor:
             "host": machine.host(),
             "accelerators": machine.accelerators(),
         }
-        # Sync the files before the outcome: otherwise a power cut could leave an outcome that is judged without them.
+        # Sync the files before the outcome is written. Otherwise, a power cut could lose files of an ended attempt.
         for name in (SAMPLES, GPU_SAMPLES, *(log_name(stream) for stream in STREAMS if logs[stream].bytes)):
             durable.sync(self._path(name))
         durable.sync_tree(self._path(RESULTS))
@@ -339,7 +341,7 @@ class Supervisor:
             cgroups.remove(self._cgroup)
 
     def _write_reserved(self, name: str, text: str) -> None:
-        """Overwrite the reserved file and rename it, so that it is complete or absent."""
+        """Write a file into its reserved space, and rename it, so that the file is either complete or missing."""
         safe_files.make_directory(self._directory)
         safe_files.overwrite(self._path(f".{name}"), text.encode())
         safe_files.rename(self._path(f".{name}"), self._path(name))
@@ -349,7 +351,7 @@ class Supervisor:
 
 
 def _drain(echo: Echo) -> None:
-    """Write the rest of the output, for as long as a reader takes it."""
+    """Write the rest of the output, for `_ECHO_SECONDS` at most."""
     deadline = time.monotonic() + _ECHO_SECONDS
     echo.pump()
     while echo.is_behind and time.monotonic() < deadline:

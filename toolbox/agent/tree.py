@@ -1,4 +1,4 @@
-"""Finds the processes of a tree on Linux, and keeps them from leaving it."""
+"""Finds the descendants of a process on Linux, and prevents them from leaving its process tree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Process(NamedTuple):
-    """A process: its parent, its CPU time so far in clock ticks, and its memory in bytes."""
+    """The resource use of a process.
+
+    Args:
+        parent: the id of the parent process.
+        ticks: the CPU time in clock ticks.
+        memory: the resident memory in bytes.
+    """
 
     parent: int
     ticks: int
@@ -23,7 +29,7 @@ class Process(NamedTuple):
 
 
 def adopt_orphans() -> None:
-    """Become the parent of each descendant whose own parent ends, so that none leaves the tree."""
+    """Make this process the new parent of each descendant whose parent ends."""
     _libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -34,54 +40,54 @@ def die_with_parent() -> None:
 
 def descendants(root: int) -> dict[int, Process]:
     """Return the descendants of a process by their process ids. Zombies are left out."""
-    everything = _table()
+    processes = _all_processes()
     children: dict[int, list[int]] = {}
-    for number, process in everything.items():
-        children.setdefault(process.parent, []).append(number)
-    found: dict[int, Process] = {}
+    for pid, process in processes.items():
+        children.setdefault(process.parent, []).append(pid)
+    tree: dict[int, Process] = {}
     todo = children.get(root, [])[:]
     while todo:
-        number = todo.pop()
-        found[number] = everything[number]
-        todo += children.get(number, ())
-    return found
+        pid = todo.pop()
+        tree[pid] = processes[pid]
+        todo += children.get(pid, ())
+    return tree
 
 
-def send(number: int, signal_number: int) -> None:
-    """Send a signal to a process. Do nothing if it has ended, or must not be signalled."""
+def send(pid: int, signal_number: int) -> None:
+    """Send a signal to a process. Ignore that the process has ended, or belongs to another user."""
     try:
-        os.kill(number, signal_number)
+        os.kill(pid, signal_number)
     except (ProcessLookupError, PermissionError):
         pass
 
 
 def marked(variable: str, value: str) -> list[int]:
-    """Return the other processes that have this value of an environment variable."""
-    wanted = os.fsencode(f"{variable}={value}")
-    found = []
+    """Return the ids of the other processes whose environment variable has this value."""
+    entry = os.fsencode(f"{variable}={value}")
+    pids = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             try:
                 with open(f"/proc/{name}/environ", "rb") as stream:
-                    if wanted in stream.read().split(b"\0"):
-                        found.append(int(name))
+                    if entry in stream.read().split(b"\0"):
+                        pids.append(int(name))
             except OSError:
                 continue
-    return found
+    return pids
 
 
-def _table() -> dict[int, Process]:
-    found = {}
+def _all_processes() -> dict[int, Process]:
+    processes = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as stream:
-                    # The program's name, in parentheses, may contain any character, also a parenthesis.
+                    # The second field is the name of the program in parentheses, which may itself contain `)`.
                     fields = stream.read().rpartition(b")")[2].split()
             except OSError:
                 continue
-            # A process whose first thread has ended has the state of a zombie, while its other threads run on.
+            # A process whose first thread has ended is shown as a zombie, although its other threads may still run.
             if fields[0] not in (b"Z", b"X") or int(fields[17]) > 1:
                 ticks = int(fields[11]) + int(fields[12])
-                found[int(name)] = Process(int(fields[1]), ticks, int(fields[21]) * _PAGE_BYTES)
-    return found
+                processes[int(name)] = Process(int(fields[1]), ticks, int(fields[21]) * _PAGE_BYTES)
+    return processes

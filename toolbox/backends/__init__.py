@@ -1,5 +1,5 @@
-"""Backends: where cells execute. One module per backend, found by its name (`backend: ssh`).
+"""Backends, which execute workloads on targets. `backend: ssh` in the configuration names the module `ssh.py`.
 
-A backend is a pydantic model named `Target`, whose fields describe a target. Its method `open(context)` returns a
-`toolbox.extensions.protocols.Backend`. Backends know nothing of one another.
+Each module defines a pydantic model named `Target`, whose fields describe a target. Its method `open(context)` returns
+a `toolbox.extensions.protocols.Backend`. A backend does not import another backend.
 """

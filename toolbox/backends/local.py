@@ -1,4 +1,4 @@
-"""This machine: runs workloads through an agent, as on any other machine, so that they outlive the orchestrator."""
+"""Runs workloads on this machine. An agent runs them, as on other machines, so that they outlive the orchestrator."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import environ, processes
 from toolbox.system.processes import Channel
 
-_TIMEOUT: Final = 60.0  # seconds to reach an agent on this machine
+_TIMEOUT: Final = 60.0  # seconds to reach the agent, where no timeout of a workload applies
 
 
 class Target(BaseModel):
-    """This machine. It needs no settings."""
+    """This machine, which needs no settings."""
 
     model_config = ConfigDict(extra="forbid")
     keeps_attempts: ClassVar[bool] = False
 
     def open(self, context: TargetContext) -> Backend:
-        """Return the backend of this machine."""
+        """Return the backend for this machine."""
         inherited = tuple(processes.environment(context.mark).values())
         return _Local(context, inherited, Host(context.name, lambda: _launch(context), context.notify))
 
-    def address(self, name: str) -> str | None:  # noqa: ARG002  # a backend of other machines needs it
-        """Return the address for Ansible: none, because the target is this machine."""
+    def address(self, name: str) -> str | None:  # noqa: ARG002  # a parameter of the protocol
+        """Return None, which means this machine."""
         return None
 
 
@@ -44,7 +44,7 @@ class _Local:
     """Executes workloads in the directories of their attempts.
 
     Args:
-        inherited: the values of the environment variables that a workload inherits from the agent.
+        inherited: the values of the environment variables that workloads inherit from the agent.
     """
 
     context: TargetContext
@@ -53,15 +53,15 @@ class _Local:
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
         """See `Backend`."""
-        wait = workload.timeouts.wait
+        timeout = workload.timeouts.wait
         variables = {"PATH": _search_path(), **self.context.variables}
         order = staging.order(workload, self.context, variables, self.inherited)
         with ExitStack() as stack:
             sources = None
-            if self.host.is_new(str(directory), wait):
+            if self.host.is_unused(str(directory), timeout):
                 sources = stack.enter_context(staging.staged(workload, directory))
-            there = str(sources) if sources is not None else None
-            self.host.start(name, str(directory), order, sources=there, mirror=None, wait=wait)
+            folder = str(sources) if sources is not None else None
+            self.host.start(name, str(directory), order, sources=folder, mirror=None, timeout=timeout)
         return Handle(name, directory)
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
@@ -69,22 +69,22 @@ class _Local:
         return {handle: self.host.status(str(handle.directory)) for handle in handles}
 
     def collect(self, handle: Handle, workload: Workload) -> None:
-        """See `Backend`. All files are here already: remove those that another machine would not send."""
+        """See `Backend`. The files are already in the directory, so only remove the files that must not be kept."""
         staging.discard_special_files(handle.directory)
-        staging.keep(AttemptDirectory(handle.directory).results, workload.collect)
+        staging.remove_unmatched(AttemptDirectory(handle.directory).results, workload.collect)
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""
-        self.host.ask("cancel", _TIMEOUT, directory=str(handle.directory))
+        self.host.request("cancel", _TIMEOUT, directory=str(handle.directory))
 
     def release(self, handle: Handle) -> None:
-        """See `Backend`. The directory belongs to the run, and stays."""
-        self.host.forget(str(handle.directory))
+        """See `Backend`. The directory of the attempt is not removed, because it is part of the run directory."""
+        self.host.unwatch(str(handle.directory))
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
         """See `Backend`."""
-        found = self.host.watch(name, str(directory), mirror=None, wait=workload.timeouts.wait)
-        return Handle(name, directory) if found else None
+        exists = self.host.watch(name, str(directory), mirror=None, timeout=workload.timeouts.wait)
+        return Handle(name, directory) if exists else None
 
     def close(self) -> None:
         """See `Backend`."""
@@ -92,10 +92,10 @@ class _Local:
 
 
 def _search_path() -> str:
-    """Return $PATH with our interpreter first: `python3` is the one that has the installed packages."""
+    """Return $PATH with the directory of this interpreter first, so that `python3` has the same packages."""
     return os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH") or os.defpath])
 
 
 def _launch(context: TargetContext) -> Channel:
-    # The agent needs no installed packages. Without them Python starts in half the time.
+    # `-I -S`: the agent needs no installed packages, and Python starts twice as fast without them.
     return Channel(bootstrap.command(sys.executable, "-I", "-S"), processes.environment(context.mark))

@@ -1,7 +1,7 @@
-"""A machine that is reached with the user's own OpenSSH, configuration and known hosts.
+"""Runs workloads on a machine that is reached by the user's OpenSSH, with the user's configuration and known hosts.
 
-One connection carries the agent of a host. All cells share it, and files go through it as well (`ControlMaster`). The
-attempts are below `directory` on the host until they are released.
+All cells share one connection per host, for the agent and for the transfer of files (`ControlMaster`). The files of an
+attempt stay below `directory` on the host until the attempt is released.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from toolbox.system.processes import Channel
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT: Final = 60.0  # seconds to reach the host, if there is no workload with a timeout of its own
+_TIMEOUT: Final = 60.0  # seconds to reach the host, where no timeout of a workload applies
 _PAUSE: Final = 0.5
 _LONGEST_LINE: Final = 1 << 16
-_MOST_COMPLAINTS: Final = 1000  # how many of the last lines of standard error to keep
-_BEGINNING: Final = "-- topgallant: archive --"
-_SSH_FAILED: Final = 255  # the exit status of ssh when ssh itself failed, not the command
+_MOST_ERROR_LINES: Final = 1000  # only this number of last lines of standard error is kept
+_ARCHIVE_MARKER: Final = "-- topgallant: archive --"
+_SSH_FAILED: Final = 255  # the exit status of ssh if the connection fails
 _OPTIONS: Final = (
-    "BatchMode=yes",  # there is no user to enter a password
+    "BatchMode=yes",  # never ask for a password
     "ConnectTimeout=15",
-    # A connection that drops silently is noticed within 15 s.
+    # End the connection if the host has not answered for 15 s.
     "ServerAliveInterval=5",
     "ServerAliveCountMax=3",
     "ControlPersist=no",
@@ -52,14 +52,15 @@ _OPTIONS: Final = (
 
 
 class Target(BaseModel):
-    """The machine, and the paths to use there.
+    """A machine, and the paths to use on it.
 
     Args:
-        host: its name, its address, or its alias in `~/.ssh/config` (see `toolbox.model.addresses`); the name of the
-            target when left out.
-        user: the user to log in as; that of the SSH configuration when left out. `port`: likewise.
-        python: the interpreter for the agent, 3.8 or later.
-        directory: where to keep each attempt on the machine until its files are fetched: absolute, or below `~/`.
+        host: the name or address of the machine, or its alias in `~/.ssh/config` (see `toolbox.model.addresses`); None
+            for the name of the target.
+        user: the user to log in as; None for the user in the SSH configuration.
+        port: the port of the SSH server; None for the port in the SSH configuration.
+        python: the Python interpreter for the agent, version 3.8 or later.
+        directory: the directory for attempts on the machine, as an absolute path or below `~/`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -72,15 +73,15 @@ class Target(BaseModel):
     directory: str = Field(default="~/.cache/topgallant/attempts", pattern=r"^(/|~/|~$)")
 
     def open(self, context: TargetContext) -> Backend:
-        """Return the backend of this machine."""
+        """Return the backend for this machine."""
         return _Ssh(context, self)
 
     def address(self, name: str) -> str | None:
-        """See `toolbox.extensions.protocols.Target`."""
-        return str(Address(self.reached(name), self.user, self.port))
+        """See `toolbox.extensions.protocols.MachineTarget`."""
+        return str(Address(self.host_or_name(name), self.user, self.port))
 
-    def reached(self, name: str) -> str:
-        """Return the name or address by which `ssh` reaches the target.
+    def host_or_name(self, name: str) -> str:
+        """Return the configured host; if there is none, the name of the target.
 
         Raises:
             ValueError: no host is configured, and the name of the target is not a host.
@@ -104,11 +105,11 @@ class _Ssh:
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
         """See `Backend`."""
-        wait = workload.timeouts.wait
-        there = self._directory(name, wait)
-        sources = self._send(workload, directory, there) if self._host.is_new(there, wait) else None
+        timeout = workload.timeouts.wait
+        remote = self._directory(name, timeout)
+        sources = self._send(workload, directory, remote) if self._host.is_unused(remote, timeout) else None
         order = staging.order(workload, self.context, {})
-        self._host.start(name, there, order, sources=sources, mirror=directory, wait=wait)
+        self._host.start(name, remote, order, sources=sources, mirror=directory, timeout=timeout)
         return Handle(name, directory)
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
@@ -117,29 +118,29 @@ class _Ssh:
 
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`."""
-        there = self._directory(handle.name, _TIMEOUT)
-        most = self.context.limits.files + 1  # one more than allowed, to detect that there are more
-        answer = self._host.ask("list", _TIMEOUT, directory=there, patterns=list(workload.collect), most=most)
-        # Fetch a whole log if the local copy is empty, or was cut off by a full disk.
+        remote = self._directory(handle.name, _TIMEOUT)
+        most = self.context.limits.files + 1  # with one file more than allowed, `archives.extract` detects the excess
+        answer = self._host.request("list", _TIMEOUT, directory=remote, patterns=list(workload.collect), most=most)
+        # Fetch a log again if the local copy is missing or incomplete, for example because the disk was full.
         logs = {AttemptDirectory(handle.directory).log(stream): size for stream, size in answer["logs"].items()}
         incomplete = [log.name for log, size in logs.items() if _size(log) != size]
-        self._fetch([*answer["files"], *incomplete], there, handle.directory)
+        self._fetch([*answer["files"], *incomplete], remote, handle.directory)
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""
-        self._host.ask("cancel", _TIMEOUT, directory=self._directory(handle.name, _TIMEOUT))
+        self._host.request("cancel", _TIMEOUT, directory=self._directory(handle.name, _TIMEOUT))
 
     def release(self, handle: Handle) -> None:
         """See `Backend`."""
-        there = self._directory(handle.name, _TIMEOUT)
-        self._host.ask("release", _TIMEOUT, directory=there)
-        self._host.forget(there)
+        remote = self._directory(handle.name, _TIMEOUT)
+        self._host.request("release", _TIMEOUT, directory=remote)
+        self._host.unwatch(remote)
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
         """See `Backend`."""
-        wait = workload.timeouts.wait
-        found = self._host.watch(name, self._directory(name, wait), mirror=directory, wait=wait)
-        return Handle(name, directory) if found else None
+        timeout = workload.timeouts.wait
+        exists = self._host.watch(name, self._directory(name, timeout), mirror=directory, timeout=timeout)
+        return Handle(name, directory) if exists else None
 
     def close(self) -> None:
         """See `Backend`."""
@@ -148,13 +149,13 @@ class _Ssh:
 
     def _directory(self, name: str, timeout: float) -> str:
         """Return the absolute path of an attempt's directory on the machine."""
-        place = self.target.directory
-        home = self._host.home(timeout) if place.startswith("~") else ""
-        return f"{home}{place.removeprefix('~')}/{name}"
+        parent = self.target.directory
+        home = self._host.home(timeout) if parent.startswith("~") else ""
+        return f"{home}{parent.removeprefix('~')}/{name}"
 
     def _launch(self) -> Channel:
         command = shlex.join(bootstrap.command(self.target.python))
-        # This is the master connection: it ends with the orchestrator, and all other connections end with it.
+        # This master connection ends with the orchestrator. The connections for files share it, and end with it.
         self._control.unlink(missing_ok=True)
         args = self._ssh("ControlMaster=yes", command)
         return Channel(args, processes.environment(self.context.mark))
@@ -163,31 +164,34 @@ class _Ssh:
         options = [f"-o{option}" for option in (*_OPTIONS, master, f"ControlPath={self._control}")]
         user = ["-l", self.target.user] if self.target.user else []
         port = ["-p", str(self.target.port)] if self.target.port else []
-        return ["ssh", "-T", *options, *user, *port, "--", self.target.reached(self.context.name), command]
+        return ["ssh", "-T", *options, *user, *port, "--", self.target.host_or_name(self.context.name), command]
 
-    def _send(self, workload: Workload, directory: Path, there: str) -> str | None:
-        """Send the files of a workload, keep a copy, and return the remote folder; None if there are no files."""
+    def _send(self, workload: Workload, directory: Path, remote: str) -> str | None:
+        """Send the files of a workload, and return their folder on the machine; None if there are no files.
+
+        A copy of the files is kept in the directory of the attempt.
+        """
         with staging.staged(workload, directory) as folder, scratch.directory() as private:
             if folder is None:
                 return None
             archive = private / "sources.tar"
             with tarfile.open(archive, "w") as content:
                 content.add(folder, arcname=".")
-            sent = f"{there}/{folder.name}"
-            quoted = shlex.quote(sent)
+            remote_folder = f"{remote}/{folder.name}"
+            quoted = shlex.quote(remote_folder)
             self._run(f"umask 077 && mkdir -p {quoted} && tar -xof - -C {quoted}", source=archive)
-            with suppress(OSError):  # another process has created it meanwhile
+            with suppress(OSError):  # another process has already created `src/`
                 folder.replace(AttemptDirectory(directory).sources)
-            return sent
+            return remote_folder
 
-    def _fetch(self, names: Sequence[str], there: str, directory: Path) -> None:
-        """Fetch files from a remote folder. Files that cannot be read, or are unsafe to extract, are left out."""
+    def _fetch(self, names: Sequence[str], remote: str, directory: Path) -> None:
+        """Fetch files from a remote directory. Skip files that cannot be read or are unsafe to extract."""
         archive = AttemptDirectory(directory).archive
-        tar = f"tar -C {shlex.quote(there)} --format=gnu --ignore-failed-read --hard-dereference --null -T - -cf -"
+        tar = f"tar -C {shlex.quote(remote)} --format=gnu --ignore-failed-read --hard-dereference --null -T - -cf -"
         with scratch.directory() as private:
-            wanted = filesystem.write_bytes(private / "wanted", b"\0".join(os.fsencode(f"./{name}") for name in names))
+            paths = filesystem.write_bytes(private / "paths", b"\0".join(os.fsencode(f"./{name}") for name in names))
             try:
-                for line in self._run(f"printf '\\n{_BEGINNING}\\n'; {tar}", source=wanted, output=archive):
+                for line in self._run(f"printf '\\n{_ARCHIVE_MARKER}\\n'; {tar}", source=paths, output=archive):
                     if line.startswith("tar:"):
                         log.warning("%s: %s", self.context.name, line)
                 self._extract(archive, directory)
@@ -202,16 +206,21 @@ class _Ssh:
 
     def _extract(self, archive: Path, directory: Path) -> None:
         with archive.open("rb") as stream:
-            archives.extract(_after_the_greeting(stream), directory, self.context.limits)
+            _skip_login_output(stream)
+            archives.extract(stream, directory, self.context.limits)
 
     def _run(self, command: str, *, source: Path | None = None, output: Path | None = None) -> list[str]:
-        """Run a shell command on the machine, with files as its input and output. The command may run twice.
+        """Run a shell command on the machine. If the connection drops, run the command again.
+
+        Args:
+            source: a file for the standard input of the command.
+            output: a file for the standard output of the command.
 
         Returns:
-            the last lines that it wrote to standard error.
+            The last lines of the standard error of the command.
 
         Raises:
-            StepError: the command failed (the message has its last errors), or the machine was unreachable.
+            StepError: the command failed, or the machine was unreachable.
         """
         deadline = time.monotonic() + _TIMEOUT
         while True:
@@ -220,35 +229,34 @@ class _Ssh:
                 return errors
             if status != _SSH_FAILED or time.monotonic() > deadline:
                 raise self._failure("\n".join(map(truncate, errors[-3:])) or f"`{command}` ended with status {status}")
-            # The connection has dropped. The agent answers once it is restored.
+            # The connection has dropped. This request returns when the connection is restored.
             cancellation.current().sleep(_PAUSE)
-            self._host.ask("state", deadline - time.monotonic(), directory="/")
+            self._host.request("state", deadline - time.monotonic(), directory="/")
 
     def _run_once(self, command: str, source: Path | None, output: Path | None) -> tuple[int, list[str]]:
-        errors: deque[str] = deque(maxlen=_MOST_COMPLAINTS)
+        errors: deque[str] = deque(maxlen=_MOST_ERROR_LINES)
         with ExitStack() as stack:
             reader = stack.enter_context(source.open("rb")) if source else None
             writer = stack.enter_context(open(output, "wb", opener=filesystem.private_opener)) if output else None
             most = self.context.limits.archive_bytes
-            pipe = stack.enter_context(archives.copied(writer, most)) if writer else None
-            done = processes.run(
+            pipe = stack.enter_context(archives.pipe_to(writer, most)) if writer else None
+            completed = processes.run(
                 self._ssh("ControlMaster=no", command),
                 env=processes.environment(self.context.mark),
                 stdin=reader,
                 stdout=pipe,
                 on_line=errors.append,
             )
-        return done.returncode, list(errors)
+        return completed.returncode, list(errors)
 
     def _failure(self, message: str) -> StepError:
         return StepError(f"{self.context.name}: {message}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
 
 
-def _after_the_greeting(stream: BinaryIO) -> BinaryIO:
+def _skip_login_output(stream: BinaryIO) -> None:
     """Skip the output of the login shell, which precedes the archive."""
-    while (line := stream.readline(_LONGEST_LINE)) and line != f"{_BEGINNING}\n".encode():
+    while (line := stream.readline(_LONGEST_LINE)) and line != f"{_ARCHIVE_MARKER}\n".encode():
         continue
-    return stream
 
 
 def _size(file: Path) -> int:

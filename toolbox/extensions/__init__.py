@@ -1,1 +1,1 @@
-"""Extensions: the protocols that they implement, and how they are found, imported and described."""
+"""The protocols that extensions implement, and how extensions are found and imported."""

@@ -1,8 +1,8 @@
-"""Finds extensions by their kind and name: a file of the workspace, an entry point of a package, or a built-in file.
+"""Finds extensions in the workspace, in installed packages (by entry points) and in Topgallant itself.
 
-The kind is the name of a folder (`checks`, `metrics`, `backends`, `reports`). The check `steady` is the file
-`checks/steady.py` in the workspace, or the module that the entry point `steady` of the group `topgallant.checks` names.
-The workspace takes precedence over installed packages, and these take precedence over Topgallant.
+The kind of an extension is the name of a folder: `checks`, `metrics`, `backends` or `reports`. For example, the check
+`steady` is the file `checks/steady.py` in the workspace, or the module that the entry point `steady` of the group
+`topgallant.checks` names. The workspace takes precedence over packages, and packages over Topgallant.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _PREFIX: Final = "topgallant"
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """An extension that was found. It is imported when it is needed.
+    """An extension that was found, but may not be imported yet.
 
     Args:
-        origin: its file, or its entry point and package, for messages.
-        load: imports the extension, and returns its module, or the object that an entry point names.
+        origin: the file of the extension, or its entry point, for messages.
+        load: imports the extension, and returns its module, or the object that its entry point names.
         is_builtin: whether the extension is a part of Topgallant.
     """
 
@@ -36,15 +36,16 @@ class Extension:
     is_builtin: bool = False
 
     def attribute(self, name: str) -> object:
-        """Import the extension and return an attribute of its module, or the object that its entry point names.
+        """Import the extension, and return the attribute `name` of its module.
+
+        The entry point of a package may name the module or the attribute itself.
 
         Raises:
             ValueError: the code of the extension raises an error, or the attribute is missing.
         """
         try:
             loaded = self.load()
-        except (Exception, SystemExit) as error:
-            # An exception of an extension's code is a fault of that extension only.
+        except (Exception, SystemExit) as error:  # the code of an extension may raise any error
             raise ValueError(f"{self.origin} is broken: {type(error).__name__}: {error}") from error
         if getattr(loaded, "__name__", None) == name:
             return loaded
@@ -54,7 +55,7 @@ class Extension:
 
 
 def available(kind: str) -> dict[str, Extension]:
-    """Return all extensions of a kind by name. Of several with one name, return the one that takes precedence."""
+    """Return the extensions of a kind by name. Each name has the extension that takes precedence."""
     return builtin(kind) | external(kind)
 
 
@@ -68,11 +69,11 @@ def builtin(kind: str) -> dict[str, Extension]:
 
 def external(kind: str) -> dict[str, Extension]:
     """Return the extensions of a kind from installed packages and from the workspace."""
-    found = dict(_installed(kind))
+    extensions = dict(_installed(kind))
     if (root := places.workspace()) is not None:
         for path in sorted((root / kind).glob("[!_]*.py")):
-            found[path.stem] = Extension(path.stem, str(path), functools.partial(_load, kind, path))
-    return dict(sorted(found.items()))
+            extensions[path.stem] = Extension(path.stem, str(path), functools.partial(_load, kind, path))
+    return dict(sorted(extensions.items()))
 
 
 def _importer(kind: str, name: str) -> Callable[[], object]:

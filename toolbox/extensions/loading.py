@@ -1,4 +1,7 @@
-"""Imports extensions, and makes objects of them: `{check: files, glob: '*.pb'}` is the check of `checks/files.py`."""
+"""Imports extensions, and creates objects from the configuration.
+
+For example, `{check: files, glob: '*.pb'}` becomes an object of the class `Check` in `checks/files.py`.
+"""
 
 from __future__ import annotations
 
@@ -22,55 +25,58 @@ log = logging.getLogger(__name__)
 
 
 def parse(kind: Kind[Extended_co], spec: Mapping[str, Any]) -> Extended_co:
-    """Return the extension that a mapping describes: the value of `kind.key` is the name of its module.
+    """Return the object that a mapping of the configuration describes.
+
+    Args:
+        spec: the mapping. The value of `kind.key` is the name of the extension; all other keys are its fields.
 
     Raises:
-        ValueError: there is no such extension, it is broken, or one of its fields is wrong.
+        ValueError: the extension does not exist or is broken, or one of its fields is invalid.
     """
     key = kind.key
     if not isinstance(spec, Mapping):
-        raise ValueError(  # noqa: TRY004  # like any other fault of a configuration
+        raise ValueError(  # noqa: TRY004  # callers expect ValueError for every fault of the configuration
             f"{abbreviated(spec)} is not a {key}: a mapping `{{{key}: NAME, ...}}` was expected"
         )
     name = str(spec.get(key))
     model = load(kind, name)
     try:
-        found = model.model_validate({field: value for field, value in spec.items() if field != key})
+        parsed = model.model_validate({field: value for field, value in spec.items() if field != key})
     except ValidationError as error:
         faults = [
             f"{'.'.join(map(str, fault['loc']))}: {without_kind(fault['msg'])}".removeprefix(": ")
             for fault in error.errors()
         ]
         raise ValueError(f"{key} `{name}`: {'; '.join(faults)}") from None
-    return cast("Extended_co", found)
+    return cast("Extended_co", parsed)
 
 
 def function(kind: Kind[Extended_co], extension: Extension) -> Extended_co:
-    """Return an extension that is a function.
+    """Import an extension that is a function, such as a report, and return the function.
 
     Raises:
-        ValueError: the extension is broken, or has no such function.
+        ValueError: the extension is broken, or does not contain the function.
     """
-    found = extension.attribute(kind.attribute)
-    if not callable(found):
-        raise ValueError(f"{extension.origin}: `{kind.attribute}` is not a function")  # noqa: TRY004  # as other faults
-    return cast("Extended_co", found)
+    attribute = extension.attribute(kind.attribute)
+    if not callable(attribute):
+        message = f"{extension.origin}: `{kind.attribute}` is not a function"
+        raise ValueError(message)  # noqa: TRY004  # callers expect ValueError for every broken extension
+    return cast("Extended_co", attribute)
 
 
 def load(kind: Kind[object], name: str) -> type[BaseModel]:
-    """Return the model of an extension.
+    """Import an extension, and return its pydantic model.
 
     Raises:
-        ValueError: there is no such extension, or it is broken.
+        ValueError: the extension does not exist, or is broken.
     """
-    # Cached, because a matrix describes the same few extensions for each of its cells.
     return _load(kind, name, places.workspace())
 
 
 def extending_targets() -> tuple[type[ExtendingTarget], ...]:
-    """Return the targets of all backends that add fields to workloads, sorted by the names of the backends.
+    """Return the targets that add fields to workloads, sorted by the names of their backends.
 
-    All backends are imported, which takes a while. A backend that is broken is left out, and a warning says so.
+    The function imports all backends, which is slow. A broken backend is skipped with a warning.
     """
     return _extending_targets(places.workspace())
 
@@ -86,7 +92,7 @@ def _extending_targets(_workspace: Path | None) -> tuple[type[ExtendingTarget], 
     return tuple(cast("type[ExtendingTarget]", target) for target in targets if hasattr(target, "workload_fields"))
 
 
-@functools.cache
+@functools.cache  # a matrix uses the same few extensions for each of its cells
 def _load(kind: Kind[object], name: str, _workspace: Path | None) -> type[BaseModel]:
     available = discovery.available(kind.folder)
     if name not in available:

@@ -1,7 +1,7 @@
 """The protocols of all extensions: checks, metric sources, backends and reports.
 
-A check, a metric source or the target of a backend is a pydantic model, whose fields are set by the configuration. A
-report is a function. `discovery.py` finds the modules, and `loading.py` makes objects from the configuration.
+A check, a metric source or the target of a backend is a pydantic model whose fields are set by the configuration. A
+report is a function. `discovery.py` finds the modules, and `loading.py` creates the objects.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Extended_co = TypeVar("Extended_co", covariant=True)
 
 
 class Check(Protocol):
-    """The model `Check` of a module in `checks/`: judges the files and metrics of an attempt.
+    """Judges the files and metrics of an attempt: the model `Check` of a module in `checks/`.
 
-    A check with a field of one of the next three protocols implements that protocol as well.
+    A check that has the attribute of `MetricCheck`, `HistoryCheck` or `RelationCheck` implements this protocol as well.
     """
 
     def judge(self, evidence: Evidence) -> Judgement:
-        """Return the judgement on an attempt."""
+        """Judge the evidence of an attempt."""
 
 
 @runtime_checkable
 class MetricCheck(Protocol):
-    """A check of one metric. A plan is refused if the matrix has no such metric."""
+    """A check of one metric. The configuration is invalid if the matrix does not define the metric."""
 
     @property
     def metric(self) -> str:
@@ -42,37 +42,37 @@ class MetricCheck(Protocol):
 
 @runtime_checkable
 class HistoryCheck(MetricCheck, Protocol):
-    """A check of one metric, which may compare the metric with the bounds from earlier runs."""
+    """A check of one metric that may use the bounds from earlier runs."""
 
     @property
     def bounds(self) -> object | None:
-        """None if the check does not use the bounds from earlier runs."""
+        """How the check uses the bounds from earlier runs; None if it does not use them."""
 
 
 @runtime_checkable
 class RelationCheck(Protocol):
-    """A check that compares the cell with another cell, `evidence.reference`."""
+    """A check that compares the cell with a reference cell (`evidence.reference`)."""
 
     @property
     def to(self) -> Mapping[str, Any]:
-        """The settings in which the other cell differs from this one."""
+        """The axis values of the reference cell that differ from those of the judged cell."""
 
 
 class MetricSource(Protocol):
-    """The model `Source` of a module in `metrics/`: reads a metric from the files of an attempt."""
+    """Reads a metric from the files of an attempt: the model `Source` of a module in `metrics/`."""
 
     def read(self, directory: Path) -> float | tuple[float, ...]:
-        """Return the metric, or each of its samples.
+        """Return the value of the metric, or all samples if the source is configured with `aggregate: each`.
 
         Raises:
-            ValueError: no number can be read; the message names the file and the reason.
+            ValueError: no number can be read. The message names the file and the reason.
         """
 
 
 class Target(Protocol):
-    """The model `Target` of a module in `backends/`: describes one target of this backend.
+    """Describes one target of a backend: the model `Target` of a module in `backends/`.
 
-    A target implements each of the next four protocols only if it applies.
+    A target may also implement `MachineTarget`, `SelectiveTarget`, `VerifiableTarget` and `ExtendingTarget`.
 
     Args:
         keeps_attempts: whether the files of an attempt stay on the target until the attempt is released.
@@ -86,7 +86,7 @@ class Target(Protocol):
 
 @runtime_checkable
 class MachineTarget(Protocol):
-    """A target that is one machine, which toolbox commands can inspect and prepare."""
+    """A target that is one machine, so that toolbox commands can run on it."""
 
     def address(self, name: str) -> str | None:
         """Return the address of the target for Ansible, as `[USER@]HOST[:PORT]`; None for this machine.
@@ -104,20 +104,20 @@ class SelectiveTarget(Protocol):
         """Check that the target can run a workload.
 
         Raises:
-            ValueError: the target cannot run it, for the reason in the message.
+            ValueError: the target cannot run the workload, for the reason in the message.
         """
 
 
 @runtime_checkable
 class VerifiableTarget(Protocol):
-    """A target that can check before a run begins whether the run will be able to use it."""
+    """A target that can check before a run begins whether its workloads will be able to run."""
 
     def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
-        """Check that the target can run workloads, as far as that is known before the run begins.
+        """Check that the target can run the workloads, as far as this can be checked before the run begins.
 
         Args:
             name: the name of the target.
-            clusters: how to reach each cluster of the run; None for a cluster that is not known yet.
+            clusters: how to reach each cluster of the run, by name; None for a cluster that is chosen during the run.
             workloads: the workloads that may run on the target.
 
         Raises:
@@ -130,10 +130,10 @@ class ExtendingTarget(Protocol):
     """A target whose backend adds fields to workloads.
 
     Args:
-        workload_fields: the model of these fields. A workload has those that it gives in `Workload.backend_fields`. If
-            several backends have a field of the same name, the model of the first of them, by name, validates it.
-        guarded_fields: the paths of what a comment may never change in these fields: what decides which program runs,
-            or which secrets the program gets. Without this attribute, a comment can change none of the fields.
+        workload_fields: the pydantic model of these fields, which `Workload.backend_fields` contains. If several
+            backends define a field with the same name, the model of the first backend, by name, validates it.
+        guarded_fields: the paths below these fields that a comment must not change, because they determine which
+            program runs or which secrets it gets. Without this attribute, a comment cannot change any of the fields.
     """
 
     workload_fields: ClassVar[type[BaseModel]]
@@ -143,63 +143,67 @@ class ExtendingTarget(Protocol):
 class Backend(Protocol):
     """Executes workloads on one target.
 
-    The workload outlives the process that submitted it, enforces its own deadline, and writes its own exit code. The
-    methods raise `toolbox.model.errors.StepError` with the cause. They do not judge a workload.
+    The workload must outlive the process that submitted it. Its time limits and the record of its exit code must not
+    depend on this process. The methods raise `toolbox.model.errors.StepError` if the target fails, but not if a
+    workload fails.
     """
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
-        """Start a workload, or adopt it if a workload of this name exists already.
+        """Start a workload. If a workload with this name already exists, adopt that workload.
 
-        Block until the workload has started, or is in the target's own queue, but at most for `timeouts.wait`.
-        Afterwards the backend keeps the logs in the directory up to date, and calls `notify` when the workload ends.
+        Return when the workload has started or is in the queue of the target, after `timeouts.wait` at most. From then
+        on, the backend keeps the logs in the directory up to date, and calls `notify` when the workload has ended.
+
+        Args:
+            directory: the directory of the attempt in the run directory.
 
         Raises:
-            SubmissionUnknown: the request may have been sent, and it is unknown whether the workload was started. Any
-                other `StepError` means that this submission has started nothing: another attempt may follow.
+            SubmissionUnknown: it is unknown whether the workload was started.
+            StepError: the workload was not started, so the cell may be tried again.
         """
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
-        """Return the status of attempts, without a request to the target."""
+        """Return the last known status of each attempt. Don't send a request to the target."""
 
     def collect(self, handle: Handle, workload: Workload) -> None:
         """Fetch the files of an ended attempt into its directory."""
 
     def cancel(self, handle: Handle) -> None:
-        """End a workload with all of its processes. The backend calls `notify` when they have ended."""
+        """Request the end of a workload with all of its processes. The backend calls `notify` after their end."""
 
     def release(self, handle: Handle) -> None:
-        """Remove the remains of an ended attempt from the target."""
+        """Remove the files and other objects of an ended attempt from the target."""
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
-        """Adopt the attempt of this name, as `submit` does; None if the target answers that it has no such attempt.
+        """Adopt the attempt with this name, as `submit` does. Return None if there is no such attempt on the target.
 
-        Block until the target answers, but at most for `timeouts.wait`.
+        Return when the target has answered, after `timeouts.wait` at most.
         """
 
     def close(self) -> None:
-        """Close the connection to the target. The workloads there run on."""
+        """Close the connection to the target. The workloads on the target continue to run."""
 
 
 class OwningBackend(Backend, Protocol):
-    """A backend that has more on its target than attempts."""
+    """A backend that creates objects on its target that all attempts of a run share."""
 
     def teardown_run(self) -> None:
-        """Remove what the run has on the target besides attempts, which have all been released."""
+        """Remove the shared objects of the run. All of its attempts have been released before."""
 
 
-def owning(backend: Backend) -> Callable[[], None] | None:
-    """Return the method `teardown_run` of an `OwningBackend`; None for another backend.
+def teardown_of(backend: Backend) -> Callable[[], None] | None:
+    """Return the method `teardown_run` of a backend; None if the backend does not have this method.
 
-    A backend that wraps another one may find the method by `__getattr__`, which `isinstance` does not see.
+    `isinstance` would not work for a backend that wraps another backend and finds its methods by `__getattr__`.
     """
     return getattr(backend, "teardown_run", None)
 
 
 class Report(Protocol):
-    """The function `write` of a module in `reports/`: writes a report into the directory of a run."""
+    """Writes a report into the directory of a run: the function `write` of a module in `reports/`."""
 
     def __call__(self, summary: RunState, /) -> object:
-        """Write the report of an ended run. Return the path of the file; None if no path should be shown."""
+        """Write the report of an ended run, and return the path to show to the user; None to show no path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +211,10 @@ class Kind(Generic[Extended_co]):
     """A kind of extensions.
 
     Args:
-        folder: the folder of the modules, in the workspace and in this package.
-        attribute: the name in a module that implements the protocol.
-        protocol: the protocol.
-        key: the key that names an extension of this kind in the configuration; empty if there is none.
+        folder: the name of the folder of the modules, in the workspace and in `toolbox/`.
+        attribute: the name of the class or function that each module must define.
+        protocol: the protocol that the class or function must implement.
+        key: the key of the configuration whose value names an extension; empty if the configuration names none.
     """
 
     folder: str
@@ -220,7 +224,7 @@ class Kind(Generic[Extended_co]):
 
     @property
     def members(self) -> list[str]:
-        """The attributes and methods that an implementation must have."""
+        """The names of the attributes and methods that an implementation must have."""
         names = {**self.protocol.__annotations__, **vars(self.protocol)}
         return [name for name in names if not name.startswith("_")]
 

@@ -1,4 +1,4 @@
-"""One connection to an agent: sends requests, returns their answers, and passes events on as they arrive."""
+"""One connection to an agent: sends requests, returns the answers, and calls a function for each event."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ _HELLO: Final = b'{"event": "hello"'
 _HELLO_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 60.0
 
-
 log = logging.getLogger(__name__)
 
 
 class ConnectionLost(Exception):
-    """The agent does not answer, or is gone. The text is the last error that is known."""
+    """The agent does not answer, or the connection has ended. The text of the exception is the last known error."""
 
 
 class Connection:
-    """A connection to one agent, usable from any thread.
+    """A connection to one agent. Its methods may be called from any thread.
 
     Args:
-        channel: the program that connects to the agent, just started.
-        on_event: called with each event, in the reading thread.
-        on_end: called in the same thread when the connection has ended.
+        channel: the pipes of a new process that waits for the agent (`bootstrap.command`).
+        on_event: called with each event, in the thread that reads the messages.
+        on_end: called when the connection has ended, in the thread that reads the messages.
     """
 
     def __init__(
@@ -54,8 +53,8 @@ class Connection:
         self._has_ended = False
         self._reader.start()
 
-    def greet(self) -> Message:
-        """Send the agent, and return its greeting, which describes its host.
+    def start_agent(self) -> Message:
+        """Send the program of the agent, and return the agent's first message, which describes the host.
 
         Raises:
             ConnectionLost: the agent does not start.
@@ -72,7 +71,7 @@ class Connection:
         """Send a request to the agent, and return its answer.
 
         Raises:
-            ConnectionLost: there was no answer. The request may have been carried out.
+            ConnectionLost: the agent did not answer. It may have carried out the request.
         """
         number = next(self._numbers)
         answer: Future[Message] = Future()
@@ -83,7 +82,7 @@ class Connection:
         try:
             self._channel.write(json.dumps({"id": number, "op": op, **fields}).encode() + b"\n")
             return answer.result(_ANSWER_SECONDS)
-        except FutureTimeoutError:  # in Python 3.11 it is an OSError as well
+        except FutureTimeoutError:  # must come before OSError, of which it is a subclass since Python 3.11
             raise ConnectionLost(f"no answer within {_ANSWER_SECONDS:g} s") from None
         except OSError as error:
             raise ConnectionLost(str(error)) from error
@@ -92,7 +91,7 @@ class Connection:
                 self._answers.pop(number, None)
 
     def close(self) -> None:
-        """End the connection. The workloads that the agent started run on."""
+        """End the connection. The workloads that the agent started continue to run."""
         self._channel.close()
         if threading.current_thread() is not self._reader:
             self._reader.join()
@@ -101,14 +100,14 @@ class Connection:
         fault = ""
         try:
             for line in self._channel.lines(messages.LONGEST):
-                # The output of a login shell comes first.
+                # The lines before the agent's first message are output of the login shell.
                 if self._hello.done() or line.startswith(_HELLO):
-                    self._take(json.loads(line))
+                    self._handle(json.loads(line))
         except LineTooLong as error:
             fault = f"its agent sent a message that is too long: {error}"
-        except (OSError, ValueError, RecursionError):  # the channel was closed, or sends nonsense: the connection ends
+        except (OSError, ValueError, RecursionError):  # the channel was closed, or a message is malformed
             pass
-        except Exception:  # else the threads that wait for answers or for ends would wait forever
+        except Exception:  # end the connection, because other threads would wait forever for answers
             log.exception("an error occurred while the messages of an agent were read")
         status = self._channel.close()
         reason = fault or self._channel.errors or f"it ended with status {status}"
@@ -120,9 +119,9 @@ class Connection:
                 answer.set_exception(ConnectionLost(reason))
         self._on_end(self)
 
-    def _take(self, message: object) -> None:
+    def _handle(self, message: object) -> None:
         if not isinstance(message, dict):
-            raise ValueError("the message is not an object")  # noqa: TRY004  # wrong data, no wrong type in our code
+            raise ValueError("the message is not an object")  # noqa: TRY004  # the data is wrong, not an argument
         if message.get("event") == "hello" and not self._hello.done():
             self._hello.set_result(message)
         elif message.get("event") in messages.EVENTS:

@@ -1,8 +1,8 @@
-"""Receives and extracts the archive of an attempt's files. The workload or its host may have forged any byte of it.
+"""Receives and extracts the archive of an attempt's files. The workload or its host may have forged any of its bytes.
 
-`tarfile` only decodes the headers. Its filters are not used: several releases of Python let a chain of long symbolic
-links pass them. Here every directory is opened without following links, from the attempt's directory downwards, and
-symbolic links are created last, so that nothing is ever written through one.
+`tarfile` only decodes the headers. Its extraction filters are not used, because in several releases of Python a chain
+of long symbolic links gets past them. This module opens every directory below the attempt's directory without following
+links, and creates symbolic links last, so that no file is written through a link.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from toolbox.system import filesystem
 log = logging.getLogger(__name__)
 
 _PIECE_BYTES: Final = 1 << 16
-_LONGEST_HEADER: Final = 1 << 20  # an extended header with one name needs a few KiB
-_LONGEST_PATH: Final = 4096  # PATH_MAX: a longer path cannot be opened
-_DEEPEST: Final = 100  # directories; walking a deeper tree exceeds Python's limit of recursion
+_LONGEST_HEADER: Final = 1 << 20  # bytes; an extended header with one name needs a few KiB
+_LONGEST_PATH: Final = 4096  # PATH_MAX of Linux
+_DEEPEST: Final = 100  # the largest depth of nested directories; deeper trees could exceed Python's recursion limit
 _REFUSED_HEADERS: Final = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_SPARSE)
 _MOST_WARNINGS: Final = 10
 _COPY_SECONDS: Final = 60.0
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OWN_FILES: Final = frozenset({*attempt_directory.LISTED, *map(log_name, STREAMS)})
-# Errors of a single member: it clashes with another one, or the file system refuses its name. The others are extracted.
-_CLASHES: Final = frozenset(
+# Errors that concern only one member of an archive: its path clashes with another member, or its name is not allowed.
+_MEMBER_ERRORS: Final = frozenset(
     getattr(errno, name)
     for name in ("EEXIST", "EILSEQ", "EINVAL", "EISDIR", "ELOOP", "ENAMETOOLONG", "ENOTDIR", "EPERM")
 )
@@ -49,35 +49,35 @@ _CLASHES: Final = frozenset(
 def extract(stream: BinaryIO, directory: Path, limits: CollectLimits) -> None:
     """Extract the files of an attempt from an uncompressed tar archive.
 
-    A member that is not a file of an attempt, or would be written elsewhere, is left out with a warning. The files and
-    directories are private to their owner.
+    A member that is not a file of an attempt, or that would be written outside of the directory, is skipped with a
+    warning. Only their owner can access the extracted files.
 
     Raises:
-        LimitExceeded: the archive exceeds the limits. The members before that point are extracted.
+        LimitExceeded: the archive exceeds the limits. The members before this point are extracted.
         OSError: a file cannot be written.
         tarfile.TarError: the archive is compressed, damaged or incomplete. The members before the fault are extracted.
     """
     extraction = _Extraction(filesystem.make_directory(directory), limits)
     try:
-        with tarfile.open(fileobj=_Headers(stream), mode="r:", tarinfo=_Member) as archive:  # type: ignore[call-overload]  # it has all methods that are used
+        with tarfile.open(fileobj=_Headers(stream), mode="r:", tarinfo=_Member) as archive:  # type: ignore[call-overload]  # tarfile uses only these methods
             while (member := archive.next()) is not None:
-                archive.members = []  # else the archive would keep all members in memory
-                extraction.take(archive, member)
-    except (ValueError, OverflowError, RecursionError) as error:  # what tarfile raises for some forged headers
+                archive.members = []  # the archive would otherwise keep all members in memory
+                extraction.extract(archive, member)
+    except (ValueError, OverflowError, RecursionError) as error:  # tarfile raises them for some forged headers
         raise tarfile.ReadError(f"the archive is damaged: {error}") from error
     finally:
         extraction.finish()
 
 
 @contextmanager
-def copied(target: BinaryIO, most: int) -> Iterator[IO[bytes]]:
-    """Yield a pipe for the output of a program, and copy that output to a file.
+def pipe_to(target: BinaryIO, most: int) -> Iterator[IO[bytes]]:
+    """Yield a pipe, and copy to a file what a program writes into the pipe.
 
     Args:
-        most: how many bytes to copy. Then the pipe is closed, so that the program cannot write more.
+        most: the largest number of bytes to copy. If the program writes more, the pipe is closed.
 
     Raises:
-        LimitExceeded: the output has more than `most` bytes.
+        LimitExceeded: the program wrote more than `most` bytes.
         OSError: the file cannot be written.
     """
     reader, writer = os.pipe()
@@ -101,14 +101,14 @@ def copied(target: BinaryIO, most: int) -> Iterator[IO[bytes]]:
     if errors:
         raise errors[0]
     if thread.is_alive():
-        raise TimeoutError("the program has ended, and another process holds its output open")
+        raise TimeoutError("the program has ended, but another process keeps its output open")
 
 
 def write_limited(target: BinaryIO, content: bytes, most: int) -> None:
-    """Append to the copy of an archive.
+    """Append content to the local copy of an archive.
 
     Raises:
-        LimitExceeded: the copy would become longer than `most`.
+        LimitExceeded: the copy would have more than `most` bytes.
     """
     if target.tell() + len(content) > most:
         raise LimitExceeded(f"the archive of the attempt has more than {most} bytes: {_REMEDY}")
@@ -119,7 +119,7 @@ _REMEDY: Final = "let `collect` name fewer files, or raise `collect_bytes` and `
 
 
 class _Headers:
-    """The archive as `tarfile` reads it. It refuses a header that announces gigabytes of names."""
+    """The stream that `tarfile` reads headers from. Limits each read, because a header may announce gigabytes."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -133,16 +133,17 @@ class _Headers:
 
 
 class _Member(tarfile.TarInfo):
-    """A header of a GNU archive without holes in its files, the only kind that the senders write.
+    """A header of a GNU archive without sparse files. The agents and pods write only such archives.
 
-    Other extended headers are refused before `tarfile` reads them. Parsing a header of a megabyte takes hours
-    (CVE-2024-6232), a global header is read again for each member, and a map of holes may fill the memory.
+    Headers of other types are refused before `tarfile` parses them. Parsing an extended header of a megabyte takes
+    hours (CVE-2024-6232), a global header is parsed again for each member, and the map of a sparse file may fill the
+    memory.
     """
 
     def _proc_member(self, archive: tarfile.TarFile) -> Any:
         if self.type in _REFUSED_HEADERS:
             raise tarfile.ReadError(f"the archive is damaged: a header of the type {self.type!r} is not expected")
-        return super()._proc_member(archive)  # type: ignore[misc]  # `tarfile` describes how to override it
+        return super()._proc_member(archive)  # type: ignore[misc]  # a documented hook of `tarfile`
 
 
 class _Extraction:
@@ -153,32 +154,32 @@ class _Extraction:
         self._limits = limits
         self._root = os.open(directory, _DIRECTORY)
         self._links: dict[tuple[str, ...], str] = {}
-        self._bytes = self._members = self._left_out = 0
+        self._bytes = self._members = self._skipped = 0
 
-    def take(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-        """Extract a member, or record why it is left out."""
+    def extract(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        """Extract a member of the archive, or log why it is skipped."""
         self._count(member)
         parts = tuple(part for part in member.name.split("/") if part not in {"", "."})
         if not parts and member.isdir():
             return
         if fault := self._fault(member, parts):
-            self._leave_out(member.name, fault)
+            self._skip(member.name, fault)
             return
         self._links.pop(parts, None)
         if member.issym():
             self._links[parts] = member.linkname
         else:
-            self._attempt(parts, lambda: self._write(archive, member, parts))
+            self._create(parts, lambda: self._write(archive, member, parts))
 
     def finish(self) -> None:
         """Create the symbolic links."""
         try:
             for parts, target in self._links.items():
-                self._attempt(parts, lambda parts=parts, target=target: self._link(parts, target))  # type: ignore[misc]
+                self._create(parts, lambda parts=parts, target=target: self._link(parts, target))  # type: ignore[misc]
         finally:
             os.close(self._root)
-        if self._left_out > _MOST_WARNINGS:
-            log.warning("%d more files are left out", self._left_out - _MOST_WARNINGS)
+        if self._skipped > _MOST_WARNINGS:
+            log.warning("%d more files are left out", self._skipped - _MOST_WARNINGS)
 
     def _count(self, member: tarfile.TarInfo) -> None:
         if member.size < 0:
@@ -191,7 +192,7 @@ class _Extraction:
             raise LimitExceeded(f"the attempt left more than {self._limits.bytes} bytes: {_REMEDY}")
 
     def _fault(self, member: tarfile.TarInfo, parts: tuple[str, ...]) -> str:
-        """Return why a member is not extracted; an empty text if it is."""
+        """Return why a member must not be extracted; an empty text if it may be extracted."""
         is_own = len(parts) == 1 and parts[0] in _OWN_FILES and member.isreg()
         if member.name.startswith("/") or ".." in parts:
             return "its path leads out of the directory"
@@ -209,35 +210,35 @@ class _Extraction:
             return "it is a symbolic link that leads elsewhere"
         return ""
 
-    def _attempt(self, parts: tuple[str, ...], place: Callable[[], None]) -> None:
+    def _create(self, parts: tuple[str, ...], create: Callable[[], None]) -> None:
         try:
-            place()
+            create()
         except OSError as error:
-            if error.errno not in _CLASHES:
+            if error.errno not in _MEMBER_ERRORS:
                 raise
-            self._leave_out("/".join(parts), str(error.strerror))
+            self._skip("/".join(parts), str(error.strerror))
 
     def _write(self, archive: tarfile.TarFile, member: tarfile.TarInfo, parts: tuple[str, ...]) -> None:
         if member.isdir():
             os.close(self._open_directory(parts))
             return
         mode = 0o700 if member.mode & 0o100 else filesystem.PRIVATE_FILE
-        with self._place(parts) as folder:
+        with self._folder_for(parts) as folder:
             descriptor = os.open(parts[-1], _NEW_FILE, mode, dir_fd=folder)
             try:
                 with os.fdopen(descriptor, "wb") as target:
                     _copy(archive, member, target)
             except BaseException:
-                os.unlink(parts[-1], dir_fd=folder)  # a partial file would be mistaken for a complete one
+                os.unlink(parts[-1], dir_fd=folder)  # a partial file would be mistaken for a complete file
                 raise
 
     def _link(self, parts: tuple[str, ...], target: str) -> None:
-        with self._place(parts) as folder:
+        with self._folder_for(parts) as folder:
             os.symlink(target, parts[-1], dir_fd=folder)
 
     @contextmanager
-    def _place(self, parts: tuple[str, ...]) -> Iterator[int]:
-        """Yield the directory of a file, after removing an earlier file of the same name."""
+    def _folder_for(self, parts: tuple[str, ...]) -> Iterator[int]:
+        """Remove an earlier file of this path, and yield a descriptor of the directory for the new file."""
         folder = self._open_directory(parts[:-1])
         try:
             with suppress(FileNotFoundError):
@@ -247,7 +248,7 @@ class _Extraction:
             os.close(folder)
 
     def _open_directory(self, parts: tuple[str, ...]) -> int:
-        """Return a descriptor of a directory. Create the directory if it is missing, and follow no link to it."""
+        """Open a directory without following links, and return its descriptor. Create missing directories."""
         folder = os.dup(self._root)
         for part in parts:
             try:
@@ -259,10 +260,10 @@ class _Extraction:
             folder = inner
         return folder
 
-    def _leave_out(self, name: str, why: str) -> None:
-        self._left_out += 1
-        if self._left_out <= _MOST_WARNINGS:
-            log.warning("%s is left out: %s", abbreviated(name, longest=_DEEPEST), why)
+    def _skip(self, name: str, reason: str) -> None:
+        self._skipped += 1
+        if self._skipped <= _MOST_WARNINGS:
+            log.warning("%s is left out: %s", abbreviated(name, longest=100), reason)
 
 
 def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, target: BinaryIO) -> None:
@@ -277,10 +278,11 @@ def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, target: BinaryIO) -
 def _stays_inside(target: str, depth: int) -> bool:
     """Return whether a symbolic link leads to a path inside the extracted directory.
 
-    `..` is allowed only at the beginning of the target, where it leaves directories that are not links. After a name
-    that may itself be a link, `..` could lead anywhere.
+    The target may contain `..` only at its beginning. After another name, which may be a symbolic link, `..` could lead
+    out of the extracted directory.
 
     Args:
+        target: the path that the link contains.
         depth: the number of directories between the extracted directory and the link.
     """
     steps = [step for step in target.split("/") if step not in {"", "."}]

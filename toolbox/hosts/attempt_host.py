@@ -1,7 +1,7 @@
-"""Tracks the attempts on one host, over one connection that is restored whenever it drops.
+"""Tracks the attempts on one host over one connection to the agent, which is restored after each interruption.
 
-The agent reports the end of each attempt, and its output with the offset in the log. After a drop, the agent continues
-where the local copy ends, so that no line is lost or repeated.
+The agent reports the end of each attempt, and sends each piece of a log with its offset. After an interruption, the
+agent continues at the end of the local copy of the log, so that no line is lost or repeated.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
-# Error messages after which another try would fail in the same way.
-_HOPELESS: Final = (
+# Error messages of ssh and of the remote shell that mean that another try would fail too.
+_FINAL_ERRORS: Final = (
     "Permission denied",
     "Host key verification failed",
     "Could not resolve hostname",
@@ -45,18 +45,19 @@ _HOPELESS: Final = (
     "No such file or directory",
 )
 _ABSENT: Final = {"state": "absent"}
-_PASSING: Final = "Temporary failure"
+_TEMPORARY_ERROR: Final = "Temporary failure"
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """An attempt that this host runs.
+    """An attempt on the host.
 
     Args:
-        mirror: the directory for a copy of its logs; None if the agent writes them to this machine anyway.
+        directory: the directory of the attempt on the host.
+        mirror: the local directory for copies of the logs; None if the host is this machine.
         timeout: how many seconds the host may be unreachable.
-        log_bytes: how long one of its logs may become.
-        is_there: whether the attempt is known to be on the host.
+        log_bytes: the limit for the size of each log.
+        is_there: whether the agent has confirmed that the attempt is on the host.
     """
 
     name: str
@@ -68,7 +69,7 @@ class _Attempt:
     is_there: bool = False
 
     def offsets(self) -> dict[str, int] | None:
-        """Return the lengths of the local copies of the logs."""
+        """Return the sizes of the local copies of the logs; None if the logs are not copied."""
         if self.mirror is None:
             return None
         return {stream: filesystem.size(log) for stream, log in AttemptDirectory(self.mirror).logs().items()}
@@ -79,8 +80,8 @@ class Host:
 
     Args:
         label: the name of the host in messages.
-        launch: starts the program that waits for the agent.
-        notify: called with the name of an attempt whose status has changed, in a thread of this class.
+        launch: starts the process that waits for the agent (`bootstrap.command`).
+        notify: called with the name of an attempt whose status has changed, in another thread.
     """
 
     def __init__(self, label: str, launch: Callable[[], Channel], notify: Callable[[str], None]) -> None:
@@ -108,9 +109,9 @@ class Host:
             raise self._failure(f"its agent reports an invalid home directory: {abbreviated(self._home)}")
         return self._home
 
-    def is_new(self, directory: str, wait: float) -> bool:
+    def is_unused(self, directory: str, timeout: float) -> bool:
         """Return whether no workload was ever started in a directory of the host."""
-        return bool(self.ask("state", wait, directory=directory)["state"] == "absent")
+        return bool(self.request("state", timeout, directory=directory)["state"] == "absent")
 
     def start(
         self,
@@ -120,34 +121,37 @@ class Host:
         *,
         sources: str | None,
         mirror: Path | None,
-        wait: float,
+        timeout: float,
     ) -> None:
-        """Start a workload in a directory of the host, or adopt the one that runs there, and watch it.
+        """Start a workload in a directory of the host, and watch it. If a workload was started there before, adopt it.
 
         Args:
-            sources: the folder on the host that becomes `src/` if this call starts the workload.
+            order: what the agent's supervisor executes (see `toolbox.hosts.staging.order`).
+            sources: a folder on the host, which becomes `src/` if this call starts the workload.
+            mirror: the local directory for copies of the logs; None if the host is this machine.
 
         Raises:
             StepError: the host cannot be reached, or the agent cannot start the workload.
         """
-        attempt = self._add(_Attempt(name, directory, mirror, wait, int(order["log_bytes"])))
+        attempt = self._add(_Attempt(name, directory, mirror, timeout, int(order["log_bytes"])))
+        offsets = attempt.offsets()
         try:
-            self.ask("submit", wait, directory=directory, order=order, sources=sources, offsets=attempt.offsets())
+            self.request("submit", timeout, directory=directory, order=order, sources=sources, offsets=offsets)
         except BaseException:
-            self.forget(directory)
+            self.unwatch(directory)
             raise
         attempt.is_there = True
 
-    def watch(self, name: str, directory: str, *, mirror: Path | None, wait: float) -> bool:
-        """Watch an attempt, and return whether it exists."""
-        attempt = self._add(_Attempt(name, directory, mirror, wait))
+    def watch(self, name: str, directory: str, *, mirror: Path | None, timeout: float) -> bool:
+        """Watch an attempt, and return whether it exists on the host."""
+        attempt = self._add(_Attempt(name, directory, mirror, timeout))
         try:
-            answer = self.ask("watch", wait, directories={directory: attempt.offsets()})
+            answer = self.request("watch", timeout, directories={directory: attempt.offsets()})
         except BaseException:
-            self.forget(directory)
+            self.unwatch(directory)
             raise
         if answer["states"].get(directory, _ABSENT)["state"] == "absent":
-            self.forget(directory)
+            self.unwatch(directory)
             return False
         attempt.is_there = True
         return True
@@ -162,19 +166,19 @@ class Host:
         with self._lock:
             return self._attempts[directory].status
 
-    def forget(self, directory: str) -> None:
+    def unwatch(self, directory: str) -> None:
         """Stop watching an attempt."""
         with self._lock:
             self._attempts.pop(directory, None)
 
-    def ask(self, op: str, timeout: float, **fields: Any) -> Message:
-        """Send a request to the agent. Repeat it if the connection drops: every request is idempotent.
+    def request(self, op: str, timeout: float, **fields: Any) -> Message:
+        """Send a request to the agent, and return the answer. Every request is idempotent, and repeated if necessary.
 
         Raises:
             StepError: the host cannot be reached for `timeout` seconds, or the agent reports an error.
         """
         deadline = time.monotonic() + timeout
-        was_sent = False  # whether an earlier try was sent, and got no answer
+        was_sent = False  # whether the agent may have received an earlier try
         while True:
             try:
                 if was_sent:
@@ -191,16 +195,16 @@ class Host:
                 connection.close()
                 self._handle_end(connection)
                 continue
-            complaint = messages.complaint(answer)
-            if complaint is None and not messages.is_answer(op, answer):
-                complaint = f"its agent answers `{op}` with a malformed message"
-            if complaint is not None:
-                failure = self._failure(complaint)
+            fault = messages.error_text(answer)
+            if fault is None and not messages.is_answer(op, answer):
+                fault = f"its agent answers `{op}` with a malformed message"
+            if fault is not None:
+                failure = self._failure(fault)
                 raise self._error_after_sending(op, failure) if was_sent else failure
             return answer
 
     def close(self) -> None:
-        """Close the connection to the host. The workloads there run on."""
+        """Close the connection to the host. The workloads on the host continue to run."""
         self._is_closed.set()
         with self._lock:
             connection, self._connection = self._connection, None
@@ -216,21 +220,21 @@ class Host:
 
     def _connect(self, timeout: float) -> Connection:
         cancellation.current().check()
-        # After one caller has timed out, later callers try once without waiting.
+        # After one call has timed out, later calls try once without waiting.
         timeout = 0 if self._is_down else timeout
         deadline = time.monotonic() + timeout
         tries = 0
         while True:
             try:
-                connection = Connection(self._launch(), self._take, self._handle_end)
-                self._home = str(connection.greet().get("home"))
+                connection = Connection(self._launch(), self._handle_event, self._handle_end)
+                self._home = str(connection.start_agent().get("home"))
             except (ConnectionLost, OSError) as error:
-                # If the host was reached before, it may be restarting, and the error may be temporary.
-                hopeless = not self._home and _is_hopeless(str(error))
+                # A host that was reached before may be restarting: then any error may be temporary.
+                is_final = not self._home and _is_final(str(error))
                 left = deadline - time.monotonic()
-                if hopeless or left <= 0 or self._is_closed.is_set():
+                if is_final or left <= 0 or self._is_closed.is_set():
                     self._is_down = True
-                    raise self._unreachable(0 if hopeless else timeout, str(error)) from None
+                    raise self._unreachable(0 if is_final else timeout, str(error)) from None
             else:
                 with self._lock:
                     self._connection = connection
@@ -238,14 +242,14 @@ class Host:
                 if self._is_closed.is_set():
                     self.close()
                 return connection
-            # The last try is at the deadline.
+            # Sleep at most until the deadline, and try a last time then.
             cancellation.current().sleep(min(left, backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)))
             tries += 1
 
     def _handle_end(self, connection: Connection) -> None:
         with self._lock:
             if connection is not self._connection:
-                return  # it was never established, or was closed
+                return  # the connection was never established, or `close` has ended it
             self._connection = None
             is_needed = bool(self._running()) and not self._is_closed.is_set()
         if is_needed:
@@ -259,15 +263,16 @@ class Host:
         timeout = max((attempt.timeout for attempt in running), default=0.0)
         try:
             offsets = {attempt.directory: attempt.offsets() for attempt in running}
-            states = self.ask("watch", timeout, directories=offsets)["states"]
+            states = self.request("watch", timeout, directories=offsets)["states"]
             for attempt in running:
-                # It was started, and its directory is gone: nothing can report its end. (Others are being submitted.)
+                # If the directory of a started attempt was removed, the agent cannot report its end. An attempt without
+                # `is_there` is still being submitted, and may have no directory yet.
                 if attempt.is_there and states.get(attempt.directory, _ABSENT)["state"] == "absent":
-                    self.ask("cancel", timeout, directory=attempt.directory)
+                    self.request("cancel", timeout, directory=attempt.directory)
                     self._finish(attempt.directory, _ended({"outcome": None}))
         except (StepError, Cancelled, OSError) as error:
             self._give_up(str(error))
-        except Exception as error:  # otherwise the threads that wait for these attempts would wait forever
+        except Exception as error:  # report it, because other threads would wait forever for these attempts
             log.exception("the connection to %s could not be restored", self.label)
             self._give_up(describe(error))
 
@@ -280,7 +285,7 @@ class Host:
     def _running(self) -> list[_Attempt]:
         return [attempt for attempt in self._attempts.values() if attempt.status.state is AttemptState.RUNNING]
 
-    def _take(self, message: Message) -> None:
+    def _handle_event(self, message: Message) -> None:
         if messages.is_end(message):
             self._finish(message["directory"], _ended(message))
         elif messages.is_log(message):
@@ -303,7 +308,7 @@ class Host:
 
     @staticmethod
     def _error_after_sending(op: str, error: StepError | Cancelled) -> StepError | Cancelled:
-        """Return the error for a request that was sent, and got no answer: it may have been carried out."""
+        """Return the error for a request that the agent may have carried out, although it did not answer."""
         if op != "submit":
             return error
         verdict, cause = outcome_of(error)
@@ -323,18 +328,18 @@ def _ended(message: Message) -> AttemptStatus:
     return AttemptStatus(AttemptState.ENDED, outcome)
 
 
-def _is_hopeless(reason: str) -> bool:
-    """Return whether another try would fail in the same way. Only the last line of ssh's output counts."""
+def _is_final(reason: str) -> bool:
+    """Return whether another try would fail too, judged by the last line of ssh's output."""
     last = reason.strip().rpartition("\n")[2]
-    is_final = any(sign in last for sign in _HOPELESS) and _PASSING not in last
+    is_final = any(error in last for error in _FINAL_ERRORS) and _TEMPORARY_ERROR not in last
     return is_final or bootstrap.TOO_OLD in reason
 
 
 def _write_at(file: Path, offset: int, data: str, *, most: int) -> None:
-    """Write a piece of a log at its offset. If the disk is full, the rest is missing, which `collect` detects later.
+    """Write a piece of a log at its offset. Don't raise an error if the disk is full: `collect` fetches the log again.
 
     Args:
-        most: how long the log may become; the rest is not written.
+        most: the limit for the size of the log; the content beyond the limit is dropped.
     """
     if offset > filesystem.size(file):
         return

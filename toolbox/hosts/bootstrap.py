@@ -1,4 +1,4 @@
-"""Brings the agent onto a target: its modules are sent as text, and nothing is installed."""
+"""Sends the agent to a target. Its modules are sent as text to a Python interpreter; nothing is installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Final
 from toolbox import agent
 
 TOO_OLD: Final = "the agent needs Python 3.8 or later"
-# Any Python can run this. It reads exactly the text of the agent: the requests follow on the same input.
+# Any version of Python can run this program. It reads not more than the text of the agent, because the requests follow
+# on the same standard input.
 _LOADER: Final = f"""
 import os, sys
 if sys.version_info < (3, 8):
@@ -47,10 +48,10 @@ server.main()
 
 
 def command(python: str, *options: str) -> Sequence[str]:
-    """Return the command that waits for the agent on its standard input.
+    """Return the command that reads the program of the agent from its standard input, and runs the agent.
 
     Args:
-        python: the interpreter on the target.
+        python: the Python interpreter on the target.
         options: options of the interpreter.
     """
     return [python, *options, "-c", _LOADER]
@@ -58,7 +59,7 @@ def command(python: str, *options: str) -> Sequence[str]:
 
 @functools.cache
 def program() -> bytes:
-    """Return the program of the agent, which must be the first input of the command that `command` returns."""
+    """Return the program of the agent: the first bytes to write to the command that `command` returns."""
     folder = Path(agent.__file__).parent
     sources = {"toolbox": "", "toolbox.agent": ""}
     sources |= {f"toolbox.agent.{file.stem}": file.read_text(encoding="utf-8") for file in folder.glob("[!_]*.py")}

@@ -9,7 +9,7 @@ from toolbox.agent.supervisor import STREAMS
 
 Message = Mapping[str, Any]
 
-LONGEST: Final = 1 << 26  # the most bytes of a message; the longest message lists all files of an attempt
+LONGEST: Final = 1 << 26  # the largest size of a message in bytes; the answer to `list` names all files of an attempt
 EVENTS: Final = ("log", "ended")
 _STATES: Final = ("running", "ended", "lost", "absent")
 _LONGEST_TEXT: Final = 2000
@@ -17,7 +17,7 @@ _LONGEST_PATH: Final = 4096
 
 
 def is_log(message: Message) -> bool:
-    """Return whether an event carries a piece of a log."""
+    """Return whether an event contains a piece of a log."""
     return (
         message.get("event") == "log"
         and message.get("stream") in STREAMS
@@ -38,18 +38,18 @@ def is_end(message: Message) -> bool:
 
 
 def is_answer(op: str, answer: Message) -> bool:
-    """Return whether an answer has the fields that this operation requires."""
+    """Return whether the answer to a request has the fields that the operation `op` requires."""
     check = _ANSWERS.get(op)
     return check is None or check(answer)
 
 
 def is_home(value: object) -> bool:
-    """Return whether a value is the path of a home directory."""
+    """Return whether a value is valid as the path of a home directory."""
     return isinstance(value, str) and value.startswith("/") and value.isprintable() and len(value) < _LONGEST_PATH
 
 
-def complaint(answer: Message) -> str | None:
-    """Return why the agent could not carry out a request; None if it could."""
+def error_text(answer: Message) -> str | None:
+    """Return why the agent could not carry out a request; None if the request succeeded."""
     return str(answer["error"])[:_LONGEST_TEXT] if "error" in answer else None
 
 

@@ -1,4 +1,4 @@
-"""Prepares the files and the order that go to a host with a workload, and filters the files that an attempt left."""
+"""Prepares what a host needs to execute a workload (its files and its order), and filters the files of an attempt."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".git")
 def order(
     workload: Workload, context: TargetContext, variables: Mapping[str, str], inherited: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return the order for the agent. It holds secrets for one process, and must not be written to a file.
+    """Return the order for the agent's supervisor. The order contains secrets: don't write it to a file.
 
-    The agent gets only those secrets that are in the environment of the workload, and masks them.
+    The list of secrets to mask contains only the secrets that are in the environment of the workload.
 
     Args:
-        variables: environment variables to set besides those of the workload.
-        inherited: the values of the variables that the workload inherits from the agent.
+        variables: environment variables of the target.
+        inherited: the values of the environment variables that the workload inherits from the agent.
     """
     revealed = {name: _revealed(value) for name, value in workload.env.items()}
-    given = [*revealed.values(), *inherited]
+    values = [*revealed.values(), *inherited]
     secrets = {revealed[name] for name, value in workload.env.items() if isinstance(value, Secret)}
-    secrets |= {secret for secret in context.secrets() if any(secret in value for value in given)}
+    secrets |= {secret for secret in context.secrets() if any(secret in value for value in values)}
     return {
         "command": list(workload.command),
         "env": {**variables, **revealed},
@@ -57,10 +57,12 @@ def order(
 
 @contextmanager
 def staged(workload: Workload, directory: Path) -> Iterator[Path | None]:
-    """Copy the files to send into a new folder in an attempt's directory, and yield the folder; None without files.
+    """Copy the files of a workload into a new folder in the attempt's directory, and yield the folder.
 
-    Two submissions of one attempt at the same time have a folder each. The one that starts the workload moves its
-    folder to `src/`; the folder of the other is removed in the end.
+    Yield None if the workload has no files.
+
+    Each submission has its own folder, because two processes may submit the same attempt at the same time. The
+    submission that starts the workload moves its folder to `src/`. The folder of any other submission is removed.
 
     Raises:
         StepError: a file is missing, or cannot be copied.
@@ -88,23 +90,24 @@ def _fill(folder: Path, workload: Workload) -> None:
         raise StepError(message, verdict=Verdict.ERROR, cause=cause) from error
 
 
-def keep(directory: Path, patterns: Sequence[str]) -> None:
-    """Remove the files below a directory that match no pattern."""
+def remove_unmatched(directory: Path, patterns: Sequence[str]) -> None:
+    """Remove the files below a directory that don't match any of the patterns."""
     if tuple(patterns) == EVERYTHING or not directory.is_dir():
         return
-    wanted = {path for pattern in patterns for path in directory.glob(pattern)}
+    matches = {path for pattern in patterns for path in directory.glob(pattern)}
     for path in sorted(directory.rglob("*"), reverse=True):
         with suppress(OSError):  # the folder is not empty, or the workload has made it read-only
             if path.is_dir() and not path.is_symlink():
                 path.rmdir()
-            elif path not in wanted and not any(parent in wanted for parent in path.parents):
+            elif path not in matches and not any(parent in matches for parent in path.parents):
                 path.unlink()
 
 
 def discard_special_files(directory: Path) -> None:
-    """Remove from the directory of a local attempt the files that another machine would not send.
+    """Remove pipes, devices and sockets below an attempt's directory, and symbolic links directly in the directory.
 
-    These are pipes, devices and sockets, which may block a reader, and links in place of the supervisor's files.
+    A special file may block a reader, and the workload may have replaced a file of the supervisor by a link. If an
+    attempt ran on another machine, `archives.extract` skips these files.
     """
     for folder, folders, names in os.walk(directory):
         for name in (*folders, *names):
@@ -118,16 +121,16 @@ def discard_special_files(directory: Path) -> None:
 
 
 def digests(source: Path) -> dict[str, str]:
-    """Return the digests of a file, or of all files in a folder, by their paths relative to the folder.
+    """Return the digests of the files in a folder, by their relative paths. For a single file, the key is empty.
 
-    A link inside a folder is sent as a link. Instead of a digest it has the path of its target.
+    The digest of a symbolic link in the folder is `-> TARGET`.
 
     Raises:
         OSError: a file cannot be read.
     """
     if not source.is_dir():
         return {"": _digest(source)}
-    found = {}
+    result = {}
     for folder, folders, names in os.walk(source, onerror=_raise):
         ignored = _IGNORED(folder, [*folders, *names])
         links = [name for name in folders if Path(folder, name).is_symlink()]
@@ -135,8 +138,8 @@ def digests(source: Path) -> dict[str, str]:
         for name in sorted({*names, *links} - {*ignored}):
             file = Path(folder, name)
             digest = f"-> {file.readlink()}" if file.is_symlink() else _digest(file)
-            found[str(file.relative_to(source))] = digest
-    return found
+            result[str(file.relative_to(source))] = digest
+    return result
 
 
 def _digest(file: Path) -> str:

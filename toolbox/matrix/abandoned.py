@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from toolbox.extensions.protocols import Backend, owning
+from toolbox.extensions.protocols import Backend, teardown_of
 from toolbox.matrix.plan import Plan
 from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, StepError, ToolboxError, describe
@@ -111,7 +111,7 @@ def remove(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> No
 def _leave(backend: Backend, target: str, recorder: Recorder) -> None:
     """Remove the other objects of the run from a target, unless an attempt may still need them."""
     is_needed = recorder.past.open_attempts or recorder.abandoned_attempts()
-    if is_needed or (teardown_run := owning(backend)) is None:
+    if is_needed or (teardown_run := teardown_of(backend)) is None:
         return
     try:
         teardown_run()

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
-from toolbox.extensions.protocols import Backend, owning
+from toolbox.extensions.protocols import Backend, teardown_of
 from toolbox.matrix import abandoned, judgement
 from toolbox.matrix.abandoned import Left
 from toolbox.matrix.cell_progress import CellRun, Conclusion
@@ -157,7 +157,7 @@ class Executions:
         """Remove the other objects of the run from targets on which all its attempts have been released."""
         for target in targets:
             try:
-                teardown_run = owning(self._backend(target))
+                teardown_run = teardown_of(self._backend(target))
                 if teardown_run is not None:
                     teardown_run()
             except (ToolboxError, Cancelled, OSError) as error:

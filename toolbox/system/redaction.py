@@ -160,8 +160,8 @@ def _is_binary(file: Path) -> bool:
 def _masked(file: Path, patterns: list[bytes]) -> Iterator[bytes]:
     masker = Masker(patterns)
     for piece in _pieces(file):
-        yield masker.take(piece)
-    yield masker.end()
+        yield masker.feed(piece)
+    yield masker.flush()
 
 
 class _Process:

@@ -26,7 +26,7 @@ VALUES = [
 
 def masked(text: str, *values: str) -> str:
     masker = Masker(masking.patterns(values))
-    return (masker.take(text.encode()) + masker.end()).decode()
+    return (masker.feed(text.encode()) + masker.flush()).decode()
 
 
 @pytest.mark.parametrize("value", VALUES)
@@ -97,4 +97,4 @@ def test_a_stream_is_masked_however_it_is_cut(cuts: list[int], index: int) -> No
     masker = Masker(masking.patterns([value]))
     edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
     pieces = [text[begin:end] for begin, end in itertools.pairwise(edges)]
-    assert b"".join([*map(masker.take, pieces), masker.end()]) == b"a *** b *** c"
+    assert b"".join([*map(masker.feed, pieces), masker.flush()]) == b"a *** b *** c"

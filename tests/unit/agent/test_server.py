@@ -48,7 +48,7 @@ class Agent:
         self.events: queue.SimpleQueue[Message] = queue.SimpleQueue()
         channel = Channel(bootstrap.command(sys.executable, "-I", "-S"), processes.environment(mark))
         self.connection = Connection(channel, self.events.put, lambda _: None)
-        self.hello = self.connection.greet()
+        self.hello = self.connection.start_agent()
 
     def ask(self, op: str, **fields: Any) -> Message:
         """Ask something about the attempt, and return the answer without its number."""

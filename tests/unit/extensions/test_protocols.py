@@ -68,5 +68,5 @@ class _Wrapper:
 
 def test_a_backend_that_wraps_an_owning_one_is_owning_too() -> None:
     wrapped = _Wrapped()
-    assert protocols.owning(cast("Backend", _Wrapper(wrapped))) == wrapped.teardown_run
-    assert protocols.owning(cast("Backend", _Wrapper(object()))) is None
+    assert protocols.teardown_of(cast("Backend", _Wrapper(wrapped))) == wrapped.teardown_run
+    assert protocols.teardown_of(cast("Backend", _Wrapper(object()))) is None

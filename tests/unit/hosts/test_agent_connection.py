@@ -65,12 +65,12 @@ def talk(tmp_path: Path) -> Iterator[Talks]:
 
 def test_a_greeting_is_returned_whatever_came_before_it(talk: Talks) -> None:
     source = 'print("Welcome!\\n5\\n{}\\nnull\\n{\\"event\\": 1}"); say(**hello); hear()'
-    assert talk(source).connection.greet()["home"] == "/home"
+    assert talk(source).connection.start_agent()["home"] == "/home"
 
 
 def test_answers_find_their_questions_in_any_order(talk: Talks) -> None:
     both = talk("say(**hello); a, b = hear(), hear(); say(id=b['id'], op=b['op']); say(id=a['id'], op=a['op']); hear()")
-    both.connection.greet()
+    both.connection.start_agent()
     with ThreadPoolExecutor() as threads:
         answers = [threads.submit(both.connection.request, op) for op in ("one", "two")]
         assert [answer.result()["op"] for answer in answers] == ["one", "two"]
@@ -78,7 +78,7 @@ def test_answers_find_their_questions_in_any_order(talk: Talks) -> None:
 
 def test_events_are_told_as_they_come(talk: Talks) -> None:
     one = talk("say(**hello); say(event='log', n=1); say(event='ended', n=2); say(id=hear()['id'])")
-    one.connection.greet()
+    one.connection.start_agent()
     one.connection.request("state")
     assert [event["n"] for event in one.events] == [1, 2]
 
@@ -95,7 +95,7 @@ def test_events_are_told_as_they_come(talk: Talks) -> None:
 def test_who_does_not_come_up_says_why(talk: Talks, source: str, reason: str) -> None:
     one = talk(source)
     with pytest.raises(ConnectionLost, match=f"^{reason}$"):
-        one.connection.greet()
+        one.connection.start_agent()
     assert one.ended.wait(60)
     assert one.ends == 1
 
@@ -104,14 +104,14 @@ def test_who_does_not_come_up_in_time_is_ended(talk: Talks, monkeypatch: pytest.
     monkeypatch.setattr(agent_connection, "_HELLO_SECONDS", 0.3)
     one = talk("read()")
     with pytest.raises(ConnectionLost, match=r"^the agent did not start within 0\.3 s$"):
-        one.connection.greet()
+        one.connection.start_agent()
     assert one.ended.is_set()
 
 
 def test_who_does_not_answer_in_time_is_lost(talk: Talks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_connection, "_ANSWER_SECONDS", 0.3)
     one = talk("say(**hello); read()")
-    one.connection.greet()
+    one.connection.start_agent()
     with pytest.raises(ConnectionLost, match=r"^no answer within 0\.3 s$"):
         one.connection.request("state")
 
@@ -121,7 +121,7 @@ def test_who_does_not_answer_in_time_is_lost(talk: Talks, monkeypatch: pytest.Mo
 )
 def test_who_speaks_nonsense_is_at_its_end(talk: Talks, nonsense: str) -> None:
     one = talk(f"say(**hello); hear(); print({nonsense!r}, flush=True); read()")
-    one.connection.greet()
+    one.connection.start_agent()
     with pytest.raises(ConnectionLost, match="it ended with status 0"):
         one.connection.request("state")
     assert one.ends == 1
@@ -129,7 +129,7 @@ def test_who_speaks_nonsense_is_at_its_end(talk: Talks, nonsense: str) -> None:
 
 def test_whoever_waits_is_told_of_the_end(talk: Talks) -> None:
     one = talk("say(**hello); hear(); hear(); sys.exit('out of memory')")
-    one.connection.greet()
+    one.connection.start_agent()
     with ThreadPoolExecutor() as threads:
         answers = [threads.submit(one.connection.request, "state") for _ in range(2)]
         assert [str(answer.exception()) for answer in answers] == ["out of memory"] * 2
@@ -137,7 +137,7 @@ def test_whoever_waits_is_told_of_the_end(talk: Talks) -> None:
 
 def test_who_asks_after_the_end_is_told_so(talk: Talks) -> None:
     one = talk("say(**hello)")
-    one.connection.greet()
+    one.connection.start_agent()
     assert one.ended.wait(60)
     with pytest.raises(ConnectionLost, match="the connection has ended"):
         one.connection.request("state")
@@ -146,7 +146,7 @@ def test_who_asks_after_the_end_is_told_so(talk: Talks) -> None:
 def test_who_asks_while_it_is_closed_is_told_so(talk: Talks) -> None:
     """At any moment of it: its input may be closed, and the end of its output not seen yet."""
     one = talk("say(**hello); read(); time.sleep(0.5)")
-    one.connection.greet()
+    one.connection.start_agent()
     with ThreadPoolExecutor() as threads:
         closing = threads.submit(one.connection.close)
         while not closing.done():
@@ -157,7 +157,7 @@ def test_who_asks_while_it_is_closed_is_told_so(talk: Talks) -> None:
 
 def test_to_close_it_twice_is_no_error(talk: Talks) -> None:
     one = talk("say(**hello); read()")
-    one.connection.greet()
+    one.connection.start_agent()
     one.connection.close()
     one.connection.close()
     assert one.ends == 1
@@ -166,7 +166,7 @@ def test_to_close_it_twice_is_no_error(talk: Talks) -> None:
 def test_a_message_that_is_too_long_is_not_read(talk: Talks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "LONGEST", 1000)
     one = talk("say(**hello); n = hear()['id']; say(id=n, text='a' * 900); hear(); say(text='a' * 1000); read()")
-    one.connection.greet()
+    one.connection.start_agent()
     one.connection.request("state")
     fault = "its agent sent a message that is too long: a line has more than 1000 bytes"
     with pytest.raises(ConnectionLost, match=fault):

@@ -303,7 +303,7 @@ def test_a_damaged_archive_is_extracted_or_refused(there: Path, tmp_path: Path, 
 
 
 def test_the_output_of_a_program_is_copied(tmp_path: Path) -> None:
-    with (tmp_path / "copy").open("wb") as target, archives.copied(target, 100) as pipe:
+    with (tmp_path / "copy").open("wb") as target, archives.pipe_to(target, 100) as pipe:
         pipe.write(b"a" * 100)
     assert (tmp_path / "copy").read_bytes() == b"a" * 100
 
@@ -312,7 +312,7 @@ def test_a_program_that_prints_without_end_cannot_write_on(tmp_path: Path) -> No
     def print_on() -> None:
         with (
             (tmp_path / "copy").open("wb") as target,
-            archives.copied(target, 1 << 20) as pipe,
+            archives.pipe_to(target, 1 << 20) as pipe,
             suppress(BrokenPipeError),
         ):
             while True:

@@ -58,7 +58,7 @@ class Machine:
         """Start a workload, and return its directory."""
         there = str(self.directory / "attempt")
         order = {**ORDER, "command": command}
-        self.host.start("cell", there, order, sources=None, mirror=self.directory, wait=timeout)
+        self.host.start("cell", there, order, sources=None, mirror=self.directory, timeout=timeout)
         return there
 
     def disconnect(self) -> None:
@@ -97,7 +97,7 @@ def machine(tmp_path: Path) -> Iterator[Machines]:
 
 def ask(machine: Machine, timeout: float = 60) -> Any:
     """Ask something simple."""
-    return machine.host.ask("state", timeout, directory="/nowhere")["state"]
+    return machine.host.request("state", timeout, directory="/nowhere")["state"]
 
 
 REFUSED: Final = "echo 'Connection refused' >&2; exit 255"
@@ -245,7 +245,7 @@ def test_an_attempt_that_deleted_its_directory_during_an_outage_is_lost_and_ende
 
 def test_who_is_looked_for_and_not_there_is_not_watched(machine: Machines, tmp_path: Path) -> None:
     one = machine()
-    assert one.host.watch("nobody", str(tmp_path / "nobody"), mirror=None, wait=60) is False
+    assert one.host.watch("nobody", str(tmp_path / "nobody"), mirror=None, timeout=60) is False
     one.disconnect()
     time.sleep(0.2)
     assert (one.launches, one.told) == (1, [])
@@ -290,8 +290,8 @@ def test_an_event_that_no_agent_sends_is_ignored(
     mirror = tmp_path / "mirror"
     mirror.mkdir()
     one.host._add(attempt_host._Attempt("cell", "/there", mirror, 1))
-    one.host._take(event)
-    one.host._take(event)
+    one.host._handle_event(event)
+    one.host._handle_event(event)
     assert list(mirror.iterdir()) == []
     assert one.host.status("/there").state is AttemptState.RUNNING
     assert [record.message for record in caplog.records] == [
@@ -304,7 +304,7 @@ def test_a_log_does_not_become_longer_than_its_limit(machine: Machines, tmp_path
     one.host._add(attempt_host._Attempt("cell", "/there", tmp_path, 1, log_bytes=10))
     piece = base64.b64encode(bytes(1 << 16)).decode()
     for number in range(4):
-        one.host._take(log_event(offset=number << 16, data=piece))
+        one.host._handle_event(log_event(offset=number << 16, data=piece))
     assert (tmp_path / "stdout.log").stat().st_size == 10 + END_BYTES
 
 
@@ -326,7 +326,7 @@ def test_an_answer_that_no_agent_gives_is_an_error_of_the_host(
 ) -> None:
     one = machine(f"{HELLO}; while read -r line; do echo '{json.dumps({'id': 1, **answer})}'; done")
     with pytest.raises(StepError, match=f"^there: its agent answers `{op}` with a malformed message$"):
-        one.host.ask(op, 5)
+        one.host.request(op, 5)
 
 
 @pytest.mark.parametrize("home", ["relative", "~", "/two\nlines", "/" + "h" * 5000])
@@ -340,7 +340,7 @@ def test_a_home_that_is_no_path_is_an_error_of_the_host(machine: Machines, home:
 def test_a_host_tells_that_processes_may_remain(machine: Machines, tmp_path: Path) -> None:
     one = machine()
     one.host._add(attempt_host._Attempt("cell", "/there", tmp_path, 1))
-    one.host._take({"event": "ended", "directory": "/there", "outcome": None, "may_remain": True})
+    one.host._handle_event({"event": "ended", "directory": "/there", "outcome": None, "may_remain": True})
     outcome = one.host.status("/there").outcome
     assert outcome is not None
     assert (outcome.ended_by, outcome.may_remain) == (EndedBy.LOST, True)

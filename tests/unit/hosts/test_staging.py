@@ -120,12 +120,12 @@ def test_what_nobody_asked_for_is_removed(tmp_path: Path, patterns: tuple[str, .
     (tmp_path / "link").symlink_to("d")
     for name in ("a.json", "d/b.json", "d/e/c.txt"):
         (tmp_path / name).touch()
-    staging.keep(tmp_path, patterns)
+    staging.remove_unmatched(tmp_path, patterns)
     assert names(tmp_path) == left
 
 
 def test_where_there_is_nothing_to_keep_nothing_is_done(tmp_path: Path) -> None:
-    staging.keep(tmp_path / "nowhere", ("*.json",))
+    staging.remove_unmatched(tmp_path / "nowhere", ("*.json",))
     assert names(tmp_path) == []
 
 
