@@ -174,13 +174,6 @@ def test_through_extra(hostile: Workspace) -> None:
     assert given(hostile, "toolbox/*/artifacts/given.json") == [SHELL, HOSTILE, {SHELL: HOSTILE}]
 
 
-def test_through_the_command_line(hostile: Workspace) -> None:
-    outcome = hostile.run("machine", "write", f"--text={SHELL}", f"--texts={flow(HOSTILE)}")
-    assert outcome.exit_code == 0, str(outcome)
-    assert given(hostile, "toolbox/*/artifacts/given.json") == [SHELL, HOSTILE, None]
-    assert given(hostile, "toolbox/*/artifacts/ran.json") == [SHELL]
-
-
 def test_inside_of_text_and_quotes_of_a_template(hostile: Workspace) -> None:
     argv = ("from_config", "machine", "write", "--project=hostile", "--presets=hostile", "--prefix=pieces")
     shown = yaml.safe_load(hostile.run(*argv, "--show_args").stdout)

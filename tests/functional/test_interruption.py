@@ -161,45 +161,27 @@ def test_a_second_signal_does_not_stop_the_cleanup(small: Workspace) -> None:
 def test_a_run_is_seen_from_elsewhere_as_running_and_as_dead_once_it_was_killed(small: Workspace) -> None:
     with small.start("project", "run", "small", f"--overrides={json.dumps({'commands.test': [LONG]})}") as running:
         running.wait_for("begun")
-        directory = str(small.run_directory())
-        assert small.run("project", "status", directory, "--format=json").json["state"] == "running"
-        assert "is going on" in small.run("project", "status", directory).stdout
+        directory = small.run_directory()
+        assert small.run("project", "status", str(directory), "--format=json").json["state"] == "running"
+        assert "is going on" in status(small, directory)
+        assert "still running" not in status(small, directory)
         running.send(signal.SIGKILL)
         assert running.wait().exit_code == -signal.SIGKILL
         try:
-            assert processes.marked(small.directory), "a process that is left must not make the run look alive"
-            assert small.run("project", "status", directory, "--format=json").json["state"] == "dead"
-            assert "is dead" in small.run("project", "status", directory).stdout
+            assert small.run("project", "status", str(directory), "--format=json").json["state"] == "dead"
+            text = status(small, directory)
+            assert "is dead" in text, "a process that is left must not make the run look alive"
+            (line,) = [line for line in text.splitlines() if "processes of the run are still running: " in line]
+            named = {int(word) for word in line.partition(": ")[2].split() if word.isdigit()}
+            assert named == set(processes.marked(directory)) != set()
         finally:
             processes.end_marked(small.directory)
+        assert "still running" not in status(small, directory)
 
 
-SLEEPING = """
-    from toolbox.orchestration import env, run
-
-
-    def sleep():
-        run.run("echo beg''un")
-        run.sleep(3600)
-
-
-    def test():
-        with run.Parallel("sleep") as parallel:
-            parallel.delayed(sleep)
-
-
-    def post_cleanup():
-        (env.ARTIFACT_DIR / "cleaned").touch()
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_task_that_sleeps(small: Workspace, number: signal.Signals) -> None:
-    small.write({"projects/small/orchestration.py": SLEEPING})
-    with small.start("project", "run", "small") as running:
-        running.wait_for("begun")
-        running.send(number)
-        check_the_end(small, running, number)
+def status(workspace: Workspace, directory: Path) -> str:
+    """Return the text that tells how a run stands."""
+    return workspace.run("project", "status", str(directory)).stdout
 
 
 def test_a_terminal_that_is_gone_ends_a_run_as_sigterm_does(small: Workspace) -> None:
@@ -211,24 +193,3 @@ def test_a_terminal_that_is_gone_ends_a_run_as_sigterm_does(small: Workspace) ->
     assert "SIGHUP" in small.summary()["message"]
     assert list(small.run_directory().glob("*__post_cleanup/cleaned"))
     assert processes.marked(small.directory) == []
-
-
-def test_the_status_of_a_dead_run_names_the_processes_that_are_alive(small: Workspace) -> None:
-    with small.start("project", "run", "small", f"--overrides={json.dumps({'commands.test': [LONG]})}") as running:
-        running.wait_for("begun")
-        directory = small.run_directory()
-        assert "alive" not in small.run("project", "status", str(directory)).stdout
-        running.send(signal.SIGKILL)
-        running.wait()
-        try:
-            (line,) = [text for text in status(small, directory) if "processes of the run are still running: " in text]
-            named = {int(word) for word in line.partition(": ")[2].split() if word.isdigit()}
-            assert named == set(processes.marked(directory)) != set()
-        finally:
-            processes.end_marked(small.directory)
-        assert not [text for text in status(small, directory) if "alive" in text]
-
-
-def status(workspace: Workspace, directory: Path) -> list[str]:
-    """Return the lines that tell how a run stands."""
-    return workspace.run("project", "status", str(directory)).stdout.splitlines()

@@ -55,12 +55,6 @@ def test_the_cause_of_a_run_is_that_of_the_cell_in_its_message(grid: Grid) -> No
     assert (phase["cause"], phase["message"]) == (summary["cause"], summary["message"])
 
 
-def test_what_failed_is_followed_by_the_cleanup(grid: Grid) -> None:
-    grid.mark("fail-a").run()
-    assert grid.phases == ["prepare", "cleanup"]
-    assert grid.alive() == []
-
-
 @pytest.mark.parametrize(
     ("block", "fails", "code", "verdict"),
     [
@@ -114,28 +108,6 @@ def test_only_the_cells_that_were_asked_for_run(grid: Grid) -> None:
     assert [step["name"] for step in outcome.json["steps"] if step["kind"] == "cell"] == ["x=b", "x=d"]
 
 
-def most_at_once(said: list[str]) -> int:
-    """Return how many cells ran side by side."""
-    running, most = 0, 0
-    for line in said:
-        running += 1 if line.startswith("begin") else -1
-        most = max(most, running)
-    return most
-
-
-@pytest.mark.parametrize(
-    ("flags", "block"), [(["--jobs=2"], {}), ([], {"jobs": 9, "pools": {"x": 2}, "resources": {"x": 1}})]
-)
-def test_no_more_cells_run_at_once_than_may(grid: Grid, flags: list[str], block: dict[str, Any]) -> None:
-    names = [f"hold-{x}" for x in "abcd"]
-    grid.configure("abcd", **block).mark(*names)
-    with grid.start(*flags) as running:
-        grid.wait_for("begin a", "begin b")
-        grid.unmark(*names)
-        assert running.wait().exit_code == 0
-    assert most_at_once(grid.said) == 2
-
-
 def test_a_failure_that_may_be_repeated_is_and_every_attempt_is_kept(grid: Grid) -> None:
     command = "echo again >>{@root}/cells; [ $(wc -l <{@root}/cells) -ge 2 ]"
     retries = {"product": 1, "backoff": {"first": 0.01}}
@@ -145,24 +117,6 @@ def test_a_failure_that_may_be_repeated_is_and_every_attempt_is_kept(grid: Grid)
     assert "it passed at attempt 2" in outcome.stdout
     codes = [(grid.directory / f"001__test/000__x=a/attempt-{n}/exit_code").read_text() for n in (1, 2)]
     assert codes == ["1\n", "0\n"]
-
-
-def test_a_failure_of_the_product_is_not_repeated_unasked(grid: Grid) -> None:
-    grid.configure("a").mark("fail-a").run()
-    assert grid.said == ["begin a", "end a"]
-
-
-def test_cells_are_compared_with_one_another(grid: Grid) -> None:
-    command = """echo '{"seconds": {@cell.seconds}}' >m.json"""
-    metric = {"source": "json_file", "file": "files/m.json", "path": "seconds", "unit": "s"}
-    check = {"check": "relation", "metric": "seconds", "to": {"seconds": 2}, "upper": 3}
-    grid.configure(
-        axes={"seconds": [5, 7, 2]}, workload={"command": command}, metrics={"seconds": metric}, checks=[check]
-    )
-    outcome = grid.run()
-    assert outcome.exit_code == 1, str(outcome)
-    assert grid.verdicts == {"seconds=5": "passed", "seconds=7": "failed", "seconds=2": "passed"}
-    assert "seconds is 3.5 times that of `seconds=2` (7 s against 2 s), at most 3 expected" in outcome.stdout
 
 
 # When it stops
@@ -178,14 +132,6 @@ def test_at_the_first_failure_everything_is_cancelled_where_that_is_asked(grid: 
     assert grid.verdicts == {"a": "failed", "b": "cancelled"}
     assert "a cell did not pass: nothing more was started" in outcome.stdout
     assert "end b" not in grid.said
-
-
-def test_after_so_many_failures_no_more_are_started(grid: Grid) -> None:
-    grid.configure("abcd", jobs=1).mark("fail-a", "fail-b")
-    outcome = grid.run("--max_failures=2")
-    assert outcome.exit_code == 1
-    assert grid.verdicts == {"a": "failed", "b": "failed"}
-    assert "2 cells did not pass: nothing more was started" in grid.workspace.summary()["message"]
 
 
 def check_the_end(grid: Grid, code: int, cause: str) -> None:
@@ -220,39 +166,11 @@ def test_a_signal_ends_what_runs(grid: Grid, number: signal.Signals) -> None:
     assert "Traceback" not in outcome.stdout + outcome.stderr
 
 
-@pytest.mark.parametrize("flag", ["--jobs=0", "--jobs=-1", "--max_failures=0", "--deadline=0", "--jobs=many"])
-def test_a_number_that_is_none_is_refused(grid: Grid, flag: str) -> None:
-    outcome = grid.run(flag)
-    assert outcome.exit_code == 2
-    assert flag.partition("=")[0] in outcome.stderr
-    assert grid.workspace.runs() == []
-
-
 def test_what_a_run_was_asked_is_kept(grid: Grid) -> None:
     grid.run("--cells=x=a", "--jobs=1", "--fail_fast", "--max_failures=3", "--deadline=60")
     asked = json.loads((grid.directory / "run.json").read_text())
     kept = {name: asked[name] for name in ("cells", "shard", "jobs", "fail_fast", "max_failures", "deadline")}
     assert kept == {"cells": "x=a", "shard": None, "jobs": 1, "fail_fast": True, "max_failures": 3, "deadline": 60}
-
-
-def test_a_value_of_an_axis_is_not_executed_by_the_shell_of_a_command(grid: Grid) -> None:
-    hostile = ["$(touch pwned)", "`touch pwned`", "'; touch pwned; '", '"; touch pwned; "', "a b"]
-    text = (
-        "touch {@root}/pwned && rm {@root}/pwned; cd {@root}; printf '%s\\n' {@cell.x} \"{@cell.x}\" '{@cell.x}' >>said"
-    )
-    grid.configure(axes={"x": hostile}, jobs=1, workload={"command": text})
-    outcome = grid.run()
-    assert outcome.exit_code == 0, str(outcome)
-    assert (grid.root / "said").read_text().splitlines() == [value for value in hostile for _ in range(3)]
-    assert not list(grid.root.rglob("pwned"))
-
-
-def test_a_reference_in_a_text_command_that_cannot_be_quoted_starts_nothing(grid: Grid) -> None:
-    grid.configure(workload={"command": "cat <<EOF\n{@cell.x}\nEOF"})
-    outcome = grid.run()
-    assert outcome.exit_code == 2
-    assert "config/grid.yaml:13: `matrix.workload.command`: {@cell.x} is where its value" in outcome.stderr
-    assert grid.workspace.runs() == []
 
 
 def test_the_table_names_the_cells_and_not_their_directories(grid: Grid) -> None:

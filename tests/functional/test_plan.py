@@ -48,14 +48,6 @@ def test_presets_and_overrides_count(grid: Grid) -> None:
     assert [cell["timeouts"]["run"] for cell in planned(grid, "--overrides={matrix.timeouts.run: 5}")] == [5, 5]
 
 
-def test_the_parts_are_disjoint_and_together_all_of_it(grid: Grid) -> None:
-    grid.configure("abcdefgh")
-    parts = [[cell["id"] for cell in planned(grid, f"--shard={part}/3")] for part in (1, 2, 3)]
-    together = [identity for part in parts for identity in part]
-    assert sorted(together) == sorted(cell["id"] for cell in planned(grid))
-    assert len(together) == len(set(together)) == 8
-
-
 def test_cells_are_chosen_by_a_pattern(grid: Grid) -> None:
     assert [cell["name"] for cell in planned(grid, "--cells=x=[bc]")] == ["x=b", "x=c"]
     assert plan(grid, "--cells=x=a").stdout.splitlines()[-1] == "1 cell, of 3 in the matrix: 1 to run"

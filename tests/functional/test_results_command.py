@@ -313,16 +313,6 @@ def test_what_failed_in_a_run_has_something_in_common(workspace: Workspace) -> N
     assert "what failed has in common: model=large: 3 of 3 failed" in workspace.run("results", "show").stdout
 
 
-def test_a_cell_that_fails_at_random_has_nothing_in_common_with_the_others(workspace: Workspace) -> None:
-    cells = {f"model={model},batch={batch}": [Tried()] for model in ("small", "large") for batch in (1, 2, 4)}
-    bad = {cell: [Tried(Verdict.FAILED, Cause.PRODUCT)] for cell in cells if "large" in cell}
-    at_random = {"model=small,batch=1": [Tried(Verdict.FAILED, Cause.PRODUCT)]}
-    for day, failed in enumerate([at_random, {}, at_random, {}, bad | at_random]):
-        past = Past(cells | failed, "other", started=START + timedelta(days=day), revision=str(day // 2) * 40)
-        workspace.run("results", "import", str(past.write(workspace.directory / "runs")))
-    assert "what failed has in common: model=large: 3 of 3 failed" in workspace.run("results", "show").stdout
-
-
 MISTAKES = [
     (["list", "--since=banana"], "--since=banana: a time was expected"),
     (["list", "--since=now", "--until=2026-01-01"], "ends before it begins"),

@@ -8,7 +8,6 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -207,25 +206,6 @@ def test_a_run_that_its_deadline_ended_has_all_the_time_again(grid: Grid) -> Non
     assert Counter(grid.said) == once(*"ab") + Counter(["begin b"])
 
 
-def test_what_failed_is_run_again_where_that_is_asked(grid: Grid) -> None:
-    grid.mark("fail-b").run()
-    grid.unmark("fail-b")
-    assert grid.resume().exit_code == 1
-    assert Counter(grid.said) == once(*"abc")
-    outcome = grid.resume("--failed")
-    assert outcome.exit_code == 0, str(outcome)
-    assert Counter(grid.said) == once(*"abc") + once("b")
-    assert grid.verdicts == dict.fromkeys("abc", "passed")
-
-
-def test_what_was_cancelled_because_another_failed_is_run_without_being_asked(grid: Grid) -> None:
-    grid.configure("abc", jobs=1).mark("fail-a")
-    assert grid.run("--fail_fast").exit_code == 1
-    assert grid.resume().exit_code == 1
-    assert grid.verdicts == {"a": "failed", "b": "passed", "c": "passed"}
-    assert Counter(grid.said) == once(*"abc")
-
-
 @pytest.mark.parametrize(("marks", "code"), [([], 0), (["fail-b"], 1)])
 def test_a_run_that_has_ended_is_left_alone_and_has_its_exit_code(grid: Grid, marks: list[str], code: int) -> None:
     grid.mark(*marks).run()
@@ -236,22 +216,6 @@ def test_a_run_that_has_ended_is_left_alone_and_has_its_exit_code(grid: Grid, ma
         assert outcome.exit_code == code, str(outcome)
         assert outcome.json == grid.workspace.summary()
     assert (journal.read_bytes(), grid.said, grid.phases) == (before, said, ["prepare", "cleanup"])
-
-
-def test_the_summary_after_all_is_that_of_a_run_without_an_interruption(grid: Grid) -> None:
-    grid.mark("hold-b", "fail-c")
-    interrupt(grid, "end a", "begin b", "end c")
-    grid.unmark("hold-b")
-    grid.resume()
-    resumed = grid.workspace.summary()
-    assert grid.run().exit_code == 1
-    whole = grid.workspace.run("project", "status", str(grid.workspace.runs()[-1]), "--format=json").json
-
-    def verdicts(summary: dict[str, Any]) -> list[tuple[str, str]]:
-        return sorted((step["name"], step["verdict"]) for step in summary["steps"])
-
-    assert verdicts(resumed) == verdicts(whole)
-    assert (resumed["verdict"], resumed["cause"], resumed["exit_code"]) == ("failed", "product", 1)
 
 
 # What is refused
@@ -270,30 +234,6 @@ def test_a_second_orchestrator_is_refused_while_the_first_lives(grid: Grid) -> N
     assert grid.phases == ["prepare", "cleanup"]
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"timeouts": {"run": 5}}, "$.matrix.timeouts is new"),
-        ({"x": "abz"}, "matrix.axes.x[2] was 'c', is 'z'"),
-        ({"jobs": 1}, "matrix.jobs was 3, is 1"),
-    ],
-)
-def test_another_configuration_is_refused_with_the_field_and_nothing_is_started(
-    grid: Grid, change: dict[str, Any], said: str
-) -> None:
-    grid.mark("hold-b")
-    interrupt(grid, "end a", "begin b")
-    journal, before = grid.directory / "journal.jsonl", grid.said
-    content = journal.read_bytes()
-    outcome = grid.configure(**change).resume()
-    assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
-    assert f"has changed since the run {grid.directory.name} began" in outcome.stderr
-    assert said in outcome.stderr
-    assert (grid.said, journal.read_bytes()) == (before, content)
-    grid.configure().unmark("hold-b")
-    assert grid.resume().exit_code == 0
-
-
 def test_a_run_whose_files_have_changed_is_refused_with_their_names(grid: Grid) -> None:
     grid.workspace.write({"train.py": "one"})
     workload = {"command": WORKLOAD, "files": {"train.py": "train.py"}, "sample_seconds": None}
@@ -305,15 +245,6 @@ def test_a_run_whose_files_have_changed_is_refused_with_their_names(grid: Grid) 
     assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
     assert "train.py has changed" in outcome.stderr
     assert grid.said == before
-
-
-@pytest.mark.parametrize(
-    ("place", "message"), [("nowhere", "`nowhere` is not a directory"), (".", "is not the directory of a run")]
-)
-def test_what_is_no_run_is_refused(grid: Grid, place: str, message: str) -> None:
-    outcome = grid.workspace.run("project", "resume", place)
-    assert (outcome.exit_code, outcome.stdout) == (2, "")
-    assert message in outcome.stderr
 
 
 def test_a_run_without_a_matrix_is_gone_on_with_too(small: Workspace) -> None:

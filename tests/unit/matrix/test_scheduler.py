@@ -138,18 +138,6 @@ def test_cells_with_other_needs_take_turns(bench: Bench) -> None:
 # What becomes of an attempt that does not pass
 
 
-def test_a_machine_that_broke_is_another_attempts_chance(bench: Bench) -> None:
-    machines = Machines({"a": [BROKEN, BROKEN, Ending()]})
-    scheduler = bench.run(["a"], machines)
-    (result,) = scheduler.results.values()
-    assert (result.outcome.verdict, result.attempts) == (Verdict.PASSED, 3)
-    lines = result.outcome.message.splitlines()
-    assert lines[0] == "it passed at attempt 3"
-    assert [line.partition(": ")[0] for line in lines[1:]] == [
-        "attempt 1 was error (infrastructure)", "attempt 2 was error (infrastructure)",
-    ]  # fmt: skip
-
-
 def test_every_attempt_is_kept_under_its_number(bench: Bench) -> None:
     scheduler = bench.run(["a"], Machines({"a": [Ending(by=EndedBy.LOST, leaves={"log": "1"}), Ending()]}))
     (result,) = scheduler.results.values()
@@ -160,15 +148,6 @@ def test_every_attempt_is_kept_under_its_number(bench: Bench) -> None:
     ]  # fmt: skip
     names = [event.name for event in bench.of(AttemptSubmitted)]
     assert [name.rpartition("-")[2] for name in names] == ["1", "2"]
-
-
-def test_a_cell_that_failed_for_good_ends_as_its_last_attempt_and_tells_the_others(bench: Bench) -> None:
-    bench.run(["a"], Machines({"a": [BROKEN, BROKEN, CRASH]}))
-    end = bench.ends()["a"]
-    assert (end.verdict, end.cause) == (Verdict.FAILED, Cause.PRODUCT)
-    assert [line.partition(":")[0] for line in end.message.splitlines()] == [
-        "exit_status", "attempt 1 was error (infrastructure)", "attempt 2 was error (infrastructure)",
-    ]  # fmt: skip
 
 
 REFUSED = Ending(refusal=StepError("no place for it", verdict=Verdict.ERROR, cause=Cause.CAPACITY))
@@ -219,11 +198,6 @@ def test_who_waits_for_another_attempt_holds_up_no_one(bench: Bench) -> None:
     machines = Machines({"a": [BROKEN, Ending()]})
     bench.run(["a", "b", "c"], machines, retries={"backoff": {"first": 0.3}})
     assert machines.began() == ["a", "b", "c", "a"]
-
-
-def test_what_a_backend_raises_is_told_in_its_words(bench: Bench) -> None:
-    bench.run(["a"], Machines({"a": REFUSED}), retries={"capacity": 0})
-    assert bench.ends()["a"].message == "no place for it"
 
 
 def test_a_target_out_of_reach_is_said_to_perhaps_run_it_still(bench: Bench) -> None:
@@ -288,22 +262,6 @@ def test_when_more_than_a_third_break_it_is_an_outage_and_nobody_gets_another_at
     assert (scheduler.outage, bench.notes()) == (said, [said])
     assert bench.verdicts() == dict.fromkeys("abcdef", "error")
     assert {word: machines.began().count(word) for word in "cdef"} == dict.fromkeys("cdef", 1)
-
-
-def test_a_third_is_no_outage(bench: Bench) -> None:
-    scheduler = bench.run(list("abcdef"), Machines({x: [BROKEN, Ending()] for x in "ab"}))
-    assert (scheduler.outage, set(verdicts(scheduler).values())) == ("", {"passed"})
-
-
-def test_cells_that_have_recovered_are_no_part_of_an_outage(bench: Bench) -> None:
-    later = Ending(by=EndedBy.LOST, after=["release a", "release a"])
-    machines = Machines({"a": [BROKEN, Ending()], "b": [later, Ending()]})
-    scheduler = bench.run(list("abcd"), machines, options=Options(2))
-    assert (scheduler.outage, set(verdicts(scheduler).values())) == ("", {"passed"})
-
-
-def test_one_cell_alone_is_never_an_outage(bench: Bench) -> None:
-    assert bench.run(["a"], Machines({"a": BROKEN})).outage == ""
 
 
 def test_fail_fast_cancels_what_runs_and_starts_nothing_more(bench: Bench) -> None:

@@ -192,33 +192,6 @@ def test_a_cancelled_run_calls_no_further_function() -> None:
     assert ran == []
 
 
-def test_a_command_without_a_role_is_called_here_and_returns_its_value(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "projects").mkdir()
-    (tmp_path / "commands").mkdir()
-    source = '"""Adds."""\nclass Sums:\n  """Adds."""\n  def add(self, a: int, b: int = 2): return a + b\n'
-    (tmp_path / "commands/sums.py").write_text(source)
-    monkeypatch.chdir(tmp_path)
-    try:
-        result = run.run_toolbox("sums", "add", a="40")
-    finally:
-        sys.modules.pop("_commands_sums", None)
-    assert (result.value, result.directory, result.passed) == (42, tmp_path / "000__sums__add", True)
-
-
-@pytest.mark.parametrize(
-    ("group", "command", "said"),
-    [
-        ("hots", "capture_state", "unknown group `hots`: did you mean host"),
-        ("host", "capture_stat", "unknown command `host capture_stat`: did you mean capture_state"),
-    ],
-)
-def test_an_unknown_command_is_named_with_the_nearest(group: str, command: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        run.run_toolbox(group, command)
-
-
 def test_an_argument_that_nobody_set_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--packages is SET_AT_RUNTIME"):
         run.run_toolbox("host", "capture_state", packages=["numpy", "SET_AT_RUNTIME"])
@@ -246,6 +219,8 @@ class Failing:
     raise CheckFailed(message)
   def join(self, separator: str, *words: str):
     return separator.join(words)
+  def add(self, a: int, b: int = 2):
+    return a + b
 '''
 
 
@@ -267,6 +242,12 @@ def test_a_command_without_a_role_is_a_step_too(tmp_path: Path, seen: Seen) -> N
     (end,) = seen.of(StepFinished)
     assert (end.step, end.kind, end.verdict, end.counts) == ("000__failing__judge_large", "command", "failed", True)
     assert "too slow" in (tmp_path / end.step / "FAILURE").read_text()
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_command_without_a_role_is_called_here_and_returns_its_value(tmp_path: Path) -> None:
+    result = run.run_toolbox("failing", "add", a="40")
+    assert (result.value, result.directory, result.passed) == (42, tmp_path / "000__failing__add", True)
 
 
 @pytest.mark.usefixtures("failing", "top")
