@@ -1,5 +1,6 @@
 """What the tests of the orchestration share: a step at the top, what a view is told, and a project at work."""
 
+import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
@@ -59,6 +60,21 @@ def top(tmp_path: Path, seen: Seen) -> Iterator[Step]:
     step = Step(tmp_path, Recorder(tmp_path, Redactor(), [seen]), "top")
     with steps.entered(step):
         yield step
+
+
+def forget_modules() -> None:
+    """Have the orchestration of `tiny` imported again, as another process would."""
+    for name in [name for name in sys.modules if name.startswith("projects.tiny")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The repository of a team, as the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    forget_modules()
 
 
 Work = Callable[[str], Session]

@@ -1,6 +1,5 @@
 """Where the artifacts go: the directory of the step, which belongs to the thread."""
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -26,33 +25,6 @@ def test_the_block_is_a_step_and_fails_with_it(top: Step, tmp_path: Path) -> Non
     assert filesystem.read_json(tmp_path / "000__deploy/step.json")["verdict"] == "error"
     assert (outcome := top.outcome()) is not None
     assert not outcome.verdict.is_pass
-
-
-def test_the_directory_belongs_to_the_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARTIFACT_DIR", str(tmp_path))
-    together = threading.Barrier(8, timeout=30)
-    seen: dict[str, Path] = {}
-
-    def work(name: str) -> None:
-        with env.NextArtifactDir(name):
-            together.wait()
-            seen[name] = env.ARTIFACT_DIR
-            together.wait()
-
-    threads = [threading.Thread(target=work, args=(f"t{number}",)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert {name: path.name[5:] for name, path in seen.items()} == {name: name for name in seen}
-    assert sorted(path.name[:3] for path in seen.values()) == [f"{number:03d}" for number in range(8)]
-
-
-@pytest.mark.parametrize("name", ["../up", "/etc", "a\0b", "x" * 999, "\x1b]0;title\x07"])
-@pytest.mark.usefixtures("top")
-def test_a_hostile_name_stays_inside(tmp_path: Path, name: str) -> None:
-    with env.NextArtifactDir(name) as directory:
-        assert directory.resolve().parent == tmp_path.resolve()
 
 
 def test_other_names_are_not_there() -> None:

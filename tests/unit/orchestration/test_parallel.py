@@ -35,6 +35,17 @@ def _top(top: Step) -> Step:
     return top
 
 
+@pytest.fixture
+def fail(seen: Seen) -> Callable[[], None]:
+    """A task that fails once `long` or another program has begun."""
+
+    def call() -> None:
+        seen.wait_for("up")
+        raise CheckFailed("too slow")
+
+    return call
+
+
 def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if not path.name.startswith("."))
 
@@ -106,11 +117,9 @@ def test_an_error_in_the_block_runs_nothing_and_comes_through(tmp_path: Path) ->
     assert (ran, names(tmp_path)) == ([], [])
 
 
-def test_the_first_failure_ends_the_others_with_their_processes(tmp_path: Path, seen: Seen) -> None:
-    def fail() -> None:
-        seen.wait_for("up")
-        raise CheckFailed("too slow")
-
+def test_the_first_failure_ends_the_others_with_their_processes(
+    top: Step, tmp_path: Path, seen: Seen, fail: Callable[[], None]
+) -> None:
     with pytest.raises(SeveralErrors, match="in `deploy`: too slow") as caught:
         in_parallel("deploy", {"long": long, "fail": fail})
     assert [str(error) for error in caught.value.errors] == ["too slow"]
@@ -119,6 +128,11 @@ def test_the_first_failure_ends_the_others_with_their_processes(tmp_path: Path, 
     ended, failed = tmp_path / "000__deploy/000__long", tmp_path / "000__deploy/001__fail"
     assert "cancelled (interrupted)\nanother task of `deploy` failed" in (ended / "FAILURE").read_text()
     assert (failed / "FAILURE").read_text().startswith("000__deploy/001__fail: failed (check)\ntoo slow")
+    ends = {event.name: event.verdict for event in seen.of(StepFinished)}
+    assert ends == {"long": Verdict.CANCELLED, "fail": Verdict.FAILED, "deploy": Verdict.FAILED}
+    outcome = top.outcome()
+    assert outcome is not None
+    assert (outcome.verdict, outcome.cause) == (Verdict.FAILED, Cause.CHECK)
 
 
 def test_all_failures_are_carried_and_the_region_ends_as_the_first(top: Step, tmp_path: Path) -> None:
@@ -171,20 +185,6 @@ def test_what_has_not_begun_does_not_begin_after_a_failure(tmp_path: Path) -> No
     assert filesystem.read_json(tmp_path / "000__x/002__append/step.json")["verdict"] == "cancelled"
 
 
-def test_a_task_that_was_cancelled_does_not_decide_the_verdict(top: Step, seen: Seen) -> None:
-    def fail() -> None:
-        seen.wait_for("up")
-        raise CheckFailed("too slow")
-
-    with pytest.raises(SeveralErrors):
-        in_parallel("x", {"long": long, "fail": fail})
-    ends = {event.name: event.verdict for event in seen.of(StepFinished)}
-    assert ends == {"long": Verdict.CANCELLED, "fail": Verdict.FAILED, "x": Verdict.FAILED}
-    outcome = top.outcome()
-    assert outcome is not None
-    assert (outcome.verdict, outcome.cause) == (Verdict.FAILED, Cause.CHECK)
-
-
 def test_tasks_that_pass_make_a_region_that_passed(top: Step) -> None:
     with run.Parallel("x") as parallel:
         parallel.delayed(time.monotonic)
@@ -213,11 +213,7 @@ def test_what_cancels_the_region_ends_its_tasks_and_is_raised(tmp_path: Path, se
     assert processes.marked(tmp_path) == []
 
 
-def test_regions_nest_and_a_failure_outside_ends_those_inside(tmp_path: Path, seen: Seen) -> None:
-    def fail() -> None:
-        seen.wait_for("up")
-        raise CheckFailed("too slow")
-
+def test_regions_nest_and_a_failure_outside_ends_those_inside(tmp_path: Path, fail: Callable[[], None]) -> None:
     with pytest.raises(SeveralErrors) as caught:
         in_parallel("outer", {"inner": partial(in_parallel, "inner", {"long": long}), "fail": fail})
     assert [str(error) for error in caught.value.errors] == ["too slow"]
@@ -232,14 +228,10 @@ def test_a_region_can_be_left_and_another_opened(tmp_path: Path) -> None:
     assert names(tmp_path) == ["000__one", "001__two"]
 
 
-def test_a_task_that_sleeps_is_cancelled_at_once_when_another_fails(seen: Seen) -> None:
+def test_a_task_that_sleeps_is_cancelled_at_once_when_another_fails(seen: Seen, fail: Callable[[], None]) -> None:
     def sleep() -> None:
         run.run("echo up")
         run.sleep(3600)
-
-    def fail() -> None:
-        seen.wait_for("up")
-        raise CheckFailed("too slow")
 
     with pytest.raises(SeveralErrors, match="too slow"):
         in_parallel("deploy", {"sleep": sleep, "fail": fail})

@@ -4,9 +4,7 @@ import json
 import re
 import signal
 import stat
-import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +63,8 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield Project(tmp_path, seen)
-    for name in [name for name in sys.modules if name.startswith("projects.tiny")]:
-        del sys.modules[name]
+def project(repository: Path, seen: Seen) -> Project:
+    return Project(repository, seen)
 
 
 def test_the_phases_run_in_their_order_each_a_step(project: Project) -> None:

@@ -17,14 +17,13 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolbox.model.errors import ConfigurationError, InfrastructureError, UsageError
+from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.events import (
     AttemptSubmitted,
     ConfigurationChanged,
     Event,
     JournalEvent,
     MatrixPlanned,
-    Note,
     RunFinished,
     StepFinished,
     StepKind,
@@ -33,13 +32,12 @@ from toolbox.model.events import (
 from toolbox.orchestration import project_run
 from toolbox.orchestration.request import RunRequest
 from toolbox.runs import journal, run_state
-from toolbox.runs.journal import Journal
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
 from toolbox.system import processes
 from toolbox.system.redaction import Redactor
 
-from .conftest import Seen
+from .conftest import Seen, forget_modules
 
 BEGIN = """
 from pathlib import Path
@@ -48,12 +46,6 @@ from toolbox.orchestration import config, env, matrix, run
 def log(word):
     with Path("log").open("a") as file: file.write(f"{word}\\n")
 """
-
-
-def forget_modules() -> None:
-    """Have the orchestration imported again, as another process would."""
-    for name in [name for name in sys.modules if name.startswith("projects.tiny")]:
-        del sys.modules[name]
 
 
 class Project:
@@ -105,11 +97,8 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield Project(tmp_path, seen)
-    forget_modules()
+def project(repository: Path, seen: Seen) -> Project:
+    return Project(repository, seen)
 
 
 PHASES = """
@@ -186,18 +175,6 @@ def test_what_failed_for_good_is_run_again_only_where_that_is_asked(
     (project.root / "good").touch()
     assert project.resume(failed=failed) == code
     assert project.log == log
-
-
-def test_a_run_that_passed_is_left_alone(project: Project) -> None:
-    project.write(PHASES)
-    (project.root / "good").touch()
-    project.run()
-    before = RunDirectory(project.directory).journal.read_bytes()
-    for failed in (False, True):
-        assert project.resume(failed=failed) == 0
-        assert project.log == []
-        assert [event for event in project.seen.events if not isinstance(event, Note)] == []
-    assert RunDirectory(project.directory).journal.read_bytes() == before
 
 
 def test_a_run_that_an_error_ended_is_gone_on_with(project: Project) -> None:
@@ -373,18 +350,6 @@ def test_a_secret_that_is_also_a_name_does_not_repeat_finished_work(
 
 
 # What cannot be gone on with
-
-
-def test_a_run_that_is_going_on_is_not_gone_on_with_by_another(project: Project) -> None:
-    project.write(PHASES)
-    project.run()
-    project.cut(StepFinished, name="test")
-    with (
-        Journal(project.directory, Redactor()),
-        pytest.raises(InfrastructureError, match="is in use by another process, which is still running"),
-    ):
-        project.resume()
-    assert project.log == []
 
 
 @pytest.mark.parametrize("name", ["missing", "empty"])

@@ -1,7 +1,6 @@
 """Projects are found by their place, and their phases by their names."""
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,9 @@ from toolbox.orchestration import projects
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A team's repository, as the working directory."""
-    (tmp_path / "projects").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield tmp_path
-    for name in [name for name in sys.modules if name.startswith("projects.tiny")]:
-        del sys.modules[name]
+def root(repository: Path) -> Path:
+    (repository / "projects").mkdir()
+    return repository
 
 
 def write(root: Path, source: str) -> projects.ProjectFiles:

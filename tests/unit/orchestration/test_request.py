@@ -2,7 +2,6 @@
 
 import datetime as dt
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +68,12 @@ matrix:
 
 
 @pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tiny(repository: Path) -> Path:
     """The configuration of a project."""
-    (tmp_path / "projects/tiny").mkdir(parents=True)
-    (tmp_path / "projects/tiny/orchestration.py").write_text("def test(): ...\n")
-    (tmp_path / "config").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    return tmp_path / "config/tiny.yaml"
+    (repository / "projects/tiny").mkdir(parents=True)
+    (repository / "projects/tiny/orchestration.py").write_text("def test(): ...\n")
+    (repository / "config").mkdir()
+    return repository / "config/tiny.yaml"
 
 
 def test_a_project_with_a_matrix_has_a_plan(tiny: Path) -> None:

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,18 +24,19 @@ STARTED = datetime(2026, 11, 21, 1, 2, 3, tzinfo=UTC)
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).parent / "junit.xsd"))
 
 
-def cell(name: str, verdict: Verdict | None, message: str = "", cause: Cause | None = None) -> StepState:
+def cell(name: str, verdict: Verdict | None, message: str = "", cause: Cause | None = None, **fields: Any) -> StepState:
     """Return a cell of the phase `test`."""
     step = f"000__test/000__{name}"
-    return StepState(step, name, StepKind.CELL, verdict, cause, message, 1.5, started=STARTED)
+    return replace(StepState(step, name, StepKind.CELL, verdict, cause, message, 1.5, started=STARTED), **fields)
 
 
-def summary(*steps: StepState) -> RunState:
+def summary(*steps: StepState, **fields: Any) -> RunState:
     """Return a run with a phase around these steps."""
     phase = StepState("000__test", "test", StepKind.PHASE, Verdict.FAILED)
     end = RunFinished(Verdict.FAILED, None, 1, "", 3.0)
     found = {step.step: step for step in (phase, *steps)}
-    return RunState("r-1", "training", Path("/runs/r-1"), State.FINISHED, finished=end, steps=found)
+    run = RunState("r-1", "training", Path("/runs/r-1"), State.FINISHED, finished=end, steps=found)
+    return replace(run, **fields)
 
 
 def valid(run: RunState) -> ET.Element:
@@ -103,34 +105,29 @@ def test_what_xml_cannot_hold_is_replaced_and_markup_is_text() -> None:
 
 
 def test_a_phase_and_what_does_not_count_are_no_cases() -> None:
-    ignored = cell("a", Verdict.FAILED)
-    ignored = replace(ignored, kind=StepKind.COMMAND, counts=False)
+    ignored = cell("a", Verdict.FAILED, kind=StepKind.COMMAND, counts=False)
     assert len(read(ignored)) == 0
 
 
 def test_a_cell_in_quarantine_is_a_case_that_cannot_fail() -> None:
-    kept = cell("a", Verdict.FAILED, "in quarantine until 2026-12-01")
-    kept = replace(kept, counts=False)
+    kept = cell("a", Verdict.FAILED, "in quarantine until 2026-12-01", counts=False)
     assert (case_of(summary(kept)))[0].tag == "skipped"
 
 
 def test_it_is_written_beside_the_summary(tmp_path: Path) -> None:
-    run = summary(cell("a", Verdict.PASSED))
-    run = replace(run, directory=tmp_path)
+    run = summary(cell("a", Verdict.PASSED), directory=tmp_path)
     assert junit.write(run) == tmp_path / "junit.xml"
     assert ET.parse(tmp_path / "junit.xml").getroot().tag == "testsuites"
 
 
 def output(step: StepState, directory: Path = Path("/runs/r-1")) -> list[str]:
     """Return the lines of the output of a case."""
-    run = summary(step)
-    run = replace(run, directory=directory)
+    run = summary(step, directory=directory)
     return (case_of(run).findtext("system-out") or "").splitlines()
 
 
 def test_a_case_tells_its_settings_its_target_and_its_metrics() -> None:
-    step = cell("a", Verdict.PASSED)
-    step = replace(step, labels={"model": "small", "batch": "8"})
+    step = cell("a", Verdict.PASSED, labels={"model": "small", "batch": "8"})
     step = replace(step, attempts=[CellAttempt(number, f"gpu-{number}", STARTED) for number in (1, 2)])
     metrics = [
         MetricMeasured(step.step, "step_time", 0.25, "s"),
@@ -148,8 +145,7 @@ def test_a_case_tells_its_settings_its_target_and_its_metrics() -> None:
 
 
 def test_a_failure_has_the_lines_of_the_log_that_show_it(tmp_path: Path) -> None:
-    step = cell("a", Verdict.FAILED, "loss is nan", Cause.CHECK)
-    step = replace(step, attempts=[CellAttempt(1, "gpu-1", STARTED)])
+    step = cell("a", Verdict.FAILED, "loss is nan", Cause.CHECK, attempts=[CellAttempt(1, "gpu-1", STARTED)])
     step = replace(
         step, checks=[CheckJudged(step.step, "log_lacks", passed=False, message="x", file="stdout.log", line=2)]
     )
@@ -165,14 +161,12 @@ def test_a_failure_has_the_lines_of_the_log_that_show_it(tmp_path: Path) -> None
 
 
 def test_a_label_ends_no_property() -> None:
-    step = cell("a", Verdict.PASSED)
-    step = replace(step, labels={"shape": "[[2, 3]]\n[[PROPERTY|target=mine]]"})
+    step = cell("a", Verdict.PASSED, labels={"shape": "[[2, 3]]\n[[PROPERTY|target=mine]]"})
     assert output(step) == ["[[PROPERTY|settings.shape=[ [2, 3] ] [ [PROPERTY|target=mine] ] ]]"]
 
 
 def test_a_suite_tells_where_it_comes_from(tmp_path: Path) -> None:
-    run = summary(cell("a", Verdict.PASSED))
-    run = replace(run, directory=tmp_path, presets=("smoke", "fast"))
+    run = summary(cell("a", Verdict.PASSED), directory=tmp_path, presets=("smoke", "fast"))
     (tmp_path / "run.json").write_text(json.dumps({"host": "gpu-1", "revision": "5e77+"}))
     suite = valid(run)[0]
     found = {element.get("name"): element.get("value") for element in suite.iter("property")}
@@ -182,8 +176,7 @@ def test_a_suite_tells_where_it_comes_from(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "\xff"])
 def test_a_run_that_does_not_say_where_it_comes_from_has_a_report(tmp_path: Path, content: str) -> None:
-    run = summary(cell("a", Verdict.PASSED))
-    run = replace(run, directory=tmp_path)
+    run = summary(cell("a", Verdict.PASSED), directory=tmp_path)
     (tmp_path / "run.json").write_text(content, encoding="latin-1")
     assert valid(run)[0].get("hostname") is None
 
@@ -216,15 +209,12 @@ TEXT = st.text(st.characters() | st.sampled_from("\x00\x1b\ud800\ufffe<>&\"'\n\r
 def test_the_report_of_any_run_is_valid(
     text: str, verdict: Verdict | None, seconds: float | None, counts: bool
 ) -> None:
-    step = cell(text, verdict, text, Cause.CHECK)
-    step = replace(step, seconds=seconds, counts=counts, labels={text: text})
+    step = cell(text, verdict, text, Cause.CHECK, seconds=seconds, counts=counts, labels={text: text})
     step = replace(step, attempts=[CellAttempt(1, text, STARTED)])
     step = replace(step, metrics=[MetricMeasured(step.step, text, 1.0, text)])
     step = replace(step, checks=[CheckJudged(step.step, text, passed=False, message=text, file=text, line=1)])
-    other = cell("b", Verdict.PASSED)
-    other = replace(other, step="000__test/001__b")
-    run = summary(step, other)
-    run = replace(run, run=text, project=text, presets=(text,), attribution=[Finding({text: text}, 2, 2, 0, 1)])
+    other = cell("b", Verdict.PASSED, step="000__test/001__b")
+    run = summary(step, other, run=text, project=text, presets=(text,), attribution=[Finding({text: text}, 2, 2, 0, 1)])
     assert valid(run)[0].get("tests") == "2"
 
 

@@ -137,13 +137,6 @@ def test_what_a_crash_tears_is_cut_off_when_the_run_goes_on(tmp_path: Path, torn
             assert file.read_bytes() == whole
 
 
-def test_a_run_that_goes_on_leaves_no_damage_where_it_was_torn(tmp_path: Path) -> None:
-    with write(tmp_path, *EVENTS[:-1]).open("ab") as stream:
-        stream.write(TORN[0])
-    write(tmp_path, EVENTS[-1])
-    assert (read(tmp_path), journal.load(tmp_path).damage) == (EVENTS, ())
-
-
 @pytest.mark.parametrize("torn", TORN)
 def test_what_an_earlier_version_left_of_a_torn_line_is_no_damage_before_a_resumption(
     tmp_path: Path, torn: bytes

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,24 +30,28 @@ HOSTILE = (
 )
 
 
-def cell(name: str, verdict: Verdict | None = Verdict.PASSED, message: str = "", number: int = 0) -> StepState:
+def cell(
+    name: str, verdict: Verdict | None = Verdict.PASSED, message: str = "", number: int = 0, **fields: Any
+) -> StepState:
     """Return a cell with an attempt, a metric, and a failed check where it failed."""
     step = f"000__test/{number:03d}__{name}"
     cause = None if verdict is None or verdict.is_pass else Cause.CHECK
     attempts = [CellAttempt(1, f"gpu {name}", STARTED, verdict, cause, message, 1.5)]
     metrics = [MetricMeasured(step, "step_time", 0.25, "s")]
-    return StepState(
-        step, name, StepKind.CELL, verdict, cause, message, 1.5, started=STARTED, attempts=attempts, metrics=metrics
-    )
+    found = StepState(step, name, StepKind.CELL, verdict, cause, message, 1.5, started=STARTED)
+    return replace(found, **{"attempts": attempts, "metrics": metrics, **fields})
 
 
-def summary(*steps: StepState, directory: Path = Path("/runs/r-1"), message: str = "") -> RunState:
+def summary(*steps: StepState, message: str = "", **fields: Any) -> RunState:
     """Return a run with these steps."""
     verdicts = [step.verdict for step in steps]
     verdict = Verdict.FAILED if Verdict.FAILED in verdicts else Verdict.PASSED
     end = RunFinished(verdict, Cause.CHECK if verdict is Verdict.FAILED else None, 1, message, 9.5)
     found = {step.step: step for step in steps}
-    return RunState("r-1", "training", directory, State.FINISHED, ("smoke",), STARTED, end, found, len(steps))
+    place, planned = Path("/runs/r-1"), len(steps)
+    return replace(
+        RunState("r-1", "training", place, State.FINISHED, ("smoke",), STARTED, end, found, planned), **fields
+    )
 
 
 def shown(markdown: str) -> html.HtmlElement:
@@ -98,8 +103,7 @@ def test_what_failed_has_in_common_is_said() -> None:
 
 
 def test_cells_are_a_table_with_their_metrics_and_what_did_not_pass_on_top() -> None:
-    ignored = cell("c", Verdict.FAILED, "x", 2)
-    ignored = replace(ignored, counts=False)
+    ignored = cell("c", Verdict.FAILED, "x", 2, counts=False)
     rows = [texts(row, "td") for row in shown(github.comment(summary(cell("a"), ignored))).iter("tr")]
     assert rows[1:] == [
         ["c", "failed, in quarantine", "check", "gpu c", "1", "1.5 s", "0.25 s"],
@@ -108,8 +112,7 @@ def test_cells_are_a_table_with_their_metrics_and_what_did_not_pass_on_top() -> 
 
 
 def test_what_failed_in_quarantine_is_counted_apart() -> None:
-    kept = cell("b", Verdict.FAILED, "x", 1)
-    kept = replace(kept, counts=False)
+    kept = cell("b", Verdict.FAILED, "x", 1, counts=False)
     head = shown(github.comment(summary(cell("a"), kept)))[1].text_content()
     assert head.startswith("cells: 1 passed, 1 failed in quarantine")
 
@@ -154,8 +157,7 @@ def test_failures_that_nothing_separates_are_said_to_have_nothing_in_common() ->
 
 
 def test_metrics_that_have_no_column_are_counted() -> None:
-    step = cell("a")
-    step = replace(step, metrics=[MetricMeasured(step.step, f"m{number}", 1.0) for number in range(9)])
+    step = cell("a", metrics=[MetricMeasured("000__test/000__a", f"m{number}", 1.0) for number in range(9)])
     found = shown(github.comment(summary(step)))
     assert texts(found, "th")[-1] == "m5"
     assert "and 3 more metrics" in texts(found, "p")
@@ -170,8 +172,7 @@ def test_a_run_without_a_matrix_shows_its_commands() -> None:
 
 @pytest.mark.parametrize(("state", "words"), [(State.RUNNING, "going on"), (State.DEAD, "not ended")])
 def test_a_run_that_has_not_ended_says_so(state: State, words: str) -> None:
-    run = summary(cell("a", None))
-    run = replace(run, finished=None, state=state, planned_cells=3)
+    run = summary(cell("a", None), finished=None, state=state, planned_cells=3)
     found = shown(github.comment(run))
     assert texts(found, "h2") == [f"{words}: training"]
     assert f"cells: 1 {words}, 2 not started" in found.text_content()
@@ -240,13 +241,14 @@ def test_no_block_holds_an_empty_line_and_there_are_no_control_characters() -> N
     assert not any((ord(char) < 32 and char != "\n") or 0xD800 <= ord(char) < 0xE000 for char in markdown)
 
 
-def many(verdicts: Sequence[Verdict], message: str = "too slow\n" * 30) -> RunState:
+def many(verdicts: Sequence[Verdict], message: str = "too slow\n" * 30, **fields: Any) -> RunState:
     """Return a run of so many cells."""
     return summary(
         *(
             cell(f"model=m{number}", verdict, "" if verdict.is_pass else message, number)
             for number, verdict in enumerate(verdicts)
-        )
+        ),
+        **fields,
     )
 
 
@@ -262,8 +264,7 @@ def is_whole(markdown: str) -> bool:
 )
 @pytest.mark.parametrize("text", ["x", "é|<&`"])
 def test_the_limit_is_kept_and_nothing_is_cut_in_the_middle(limit: int, verdicts: list[Verdict], text: str) -> None:
-    run = many(verdicts, text * 200)
-    run = replace(run, directory=Path("/") / text)
+    run = many(verdicts, text * 200, directory=Path("/") / text)
     markdown = run_markdown.render(run, limit=limit)
     assert len(markdown.encode()) <= limit
     assert is_whole(markdown)
