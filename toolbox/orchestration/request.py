@@ -142,9 +142,9 @@ def original_location(directory: Path) -> Iterator[None]:
     If the original workspace no longer exists, the workspace that contains the directory of the run is used.
     """
     try:
-        content = filesystem.read_json(RunDirectory(directory).request)
+        content = RunDirectory(directory).read_request()
         working_directory, root = Path(content["directory"]), Path(content["workspace"] or places.builtin_root())
-    except (OSError, ValueError, KeyError, TypeError):  # `RunRequest.read` will report the fault
+    except (KeyError, TypeError):  # `RunRequest.read` will report the fault
         working_directory = root = directory / "unknown"
     if environ.get(environ.WORKSPACE) is not None:
         workspace = places.workspace()

@@ -8,14 +8,13 @@ are lines `[[PROPERTY|name=value]]` of the output, as https://github.com/testmoa
 
 from __future__ import annotations
 
-import contextlib
 import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
 
@@ -69,7 +68,7 @@ class _Report:
     def __init__(self, summary: RunState) -> None:
         self.text = io.StringIO()
         self._summary = summary
-        self._asked = _asked(summary.directory)
+        self._request = RunDirectory(summary.directory).read_request()
         self._excerpts = Excerpts(summary.directory, characters=_EXCERPT_CHARACTERS, withheld=summary.secrets_left)
         self._xml = XMLGenerator(self.text, "UTF-8", short_empty_elements=True)
         self._xml.startDocument()
@@ -89,7 +88,7 @@ class _Report:
 
     def suite(self, name: str, cases: Sequence[StepState]) -> None:
         """Write a phase."""
-        started, host = cases[0].started, self._asked.get("host")
+        started, host = cases[0].started, self._request.get("host")
         stamp = {"timestamp": started.strftime("%Y-%m-%dT%H:%M:%S")} if started else {}
         self.open("testsuite", {**_counts(name, cases), **stamp, **({"hostname": str(host)} if host else {})})
         self._about()
@@ -103,7 +102,7 @@ class _Report:
         self.close("testsuite")
 
     def _about(self) -> None:
-        presets, revision = ", ".join(self._summary.presets), str(self._asked.get("revision") or "")
+        presets, revision = ", ".join(self._summary.presets), str(self._request.get("revision") or "")
         self.open("properties", {})
         self.element("property", "", {"name": "run", "value": self._summary.run})
         for name, value in (("presets", presets), ("revision", revision)):
@@ -157,14 +156,6 @@ def _evidence(excerpts: Iterable[Excerpt]) -> Iterator[str]:
 def _plain(text: str) -> str:
     """Return a text from outside in which tools find neither properties nor attachments."""
     return _DOUBLE_BRACKET.sub(" ", text)
-
-
-def _asked(directory: Path) -> Mapping[str, Any]:
-    """Return the contents of the `run.json` of a run; nothing if it cannot be read."""
-    with contextlib.suppress(OSError, ValueError):
-        asked: object = filesystem.read_json(RunDirectory(directory).request)
-        return asked if isinstance(asked, dict) else {}
-    return {}
 
 
 def _counts(name: str, cases: Sequence[StepState]) -> dict[str, str]:

@@ -6,7 +6,6 @@ loads nothing, and links only to files of this directory, so that the directory 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shlex
 from collections import Counter
@@ -14,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from toolbox.reports import _links, _remarks, _web_page
 from toolbox.reports._web_page import Mark
@@ -97,20 +96,16 @@ def _counts(cells: Sequence[Shown]) -> list[tuple[Mark, int]]:
 
 def _about(summary: RunState) -> dict[str, str]:
     """Return the origin of the run, from its `run.json`."""
-    asked: Any = {}
-    with contextlib.suppress(OSError, ValueError):
-        asked = filesystem.read_json(RunDirectory(summary.directory).request)
-    if not isinstance(asked, Mapping):
-        return {}
-    argv, versions = asked.get("argv"), asked.get("versions")
+    request = RunDirectory(summary.directory).read_request()
+    argv, versions = request.get("argv"), request.get("versions")
     found = {
-        "Revision": asked.get("revision"),
-        "Host": asked.get("host"),
-        "User": asked.get("user"),
-        "Working directory": asked.get("directory"),
-        "Configuration": asked.get("config_file"),
+        "Revision": request.get("revision"),
+        "Host": request.get("host"),
+        "User": request.get("user"),
+        "Working directory": request.get("directory"),
+        "Configuration": request.get("config_file"),
         "Command line": shlex.join(map(str, argv)) if isinstance(argv, list) else None,
-        "Overrides": json.dumps(asked["overrides"], ensure_ascii=False) if asked.get("overrides") else None,
+        "Overrides": json.dumps(request["overrides"], ensure_ascii=False) if request.get("overrides") else None,
         "Versions": ", ".join(f"{name} {version}" for name, version in versions.items())
         if isinstance(versions, Mapping)
         else None,

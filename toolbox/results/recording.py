@@ -5,7 +5,6 @@ A run that the store already has is replaced, so that recording a run twice, or 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import re
@@ -25,7 +24,6 @@ from toolbox.results.store import Store
 from toolbox.runs import run_state
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import CellAttempt, RunState, StepState
-from toolbox.system import filesystem
 
 _SECONDS: Final = 3600.0
 _FAILED: Final = {Verdict.FAILED, Verdict.XFAILED}
@@ -67,21 +65,15 @@ def record(store: Store, directory: Path) -> Recorded:
         if known is not None and found.updated is not None and known.updated > found.updated:
             return Recorded(found.run, found.project, is_outdated=True)
         run_id = _put_run(
-            connection, found, _read(RunDirectory(directory).request), known.id if known is not None else None
+            connection, found, RunDirectory(directory).read_request(), known.id if known is not None else None
         )
         is_newest = found.started == connection.scalar(
             select(func.max(tables.Run.started)).where(tables.Run.project == found.project)
         )
         writer = _Writer(connection, found.project, run_id, is_newest=is_newest)
         judged = [step for step in found.steps.values() if step.kind is StepKind.CELL or step.checks or step.metrics]
-        samples = writer.write(judged, _read(RunDirectory(directory).plan).get("targets", {}))
+        samples = writer.write(judged, RunDirectory(directory).read_plan().get("targets", {}))
     return Recorded(found.run, found.project, len(judged), samples, is_new=known is None)
-
-
-def _read(file: Path) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError):
-        return filesystem.read_json(file)
-    return {}
 
 
 def _known(connection: Connection, found: RunState) -> Any:

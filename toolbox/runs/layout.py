@@ -11,6 +11,7 @@ The names of the files that the agent writes come from `toolbox.agent`.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 import string
@@ -18,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, overload
+from typing import Any, Final, overload
 
 from toolbox.agent.log_files import log_name
 from toolbox.agent.supervisor import EXIT_CODE, LOCK, OUTCOME, RESULTS, SOURCES, STARTED, STREAMS
@@ -153,6 +154,21 @@ class RunDirectory(_Directory):
     def target(self, name: str) -> Path:
         """Return the path that marks the processes that serve a target."""
         return self.targets / name
+
+    def read_request(self) -> dict[str, Any]:
+        """Return the contents of `run.json`; empty if the file is missing or damaged."""
+        return _read_object(self.request)
+
+    def read_plan(self) -> dict[str, Any]:
+        """Return the contents of `plan.json`; empty if the file is missing or damaged."""
+        return _read_object(self.plan)
+
+
+def _read_object(file: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        content: object = filesystem.read_json(file)
+        return content if isinstance(content, dict) else {}
+    return {}
 
 
 _NUMBERS: Final = ".numbers"

@@ -48,7 +48,6 @@ from toolbox.runs import attribution, failures, journal
 from toolbox.runs.attribution import Case, Finding
 from toolbox.runs.journal import Damage, Entry
 from toolbox.runs.layout import RunDirectory
-from toolbox.system import filesystem
 
 CLEANUP: Final = "post_cleanup"
 _MOST_DAMAGE: Final = 2  # an error message has at most five lines
@@ -559,8 +558,8 @@ def _attribution(cells: Iterable[StepState], flaky: Container[str]) -> list[Find
 
 def _planned_cells(directory: Path) -> dict[str, _Labelled]:
     """Return the settings and labels of each planned cell, by cell id; empty if the run has no plan."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        cells = filesystem.read_json(RunDirectory(directory).plan)["cells"]
+    with contextlib.suppress(KeyError, TypeError):
+        cells = RunDirectory(directory).read_plan()["cells"]
         return {cell["id"]: (cell["settings"], cell["labels"]) for cell in cells}
     return {}
 

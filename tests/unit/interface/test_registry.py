@@ -109,7 +109,7 @@ def test_a_file_of_our_name_adds_its_commands_to_our_group(team: Path) -> None:
     (team / "commands" / "host.py").write_text(GOOD.replace("Good", "Host"))
     group = registry.group("host")
     assert list(group.commands) == ["capture_state", "thing"]
-    assert group.summary == "Look at one machine: its hardware, its system and its packages."
+    assert group.summary == "Inspect one machine: its hardware, its system and its packages."
 
 
 def test_a_command_of_our_name_counts_and_is_noted(team: Path, caplog: pytest.LogCaptureFixture) -> None:

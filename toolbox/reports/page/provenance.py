@@ -17,7 +17,7 @@ import yaml
 from toolbox.config import paths
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
-from toolbox.system import filesystem, redaction
+from toolbox.system import redaction
 
 _MOST_LINES: Final = 3000
 _MOST_BYTES: Final = 1 << 18
@@ -71,7 +71,7 @@ def of(run: RunState) -> Resolved:
     """Return the configuration of a run, which has no lines if the file is missing."""
     text = _text(RunDirectory(run.directory).configuration)
     by_the_orchestration = [Change(change.path, change.value, change.by) for change in run.configuration_changes]
-    changes = [*_applied(RunDirectory(run.directory).request), *by_the_orchestration]
+    changes = [*_applied(RunDirectory(run.directory)), *by_the_orchestration]
     lines = text.splitlines()
     authors = _authors(text, changes) if len(text) <= _MOST_BYTES else {}
     shown = []
@@ -88,11 +88,10 @@ def _text(file: Path) -> str:
     return ""
 
 
-def _applied(file: Path) -> list[Change]:
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return [
-            Change(**{name: str(change[name]) for name in _FIELDS}) for change in filesystem.read_json(file)["changes"]
-        ]
+def _applied(directory: RunDirectory) -> list[Change]:
+    with contextlib.suppress(KeyError, TypeError):
+        changes = directory.read_request()["changes"]
+        return [Change(**{name: str(change[name]) for name in _FIELDS}) for change in changes]
     return []
 
 

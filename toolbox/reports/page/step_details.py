@@ -96,11 +96,7 @@ def collect(summary: RunState) -> Steps:
 def _plan(directory: Path) -> dict[str, Mapping[str, Any]]:
     """Return the cells of the plan by their id; none if there is no valid plan."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return {
-            str(cell["id"]): cell
-            for cell in filesystem.read_json(RunDirectory(directory).plan)["cells"]
-            if cell["labels"]
-        }
+        return {str(cell["id"]): cell for cell in RunDirectory(directory).read_plan()["cells"] if cell["labels"]}
     return {}
 
 
