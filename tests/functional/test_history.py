@@ -46,7 +46,7 @@ def test_a_value_that_is_out_twice_is_a_regression(grid: Grid) -> None:
     summary = grid.workspace.summary()
     assert (summary["verdict"], summary["cause"]) == ("failed", "regression")
     assert "time is 1.2 s, 20 % above the usual 1, and above [0.9, 1.1] s, from 30 values" in outcome.stdout
-    assert "another attempt has confirmed it" in outcome.stdout
+    assert "another attempt has confirmed the deviation" in outcome.stdout
 
 
 def test_a_value_that_is_out_once_is_noise(grid: Grid) -> None:
@@ -140,7 +140,7 @@ def test_a_cell_in_quarantine_runs_and_does_not_gate(grid: Grid) -> None:
     outcome = grid.configure(quarantine=[kept]).mark("fail-b").run()
     assert outcome.exit_code == 0, str(outcome)
     assert grid.verdicts == {"a": "passed", "b": "failed", "c": "passed"}
-    assert "in quarantine until 2999-01-01 (me), so it does not count: #9" in outcome.stdout
+    assert "in quarantine until 2999-01-01 (me), so the verdict does not count: #9" in outcome.stdout
     assert grid.resume("--failed").exit_code == 0
 
 

@@ -114,7 +114,7 @@ def test_a_failure_that_may_be_repeated_is_and_every_attempt_is_kept(grid: Grid)
     outcome = grid.configure("a", workload={"command": command}, retries=retries).run()
     assert outcome.exit_code == 0, str(outcome)
     assert grid.said == ["again", "again"]
-    assert "it passed at attempt 2" in outcome.stdout
+    assert "the cell passed at attempt 2" in outcome.stdout
     codes = [(grid.directory / f"001__test/000__x=a/attempt-{n}/exit_code").read_text() for n in (1, 2)]
     assert codes == ["1\n", "0\n"]
 
@@ -130,7 +130,7 @@ def test_at_the_first_failure_everything_is_cancelled_where_that_is_asked(grid: 
         outcome = running.wait()
     assert outcome.exit_code == 1, str(outcome)
     assert grid.verdicts == {"a": "failed", "b": "cancelled"}
-    assert "a cell did not pass: nothing more was started" in outcome.stdout
+    assert "a cell did not pass: no more cells were started" in outcome.stdout
     assert "end b" not in grid.said
 
 

@@ -125,7 +125,7 @@ def test_after_a_power_failure_what_ran_is_run_again(grid: Grid) -> None:
     grid.unmark("hold-a", "hold-b", "hold-c")
     outcome = grid.resume()
     assert outcome.exit_code == 0, str(outcome)
-    assert "it passed at attempt 2" in outcome.stdout
+    assert "the cell passed at attempt 2" in outcome.stdout
     assert Counter(grid.said) == once(*"abc") + Counter(f"begin {x}" for x in "abc")
 
 

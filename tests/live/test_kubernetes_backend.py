@@ -19,7 +19,7 @@ from tests.servers import kubernetes
 from tests.servers.api_proxy import Proxy
 from tests.servers.kubernetes import Cluster
 from toolbox.backends.kubernetes import Target
-from toolbox.matrix.judgement import without_judgement
+from toolbox.matrix.judgement import outcome_without_checks
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
@@ -81,7 +81,7 @@ def bench(bench_of: Open, shared_namespace: str) -> Bench:
 
 def told(outcome: WorkloadOutcome) -> tuple[Verdict, Cause | None]:
     """What an attempt comes to whose workload did not end by itself."""
-    found = without_judgement(outcome)
+    found = outcome_without_checks(outcome)
     assert found is not None, outcome
     return found.verdict, found.cause
 

@@ -52,7 +52,7 @@ def check_pass(field: PodGrid, outcome: Outcome, *cells: str) -> None:
 def check_second_attempt(field: PodGrid, outcome: Outcome) -> None:
     """Hold a run against what is promised where one of its cells was tried again."""
     assert outcome.exit_code == 0, str(outcome)
-    assert "it passed at attempt 2" in outcome.stdout
+    assert "the cell passed at attempt 2" in outcome.stdout
     assert field.left() == []
 
 
@@ -111,7 +111,7 @@ def test_who_is_evicted_from_a_node_is_tried_again(field: PodGrid) -> None:
         grid.unmark("hold-d")
         outcome = running.wait(TIMEOUT)
     assert outcome.exit_code == 0, str(outcome)
-    assert "it passed at attempt 2" in outcome.stdout
+    assert "the cell passed at attempt 2" in outcome.stdout
     assert grid.said.count("begin d") == 2
     assert field.left() == []
 
@@ -143,7 +143,7 @@ def test_a_pod_that_somebody_deletes_is_tried_again(field: PodGrid) -> None:
         outcome = running.wait(TIMEOUT)
     assert outcome.exit_code == 0, str(outcome)
     assert grid.verdicts == dict.fromkeys("abcd", "passed")
-    assert "it passed at attempt 2" in outcome.stdout
+    assert "the cell passed at attempt 2" in outcome.stdout
     assert grid.said.count("end b") == 1, grid.said  # never two of it at once
     assert field.left() == []
 

@@ -1,6 +1,6 @@
-"""Ends and removes workloads that this session does not wait for.
+"""Ends and removes the workloads of attempts that this session does not wait for.
 
-They belong to attempts that a person has given up, or to a resumed run that ends before it adopts them.
+A person has given up these attempts, or a resumed run ends before it adopts them.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ log = logging.getLogger(__name__)
 
 _LONGEST_SECONDS: Final = 30.0
 _ANSWER_SECONDS: Final = 10.0
-_AWAY_SECONDS: Final = 5.0
-_END_SECONDS: Final = 90.0  # some backends can end a workload only once it runs
-_LOOK_SECONDS: Final = 0.1
+_UNREACHABLE_SECONDS: Final = 5.0  # a failure that took longer means that the target does not answer
+_END_SECONDS: Final = 90.0  # some backends can end a workload only when it runs
+_POLL_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RemainingAttempt:
     """An attempt that may still be on its target.
 
     Args:
-        step: the cell, and `attempt`: the number of the attempt.
+        step: the identity of the step of the cell.
+        attempt: the number of the attempt.
         name: the name of the workload.
         directory: the directory of the attempt in the run directory.
     """
@@ -56,37 +57,40 @@ class Left:
         recorder.record(AttemptReleased(self.step, self.attempt), sync=False)
 
 
-def left(plan: Plan, root: Path, attempts: Iterable[tuple[StepState, CellAttempt]]) -> dict[str, list[Left]]:
-    """Return the attempts whose cells are in the plan, by their targets.
+def by_target(
+    plan: Plan, root: Path, attempts: Iterable[tuple[StepState, CellAttempt]]
+) -> dict[str, list[RemainingAttempt]]:
+    """Return the attempts whose cells are in the plan, by target.
 
     Args:
         root: the run directory.
     """
     workloads = {cell.id: cell.workload for cell in plan.cells}
-    found: dict[str, list[Left]] = {}
+    remaining: dict[str, list[RemainingAttempt]] = {}
     for step, attempt in attempts:
         if attempt.target in plan.targets and step.identity in workloads:
             directory = RunDirectory(root).attempt(step.step, attempt.attempt).path
             workload = workloads[step.identity]
-            there = Left(step.step, attempt.attempt, attempt.name, attempt.target, workload, directory)
-            found.setdefault(attempt.target, []).append(there)
-    return found
+            remaining.setdefault(attempt.target, []).append(
+                RemainingAttempt(step.step, attempt.attempt, attempt.name, attempt.target, workload, directory)
+            )
+    return remaining
 
 
 def end(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
-    """End every workload that may be running, and wait for it. A resumed run finds these attempts cancelled.
+    """End all workloads that may be running, and wait until they have ended. A resumed run sees them as cancelled.
 
     Args:
         clusters: how to reach the clusters of the run.
     """
-    for target, attempts in left(plan, recorder.root, recorder.past.open_attempts).items():
+    for target, attempts in by_target(plan, recorder.root, recorder.past.open_attempts).items():
         with ExitStack() as stack:
             backend = _open(plan, target, recorder, clusters)
             stack.callback(backend.close)
             try:
                 end_workloads(backend, attempts, wait=2 * _LONGEST_SECONDS)
             except (StepError, Cancelled, OSError) as error:
-                log.warning("workloads on %s may be running still: %s", target, describe(error))
+                log.warning("workloads on %s may still be running: %s", target, describe(error))
     remove(plan, recorder, clusters)
 
 
@@ -96,7 +100,7 @@ def remove(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> No
     Args:
         clusters: how to reach the clusters of the run.
     """
-    for target, attempts in left(plan, recorder.root, recorder.abandoned_attempts()).items():
+    for target, attempts in by_target(plan, recorder.root, recorder.abandoned_attempts()).items():
         with ExitStack() as stack:
             try:
                 backend = _open(plan, target, recorder, clusters)
@@ -105,10 +109,10 @@ def remove(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> No
                 continue
             stack.callback(backend.close)
             discard(backend, attempts, lambda each: each.note_removal(recorder))
-            _leave(backend, target, recorder)
+            _teardown_run(backend, target, recorder)
 
 
-def _leave(backend: Backend, target: str, recorder: Recorder) -> None:
+def _teardown_run(backend: Backend, target: str, recorder: Recorder) -> None:
     """Remove the other objects of the run from a target, unless an attempt may still need them."""
     is_needed = recorder.past.open_attempts or recorder.abandoned_attempts()
     if is_needed or (teardown_run := teardown_of(backend)) is None:
@@ -119,11 +123,13 @@ def _leave(backend: Backend, target: str, recorder: Recorder) -> None:
         log.warning("files of the run remain on %s: %s", target, describe(error))
 
 
-def discard(backend: Backend, attempts: Iterable[Left], removed: Callable[[Left], None]) -> None:
+def discard(
+    backend: Backend, attempts: Iterable[RemainingAttempt], removed: Callable[[RemainingAttempt], None]
+) -> None:
     """End the workloads of attempts on one target, and remove their remains, until the target stops answering.
 
     Args:
-        removed: called with each attempt that left nothing on its target.
+        removed: called with each attempt whose remains have been removed.
     """
     for attempt in attempts:
         began = time.monotonic()
@@ -131,24 +137,26 @@ def discard(backend: Backend, attempts: Iterable[Left], removed: Callable[[Left]
             _discard(backend, attempt)
         except (StepError, Cancelled, OSError) as error:
             log.warning("files of %s may remain on %s: %s", attempt.name, attempt.target, describe(error))
-            if isinstance(error, Cancelled) or time.monotonic() - began > _AWAY_SECONDS:
-                return  # the target does not answer: each of the other attempts would take as long
+            if isinstance(error, Cancelled) or time.monotonic() - began > _UNREACHABLE_SECONDS:
+                return
         else:
             removed(attempt)
 
 
-def _discard(backend: Backend, attempt: Left) -> None:
+def _discard(backend: Backend, attempt: RemainingAttempt) -> None:
     handle = backend.find(_with_short_wait(attempt.workload, _ANSWER_SECONDS), attempt.name, attempt.directory)
     if handle is not None and backend.poll([handle])[handle].state is AttemptState.RUNNING:
         backend.cancel(handle)
         if not _have_ended(backend, [handle], _END_SECONDS):
-            text = f"its workload has not ended within {_END_SECONDS:.0f} s"
+            text = f"the workload has not ended within {_END_SECONDS:.0f} s"
             raise StepError(text, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
     backend.release(Handle(attempt.name, attempt.directory))
 
 
-def end_workloads(backend: Backend, attempts: Iterable[Left], *, wait: float = _ANSWER_SECONDS) -> None:
-    """End the workloads of attempts on one target, and wait for it. A resumed run collects their results.
+def end_workloads(backend: Backend, attempts: Iterable[RemainingAttempt], *, wait: float = _ANSWER_SECONDS) -> None:
+    """End the workloads of attempts on one target, and wait until they have ended.
+
+    A resumed run collects the results of the attempts.
 
     Args:
         wait: the number of seconds that the target may take to answer.
@@ -160,24 +168,24 @@ def end_workloads(backend: Backend, attempts: Iterable[Left], *, wait: float = _
     for attempt in attempts:
         began = time.monotonic()
         try:
-            found = backend.find(_with_short_wait(attempt.workload, wait), attempt.name, attempt.directory)
-            if found is not None:
-                backend.cancel(found)
-                handles.append(found)
+            handle = backend.find(_with_short_wait(attempt.workload, wait), attempt.name, attempt.directory)
+            if handle is not None:
+                backend.cancel(handle)
+                handles.append(handle)
         except StepError as error:
             if time.monotonic() - began > _LONGEST_SECONDS:
-                raise  # the target does not answer: each of the others would take as long
-            log.warning("%s may be running still: %s", attempt.name, describe(error))
+                raise  # the target does not answer, and the remaining attempts would take as long
+            log.warning("%s may still be running: %s", attempt.name, describe(error))
     _have_ended(backend, handles, _LONGEST_SECONDS)
 
 
 def _have_ended(backend: Backend, handles: Iterable[Handle], seconds: float) -> bool:
-    """Wait for at most `seconds` until no workload runs, and return whether all have ended."""
+    """Wait until all workloads have ended, at most `seconds`, and return whether they have ended."""
     handles, deadline = list(handles), time.monotonic() + seconds
     while any(status.state is AttemptState.RUNNING for status in backend.poll(handles).values()):
         if time.monotonic() > deadline:
             return False
-        cancellation.current().sleep(_LOOK_SECONDS)
+        cancellation.current().sleep(_POLL_SECONDS)
     return True
 
 

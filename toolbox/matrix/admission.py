@@ -1,4 +1,4 @@
-"""Which cell may start next: cells without an attempt, and cells whose next attempt is due."""
+"""Decides which cell starts next: a cell without an attempt, or a cell whose next attempt is due."""
 
 from __future__ import annotations
 
@@ -14,107 +14,115 @@ from toolbox.matrix.targets import PlannedTarget
 
 
 class Admission:
-    """The cells that wait for their next attempt, and the room that targets and pools have for them.
+    """The cells that wait for their next attempt, and the free capacity of targets and pools.
 
     Args:
         jobs: the number of cells that may run at once.
-        pools: the capacity of each pool of the whole run, by label.
+        pools: the capacity of each pool, by the label of the resource.
     """
 
     def __init__(self, targets: Mapping[str, PlannedTarget], jobs: int, pools: Mapping[str, int]) -> None:
         self._pools = Pools(targets, jobs, pools)
         self._queue = FairQueue()
-        self._waiting: dict[str, CellRun] = {}  # in the queue, and with earlier attempts
-        self._paused: list[tuple[float, int, CellRun]] = []
-        self._blocked: dict[str, list[CellRun]] = {}  # by target
+        self._waiting: dict[str, CellRun] = {}  # the cells in the queue that have earlier attempts, by id
+        self._paused: list[tuple[float, int, CellRun]] = []  # a heap, ordered by the end of the pause
+        self._blocked: dict[str, list[CellRun]] = {}  # cells by target
         self._numbers = itertools.count()
 
     def add(self, cell: Cell) -> None:
-        """Let a cell wait for its first attempt in this session."""
+        """Queue a cell for its first attempt in this session."""
         self._queue.add(cell)
 
     def add_again(self, run: CellRun, *, first: bool = False) -> None:
-        """Let a cell wait for another attempt, at the head of the cells of its kind or at their end."""
+        """Queue a cell for another attempt.
+
+        Args:
+            first: put the cell before all cells that need the same resources, not after them.
+        """
         run.become(CellState.WAITING)
         self._waiting[run.cell.id] = run
         self._queue.add(run.cell, first=first)
 
     def add_later(self, run: CellRun, seconds: float) -> None:
-        """Let a cell wait for another attempt after a pause."""
+        """Queue a cell for another attempt after a pause."""
         run.become(CellState.PAUSED)
         heapq.heappush(self._paused, (time.monotonic() + seconds, next(self._numbers), run))
 
     def block(self, run: CellRun) -> None:
-        """Let a cell wait until what its last attempt left on its target is removed, or that has been tried."""
+        """Keep a cell back until the remains of its last attempt have been removed, or the removal has failed once."""
         run.become(CellState.BLOCKED)
         self._blocked.setdefault(run.target, []).append(run)
 
     def unblock(self, target: str) -> None:
-        """Let the cells wait for room that waited for the removal of attempts from a target."""
+        """Queue the cells that were waiting for the removal of attempts from a target."""
         for run in self._blocked.pop(target, ()):
             self.add_again(run)
 
     @property
     def blocking(self) -> Iterable[str]:
-        """The targets from which attempts have to be removed first."""
+        """The targets from which attempts must be removed before the blocked cells can start."""
         return list(self._blocked)
 
     def is_idle(self, *, is_stopped: bool) -> bool:
-        """Return whether no cell waits that could start later.
+        """Return whether no cell is left that will start later.
 
         Args:
-            is_stopped: whether cells in the queue are not started any more.
+            is_stopped: whether the cells in the queue are no longer started.
         """
         return not (self._paused or self._blocked or (len(self._queue) and not is_stopped))
 
     def due_in(self, most: float) -> float:
-        """Return the seconds until the next pause is over, at most this many."""
+        """Return the number of seconds until the next pause is over, but at most `most`."""
         return min(max(self._paused[0][0] - time.monotonic(), 0.0), most) if self._paused else most
 
     def end_pauses(self) -> None:
-        """Let the cells wait for room whose pause is over, before all others of their kind."""
+        """Queue the cells whose pause is over, each before all cells that need the same resources."""
         while self._paused and self._paused[0][0] <= time.monotonic():
             self.add_again(heapq.heappop(self._paused)[2], first=True)
 
     def next(self) -> tuple[Cell, CellRun | None, str] | None:
-        """Return the next cell that has room, with its earlier attempts and the target; None where no cell has room."""
-        found = self._queue.next(self._choose)
-        if found is None:
+        """Remove the next cell that can run now from the queue, and return it.
+
+        Returns:
+            The cell, its earlier attempts (None if it has none), and its target; None if no cell can run now.
+        """
+        chosen = self._queue.next(self._choose)
+        if chosen is None:
             return None
-        cell, target = found
+        cell, target = chosen
         return cell, self._waiting.pop(cell.id, None), target
 
-    def take(self, run: CellRun) -> None:
-        """Note that an attempt uses its target."""
-        self._pools.take(run.target, run.cell)
+    def reserve(self, run: CellRun) -> None:
+        """Reserve capacity for an attempt."""
+        self._pools.reserve(run.target, run.cell)
 
-    def give_back(self, run: CellRun) -> None:
-        """Note that an attempt no longer uses its target."""
-        self._pools.give_back(run.target, run.cell)
+    def release(self, run: CellRun) -> None:
+        """Release the capacity of an attempt."""
+        self._pools.release(run.target, run.cell)
 
-    def avoid(self, target: str) -> None:
-        """Prefer other targets for a while: this one could not be reached."""
-        self._pools.avoid(target)
+    def mark_unreachable(self, target: str) -> None:
+        """Prefer other targets to an unreachable target for a while."""
+        self._pools.mark_unreachable(target)
 
-    def trust(self, target: str) -> None:
-        """Use a target as any other again: it has answered."""
-        self._pools.trust(target)
+    def mark_reachable(self, target: str) -> None:
+        """Use a target normally again."""
+        self._pools.mark_reachable(target)
 
     def withdraw(self) -> list[CellRun]:
-        """Take out all cells that have earlier attempts, and return them."""
+        """Remove all cells that have earlier attempts, and return them."""
         blocked = [run for runs in self._blocked.values() for run in runs]
-        found = [*self.withdraw_paused(lambda _: True), *self._waiting.values(), *blocked]
+        runs = [*self.withdraw_paused(lambda _: True), *self._waiting.values(), *blocked]
         self._waiting.clear()
         self._blocked.clear()
-        return found
+        return runs
 
-    def withdraw_paused(self, is_wanted: Callable[[CellRun], bool]) -> list[CellRun]:
-        """Take out some of the cells whose pause is not over, and return them."""
-        found = [run for _, _, run in self._paused if is_wanted(run)]
-        self._paused = [entry for entry in self._paused if not is_wanted(entry[2])]
+    def withdraw_paused(self, matches: Callable[[CellRun], bool]) -> list[CellRun]:
+        """Remove the matching cells whose pause is not over, and return them."""
+        runs = [run for _, _, run in self._paused if matches(run)]
+        self._paused = [entry for entry in self._paused if not matches(entry[2])]
         heapq.heapify(self._paused)
-        return found
+        return runs
 
     def _choose(self, cell: Cell) -> str | None:
         earlier = self._waiting.get(cell.id)
-        return self._pools.choose(cell, avoid=earlier.target if earlier else "")
+        return self._pools.choose(cell, last_choice=earlier.target if earlier else "")

@@ -1,6 +1,6 @@
-"""Expands the axes of the block `matrix` into the combinations to test. Pure functions: nothing is read or written.
+"""Expands the axes of the block `matrix` into the combinations to test, without any input or output.
 
-The plan makes a cell of each combination, and applies `skip`, `xfail`, `settings` and `checks` to it.
+`plan` makes a cell from each combination, and applies `skip`, `xfail`, `settings` and `checks` to the cell.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 from toolbox.matrix.specification import MatrixBlock, canonical, canonical_object, path_of
 from toolbox.model.text import abbreviated, as_text
 
-MOST: Final = 100_000  # the most combinations of one product: more are probably a mistake, and would fill the memory
+MOST: Final = 100_000  # combinations of one matrix: more are probably a mistake, and would fill the memory
 _LONGEST_LABEL: Final = 40
 _WITHOUT_AXES: Final = "default"
 
@@ -27,11 +27,11 @@ class Combination:
 
     Args:
         settings: the values by axis, in the order of the axes.
-        labels: how the name shows each value, by axis.
+        labels: the text for each value in the name, by axis.
         id: 12 hex digits, computed from the settings. The order of the axes does not matter; 1, 1.0 and "1" differ.
         name: `model=small,batch=8`, without white space, control characters and `/`. Names in a plan are unique: if
-            several would be the same (1 and "1" look alike), `,id=` and the beginning of the id are appended. Without
-            axes, the name of the one combination is `default`.
+            two names would be equal (1 and "1" look alike), `,id=` and the beginning of the id are appended to both.
+            A matrix without axes has one combination, with the name `default`.
     """
 
     settings: Mapping[str, Any]
@@ -43,22 +43,22 @@ class Combination:
 def expand(block: MatrixBlock) -> list[Combination]:
     """Return the product of the axes without the matches of `exclude`, plus the combinations of `include`.
 
-    The axes of a `zip` group take the place of the first of them. The last axis varies fastest. An entry of `include`
-    gives some axes a value (also one that is not on the axis), a label, or a list of these. The other axes take all
-    their values; the axes of a group take them row by row. A combination that exists already is not added again.
+    The last axis varies fastest; the axes of a `zip` group vary together, at the position of the first axis of the
+    group. An entry of `include` names some axes, each with a value, a label, or a list of these; the value need not be
+    on the axis. All other axes take all their values. A combination that exists already is not added again.
 
     Raises:
-        ValueError: an entry of `include` names some axes of a group with values that no row has, or the axes have more
-            than `MOST` combinations.
+        ValueError: an entry of `include` names some axes of a group with values that no row of the group has, or the
+            axes have more than `MOST` combinations.
     """
     space = _Space(block)
     return space.combinations(space.rows())
 
 
 def matches(when: Mapping[str, Any], combination: Combination) -> bool:
-    """Return whether a combination matches `when` on each axis: by a value, a label, or a list of these.
+    """Return whether a combination matches `when` on each axis. `when` has a value, a label, or a list of these.
 
-    Values are compared with their types: 8 is not 8.0. The text "8" matches the number 8, because it is its label.
+    Values are compared with their types: 8 does not match 8.0. The text "8" matches the number 8, whose label is "8".
     """
     return all(
         axis in combination.settings
@@ -68,9 +68,9 @@ def matches(when: Mapping[str, Any], combination: Combination) -> bool:
 
 
 def unmatched(block: MatrixBlock) -> list[str]:
-    """Return a note on each entry of `exclude`, `skip`, `xfail` and the like that matches no combination.
+    """Return a note on each entry of `exclude`, `skip`, `xfail` and other lists that matches no combination.
 
-    This is not an error: a preset may have shortened an axis.
+    Such an entry is not an error, because a preset may have shortened an axis.
 
     Raises:
         ValueError: see `expand`.
@@ -87,8 +87,8 @@ def unmatched(block: MatrixBlock) -> list[str]:
         whens += [(f"{name}[{index}]", entry.when, rows) for index, entry in enumerate(entries)]
     whens += [(f"checks[{index}]", check.get("when", {}), rows) for index, check in enumerate(block.checks)]
     return [
-        f"`matrix.{place}` matches no combination: {abbreviated(when)}"
-        for place, when, among in whens
+        f"`matrix.{path}` matches no combination: {abbreviated(when)}"
+        for path, when, among in whens
         if not any(map(space.selector(when), among))
     ]
 
@@ -98,7 +98,7 @@ class _Choice:
     """A value of an axis. Two choices are equal if the canonical JSON of their values is equal.
 
     Args:
-        part: what the value adds to a name: `batch=8`.
+        part: the part of the name of a combination that shows this value: `batch=8`.
     """
 
     key: str
@@ -129,7 +129,7 @@ class _Pattern:
 
 
 class _Space:
-    """The axes of a block, and the groups in which they vary. A row has one choice per axis, in their order."""
+    """The axes of a block, and the groups in which they vary. A row has one choice per axis, in the order of `axes`."""
 
     def __init__(self, block: MatrixBlock) -> None:
         self._block = block
@@ -142,7 +142,7 @@ class _Space:
         }
 
     def rows(self) -> list[_Row]:
-        """Return the rows to test."""
+        """Return the rows to test, each once."""
         excluded = [self.selector(when) for when in self._block.exclude]
         kept = (row for row in self.product() if not any(selects(row) for selects in excluded))
         added = (self._included(entry, f"`matrix.include[{index}]`") for index, entry in enumerate(self._block.include))
@@ -196,35 +196,35 @@ class _Space:
         return self.product([self._rows_of(group, named, where) for group in self._groups])
 
     def _alternatives(self, axis: str, pattern: Any) -> list[_Choice]:
-        known = self._axes[axis]
-        is_list = isinstance(pattern, list) and self._choice(axis, pattern) not in known
-        found: list[_Choice] = []
+        on_axis = self._axes[axis]
+        is_list = isinstance(pattern, list) and self._choice(axis, pattern) not in on_axis
+        alternatives: list[_Choice] = []
         for item in pattern if is_list else [pattern]:
-            choice = self._choice(axis, item)
-            found += [own for own in known if own == choice or own.label == item] or [choice]
-        return found
+            new = self._choice(axis, item)
+            alternatives += [choice for choice in on_axis if choice == new or choice.label == item] or [new]
+        return alternatives
 
     def _rows_of(self, group: tuple[str, ...], named: Mapping[str, list[_Choice]], where: str) -> list[_Row]:
         """Return the rows of a group that have the named choices. If all its axes are named, the rows may be new."""
-        given = [axis for axis in group if axis in named]
-        if not given:
+        named_axes = [axis for axis in group if axis in named]
+        if not named_axes:
             return self._groups[group]
-        wanted = [(group.index(axis), set(named[axis])) for axis in given]
-        rows = [row for row in self._groups[group] if all(row[index] in choices for index, choices in wanted)]
-        is_new = any(choice not in self._axes[axis] for axis in given for choice in named[axis])
+        conditions = [(group.index(axis), set(named[axis])) for axis in named_axes]
+        rows = [row for row in self._groups[group] if all(row[index] in choices for index, choices in conditions)]
+        is_new = any(choice not in self._axes[axis] for axis in named_axes for choice in named[axis])
         if len(group) > 1 and rows and not is_new:
             return rows
-        if len(given) == len(group):
+        if len(named_axes) == len(group):
             return list(itertools.product(*(named[axis] for axis in group)))
-        values = ", ".join(f"{axis}={choice.label}" for axis in given for choice in named[axis])
+        values = ", ".join(f"{axis}={choice.label}" for axis in named_axes for choice in named[axis])
         raise ValueError(
             f"{where}: {', '.join(group)} advance together and have no row with {values}: "
-            f"name values that they have, or all of these axes"
+            f"name values of an existing row, or all of these axes"
         )
 
 
 def short_names(axes: Iterable[str]) -> dict[str, str]:
-    """Return how names show each axis: by the last key of its path, unless another axis would show the same."""
+    """Return a short name for each axis: the last key of its path, or the whole path if two axes have the same key."""
     names = {axis: _last_key(axis) for axis in axes}
     counts = Counter(names.values())
     return {axis: name if counts[name] == 1 else axis for axis, name in names.items()}
@@ -235,7 +235,7 @@ def _last_key(axis: str) -> str:
 
 
 def _label(axis: str, value: object, key: str) -> str:
-    """Return how a name shows a value that has no label in the configuration."""
+    """Return the label of a value that has no label in the configuration."""
     if isinstance(value, dict) and isinstance(name := value.get("name"), str) and name:
         return name
     if not isinstance(value, dict | list) and len(text := as_text(value)) <= _LONGEST_LABEL:
@@ -248,14 +248,14 @@ def _clean(text: str) -> str:
 
 
 def _unique(names: list[str], ids: list[str]) -> list[str]:
-    found = names
-    for digits in (6, 12):  # a label may look like the name and id of another combination
-        counts = Counter(found)
-        found = [
+    unique = names
+    for digits in (6, 12):  # 6 digits may not be enough, because a label may look like `,id=` and digits
+        counts = Counter(unique)
+        unique = [
             f"{plain},id={identity[:digits]}" if counts[name] > 1 else name
-            for plain, name, identity in zip(names, found, ids, strict=True)
+            for plain, name, identity in zip(names, unique, ids, strict=True)
         ]
-    return found
+    return unique
 
 
 def _digest(text: str, digits: int) -> str:

@@ -36,17 +36,18 @@ _RETRIED: Final = (Cause.INFRASTRUCTURE, Cause.CAPACITY, Cause.TIMEOUT, Cause.PR
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """The result of an attempt, before it is compared with other cells.
+    """The result of an attempt, before the cell is compared with other cells.
 
     Args:
-        outcome: the outcome if the workload did not end by itself; None if the judgements decide it.
-        judgements: the judgements of the checks that compare with no other cell, by name.
-        seconds: wall time of the workload.
-        host: the name of the machine that it ran on. `accelerators`: the accelerators visible there.
-        image: the container image that it ran in, as `NAME@sha256:...`; empty if unknown.
-        remark: a further remark for the user.
-        is_open: whether the end of the attempt is unknown: it may be running, or its files are still on its target. A
-            resumed run takes care of it. The cell gets no other attempt meanwhile.
+        outcome: the outcome if the workload did not end by itself; None if the judgements decide the outcome.
+        judgements: the names of the checks that need no other cell, with their judgements.
+        seconds: the wall time of the workload.
+        host: the name of the machine that ran the workload.
+        accelerators: the accelerators of that machine.
+        image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
+        remark: a remark for the user.
+        is_open: whether the workload may still be running, or its files are still on the target. Then only a resumed
+            run continues the attempt, and the cell gets no other attempt in this session.
     """
 
     outcome: Outcome | None
@@ -61,18 +62,22 @@ class Conclusion:
 
     @property
     def remarks(self) -> list[str]:
-        """The remarks for the user, whatever the outcome."""
-        reported = [found.message for _, found in self.judgements if found.passed is None and found.deviation]
+        """The remarks for the user."""
+        reported = [each.message for _, each in self.judgements if each.passed is None and each.deviation]
         return [*reported, *([self.remark] if self.remark else [])]
 
-    def so_far(self) -> Outcome:
-        """Return the outcome, before comparisons with other cells."""
+    def outcome_before_comparisons(self) -> Outcome:
+        """Return the outcome before comparisons with other cells."""
         return self.outcome or verdict(self.judgements)
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An attempt that has ended, and its outcome. `deviations`: see `judgement.deviations`."""
+    """An attempt that has ended.
+
+    Args:
+        deviations: see `judgement.deviations`.
+    """
 
     number: int
     outcome: Outcome
@@ -84,9 +89,9 @@ class CellResult:
     """The final result of a cell.
 
     Args:
-        directory: the directory of its step.
-        attempts: the number of its attempts, in this run and before.
-        counts: whether its verdict counts for the run. It does not if the cell is in quarantine.
+        directory: the directory of the step.
+        attempts: the number of attempts in all sessions.
+        counts: whether the verdict counts for the run, which is not so for a cell in quarantine.
     """
 
     name: str
@@ -102,14 +107,14 @@ class CellState(StrEnum):
     """The state of a cell in this session of the run.
 
     NEW: nothing is decided yet.
-    WAITING: it waits for room on a target.
-    PAUSED: it waits for a while before its next attempt.
-    BLOCKED: it waits until an attempt that a person has given up is removed from its target.
-    STARTING: its attempt is being submitted, or is looked for on the target to which an earlier session submitted it.
-    RUNNING: its workload is on the target.
-    JUDGING: its workload has ended. Its files are being fetched and judged.
-    COMPARING: its attempt passed so far, and waits for the cell to compare with.
-    ENDED: its verdict is recorded.
+    WAITING: the cell waits for free capacity of a target.
+    PAUSED: the cell waits for the end of the pause before its next attempt.
+    BLOCKED: the cell waits for the removal of an attempt that a person has given up.
+    STARTING: the attempt is being submitted or, if an earlier session submitted it, is being searched for.
+    RUNNING: the workload is on the target.
+    JUDGING: the workload has ended, and its files are being fetched and judged.
+    COMPARING: the cell waits for the end of the cell with which a check compares it.
+    ENDED: the verdict is recorded.
     """
 
     NEW = "new"
@@ -143,13 +148,13 @@ class CellRun:
     """The execution of a cell.
 
     Args:
-        attempt: the number of its latest attempt.
+        attempt: the number of the latest attempt.
         target: the target of the latest attempt.
-        handle: the handle of the workload, once it is submitted.
-        is_adopted: whether the latest attempt was submitted before the run was resumed.
+        handle: the handle of the workload; None until the workload is submitted.
+        is_adopted: whether an earlier session of the run submitted the latest attempt.
         state: the state of the cell; `become` changes it.
-        history: its attempts that have ended, in this run and before.
-        waiting: why the latest attempt has not started yet; empty once it has.
+        history: the attempts that have ended, in all sessions.
+        waiting: why the latest attempt has not started yet; empty after its start.
     """
 
     cell: Cell
@@ -171,16 +176,16 @@ class CellRun:
 
     @property
     def name(self) -> str:
-        """The name of the attempt's workload, which is the same after a restart."""
+        """The name of the latest attempt's workload. A resumed run computes the same name."""
         return f"{self.run}-{self.cell.id}-{self.attempt}"
 
     @property
     def directory(self) -> Path:
-        """The directory of the attempt."""
+        """The directory of the latest attempt."""
         return StepDirectory(self.step.directory).attempt(self.attempt).path
 
     def remember(self, before: StepState) -> None:
-        """Take over the attempts that the cell had before the run was resumed, so that their numbers stay unique."""
+        """Load the attempts of earlier sessions, so that the numbers of attempts stay unique."""
         for attempt in before.attempts:
             self.attempt, self.target = attempt.attempt, attempt.target
             if attempt.verdict is not None and before.is_open:
@@ -199,12 +204,12 @@ class CellRun:
             filesystem.write_yaml(directory.settings, dict(cell.settings))
 
     def submit(self, target: str) -> None:
-        """Record that the next attempt is about to be started."""
+        """Record that the next attempt is about to be submitted."""
         self.become(CellState.STARTING)
         self.attempt, self.target, self.handle = self.attempt + 1, target, None
         self.is_adopted, self.waiting = False, ""
         filesystem.make_directory(self.directory)
-        # A resumed run finds the attempt by these directory names, also after a power cut.
+        # A resumed run finds the attempt by these directory names, so they must survive a power cut.
         for folder in (self.step.directory, self.parent.directory):
             filesystem.sync_directory(folder)
         self.step.recorder.record(AttemptSubmitted(self.step.identity, self.attempt, self.name, target))
@@ -216,17 +221,17 @@ class CellRun:
             self.step.recorder.record(AttemptWaiting(self.step.identity, self.attempt, reason), sync=False)
 
     def end(self, outcome: Outcome, conclusion: Conclusion, *, sync: bool) -> None:
-        """Record how the attempt ended.
+        """Record the end of the latest attempt.
 
         Args:
-            sync: wait until the record is on the disk, because the remains on the target will be removed next.
+            sync: see `Journal.append`. True if the remains on the target will be removed next.
         """
         record = self.step.recorder.record
         identity = self.step.identity
         for metric in conclusion.metrics.values():
             record(MetricMeasured.of(identity, metric), sync=False)
-        for name, found in conclusion.judgements:
-            record(CheckJudged.of(identity, name, found), sync=False)
+        for name, judgement in conclusion.judgements:
+            record(CheckJudged.of(identity, name, judgement), sync=False)
         message = self.step.recorder.redactor(outcome.message)
         ended = AttemptEnded(
             identity,
@@ -243,34 +248,36 @@ class CellRun:
         record(ended, sync=sync)
         self.history.append(Ended(self.attempt, outcome, deviations(conclusion.judgements)))
 
-    def weighed(self, conclusion: Conclusion) -> Outcome:
-        """Return the outcome of the cell from the latest attempt and those before it.
+    def combined_outcome(self, conclusion: Conclusion) -> Outcome:
+        """Return the outcome of the cell, given the conclusion of its latest attempt.
 
-        A value out of the range of earlier runs is confirmed if another attempt has a value on the same side.
-        Otherwise the value is noise.
+        A value out of the range of earlier runs counts only if two attempts have such a value on the same side of the
+        range. Otherwise the value is noise.
         """
-        outcome, now = conclusion.so_far(), deviations(conclusion.judgements)
-        before = next((one.deviations for one in self.history if one.deviations and one.number != self.attempt), {})
-        if not before or not (now or outcome.verdict is Verdict.PASSED):
+        outcome, latest = conclusion.outcome_before_comparisons(), deviations(conclusion.judgements)
+        earlier = next(
+            (each.deviations for each in self.history if each.deviations and each.number != self.attempt), {}
+        )
+        if not earlier or not (latest or outcome.verdict is Verdict.PASSED):
             return outcome
-        confirmed = {metric for metric, found in now.items() if found == before.get(metric)}
-        noisy = sorted({*before, *now} - confirmed)
+        confirmed = {metric for metric, deviation in latest.items() if deviation == earlier.get(metric)}
+        noisy = sorted({*earlier, *latest} - confirmed)
         noise = [f"{', '.join(noisy)}: noisy, out of range in one attempt and not in the other"] if noisy else []
-        left = verdict(without(conclusion.judgements, noisy))
-        again = ["another attempt has confirmed it"] if confirmed else []
-        return replace(left, message="\n".join(filter(None, [left.message, *again, *noise])))
+        without_noise = verdict(without(conclusion.judgements, noisy))
+        confirmation = ["another attempt has confirmed the deviation"] if confirmed else []
+        return replace(without_noise, message="\n".join(filter(None, [without_noise.message, *confirmation, *noise])))
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Whether only the latest attempt has a value out of its range: another attempt has to confirm it."""
+        """Whether only the latest attempt has a value out of its range, so that another attempt must confirm it."""
         latest = self.history[-1].deviations if self.history else {}
         return bool(latest) and sum(bool(ended.deviations) for ended in self.history) == 1
 
     def pause(self) -> float | None:
-        """Return how many seconds to wait before another attempt; None if there is no other attempt."""
+        """Return the number of seconds before the next attempt; None if no other attempt follows."""
         latest = self.history[-1]
         if self.is_adopted and latest.outcome.verdict is Verdict.CANCELLED:
-            return 0.0  # cancelled when the run was resumed, or before
+            return 0.0  # the end of an earlier session cancelled the attempt
         if latest.deviations:
             return 0.0 if self.is_unconfirmed else None
         causes = Counter(ended.outcome.cause for ended in self.history if not ended.deviations)
@@ -281,7 +288,7 @@ class CellRun:
         return pause(len(self.history) - 1, first=backoff.first, most=backoff.most, factor=backoff.factor)
 
     def finish(self, outcome: Outcome, conclusion: Conclusion) -> Outcome:
-        """Record how the cell ended, and return its outcome with xfail and quarantine taken into account."""
+        """Record the end of the cell, and return its outcome after `xfail` and `quarantine` are applied."""
         self.become(CellState.ENDED)
         # The workload of an adopted attempt began before this step of the resumed run.
         self.step.started = min(self.step.started, time.monotonic() - conclusion.seconds)
@@ -299,13 +306,13 @@ class CellRun:
         ]
         text = [outcome.message] if outcome.message else []
         if earlier and outcome.verdict is Verdict.PASSED and not outcome.message:
-            text.append(f"it passed at attempt {self.attempt}")
+            text.append(f"the cell passed at attempt {self.attempt}")
         return replace(outcome, message="\n".join([*text, *earlier, *remarks]))
 
     def _as_expected(self, outcome: Outcome) -> Outcome:
         xfail, note = self.cell.xfail, self.cell.note
-        if (kept := self.cell.quarantine) is not None:
-            note = f"in quarantine until {kept.expires} ({kept.owner}), so it does not count: {kept.reason}"
+        if (entry := self.cell.quarantine) is not None:
+            note = f"in quarantine until {entry.expires} ({entry.owner}), so the verdict does not count: {entry.reason}"
         if xfail is None:
             is_bad = not outcome.verdict.is_pass
             return replace(outcome, message=f"{outcome.message}\n{note}".strip()) if note and is_bad else outcome
@@ -313,5 +320,6 @@ class CellRun:
         if outcome.verdict is Verdict.FAILED:
             return Outcome(Verdict.XFAILED, outcome.cause, f"{expected}\n{outcome.message}")
         if outcome.verdict is Verdict.PASSED:
-            return Outcome(Verdict.XPASSED, Cause.CHECK, f"it passed, but was {expected}\n{outcome.message}".strip())
+            text = f"the cell passed, but was {expected}\n{outcome.message}".strip()
+            return Outcome(Verdict.XPASSED, Cause.CHECK, text)
         return outcome

@@ -1,6 +1,6 @@
-"""Cells that are compared with other cells: when both are known, the checks of the one are judged with the other.
+"""Delays the checks that compare a cell with another cell until the outcome of the other cell is known.
 
-A cell is compared with the outcome of the other cell without that cell's own comparisons.
+The outcome of the other cell is used as it is before the other cell's own comparisons.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ class Comparisons:
     def __init__(self, plan: Plan) -> None:
         self._cells = {cell.id: cell for cell in plan.cells}
         self._relations = Relations(list(plan.combinations.values()))
-        self._known: dict[str, tuple[Outcome, Mapping[str, Metric]]] = {}
-        self._held: dict[str, list[tuple[CellRun, Conclusion]]] = {}  # by the cell that they wait for
+        self._outcomes: dict[str, tuple[Outcome, Mapping[str, Metric]]] = {}  # by cell id
+        self._postponed: dict[str, list[tuple[CellRun, Conclusion]]] = {}  # by the id of the cell they wait for
 
     def note(self, cell: str, outcome: Outcome, metrics: Mapping[str, Metric]) -> None:
-        """Record the outcome of a cell, without its comparisons."""
-        self._known[cell] = (outcome, metrics)
+        """Record the outcome of a cell before its comparisons."""
+        self._outcomes[cell] = (outcome, metrics)
 
     def note_end(self, cell: str, outcome: Outcome, metrics: Mapping[str, Metric]) -> None:
-        """Record how a cell ended, unless its outcome without comparisons is known."""
-        self._known.setdefault(cell, (outcome, metrics))
+        """Record the final outcome of a cell, unless `note` has recorded its outcome before comparisons."""
+        self._outcomes.setdefault(cell, (outcome, metrics))
 
     def forget(self, cell: str) -> None:
-        """Record that another attempt of a cell follows, so that its outcome is not known yet."""
-        self._known.pop(cell, None)
+        """Remove the outcome of a cell, because another attempt of the cell follows."""
+        self._outcomes.pop(cell, None)
 
-    def hold(self, run: CellRun, conclusion: Conclusion) -> bool:
-        """Keep a cell that has to wait for another one, and return whether it has to."""
+    def postpone(self, run: CellRun, conclusion: Conclusion) -> bool:
+        """Postpone the comparisons of a cell if another cell must end first, and return whether that is so."""
         other = self._awaited(run.cell)
         if other is not None:
-            self._held.setdefault(other, []).append((run, conclusion))
+            self._postponed.setdefault(other, []).append((run, conclusion))
         return other is not None
 
     def compared(self, run: CellRun, conclusion: Conclusion) -> Conclusion:
@@ -54,36 +54,36 @@ class Comparisons:
         judged = judgement.judge(checks, run.directory, conclusion.metrics, partial(self._reference, run.cell))
         return replace(conclusion, judgements=(*conclusion.judgements, *judged))
 
-    def released_by(self, cell: str) -> Iterator[tuple[CellRun, Conclusion]]:
-        """Yield the cells that waited for this one and need no other cell any more."""
-        for run, conclusion in self._held.pop(cell, ()):
-            if not self.hold(run, conclusion):
+    def ready_after(self, cell: str) -> Iterator[tuple[CellRun, Conclusion]]:
+        """Yield the cells that were waiting for this cell, unless they must also wait for another cell."""
+        for run, conclusion in self._postponed.pop(cell, ()):
+            if not self.postpone(run, conclusion):
                 yield run, conclusion
 
-    def left(self) -> Iterator[tuple[CellRun, Conclusion, Cell]]:
-        """Yield the cells that still wait, each with the cell that it waits for, and keep them no longer."""
-        held, self._held = self._held, {}
-        for other, waiting in held.items():
+    def withdraw(self) -> Iterator[tuple[CellRun, Conclusion, Cell]]:
+        """Remove all postponed cells, and yield each with the cell that it waits for."""
+        postponed, self._postponed = self._postponed, {}
+        for other, waiting in postponed.items():
             for run, conclusion in waiting:
                 yield run, conclusion, self._cells[other]
 
     def _awaited(self, cell: Cell) -> str | None:
-        """Return the first of the cells that this one is compared with whose outcome is not known yet."""
+        """Return the id of a cell that must end before this cell can be compared with it; None if no cell must."""
         for check in cell.expectations.checks:
             other = self._relations.other(cell.settings, check.to) if check.to is not None else None
-            if other is not None and self._is_to_come(other.id):
+            if other is not None and self._will_end(other.id):
                 return other.id
         return None
 
-    def _is_to_come(self, identity: str) -> bool:
-        """Return whether a cell will have an end of its own, now or when the run is resumed."""
+    def _will_end(self, identity: str) -> bool:
+        """Return whether a cell has not ended yet, but will end in this session or in a resumed run."""
         cell = self._cells.get(identity)
         if cell is None or cell.skip:
             return False
-        return identity not in self._known or self._known[identity][0].verdict is Verdict.CANCELLED
+        return identity not in self._outcomes or self._outcomes[identity][0].verdict is Verdict.CANCELLED
 
     def _compares(self, check: NamedCheck, cell: Cell) -> bool:
-        """Return whether a check compares this cell with another cell, and not with itself."""
+        """Return whether a check compares this cell with a cell other than itself."""
         if check.to is None:
             return False
         other = self._relations.other(cell.settings, check.to)
@@ -93,8 +93,9 @@ class Comparisons:
         other = self._relations.other(cell.settings, to)
         if other is None:
             return Reference(str(dict(to)), fault="there is no such cell", is_missing=True)
-        if other.id not in self._known:
-            return Reference(other.name, fault="it was not run", is_missing=True)
-        outcome, metrics = self._known[other.id]
-        is_good = outcome.verdict is Verdict.PASSED
-        return Reference(other.name, metrics) if is_good else Reference(other.name, fault=f"it was {outcome.verdict}")
+        if other.id not in self._outcomes:
+            return Reference(other.name, fault="the cell was not run", is_missing=True)
+        outcome, metrics = self._outcomes[other.id]
+        if outcome.verdict is Verdict.PASSED:
+            return Reference(other.name, metrics)
+        return Reference(other.name, fault=f"its verdict is {outcome.verdict}")

@@ -1,7 +1,7 @@
-"""Runs the blocking parts of attempts in worker threads: starts them, fetches their files, judges them.
+"""Runs the blocking parts of attempts in worker threads: starts attempts, fetches their files, judges them.
 
-Each result, and each notification of a backend, goes through one queue to the one thread that makes decisions. The
-number of threads does not depend on the number of cells.
+Each result and each notification of a backend is put into one queue, which the thread of the scheduler reads. The
+number of worker threads does not depend on the number of cells.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 from toolbox.extensions.protocols import Backend, teardown_of
 from toolbox.matrix import abandoned, judgement
-from toolbox.matrix.abandoned import Left
+from toolbox.matrix.abandoned import RemainingAttempt
 from toolbox.matrix.cell_progress import CellRun, Conclusion
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.clusters import Access
@@ -53,7 +53,8 @@ class Executions:
         variables: environment variables of workloads on this machine.
         clusters: how to reach the clusters of the run.
         jobs: how many cells run at once.
-        on_change: called with the name of an attempt whose status has changed, in the thread of `next_news`.
+        on_change: called with the name of an attempt whose status has changed, in the thread that calls
+            `handle_results`.
     """
 
     def __init__(
@@ -71,8 +72,8 @@ class Executions:
         self._variables = variables
         self._clusters = clusters
         self._on_change = on_change
-        self._news: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        # Starts may wait for targets that do not answer. So they have threads of their own.
+        self._results: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        # A start may wait for a target that does not answer, and must not delay the other work meanwhile.
         self._starters = ThreadPoolExecutor(min(_MOST_THREADS, jobs), thread_name_prefix="start")
         self._threads = ThreadPoolExecutor(min(_MOST_THREADS, jobs + 2), thread_name_prefix="cells")
         self._removers = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="remove")
@@ -81,61 +82,66 @@ class Executions:
         self._lock = threading.Lock()
         self._is_settled = False
 
-    def next_news(self, timeout: float) -> None:
-        """Handle the queued news, after waiting at most `timeout` seconds for the first of it."""
+    def handle_results(self, timeout: float) -> None:
+        """Handle the queued results. If there are none, wait for the first result at most `timeout` seconds."""
         try:
-            self._news.get(timeout=timeout)()
+            self._results.get(timeout=timeout)()
             while True:
-                self._news.get_nowait()()
+                self._results.get_nowait()()
         except queue.Empty:
             return
 
     def wake(self) -> None:
-        """Make `next_news` return. A signal handler may call this: the queue is reentrant."""
-        self._news.put(_no_news)
+        """Make `handle_results` return. A signal handler may call this, because the queue is reentrant."""
+        self._results.put(_no_result)
 
     def start(self, run: CellRun, done: Callable[[Handle], None], failed: Callable[[Conclusion], None]) -> None:
-        """Start an attempt, or adopt it if it runs already."""
+        """Start an attempt, or adopt the attempt if an earlier session has started it."""
         self._do(partial(self._start, run), done, lambda error: failed(_not_started(error)), threads=self._starters)
 
     def status(self, run: CellRun) -> AttemptStatus:
         """Return the status of an attempt that was started."""
-        assert run.handle is not None, "it was started"
+        assert run.handle is not None, "the attempt was started"
         return self._backend(run.target).poll([run.handle])[run.handle]
 
-    def gather(self, run: CellRun, status: AttemptStatus, done: Callable[[Conclusion], None]) -> None:
-        """Fetch the files of an ended attempt, and judge it by the checks that need no other cell."""
-        self._do(partial(self._gather, run, status), done, lambda error: done(_failure(error)))
+    def collect(self, run: CellRun, status: AttemptStatus, done: Callable[[Conclusion], None]) -> None:
+        """Fetch the files of an ended attempt, and run the checks that need no other cell."""
+        self._do(partial(self._collect, run, status), done, lambda error: done(_failure(error)))
 
     def cancel(self, run: CellRun) -> None:
         """End an attempt early."""
         if run.handle is not None:
-            cancel = partial(_uncancelled, partial(self._backend(run.target).cancel, run.handle))
+            cancel = partial(_outside_cancelled_scope, partial(self._backend(run.target).cancel, run.handle))
             self._do(cancel, _nothing, partial(_warn, f"the workload of {run.cell.name} could not be ended"))
 
-    def end_open(self, target: str, attempts: Sequence[Left]) -> None:
+    def end_open(self, target: str, attempts: Sequence[RemainingAttempt]) -> None:
         """End attempts that may be running, if their target answers now."""
-        end = partial(_uncancelled, lambda: abandoned.end_workloads(self._backend(target), attempts))
+        end = partial(_outside_cancelled_scope, lambda: abandoned.end_workloads(self._backend(target), attempts))
         self._do(end, _nothing, partial(_warn, f"workloads on {target} may be running"), threads=self._removers)
 
     def release(self, target: str, handle: Handle, done: Callable[[], None]) -> None:
         """Remove the remains of an attempt from its target. If that fails, a resumed run tries again."""
-        release = partial(_uncancelled, partial(self._backend(target).release, handle))
+        release = partial(_outside_cancelled_scope, partial(self._backend(target).release, handle))
         self._do(release, lambda _: done(), partial(_warn, f"files of {handle.name} remain on {target}"))
 
     def discard(
-        self, target: str, attempts: Sequence[Left], removed: Callable[[Left], None], done: Callable[[], None]
+        self,
+        target: str,
+        attempts: Sequence[RemainingAttempt],
+        removed: Callable[[RemainingAttempt], None],
+        done: Callable[[], None],
     ) -> None:
         """Remove the remains of attempts that a person has given up, until their target stops answering.
 
         Args:
-            removed: called with each attempt that left nothing on its target.
+            removed: called with each attempt whose remains have been removed.
             done: called at the end.
         """
 
         def work() -> None:
             with cancellation.entered(self._starting):
-                abandoned.discard(self._backend(target), attempts, lambda each: self._news.put(partial(removed, each)))
+                backend = self._backend(target)
+                abandoned.discard(backend, attempts, lambda each: self._results.put(partial(removed, each)))
 
         def failed(error: BaseException) -> None:
             _warn(f"files of attempts may remain on {target}", error)
@@ -148,13 +154,13 @@ class Executions:
         self._starting.cancel(reason)
 
     def settle(self) -> None:
-        """Wait for the worker threads, and handle their results. Nothing new starts: a resumed run continues."""
+        """Wait for the worker threads, and handle their results. Work that the results ask for is not started."""
         self._shut_down()
         self._is_settled = True
-        self.next_news(0)
+        self.handle_results(0)
 
     def teardown_run(self, targets: Iterable[str]) -> None:
-        """Remove the other objects of the run from targets on which all its attempts have been released."""
+        """Remove the remaining objects of the run from targets without attempts."""
         for target in targets:
             try:
                 teardown_run = teardown_of(self._backend(target))
@@ -180,66 +186,66 @@ class Executions:
         failed: Callable[[BaseException], None],
         threads: ThreadPoolExecutor | None = None,
     ) -> None:
-        """Run `work` in a worker thread, and queue its result for the deciding thread. After `settle`, do nothing."""
+        """Run `work` in a worker thread, and queue a call of `done` or `failed`. After `settle`, do nothing."""
 
         def call() -> None:
             try:
-                news = partial(done, work())
-            except BaseException as error:  # noqa: BLE001  # it becomes the outcome of the attempt
-                self._news.put(partial(failed, error))
+                result = partial(done, work())
+            except BaseException as error:  # noqa: BLE001  # the error becomes the outcome of the attempt
+                self._results.put(partial(failed, error))
             else:
-                self._news.put(news)
+                self._results.put(result)
 
         if not self._is_settled:
             (threads or self._threads).submit(contextvars.copy_context().run, call)
 
     def _start(self, run: CellRun) -> Handle:
         with cancellation.entered(self._starting):
-            if run.is_adopted and (found := self._adopt(run)) is not None:
-                return found
+            if run.is_adopted and (handle := self._adopt(run)) is not None:
+                return handle
             return self._backend(run.target).submit(run.cell.workload, run.name, run.directory)
 
     def _adopt(self, run: CellRun) -> Handle | None:
-        """Return an attempt that an earlier session submitted; None if the target answers that it has none.
+        """Return the handle of an attempt that an earlier session submitted; None if the target does not have it.
 
         Raises:
-            SubmissionUnknown: the target does not answer: the workload may be running there.
+            SubmissionUnknown: the target does not answer, so the workload may be running there.
         """
         try:
             return self._backend(run.target).find(run.cell.workload, run.name, run.directory)
         except (ToolboxError, Cancelled, OSError) as error:
             verdict, cause = outcome_of(error)
-            text = f"it was submitted before the run was resumed, and may be running: {describe(error)}"
+            text = f"the attempt was submitted before the run was resumed, and may be running: {describe(error)}"
             raise SubmissionUnknown(text, verdict=verdict, cause=cause) from error
 
-    def _gather(self, run: CellRun, status: AttemptStatus) -> Conclusion:
-        assert run.handle is not None, "it was started"
+    def _collect(self, run: CellRun, status: AttemptStatus) -> Conclusion:
+        assert run.handle is not None, "the attempt was started"
         if status.state is AttemptState.UNREACHABLE:
-            message = f"the connection was lost while the workload ran, and it may still be running: {status.message}"
+            message = f"the connection was lost, and the workload may still be running: {status.message}"
             return Conclusion(Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, message), is_open=True)
         try:
             self._backend(run.target).collect(run.handle, run.cell.workload)
         except LimitExceeded as error:
             return _failure(error)
         except (StepError, Cancelled, OSError) as error:
-            # The files are still on the target. A resumed run fetches them, and does not run the attempt again.
+            # The files are still on the target: a resumed run can fetch them without repeating the attempt.
             return replace(_failure(error), is_open=True)
         self._recorder.sweep(run.step.identity, run.directory)
         outcome = status.outcome or WorkloadOutcome.parse(None)
         if outcome.may_remain:
-            text = f"processes of {run.name} may still run on {run.target}: its supervisor was killed"
+            text = f"processes of {run.name} may still run on {run.target}, because the supervisor was killed"
             self._recorder.record(Note(run.step.identity, text))
         return self._judge(run, outcome)
 
     def _judge(self, run: CellRun, outcome: WorkloadOutcome) -> Conclusion:
-        own = judgement.without_judgement(outcome)
-        if own is not None:
-            return _concluded(outcome, Conclusion(own))
+        without_checks = judgement.outcome_without_checks(outcome)
+        if without_checks is not None:
+            return _with_facts(outcome, Conclusion(without_checks))
         expected = run.cell.expectations
         metrics = expected.measure(run.directory)
         checks = [check for check in expected.checks if check.to is None]
         judged = judgement.judge(checks, run.directory, metrics, lambda _: None, run.cell.bounds)
-        return _concluded(outcome, Conclusion(None, metrics, tuple(judged)))
+        return _with_facts(outcome, Conclusion(None, metrics, tuple(judged)))
 
     def _backend(self, target: str) -> Backend:
         with self._lock:
@@ -250,7 +256,7 @@ class Executions:
                     mark=RunDirectory(self._recorder.root).target(target),
                     variables=self._variables,
                     secrets=self._recorder.redactor.secrets,
-                    notify=lambda name: self._news.put(partial(self._on_change, name)),
+                    notify=lambda name: self._results.put(partial(self._on_change, name)),
                     clusters=self._clusters,
                     limits=self._targets[target].limits,
                 )
@@ -258,8 +264,8 @@ class Executions:
             return self._backends[target]
 
 
-def _concluded(outcome: WorkloadOutcome, conclusion: Conclusion) -> Conclusion:
-    """Return a conclusion together with the facts about the workload."""
+def _with_facts(outcome: WorkloadOutcome, conclusion: Conclusion) -> Conclusion:
+    """Return a conclusion with the duration, the host, the image and the remarks of the workload."""
     return replace(
         conclusion,
         seconds=outcome.seconds,
@@ -274,9 +280,9 @@ def _remark(outcome: WorkloadOutcome) -> str:
     parts = []
     if outcome.leftovers:
         count = "a process" if outcome.leftovers == 1 else f"{outcome.leftovers} processes"
-        parts.append(f"{count} of the workload had to be ended")
+        parts.append(f"{count} of the workload had to be killed")
     if outcome.log_dropped:
-        parts.append(f"its logs have reached their limit: {outcome.log_dropped} bytes are left out")
+        parts.append(f"the logs have reached their size limit: {outcome.log_dropped} bytes were dropped")
     return "; ".join(parts)
 
 
@@ -288,18 +294,18 @@ def _failure(error: BaseException) -> Conclusion:
 
 
 def _not_started(error: BaseException) -> Conclusion:
-    """Return the conclusion of a failed submission. After an unexpected error, the workload may have started."""
+    """Return the conclusion of a failed submission. It is open if the error does not prove that nothing was started."""
     is_proof = isinstance(error, ToolboxError | Cancelled | OSError) and not isinstance(error, SubmissionUnknown)
     return replace(_failure(error), is_open=not is_proof)
 
 
-def _uncancelled(work: Callable[[], None]) -> None:
-    """Clean up with the usual timeouts, even if the run was cancelled."""
+def _outside_cancelled_scope(work: Callable[[], None]) -> None:
+    """Run `work` in a new scope, so that it can clean up although the run was cancelled."""
     with cancellation.entered(CancelScope()):
         work()
 
 
-def _no_news() -> None:
+def _no_result() -> None:
     return
 
 

@@ -26,7 +26,11 @@ _COMMON = ("unit", "direction")  # every metric has these
 
 @dataclass(frozen=True, slots=True)
 class NamedCheck:
-    """A check and its name. `to`: the settings of the cell to compare with; None if it compares with none."""
+    """A check and its name.
+
+    Args:
+        to: the settings of the cell to compare with; None if the check needs no other cell.
+    """
 
     name: str
     check: Check
@@ -61,8 +65,8 @@ class NamedSource:
         direction = spec.get("direction")
         if direction is not None and (not isinstance(direction, str) or direction not in set(Direction)):
             raise ValueError(f"direction: {direction}: `lower` or `higher` was expected, whichever is better")
-        found = parse_metric(spec)
-        return cls(found, str(spec.get("unit", "")), Direction(direction) if direction is not None else None)
+        source = parse_metric(spec)
+        return cls(source, str(spec.get("unit", "")), Direction(direction) if direction is not None else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class Expectations:
 
     @classmethod
     def parse(cls, checks: Sequence[Mapping[str, Any]], metrics: Mapping[str, Mapping[str, Any]]) -> Self:
-        """Parse the checks and metrics of the configuration. Without a check of the exit status, one is added.
+        """Parse the checks and metrics of the configuration. If they lack the check `exit_status`, it is added.
 
         Raises:
             ValueError: the description of a check or a metric is wrong.
@@ -110,8 +114,8 @@ def parse_metric(spec: Mapping[str, Any]) -> MetricSource:
     Raises:
         ValueError: there is no such source, or one of its fields is wrong.
     """
-    known = {key: value for key, value in spec.items() if key not in _COMMON} if isinstance(spec, Mapping) else spec
-    return loading.parse(protocols.METRICS, known)
+    own = {key: value for key, value in spec.items() if key not in _COMMON} if isinstance(spec, Mapping) else spec
+    return loading.parse(protocols.METRICS, own)
 
 
 def judge(
@@ -121,36 +125,36 @@ def judge(
     reference: Callable[[Mapping[str, Any]], Reference | None],
     bounds: Mapping[str, Bound] | None = None,
 ) -> list[tuple[str, Judgement]]:
-    """Run the checks.
+    """Run the checks, and return their names and judgements.
 
     Args:
-        reference: returns the cell to compare with.
-        bounds: the bounds from earlier runs, by the names of the metrics.
+        reference: returns the cell to compare with, given its settings.
+        bounds: the bounds from earlier runs, by metric.
     """
-    found = []
+    judgements = []
     for named in checks:
         other = reference(named.to) if named.to is not None else None
-        found.append((named.name, _judge(named, Evidence(directory, metrics, other, bounds or {}))))
-    return found
+        judgements.append((named.name, _judge(named, Evidence(directory, metrics, other, bounds or {}))))
+    return judgements
 
 
 def _judge(named: NamedCheck, evidence: Evidence) -> Judgement:
     try:
         return named.check.judge(evidence)
     except Exception as error:
-        # A check may come from a workspace. Its bugs must not end the cells of other checks.
+        # The check may come from a workspace. Its bugs must not stop other checks and cells.
         log.exception("the check `%s` is broken", named.name)
         return Judgement(False, f"the check is broken: {describe(error)}")
 
 
-def without_judgement(outcome: WorkloadOutcome) -> Outcome | None:
-    """Return the outcome of an attempt whose workload did not end by itself; None if the checks decide it."""
+def outcome_without_checks(outcome: WorkloadOutcome) -> Outcome | None:
+    """Return the outcome of an attempt whose workload did not end by itself; None if the checks decide the outcome."""
     text = outcome.message
     match outcome.ended_by:
         case EndedBy.TIMEOUT | EndedBy.SILENCE:
             return Outcome(Verdict.FAILED, Cause.TIMEOUT, text)
         case EndedBy.CANCELLED:
-            return Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, text or "it was cancelled")
+            return Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, text or "the attempt was cancelled")
         case EndedBy.NOT_STARTED:
             return Outcome(Verdict.ERROR, Cause.CONFIGURATION, text)
         case EndedBy.LOST | EndedBy.EVICTED | EndedBy.IMAGE:
@@ -161,36 +165,38 @@ def without_judgement(outcome: WorkloadOutcome) -> Outcome | None:
             return Outcome(Verdict.FAILED, Cause.PRODUCT, text)
         case EndedBy.EXIT | EndedBy.SIGNAL:
             if outcome.log_fault:
-                return Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, f"its logs are incomplete: {outcome.log_fault}")
+                return Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, f"the logs are incomplete: {outcome.log_fault}")
             return None
 
 
 def verdict(judgements: Sequence[tuple[str, Judgement]]) -> Outcome:
-    """Return the outcome that the checks decide. If the workload failed, the cause is always `product`."""
+    """Return the outcome that the judgements decide. If `exit_status` failed, the cause is always `product`."""
     bad = [(name, judgement.message) for name, judgement in judgements if judgement.passed is False]
     if not bad:
         return Outcome(Verdict.PASSED)
-    deviations = [found.deviation for _, found in judgements if found.passed is False]
+    deviations = [judgement.deviation for _, judgement in judgements if judgement.passed is False]
     cause = Cause.CHECK
     if any(name == _EXIT_STATUS for name, _ in bad):
         cause = Cause.PRODUCT
-    elif all(found is not None for found in deviations) and any(found and not found.improves for found in deviations):
+    elif all(each is not None for each in deviations) and any(each and not each.improves for each in deviations):
         cause = Cause.REGRESSION
     return Outcome(Verdict.FAILED, cause, "\n".join(f"{name}: {message}" for name, message in bad))
 
 
 def deviations(judgements: Sequence[tuple[str, Judgement]]) -> dict[str, Deviation]:
-    """Return the deviating metrics if every fault is a deviation from earlier runs; otherwise an empty mapping."""
-    bad = [found for _, found in judgements if found.passed is False]
-    found = {each.deviation.metric: each.deviation for each in bad if each.deviation is not None}
-    return found if all(each.deviation is not None for each in bad) else {}
+    """Return the deviations by metric if every failed check is a deviation from earlier runs; otherwise nothing."""
+    bad = [judgement for _, judgement in judgements if judgement.passed is False]
+    by_metric = {each.deviation.metric: each.deviation for each in bad if each.deviation is not None}
+    return by_metric if all(each.deviation is not None for each in bad) else {}
 
 
 def without(judgements: Sequence[tuple[str, Judgement]], metrics: Iterable[str]) -> list[tuple[str, Judgement]]:
-    """Return the judgements, except those that have a deviation of one of the metrics."""
-    left_out = set(metrics)
+    """Return the judgements without the deviations of these metrics."""
+    excluded = set(metrics)
     return [
-        (name, found) for name, found in judgements if found.deviation is None or found.deviation.metric not in left_out
+        (name, judgement)
+        for name, judgement in judgements
+        if judgement.deviation is None or judgement.deviation.metric not in excluded
     ]
 
 

@@ -1,4 +1,4 @@
-"""Decides which cell may run next: tracks the free capacity of targets and pools, and queues the waiting cells."""
+"""Tracks the used capacity of targets and pools, and queues the cells that wait for capacity."""
 
 from __future__ import annotations
 
@@ -12,59 +12,61 @@ from toolbox.matrix.plan import Cell
 from toolbox.matrix.targets import PlannedTarget
 
 _JOBS: Final = "jobs"
-_OUT_SECONDS: Final = 60.0
+_UNREACHABLE_SECONDS: Final = 60.0
 _MOST_PASSED_OVER: Final = 10
 
 
 @dataclass(slots=True)
 class Pools:
-    """The capacity in use, per target and per pool of the whole run.
+    """The used capacity of each target and of each pool.
 
     Args:
-        jobs: how many cells may run at once.
-        pools: how much of each resource all cells together may take, by label.
+        jobs: the number of cells that may run at once.
+        pools: the capacity of each pool, by the label of the resource.
     """
 
     targets: Mapping[str, PlannedTarget]
     jobs: int
     pools: Mapping[str, int]
-    _out_until: dict[str, float] = field(default_factory=dict)
+    _unreachable_until: dict[str, float] = field(default_factory=dict)
     _used: Counter[str] = field(default_factory=Counter)
     _used_on: dict[str, Counter[str]] = field(default_factory=dict)
 
-    def choose(self, cell: Cell, avoid: str = "") -> str | None:
-        """Return the least loaded target that has room for a cell; None if there is none now.
+    def choose(self, cell: Cell, last_choice: str = "") -> str | None:
+        """Return the least loaded target with enough free capacity for a cell; None if no target has enough now.
 
         Args:
-            avoid: a target to use only if there is no other, because the cell has failed there.
+            last_choice: a target to use only if no other target is free, because the cell has failed there.
         """
         if self._used[_JOBS] >= self.jobs or not _has_room(self._used, self.pools, cell.resources):
             return None
         now = time.monotonic()
-        healthy = [name for name in cell.targets if self._out_until.get(name, now) <= now]
+        reachable = [name for name in cell.targets if self._unreachable_until.get(name, now) <= now]
         needs = {**cell.resources, _JOBS: 1}
         free = [
-            name for name in healthy or cell.targets if _has_room(self._usage(name), self.targets[name].capacity, needs)
+            name
+            for name in reachable or cell.targets
+            if _has_room(self._usage(name), self.targets[name].capacity, needs)
         ]
-        return min(free, key=lambda name: (name == avoid, self._load(name)), default=None)
+        return min(free, key=lambda name: (name == last_choice, self._load(name)), default=None)
 
-    def take(self, target: str, cell: Cell) -> None:
-        """Record that a cell runs on a target."""
+    def reserve(self, target: str, cell: Cell) -> None:
+        """Record that a cell uses capacity of a target."""
         for used in (self._used, self._usage(target)):
             used.update({**cell.resources, _JOBS: 1})
 
-    def give_back(self, target: str, cell: Cell) -> None:
-        """Record that a cell does not run on a target any more."""
+    def release(self, target: str, cell: Cell) -> None:
+        """Record that a cell no longer uses capacity of a target."""
         for used in (self._used, self._usage(target)):
             used.subtract({**cell.resources, _JOBS: 1})
 
-    def avoid(self, target: str) -> None:
-        """For a while, use an unreachable target only if there is no other: it fails fast, and so looks free."""
-        self._out_until[target] = time.monotonic() + _OUT_SECONDS
+    def mark_unreachable(self, target: str) -> None:
+        """For a while, use the target only if there is no other. It looks free, because attempts there fail fast."""
+        self._unreachable_until[target] = time.monotonic() + _UNREACHABLE_SECONDS
 
-    def trust(self, target: str) -> None:
-        """Use a target normally again: it has answered."""
-        self._out_until.pop(target, None)
+    def mark_reachable(self, target: str) -> None:
+        """Use a target normally again."""
+        self._unreachable_until.pop(target, None)
 
     def _usage(self, target: str) -> Counter[str]:
         return self._used_on.setdefault(target, Counter())
@@ -79,22 +81,26 @@ def _has_room(used: Mapping[str, int], capacity: Mapping[str, int], needs: Mappi
 
 @dataclass(slots=True)
 class _Line:
-    """Cells that need the same resources. `passed_over`: how often other cells started while these waited."""
+    """Cells that need the same resources.
+
+    Args:
+        passed_over: how often a cell of another line started while cells of this line were waiting.
+    """
 
     targets: frozenset[str]
     cells: deque[Cell] = field(default_factory=deque)
     passed_over: int = 0
 
     def yields_to(self, other: _Line) -> bool:
-        """Return whether these cells must leave shared targets to a line that has waited too long."""
+        """Return whether this line must leave shared targets to another line, which has waited too long."""
         return self is not other and other.passed_over >= _MOST_PASSED_OVER and bool(self.targets & other.targets)
 
 
 class FairQueue:
     """The waiting cells. Cells that need the same resources wait in one line, and the lines take turns.
 
-    Lines with small needs pass over a line with large needs. After a line was passed over ten times, the other lines
-    don't use its targets until one of its cells has started.
+    Cells with small needs may start before earlier cells with large needs. After a line was passed over ten times, the
+    other lines do not use the targets of that line until one of its cells has started.
     """
 
     def __init__(self) -> None:
@@ -106,7 +112,11 @@ class FairQueue:
         return self._length
 
     def add(self, cell: Cell, *, first: bool = False) -> None:
-        """Add a waiting cell at the end of its line, or at the head of it."""
+        """Add a waiting cell to its line.
+
+        Args:
+            first: add the cell at the head of the line, not at the end.
+        """
         key = (cell.targets, tuple(sorted(cell.resources.items())))
         if key not in self._lines:
             self._lines[key] = _Line(frozenset(cell.targets))
@@ -116,7 +126,11 @@ class FairQueue:
         self._length += 1
 
     def next(self, choose: Callable[[Cell], str | None]) -> tuple[Cell, str] | None:
-        """Return the next cell for which there is a target, and the target; None if no cell can run now."""
+        """Remove the next cell that can run now, and return the cell and its target; None if no cell can run now.
+
+        Args:
+            choose: returns the target for a cell; None if no target is free.
+        """
         waiting = [line for line in self._turns if line.cells]
         starved = max(waiting, key=lambda line: line.passed_over, default=None)
         for _ in range(len(self._turns)):

@@ -1,4 +1,4 @@
-"""Finds the cell with which a check compares another cell, by the settings in which the two differ."""
+"""Finds the cell with which a check compares a cell, given the settings in which the two cells differ."""
 
 from __future__ import annotations
 
@@ -10,32 +10,36 @@ from toolbox.matrix.specification import canonical
 
 
 class Relations:
-    """The cells of a matrix by their settings.
+    """An index of the combinations of a matrix by their settings.
 
     Args:
-        combinations: all combinations of the matrix, also those that do not run.
+        combinations: all combinations of the matrix, including those that are skipped or not selected.
     """
 
     def __init__(self, combinations: Sequence[Combination]) -> None:
         self._combinations = combinations
-        self._ids: dict[tuple[str, ...], Combination] | None = None
-        self._labels: dict[tuple[str, str], str] = {}
+        self._by_settings: dict[tuple[str, ...], Combination] | None = None
+        self._labels: dict[tuple[str, str], str] = {}  # the canonical value of each label, by axis and label
 
     def other(self, settings: Mapping[str, Any], to: Mapping[str, Any]) -> Combination | None:
-        """Return the combination that has the values or labels of `to` instead of its own; None if there is none."""
-        if self._ids is None:  # most matrices have no relations
-            self._ids = {self._key(found.settings): found for found in self._combinations}
+        """Return the combination with these settings after those in `to` are replaced; None if there is none.
+
+        Args:
+            to: a value or a label for each axis to replace.
+        """
+        if self._by_settings is None:  # built on first use, because most matrices have no relations
+            self._by_settings = {self._key(each.settings): each for each in self._combinations}
             self._labels = {
-                (axis, label): canonical(found.settings[axis])
-                for found in self._combinations
-                for axis, label in found.labels.items()
+                (axis, label): canonical(each.settings[axis])
+                for each in self._combinations
+                for axis, label in each.labels.items()
             }
         keys = {axis: canonical(value) for axis, value in settings.items()}
         for axis, value in to.items():
             keys[axis] = (
                 self._labels.get((axis, value), canonical(value)) if isinstance(value, str) else canonical(value)
             )
-        return self._ids.get(tuple(keys.values()))
+        return self._by_settings.get(tuple(keys.values()))
 
     @staticmethod
     def _key(settings: Mapping[str, Any]) -> tuple[str, ...]:

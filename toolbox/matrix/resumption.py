@@ -1,4 +1,4 @@
-"""What a cell begins with when a run goes on: which cells are done, which attempts are adopted, which begin anew."""
+"""Decides how a resumed run continues each cell: the cell is done, or its attempt is adopted, judged or repeated."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from toolbox.runs.steps import Outcome
 
 
 class Beginning(Enum):
-    """How a session of the run begins with a cell.
+    """What a session does with a cell first.
 
-    NEW: with a new attempt.
-    SKIP: not at all; the configuration says so.
-    DONE: not at all; it has ended.
-    ADOPT: with its latest attempt, which may be running.
-    JUDGE: with its latest attempt, which has ended without a verdict of the cell.
-    AGAIN: with a new attempt; a person has given up the latest one, and nothing is left of it.
-    CLEAR: likewise, once what the latest attempt left on its target is removed.
+    NEW: start an attempt.
+    SKIP: skip the cell, because the configuration says so.
+    DONE: nothing, because the cell ended in an earlier session.
+    ADOPT: adopt the latest attempt, which may be running.
+    JUDGE: judge the latest attempt, which has ended although the cell has not.
+    AGAIN: start an attempt, because a person has given the latest attempt up and its remains have been removed.
+    CLEAR: remove the remains of the latest attempt, which a person has given up; then start an attempt.
     """
 
     NEW = auto()
@@ -36,10 +36,10 @@ class Beginning(Enum):
 
 
 def beginning(cell: Cell, before: StepState | None, *, rerun_failed: bool) -> Beginning:
-    """Return how to begin with a cell.
+    """Return what to do with a cell first.
 
     Args:
-        before: the cell as earlier sessions left it; None in a new run.
+        before: the state of the cell after the earlier sessions; None if they did not start the cell.
         rerun_failed: whether cells that did not pass are run again.
     """
     if before is not None and is_done(cell, before, rerun_failed=rerun_failed):
@@ -53,38 +53,38 @@ def beginning(cell: Cell, before: StepState | None, *, rerun_failed: bool) -> Be
         return Beginning.AGAIN if latest.is_released else Beginning.CLEAR
     if latest.verdict is None:
         return Beginning.ADOPT
-    is_unwanted = rerun_failed and not latest.verdict.is_pass
-    return Beginning.NEW if is_unwanted or latest.verdict is Verdict.CANCELLED else Beginning.JUDGE
+    must_repeat = latest.verdict is Verdict.CANCELLED or (rerun_failed and not latest.verdict.is_pass)
+    return Beginning.NEW if must_repeat else Beginning.JUDGE
 
 
 def is_done(cell: Cell, before: StepState | None, *, rerun_failed: bool) -> bool:
-    """Return whether a cell has an end that still counts."""
+    """Return whether a cell ended in an earlier session with the same fingerprint, and is not to be rerun."""
     if before is None or before.verdict is None or before.is_open:
         return False
     is_same = before.fingerprint == cell.fingerprint
     return is_same and (before.verdict.is_pass or not rerun_failed)
 
 
-def recalled(cell: Cell, before: StepState, root: Path) -> tuple[CellResult, Outcome]:
-    """Return the result of a cell that is done, and its outcome by itself, without comparisons with other cells.
+def restored(cell: Cell, before: StepState, root: Path) -> tuple[CellResult, Outcome]:
+    """Return the result of a cell that is done, and its outcome before comparisons with other cells.
 
     Args:
         root: the run directory.
     """
-    assert before.verdict is not None, "it is done"
+    assert before.verdict is not None, "the cell is done"
     outcome = Outcome(before.verdict, before.cause, before.message)
     directory, attempts = root / before.step, len(before.attempts)
     result = CellResult(cell.name, cell.settings, outcome, before.measured, directory, attempts, before.counts)
-    if outcome.cause is Cause.CHECK and attempts:  # it may have failed only in comparison with another cell
-        outcome = judgement.verdict(_own_judgements(cell, before.attempts[-1]))
+    if outcome.cause is Cause.CHECK and attempts:  # the only failed check may be a comparison
+        outcome = judgement.verdict(_judgements_without_comparisons(cell, before.attempts[-1]))
     return result, outcome
 
 
 def concluded(cell: Cell, before: StepState) -> Conclusion:
-    """Return the conclusion of the latest attempt of a cell, which ended before the run was resumed."""
+    """Return the conclusion of the latest attempt of a cell, which ended in an earlier session."""
     attempt = before.attempts[-1]
-    assert attempt.verdict is not None, "it has ended"
-    judgements = _own_judgements(cell, attempt)
+    assert attempt.verdict is not None, "the attempt has ended"
+    judgements = _judgements_without_comparisons(cell, attempt)
     outcome = None if judgements else Outcome(attempt.verdict, attempt.cause, attempt.message)
     return Conclusion(
         outcome,
@@ -96,10 +96,10 @@ def concluded(cell: Cell, before: StepState) -> Conclusion:
     )
 
 
-def _own_judgements(cell: Cell, attempt: CellAttempt) -> tuple[tuple[str, Judgement], ...]:
-    """Return the journal's judgements of an attempt, of the checks that compare with no other cell.
+def _judgements_without_comparisons(cell: Cell, attempt: CellAttempt) -> tuple[tuple[str, Judgement], ...]:
+    """Return the judgements of the checks that need no other cell, as recorded in the journal.
 
-    The files of the attempt are not judged again: a power cut may have taken them.
+    The files of the attempt are not judged again, because a power cut may have removed some.
     """
-    own = {check.name for check in cell.expectations.checks if check.to is None}
-    return tuple((event.check, event.judgement) for event in attempt.judged if event.check in own)
+    names = {check.name for check in cell.expectations.checks if check.to is None}
+    return tuple((event.check, event.judgement) for event in attempt.judged if event.check in names)

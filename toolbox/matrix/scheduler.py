@@ -1,8 +1,9 @@
-"""Runs the cells of a plan: starts them where there is room, and follows each to its verdict.
+"""Runs the cells of a plan: starts each cell when a target has free capacity, and follows the cell to its verdict.
 
-One thread decides, and records everything. It never waits for a target: `Executions` does that in other threads, and
-reports what happened. `Admission` says which cell may start next, `resumption` what each begins with, `Comparisons`
-when a cell is compared with others, `StopRules` when to stop, and `Remains` removes what attempts leave on targets.
+The thread that calls `Scheduler.run` makes and records all decisions. It never waits for a target, because `Executions`
+does that in worker threads. `Admission` decides which cell starts next, `resumption` how a resumed run continues a
+cell, `Comparisons` when a cell is compared with others, and `StopRules` when to stop. `Remains` removes what attempts
+leave on targets.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from toolbox.matrix import resumption
-from toolbox.matrix.abandoned import Left
+from toolbox.matrix.abandoned import RemainingAttempt
 from toolbox.matrix.admission import Admission
 from toolbox.matrix.cell_progress import CellResult, CellRun, CellState, Conclusion
 from toolbox.matrix.comparisons import Comparisons
@@ -35,8 +36,8 @@ from toolbox.system import cancellation, environ, signals
 
 log = logging.getLogger(__name__)
 
-_GLANCE_SECONDS: Final = 0.1
-_LOOK_SECONDS: Final = 1.0  # between two looks for a signal that the system has handed to another thread
+_POLL_SECONDS: Final = 0.1
+_SIGNAL_SECONDS: Final = 1.0  # the interval of checks for a signal that another thread has received
 _STOP_SECONDS: Final = 60.0
 
 
@@ -45,10 +46,10 @@ class Options:
     """How to run a plan.
 
     Args:
-        jobs: how many cells run at the same time; when left out, the number in the plan, or one per target.
-        fail_fast: cancel everything at the first cell that does not pass.
+        jobs: the number of cells that run at once; None for the number in the plan or, without one, one per target.
+        fail_fast: cancel the run at the first cell that does not pass.
         max_failures: start no more cells after this number of failures.
-        rerun_failed: run again what did not pass before the run was resumed.
+        rerun_failed: repeat the cells that did not pass before the run was resumed.
     """
 
     jobs: int | None = None
@@ -61,9 +62,9 @@ class Scheduler:
     """Runs the cells of one plan, once.
 
     Args:
-        step: around the cells.
+        step: the step that encloses the cells.
         variables: environment variables of workloads on this machine.
-        clusters: how to reach the clusters that the run has.
+        clusters: how to reach the clusters of the run.
     """
 
     def __init__(
@@ -80,17 +81,15 @@ class Scheduler:
         self._jobs = options.jobs or plan.jobs or max(1, len(plan.targets))
         self._admission = Admission(plan.targets, self._jobs, plan.pools)
         self._executions = Executions(
-            plan.targets, step.recorder, variables, clusters or {}, jobs=self._jobs, on_change=self._look_at
+            plan.targets, step.recorder, variables, clusters or {}, jobs=self._jobs, on_change=self._check_status
         )
         self._remains = Remains(plan, step.recorder, self._executions, self._admission.unblock)
         self._comparisons = Comparisons(plan)
         self._rules = StopRules(len(plan.cells), 1 if options.fail_fast else options.max_failures)
-        self._running: dict[str, CellRun] = {}  # by the name of the attempt, from its start to its conclusion
-        self._open_runs: list[CellRun] = []  # attempts that this session does not wait for, and that may be running
-        self._images = (
-            step.recorder.past.images
-        )  # the digest of each image of earlier attempts, by the name of the image
-        self._is_ending = False  # whether the running attempts are being ended too
+        self._running: dict[str, CellRun] = {}  # attempts between start and conclusion, by the name of the attempt
+        self._open_runs: list[CellRun] = []  # attempts that may be running although this session does not wait for them
+        self._images = step.recorder.past.images  # the digests of the images of earlier attempts, by image name
+        self._is_ending = False  # whether the running attempts are being ended
         self.results: dict[str, CellResult] = {}
 
     @property
@@ -100,15 +99,15 @@ class Scheduler:
 
     @property
     def outage(self) -> str:
-        """The reason why failed attempts are no longer tried again; empty as long as they are."""
+        """The reason why failed attempts are no longer repeated; empty as long as they are repeated."""
         return self._rules.outage
 
     def run(self) -> None:
         """Run the cells until all have ended, or until the run ends.
 
         Raises:
-            Cancelled: the run ends before they do. Everything that ran has ended then.
-            ToolboxError: the run cannot go on: its journal cannot be written, say.
+            Cancelled: the run ends early. All attempts that were running have been ended.
+            ToolboxError: the run cannot continue, for example because its journal cannot be written.
         """
         rerun_failed = self._options.rerun_failed
         done = sum(resumption.is_done(cell, self._before(cell), rerun_failed=rerun_failed) for cell in self._plan.cells)
@@ -118,7 +117,7 @@ class Scheduler:
         with signals.deferred(self._executions.wake):
             try:
                 for cell in self._plan.cells:
-                    self._take(cell)
+                    self._begin_cell(cell)
                 self._remains.discard(self._admission.blocking)
                 self._loop()
                 self._remains.discard(self._admission.blocking)
@@ -136,60 +135,59 @@ class Scheduler:
 
     def _loop(self) -> None:
         while True:
-            self._start_what_fits()
+            self._start_attempts()
             if not self._running and self._admission.is_idle(is_stopped=bool(self.stopped)):
-                self._leave_uncompared()
+                self._close_uncompared()
                 return
-            self._executions.next_news(self._admission.due_in(_LOOK_SECONDS))
+            self._executions.handle_results(self._admission.due_in(_SIGNAL_SECONDS))
             signals.check()
             cancellation.current().check()
 
-    # From the beginning of a cell to the start of its attempt
+    # From the start of a cell to the start of its attempt
 
     def _before(self, cell: Cell) -> StepState | None:
         return self._step.recorder.past.latest.get(f"{self._step.key}/{cell.id}")
 
-    def _take(self, cell: Cell) -> None:
+    def _begin_cell(self, cell: Cell) -> None:
         before = self._before(cell)
         if before is not None:
             self._remains.release_past(before)
-        begin = resumption.beginning(cell, before, rerun_failed=self._options.rerun_failed)
-        if begin is Beginning.NEW:
+        beginning = resumption.beginning(cell, before, rerun_failed=self._options.rerun_failed)
+        if beginning is Beginning.NEW:
             self._admission.add(cell)
-        elif begin is Beginning.SKIP:
+        elif beginning is Beginning.SKIP:
             self._close(self._open(cell), Outcome(Verdict.SKIPPED, None, cell.skip), Conclusion(None))
         else:
-            assert before is not None, "the cell was begun"
-            self._go_on(cell, before, begin)
+            assert before is not None, "an earlier session started the cell"
+            self._resume(cell, before, beginning)
 
-    def _go_on(self, cell: Cell, before: StepState, begin: Beginning) -> None:
-        if begin is Beginning.DONE:
-            self._recall(cell, before)
+    def _resume(self, cell: Cell, before: StepState, beginning: Beginning) -> None:
+        if beginning is Beginning.DONE:
+            self._restore(cell, before)
             return
         run = self._open(cell)
-        if begin is Beginning.AGAIN:
+        if beginning is Beginning.AGAIN:
             self._admission.add_again(run)
-        elif begin is Beginning.CLEAR:
+        elif beginning is Beginning.CLEAR:
             self._admission.block(run)
         else:
             run.is_adopted = True
-            run.become(CellState.JUDGING if begin is Beginning.JUDGE else CellState.STARTING)
-            self._begin(run)
-            if begin is Beginning.JUDGE:
+            run.become(CellState.JUDGING if beginning is Beginning.JUDGE else CellState.STARTING)
+            self._begin_attempt(run)
+            if beginning is Beginning.JUDGE:
                 run.history.pop()
                 self._conclude(run, resumption.concluded(cell, before))
             else:
-                # To submit it again, under its name, finds it where it is.
                 self._executions.start(run, partial(self._started, run), partial(self._conclude, run))
 
-    def _recall(self, cell: Cell, before: StepState) -> None:
-        """Take over the result of a cell that ended before the run was resumed."""
-        result, own = resumption.recalled(cell, before, self._step.recorder.root)
+    def _restore(self, cell: Cell, before: StepState) -> None:
+        """Load the result of a cell that ended in an earlier session."""
+        result, uncompared = resumption.restored(cell, before, self._step.recorder.root)
         self.results[cell.id] = result
         if result.counts:
             self._step.add(result.outcome)
         if result.outcome.verdict is not Verdict.SKIPPED:
-            self._comparisons.note(cell.id, own, result.metrics)
+            self._comparisons.note(cell.id, uncompared, result.metrics)
 
     def _open(self, cell: Cell) -> CellRun:
         location = self._step.locate(cell.name, StepKind.CELL, identity=cell.id)
@@ -201,21 +199,21 @@ class Scheduler:
         run.begin()
         return run
 
-    def _start_what_fits(self) -> None:
+    def _start_attempts(self) -> None:
         self._admission.end_pauses()
-        while not self.stopped and (found := self._admission.next()) is not None:
-            cell, earlier, target = found
+        while not self.stopped and (chosen := self._admission.next()) is not None:
+            cell, earlier, target = chosen
             if self.outage and earlier is not None and earlier.history and not earlier.is_unconfirmed:
                 self._give_up(earlier)
                 continue
             run = earlier or self._open(cell)
             run.submit(target)
-            self._begin(run)
+            self._begin_attempt(run)
             self._executions.start(run, partial(self._started, run), partial(self._conclude, run))
 
-    def _begin(self, run: CellRun) -> None:
-        self._admission.take(run)
-        self._remains.hold(run.target)
+    def _begin_attempt(self, run: CellRun) -> None:
+        self._admission.reserve(run)
+        self._remains.note_attempt(run.target)
         self._running[run.name] = run
 
     # An attempt, from its start to its conclusion
@@ -223,12 +221,12 @@ class Scheduler:
     def _started(self, run: CellRun, handle: Handle) -> None:
         run.handle = handle
         run.become(CellState.RUNNING)
-        self._admission.trust(run.target)
+        self._admission.mark_reachable(run.target)
         if self._is_ending:
             self._executions.cancel(run)
-        self._look_at(run.name)
+        self._check_status(run.name)
 
-    def _look_at(self, name: str) -> None:
+    def _check_status(self, name: str) -> None:
         run = self._running.get(name)
         if run is None or run.state is not CellState.RUNNING:
             return
@@ -237,50 +235,50 @@ class Scheduler:
             run.note_waiting(status.message)
         else:
             run.become(CellState.JUDGING)
-            self._executions.gather(run, status, partial(self._conclude, run))
+            self._executions.collect(run, status, partial(self._conclude, run))
 
     def _conclude(self, run: CellRun, conclusion: Conclusion) -> None:
-        """Record the conclusion of an attempt, without comparisons with other cells."""
-        conclusion = self._with_image_compared(conclusion)
+        """Record the conclusion of an attempt, and compare the cell with others if it passed so far."""
+        conclusion = self._with_image_remark(conclusion)
         del self._running[run.name]
-        self._admission.give_back(run)
-        own = run.weighed(conclusion)
-        if own.verdict is Verdict.CANCELLED and self._is_ending:
-            own = replace(own, message=f"it was cancelled: {self.stopped}")
-        if run.state is CellState.STARTING and own.cause is Cause.INFRASTRUCTURE:
-            self._admission.avoid(run.target)
-        if own.verdict is not Verdict.PASSED:
-            self._end(run, conclusion, own)
+        self._admission.release(run)
+        outcome = run.combined_outcome(conclusion)
+        if outcome.verdict is Verdict.CANCELLED and self._is_ending:
+            outcome = replace(outcome, message=f"the attempt was cancelled: {self.stopped}")
+        if run.state is CellState.STARTING and outcome.cause is Cause.INFRASTRUCTURE:
+            self._admission.mark_unreachable(run.target)
+        if outcome.verdict is not Verdict.PASSED:
+            self._end(run, conclusion, outcome)
             return
-        self._comparisons.note(run.cell.id, own, conclusion.metrics)
-        if self._comparisons.hold(run, conclusion):
+        self._comparisons.note(run.cell.id, outcome, conclusion.metrics)
+        if self._comparisons.postpone(run, conclusion):
             run.become(CellState.COMPARING)
         else:
             self._compare(run, conclusion)
-        self._compare_released(run.cell.id)
+        self._compare_waiting(run.cell.id)
 
-    def _with_image_compared(self, conclusion: Conclusion) -> Conclusion:
-        """Add a remark where an image is not the one that an earlier attempt of the run had under the same name."""
+    def _with_image_remark(self, conclusion: Conclusion) -> Conclusion:
+        """Add a remark if an earlier attempt of the run had another image under the same name."""
         name, _, digest = conclusion.image.partition("@")
-        if not digest or (before := self._images.setdefault(name, digest)) == digest:
+        if not digest or (earlier := self._images.setdefault(name, digest)) == digest:
             return conclusion
-        text = f"its image {name} is {digest}, and was {before} in an earlier attempt of the run"
+        text = f"the image {name} is {digest}, but was {earlier} in an earlier attempt of the run"
         return replace(conclusion, remark="; ".join(filter(None, [conclusion.remark, text])))
 
     def _compare(self, run: CellRun, conclusion: Conclusion) -> None:
         conclusion = self._comparisons.compared(run, conclusion)
-        self._end(run, conclusion, run.weighed(conclusion))
+        self._end(run, conclusion, run.combined_outcome(conclusion))
 
-    def _compare_released(self, cell: str) -> None:
-        """Judge the cells that have waited for this cell."""
-        for run, conclusion in self._comparisons.released_by(cell):
+    def _compare_waiting(self, cell: str) -> None:
+        """Compare the cells that were waiting for this cell."""
+        for run, conclusion in self._comparisons.ready_after(cell):
             self._compare(run, conclusion)
 
-    def _leave_uncompared(self) -> None:
-        """Close the cells that wait for a cell that does not end in this run. A resumed run compares them."""
-        for run, conclusion, other in self._comparisons.left():
-            run.end(conclusion.so_far(), conclusion, sync=True)
-            message = f"it is to be compared with `{other.name}`, which has not ended"
+    def _close_uncompared(self) -> None:
+        """Close the cells that wait for a cell that does not end in this session. A resumed run compares them."""
+        for run, conclusion, other in self._comparisons.withdraw():
+            run.end(conclusion.outcome_before_comparisons(), conclusion, sync=True)
+            message = f"the cell must be compared with `{other.name}`, which has not ended"
             self._close(run, Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, message), conclusion)
 
     # The end of an attempt, and of a cell
@@ -293,9 +291,9 @@ class Scheduler:
         """
         if conclusion.is_open:
             self._open_runs.append(run)
-            outcome = replace(outcome, message=f"{outcome.message}\n{self._how_to_go_on(run)}")
+            outcome = replace(outcome, message=f"{outcome.message}\n{self._how_to_resume(run)}")
         else:
-            attempt = outcome if outcome.verdict is Verdict.CANCELLED else conclusion.so_far()
+            attempt = outcome if outcome.verdict is Verdict.CANCELLED else conclusion.outcome_before_comparisons()
             run.end(attempt, conclusion, sync=self._remains.keeps(run.target))
             self._remains.release(run)
         if self._rules.note_attempt(run.cell.id, outcome, is_adopted=run.is_adopted):
@@ -303,7 +301,7 @@ class Scheduler:
             for each in self._admission.withdraw_paused(lambda paused: not paused.is_unconfirmed):
                 self._give_up(each)
         if not outcome.verdict.is_pass and run.is_unconfirmed and self.stopped:
-            text = f"{outcome.message}\nno other attempt has confirmed it: {self.stopped}"
+            text = f"{outcome.message}\nno other attempt has confirmed the deviation: {self.stopped}"
             outcome = Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, text)
         is_over = self.stopped or (self.outage and not run.is_unconfirmed)
         is_final = outcome.verdict.is_pass or conclusion.is_open or is_over
@@ -311,20 +309,20 @@ class Scheduler:
         if pause is None:
             self._comparisons.note_end(run.cell.id, outcome, conclusion.metrics)
             self._close(run, outcome, conclusion)
-            self._compare_released(run.cell.id)
+            self._compare_waiting(run.cell.id)
         else:
             self._comparisons.forget(run.cell.id)
             self._admission.add_later(run, pause)
 
-    def _how_to_go_on(self, run: CellRun) -> str:
+    def _how_to_resume(self, run: CellRun) -> str:
         command = f"{environ.program()} project resume {self._step.recorder.root}"
         return (
-            f"attempt {run.attempt} stays open: `{command}` continues it when `{run.target}` answers; "
+            f"attempt {run.attempt} stays open: `{command}` continues the attempt when `{run.target}` answers; "
             "with --abandon the attempt is given up, and the cell is tried again"
         )
 
     def _give_up(self, run: CellRun) -> None:
-        """End a cell that waits for another attempt, with the outcome of its last attempt."""
+        """End a cell that waits for another attempt. Its outcome is the outcome of the latest attempt."""
         self._close(run, run.history[-1].outcome, Conclusion(None))
 
     def _close(self, run: CellRun, outcome: Outcome, conclusion: Conclusion) -> None:
@@ -346,7 +344,7 @@ class Scheduler:
         self._step.recorder.record(Note(self._step.identity, text))
 
     def _close_waiting(self, reason: str) -> None:
-        """Close the cells that wait for another attempt: there will be none."""
+        """Close the cells that wait for another attempt, which will not be started."""
         for run in self._admission.withdraw():
             self._close(run, Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, reason), Conclusion(None))
 
@@ -357,31 +355,32 @@ class Scheduler:
             self._executions.cancel(run)
 
     def _stop(self, reason: str) -> None:
-        """End the running attempts, and wait for them. What can no longer be recorded is left to a resumed run."""
+        """End the running attempts, and wait until they have ended."""
         self._rules.stopped = reason
         deadline = time.monotonic() + _STOP_SECONDS
         self._end_running(reason)
         try:
             self._close_waiting(reason)
             while self._running and time.monotonic() < deadline:
-                self._executions.next_news(_LOOK_SECONDS)
+                self._executions.handle_results(_SIGNAL_SECONDS)
             self._end_open_attempts()
-            self._leave_uncompared()
+            self._close_uncompared()
         except (OSError, ToolboxError) as error:
             log.warning("the run ends without a record of all its cells: %s", describe(error))
             self._wait_unrecorded(deadline)
 
     def _end_open_attempts(self) -> None:
-        by_target: dict[str, list[Left]] = {}
+        by_target: dict[str, list[RemainingAttempt]] = {}
         for run in self._open_runs:
-            there = Left(run.step.identity, run.attempt, run.name, run.target, run.cell.workload, run.directory)
-            by_target.setdefault(run.target, []).append(there)
+            by_target.setdefault(run.target, []).append(
+                RemainingAttempt(run.step.identity, run.attempt, run.name, run.target, run.cell.workload, run.directory)
+            )
         for target, attempts in by_target.items():
             self._executions.end_open(target, attempts)
 
     def _wait_unrecorded(self, deadline: float) -> None:
         while time.monotonic() < deadline:
-            left = [run for run in self._running.values() if run.state is CellState.RUNNING]
-            if all(self._executions.status(run).state is not AttemptState.RUNNING for run in left):
+            runs = [run for run in self._running.values() if run.state is CellState.RUNNING]
+            if all(self._executions.status(run).state is not AttemptState.RUNNING for run in runs):
                 return
-            time.sleep(_GLANCE_SECONDS)
+            time.sleep(_POLL_SECONDS)

@@ -1,6 +1,6 @@
 """Digests of the files that are sent with workloads, so that a resumed run notices changed files.
 
-`plan` calls this. Each source is read once for all cells.
+Each source is read only once, although many cells may send it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class SentFiles:
         return [[name, self._fingerprints[source]] for name, source in sorted(sources.items())]
 
     def digests(self) -> dict[str, str]:
-        """Return the digest of each file by its path."""
-        found = {}
+        """Return the digest of each file, by path."""
+        by_path = {}
         for source, digests in sorted(self._digests.items()):
-            shown = source.relative_to(self.root) if source.is_relative_to(self.root) else source
-            found.update({str(shown / name): digest for name, digest in digests.items()})
-        return found
+            path = source.relative_to(self.root) if source.is_relative_to(self.root) else source
+            by_path.update({str(path / name): digest for name, digest in digests.items()})
+        return by_path

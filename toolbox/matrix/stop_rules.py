@@ -1,4 +1,4 @@
-"""When a matrix stops: after too many failures it starts no more cells, and in an outage it retries none."""
+"""Decides when a matrix starts no more cells, after too many failures, and when it stops retrying, in an outage."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _OUTAGE_SHARE: Final = 1 / 3
 
 @dataclass(slots=True)
 class StopRules:
-    """Decides whether a matrix goes on.
+    """The failures of a matrix, and what follows from them.
 
     Args:
-        cells: the number of cells of the plan.
-        max_failures: the number of failed cells after which no more are started; None for no limit.
+        cells: the number of cells in the plan.
+        max_failures: the number of failed cells after which no more cells are started; None for no limit.
         stopped: the reason why no more cells are started; empty as long as cells are started.
-        outage: the reason why failed attempts are no longer tried again; empty as long as they are.
+        outage: the reason why failed attempts are no longer repeated; empty as long as they are repeated.
     """
 
     cells: int
@@ -33,8 +33,8 @@ class StopRules:
         """Record the outcome of an attempt, and return whether an outage begins with this attempt.
 
         Args:
-            is_adopted: whether the attempt was submitted before the run was resumed. Its loss is not counted: after a
-                power failure all attempts are lost, and all may be tried again.
+            is_adopted: whether an earlier session submitted the attempt. The loss of such an attempt is not counted,
+                because a power failure loses all attempts, and all of them may be repeated.
         """
         if outcome.cause is Cause.INFRASTRUCTURE and not is_adopted:
             self._broken.add(cell)
@@ -47,12 +47,12 @@ class StopRules:
         return True
 
     def note_end(self, verdict: Verdict) -> bool:
-        """Record the verdict of a cell that is not in quarantine, and return whether the matrix stops because of it."""
+        """Record the verdict of a cell that is not in quarantine, and return whether this verdict stops the matrix."""
         if verdict not in UNEXPECTED:
             return False
         self._failures += 1
         if self.max_failures is None or self._failures < self.max_failures or self.stopped:
             return False
         count = "a cell" if self._failures == 1 else f"{self._failures} cells"
-        self.stopped = f"{count} did not pass: nothing more was started"
+        self.stopped = f"{count} did not pass: no more cells were started"
         return True

@@ -1,4 +1,4 @@
-"""Targets: where cells run, as the configuration describes them."""
+"""Reads the targets of a configuration: the places where cells run."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class PlannedTarget:
     """A place where cells run.
 
     Args:
-        capacity: the amount of each resource that it has, by label; other resources are unlimited. `jobs` limits
-            how many cells run at once.
-        accelerator: the kind of its accelerators; None if not configured.
-        cost_per_hour: the price of an hour of one attempt; None if not configured.
-        limits: how much of one attempt may be fetched.
+        capacity: the amount of each resource that the target has, by the label of the resource. The resource `jobs` is
+            the number of cells that run at once. A resource that is missing is unlimited.
+        accelerator: the kind of accelerator; None if not configured.
+        cost_per_hour: the price of one attempt per hour; None if not configured.
+        limits: the limits of the files that are fetched from one attempt.
     """
 
     name: str
@@ -58,17 +58,17 @@ class PlannedTarget:
         return isinstance(self.description, MachineTarget)
 
     def can_hold(self, resources: Mapping[str, int]) -> bool:
-        """Return whether the target has enough capacity for a cell, if nothing else runs there."""
+        """Return whether the target has enough capacity for a cell when nothing else runs there."""
         return all(count <= self.capacity.get(label, count) for label, count in resources.items())
 
 
 def read(configuration: Configuration) -> dict[str, PlannedTarget]:
-    """Return the targets of a configuration by name. `local` is this machine, unless a target has that name.
+    """Return the targets of a configuration, by name. `local` is this machine, unless the configuration defines it.
 
     Raises:
         ConfigurationError: the description of a target is wrong.
     """
-    found = {}
+    targets = {}
     for name, target in configuration.block(BLOCK, TargetsBlock).root.items():
         try:
             spec = {"backend": target.backend, **(target.model_extra or {})}
@@ -78,7 +78,7 @@ def read(configuration: Configuration) -> dict[str, PlannedTarget]:
         except ValueError as error:
             path = f'{BLOCK}["{name}"]'
             raise ConfigurationError(f"{configuration.location(path)}: the target `{name}`: {error}") from None
-        found[name] = PlannedTarget(
+        targets[name] = PlannedTarget(
             name,
             target.backend,
             description,
@@ -89,7 +89,7 @@ def read(configuration: Configuration) -> dict[str, PlannedTarget]:
             CollectLimits(target.collect_bytes, target.collect_files),
         )
     local = loading.parse(protocols.BACKENDS, {"backend": "local"})
-    return {"local": PlannedTarget("local", "local", local), **found}
+    return {"local": PlannedTarget("local", "local", local), **targets}
 
 
 def verify(
@@ -97,11 +97,11 @@ def verify(
     clusters: Mapping[str, Access | None],
     workloads: Mapping[str, Iterable[Workload]],
 ) -> None:
-    """Check that cells can run on targets, as far as that is known before anything starts.
+    """Check that workloads can run on their targets, as far as this can be checked before anything starts.
 
     Args:
         workloads: the workloads that may run on each target.
-        clusters: how to reach the clusters of the run, by name; None for a cluster that is not known yet.
+        clusters: how to reach the clusters of the run, by name; None for a cluster that the run has not created yet.
 
     Raises:
         ConfigurationError: the configuration or a permission must be changed first.

@@ -65,7 +65,7 @@ def test_one_that_cannot_be_asked_for_does_not_keep_the_others_from_their_end(
     refuse(monkeypatch, "b")
     assert left.end() == ["a", "c"]
     (record,) = caplog.records
-    assert record.message.endswith(" may be running still: jobs is forbidden")
+    assert record.message.endswith(" may still be running: jobs is forbidden")
 
 
 def test_a_target_that_does_not_answer_is_waited_for_once(
@@ -76,4 +76,4 @@ def test_a_target_that_does_not_answer_is_waited_for_once(
     asked = refuse(monkeypatch, "a", "b", "c")
     assert left.end() == []
     assert asked == ["a"]
-    assert "workloads on one may be running still: jobs is forbidden" in caplog.text
+    assert "workloads on one may still be running: jobs is forbidden" in caplog.text

@@ -150,7 +150,7 @@ def end(run: CellRun, outcome: Outcome, remark: str = "") -> list[str]:
 
 def test_a_cell_ends_with_what_its_earlier_attempts_were(bench: Bench) -> None:
     assert end(attempted(bench.cell(), BROKEN, PASSED), PASSED) == [
-        "passed", "it passed at attempt 2", "attempt 1 was error (infrastructure): no route",
+        "passed", "the cell passed at attempt 2", "attempt 1 was error (infrastructure): no route",
     ]  # fmt: skip
     assert end(attempted(bench.cell(), BROKEN, CANCELLED, FAILED), FAILED)[1:] == [
         "exit status 1", "attempt 1 was error (infrastructure): no route",
@@ -158,8 +158,8 @@ def test_a_cell_ends_with_what_its_earlier_attempts_were(bench: Bench) -> None:
 
 
 def test_a_remark_is_told_also_of_what_passed(bench: Bench) -> None:
-    assert end(attempted(bench.cell(), PASSED), PASSED, "2 processes had to be ended") == [
-        "passed", "2 processes had to be ended",
+    assert end(attempted(bench.cell(), PASSED), PASSED, "2 processes had to be killed") == [
+        "passed", "2 processes had to be killed",
     ]  # fmt: skip
 
 
@@ -171,7 +171,7 @@ def test_a_cell_ends_as_it_was_expected_to_or_not(bench: Bench) -> None:
     assert end(attempted(bench.cell(xfail=XFAIL), FAILED), FAILED) == ["xfailed", expected, "exit status 1"]
     unexpected = attempted(bench.cell(xfail=XFAIL), PASSED).finish(PASSED, NOTHING)
     assert (unexpected.verdict, unexpected.cause) == (Verdict.XPASSED, Cause.CHECK)
-    assert unexpected.message == f"it passed, but was {expected}"
+    assert unexpected.message == f"the cell passed, but was {expected}"
     assert end(attempted(bench.cell(xfail=XFAIL), CANCELLED), CANCELLED)[0] == "cancelled"
     assert end(attempted(bench.cell(xfail=XFAIL), BROKEN), BROKEN)[0] == "error"
 
@@ -232,8 +232,8 @@ def measured(run: CellRun, *attempts: Judged) -> Outcome:
     for judgements in attempts:
         submit(run)
         conclusion = Conclusion(None, judgements=judgements)
-        outcome = run.weighed(conclusion)
-        run.end(conclusion.so_far(), conclusion, sync=False)
+        outcome = run.combined_outcome(conclusion)
+        run.end(conclusion.outcome_before_comparisons(), conclusion, sync=False)
     return outcome
 
 
@@ -267,7 +267,7 @@ def test_only_what_was_confirmed_says_why(bench: Bench) -> None:
     assert (outcome.verdict, outcome.cause) == (Verdict.FAILED, Cause.CHECK)
     assert outcome.message.splitlines() == [
         "metric: fast",
-        "another attempt has confirmed it",
+        "another attempt has confirmed the deviation",
         "other: noisy, out of range in one attempt and not in the other",
     ]
 
@@ -303,7 +303,7 @@ def test_a_cell_in_quarantine_keeps_its_verdict_and_does_not_count(bench: Bench)
     run = attempted(bench.cell(quarantine=[kept]), FAILED)
     outcome = run.finish(FAILED, NOTHING)
     assert outcome.verdict is Verdict.FAILED
-    assert "in quarantine until 2026-06-15 (me), so it does not count: #9" in outcome.message
+    assert "in quarantine until 2026-06-15 (me), so the verdict does not count: #9" in outcome.message
     assert (bench.parent.outcome(), run.step.counts) == (None, False)
 
 

@@ -46,7 +46,7 @@ class Desk:
         for _ in range(300):
             if self.results:
                 return self.results.pop()
-            self.executions.next_news(0.1)
+            self.executions.handle_results(0.1)
         raise AssertionError("nothing came back")
 
     def start(self) -> Any:
@@ -57,10 +57,10 @@ class Desk:
             self.run.handle = started
         return started
 
-    def gather(self) -> Conclusion:
+    def collect(self) -> Conclusion:
         """Return what the attempt came to."""
         self.start()
-        self.executions.gather(self.run, self.executions.status(self.run), self.results.append)
+        self.executions.collect(self.run, self.executions.status(self.run), self.results.append)
         found: Conclusion = self.wait()
         return found
 
@@ -83,42 +83,42 @@ def test_the_end_of_an_attempt_is_told_in_the_thread_that_asks_for_news(desks: A
     told: list[threading.Thread] = []
     desk.executions._on_change = lambda _: told.append(threading.current_thread())
     desk.start()
-    desk.executions.next_news(0.01)
+    desk.executions.handle_results(0.01)
     assert told == [threading.main_thread()]
 
 
 def test_without_news_the_waiting_ends(desks: Any) -> None:
-    desks(Ending()).executions.next_news(0.001)
+    desks(Ending()).executions.handle_results(0.001)
 
 
 def test_an_attempt_that_ended_is_measured_and_judged_but_for_comparisons(desks: Any) -> None:
-    conclusion = desks(Ending(1, leaves={"m.json": '{"t": 4}'})).gather()
+    conclusion = desks(Ending(1, leaves={"m.json": '{"t": 4}'})).collect()
     assert conclusion.metrics["t"].value == 4
     assert [(name, judged.passed) for name, judged in conclusion.judgements] == [("exit_status", False)]
     assert (conclusion.outcome, conclusion.seconds) == (None, 1.5)
-    assert conclusion.so_far().cause is Cause.PRODUCT
+    assert conclusion.outcome_before_comparisons().cause is Cause.PRODUCT
 
 
 @pytest.mark.parametrize("by", [EndedBy.TIMEOUT, EndedBy.LOST, EndedBy.CANCELLED])
 def test_what_did_not_end_by_itself_is_not_judged(desks: Any, by: EndedBy) -> None:
-    conclusion = desks(Ending(by=by, leaves={"m.json": '{"t": 4}'})).gather()
+    conclusion = desks(Ending(by=by, leaves={"m.json": '{"t": 4}'})).collect()
     assert conclusion.outcome is not None
     assert (conclusion.metrics, conclusion.judgements) == ({}, ())
 
 
 def test_what_its_supervisor_noticed_is_remarked(desks: Any) -> None:
-    conclusion = desks(Ending(remark={"leftovers": 2, "log_dropped": 7})).gather()
+    conclusion = desks(Ending(remark={"leftovers": 2, "log_dropped": 7})).collect()
     assert conclusion.remark == (
-        "2 processes of the workload had to be ended; its logs have reached their limit: 7 bytes are left out"
+        "2 processes of the workload had to be killed; the logs have reached their size limit: 7 bytes were dropped"
     )
-    assert desks(Ending(remark={"leftovers": 1})).gather().remark.startswith("a process of the workload")
+    assert desks(Ending(remark={"leftovers": 1})).collect().remark.startswith("a process of the workload")
 
 
 def test_processes_that_may_run_on_are_noted_in_the_journal(desks: Any) -> None:
     desk = desks(Ending(by=EndedBy.LOST, remark={"may_remain": True}))
-    desk.gather()
+    desk.collect()
     (note,) = [event.text for event in desk.events if isinstance(event, Note)]
-    assert note == "processes of r-1-" + desk.run.cell.id + "-1 may still run on one: its supervisor was killed"
+    assert note == "processes of r-1-" + desk.run.cell.id + "-1 may still run on one, because the supervisor was killed"
 
 
 def test_an_attempt_that_left_more_than_is_allowed_is_not_left_open(
@@ -128,14 +128,14 @@ def test_an_attempt_that_left_more_than_is_allowed_is_not_left_open(
         raise LimitExceeded("it left more than 5 bytes")
 
     monkeypatch.setattr(FakeBackend, "collect", collect)
-    found = desks(Ending()).gather()
+    found = desks(Ending()).collect()
     assert found == Conclusion(Outcome(Verdict.ERROR, Cause.CONFIGURATION, "it left more than 5 bytes"))
 
 
 def test_a_secret_that_an_attempt_left_is_taken_out_and_that_is_told(desks: Any) -> None:
     desk = desks(Ending(leaves={"stdout.log": "the token is hunter2\n"}))
     desk.redactor.add(["hunter2"])
-    desk.gather()
+    desk.collect()
     assert (desk.run.directory / "stdout.log").read_text() == "the token is ***\n"
     assert [event.text for event in desk.events if isinstance(event, Note)] == ["a secret was masked in stdout.log"]
 
@@ -166,14 +166,14 @@ def test_whatever_is_raised_becomes_the_end_of_the_attempt(
         raise error
 
     monkeypatch.setattr(FakeBackend, "collect", collect)
-    found = desks(Ending()).gather().outcome
+    found = desks(Ending()).collect().outcome
     assert (found.verdict, found.cause) == outcome
     assert bool(caplog.records) is is_logged
 
 
 def test_an_attempt_out_of_reach_is_not_collected(desks: Any) -> None:
     desk = desks(Ending(lost="no route"))
-    conclusion = desk.gather()
+    conclusion = desk.collect()
     assert (conclusion.outcome.cause, "no route" in conclusion.outcome.message) == (Cause.INFRASTRUCTURE, True)
     assert not (desk.run.directory / "outcome.json").exists()
 
@@ -201,7 +201,7 @@ def test_what_could_not_be_ended_or_removed_is_said(
     desk.executions.cancel(desk.run)
     desk.executions.release("one", desk.run.handle, pytest.fail)
     desk.executions.close()
-    desk.executions.next_news(0)
+    desk.executions.handle_results(0)
     assert sorted(caplog.messages) == [
         f"files of {desk.run.name} remain on one: no route",
         "the workload of x=a could not be ended: no route",
@@ -213,7 +213,7 @@ def test_what_cannot_be_brought_back_leaves_the_attempt_open(desks: Any, monkeyp
         raise StepError("no route", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
 
     monkeypatch.setattr(FakeBackend, "collect", fail)
-    found = desks(Ending()).gather()
+    found = desks(Ending()).collect()
     assert (found.is_open, found.outcome.cause, found.outcome.message) == (True, Cause.INFRASTRUCTURE, "no route")
 
 
@@ -231,7 +231,7 @@ def test_who_waits_for_a_target_stops_when_that_is_asked(desks: Any, monkeypatch
 
 def test_a_target_is_opened_once_and_let_go_of_at_the_end(desks: Any) -> None:
     desk = desks(Ending())
-    desk.gather()
+    desk.collect()
     desk.executions.close()
     backend = desk.executions._backends["one"]
     assert (backend.machines.closed, backend.context.name) == (["one"], "one")

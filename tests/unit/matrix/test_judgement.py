@@ -87,17 +87,17 @@ def test_a_metric_that_is_not_described_well_is_refused(spec: Any) -> None:
     ],
 )
 def test_what_ended_a_workload_is_judged_unless_it_ended_by_itself(ended_by: EndedBy, expected: Outcome | None) -> None:
-    assert judgement.without_judgement(WorkloadOutcome(ended_by, 0, "why")) == expected
+    assert judgement.outcome_without_checks(WorkloadOutcome(ended_by, 0, "why")) == expected
 
 
 def test_a_workload_that_was_cancelled_without_a_word_says_so() -> None:
-    found = judgement.without_judgement(WorkloadOutcome(EndedBy.CANCELLED))
-    assert found == Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, "it was cancelled")
+    found = judgement.outcome_without_checks(WorkloadOutcome(EndedBy.CANCELLED))
+    assert found == Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, "the attempt was cancelled")
 
 
 def test_logs_that_are_not_whole_are_no_evidence_whatever_the_exit_status() -> None:
-    found = judgement.without_judgement(WorkloadOutcome(EndedBy.EXIT, 0, log_fault="no space left on device"))
-    assert found == Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "its logs are incomplete: no space left on device")
+    found = judgement.outcome_without_checks(WorkloadOutcome(EndedBy.EXIT, 0, log_fault="no space left on device"))
+    assert found == Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "the logs are incomplete: no space left on device")
 
 
 GOOD, NOTHING = Judgement(True, "fine"), Judgement(None, "nothing to judge")

@@ -34,14 +34,14 @@ def taken(pools: Pools, *cells: Cell) -> list[str | None]:
     for one in cells:
         found.append(pools.choose(one))
         if found[-1] is not None:
-            pools.take(found[-1], one)
+            pools.reserve(found[-1], one)
     return found
 
 
 def test_no_more_run_than_there_are_jobs(cell: NewCell) -> None:
     pools, one = Pools(TARGETS, 2, {}), cell()
     assert taken(pools, one, one, one) == ["one", "two", None]
-    pools.give_back("one", one)
+    pools.release("one", one)
     assert pools.choose(one) == "one"
 
 
@@ -66,9 +66,9 @@ def test_the_target_with_the_least_to_do_for_its_size_is_taken(cell: NewCell) ->
 
 def test_a_target_is_avoided_only_where_there_is_another_with_room(cell: NewCell) -> None:
     pools, one = Pools(TARGETS, 9, {}), cell()
-    assert pools.choose(one, avoid="one") == "two"
-    pools.take("two", one)
-    assert pools.choose(one, avoid="one") == "one"
+    assert pools.choose(one, last_choice="one") == "two"
+    pools.reserve("two", one)
+    assert pools.choose(one, last_choice="one") == "one"
 
 
 # Whose turn it is
@@ -111,16 +111,16 @@ def test_one_that_comes_back_is_the_first_of_its_line(cell: NewCell) -> None:
 
 def test_a_target_that_could_not_be_reached_is_left_alone_while_there_is_another_one(cell: NewCell) -> None:
     pools, one = Pools(TARGETS, 9, {}), cell()
-    pools.avoid("one")
+    pools.mark_unreachable("one")
     assert taken(pools, one, one) == ["two", None]  # it waits for the one that answers
     assert pools.choose(cell("one")) == "one"
-    pools.trust("one")
+    pools.mark_reachable("one")
     assert pools.choose(one) == "one"
 
 
 def test_a_target_is_asked_again_after_a_while(cell: NewCell, monkeypatch: pytest.MonkeyPatch) -> None:
     pools, one = Pools(TARGETS, 9, {}), cell()
-    pools.avoid("one")
+    pools.mark_unreachable("one")
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 61)
     assert taken(pools, one, one) == ["one", "two"]
@@ -135,8 +135,8 @@ def test_a_cell_that_needs_much_is_not_passed_over_for_ever(cell: NewCell) -> No
     started: list[Cell] = []
     while large not in started:
         while (found := queue.next(pools.choose)) is not None:
-            pools.take("one", found[0])
+            pools.reserve("one", found[0])
             running.append(found[0])
             started.append(found[0])
-        pools.give_back("one", running.pop(0))
+        pools.release("one", running.pop(0))
     assert len(started) < 15

@@ -202,7 +202,7 @@ def test_who_waits_for_another_attempt_holds_up_no_one(bench: Bench) -> None:
 
 def test_a_target_out_of_reach_is_said_to_perhaps_run_it_still(bench: Bench) -> None:
     bench.run(["a"], Machines({"a": Ending(lost="no route to host")}), retries={"infrastructure": 0})
-    said = "the connection was lost while the workload ran, and it may still be running: no route to host"
+    said = "the connection was lost, and the workload may still be running: no route to host"
     assert bench.ends()["a"].message.startswith(f"{said}\nattempt 1 stays open: ")
 
 
@@ -231,7 +231,7 @@ def expected(expires: dt.date = TODAY) -> list[dict[str, Any]]:
     [
         (CRASH, Verdict.XFAILED, Cause.PRODUCT, "expected to fail until 2026-06-15 (me): #7"),
         (Ending(by=EndedBy.TIMEOUT), Verdict.XFAILED, Cause.TIMEOUT, "expected to fail until"),
-        (Ending(), Verdict.XPASSED, Cause.CHECK, "it passed, but was expected to fail until 2026-06-15 (me): #7"),
+        (Ending(), Verdict.XPASSED, Cause.CHECK, "the cell passed, but was expected to fail until 2026-06-15 (me): #7"),
         (REFUSED, Verdict.ERROR, Cause.CAPACITY, "no place for it"),
     ],
 )
@@ -268,14 +268,14 @@ def test_fail_fast_cancels_what_runs_and_starts_nothing_more(bench: Bench) -> No
     machines = Machines({"a": Ending(1, after=["submit b"]), "b": NEVER})
     scheduler = bench.run(["a", "b", "c"], machines, options=Options(jobs=2, fail_fast=True))
     assert verdicts(scheduler) == {"a": "failed", "b": "cancelled"}
-    assert scheduler.stopped == "a cell did not pass: nothing more was started"
+    assert scheduler.stopped == "a cell did not pass: no more cells were started"
     assert bench.notes() == [scheduler.stopped]
 
 
 def test_fail_fast_takes_no_heed_of_what_is_expected_to_fail(bench: Bench) -> None:
     scheduler = bench.run(["a", "b"], Machines({"a": CRASH}), options=Options(1, fail_fast=True), xfail=expected())
     assert (verdicts(scheduler), scheduler.stopped) == (
-        {"a": "xfailed", "b": "xpassed"}, "a cell did not pass: nothing more was started",
+        {"a": "xfailed", "b": "xpassed"}, "a cell did not pass: no more cells were started",
     )  # fmt: skip
 
 
@@ -284,7 +284,7 @@ def test_after_so_many_failures_what_runs_goes_on_and_nothing_more_is_started(be
     scheduler = bench.run(list("abcd"), machines, options=Options(jobs=2, max_failures=2))
     assert verdicts(scheduler) == {"a": "failed", "b": "failed", "c": "passed"}
     assert "d" not in machines.began()
-    assert scheduler.stopped == "2 cells did not pass: nothing more was started"
+    assert scheduler.stopped == "2 cells did not pass: no more cells were started"
 
 
 def test_a_cell_that_waits_for_another_attempt_does_not_get_it_after_the_stop(bench: Bench) -> None:

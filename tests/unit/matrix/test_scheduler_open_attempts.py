@@ -76,7 +76,7 @@ def test_the_message_of_an_open_attempt_says_where_it_is_and_what_to_do(bench: B
     end = bench.ends()["a"]
     assert end.cause is Cause.INFRASTRUCTURE
     assert "may be running: no route to host" in end.message
-    assert f"project resume {bench.root}` continues it when `one` answers" in end.message
+    assert f"project resume {bench.root}` continues the attempt when `one` answers" in end.message
     assert "--abandon" in end.message
 
 

@@ -60,7 +60,7 @@ def test_a_cell_that_waits_to_be_compared_holds_no_place(bench: Bench) -> None:
 
 def test_a_cell_whose_other_one_failed_fails(bench: Bench) -> None:
     bench.run("ab", Machines({"a": CRASH, "b": took(1)}), **B_WITH_A)
-    assert bench.relation("b") == (False, "`x=a` has no metrics: it was failed")
+    assert bench.relation("b") == (False, "`x=a` has no metrics: its verdict is failed")
     assert bench.ends()["b"].cause is Cause.CHECK
 
 
@@ -73,7 +73,7 @@ def test_a_cell_whose_other_one_is_not_run_is_not_held_to_it(
     bench: Bench, fields: dict[str, Any], selection: Selection
 ) -> None:
     bench.run("ab", Machines({"b": took(9)}), selection=selection, **B_WITH_A, **fields)
-    assert bench.relation("b") == (None, "nothing to compare with: `x=a` (it was not run)")
+    assert bench.relation("b") == (None, "nothing to compare with: `x=a` (the cell was not run)")
     assert bench.verdicts()["b"] == "passed"
 
 
@@ -98,7 +98,7 @@ def test_one_that_is_worse_than_the_other_may_have_another_attempt(bench: Bench)
     machines = Machines({"a": took(1), "b": [took(9), took(1.5)]})
     bench.run("ab", machines, retries={**AT_ONCE, "check": 1}, **B_WITH_A)
     assert machines.began() == ["a", "b", "b"]
-    assert bench.ends()["b"].message.splitlines()[0] == "it passed at attempt 2"
+    assert bench.ends()["b"].message.splitlines()[0] == "the cell passed at attempt 2"
 
 
 def test_the_numbers_of_one_that_failed_a_comparison_count_for_others(bench: Bench) -> None:

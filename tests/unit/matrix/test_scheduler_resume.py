@@ -136,7 +136,7 @@ def test_a_cell_that_waited_for_another_attempt_gets_it(bench: Bench) -> None:
     scheduler = bench.run("a", machines, retries=ONCE_MORE)
     assert machines.began() == ["a"]
     (result,) = scheduler.results.values()
-    assert (result.attempts, result.outcome.message.splitlines()[0]) == (2, "it passed at attempt 2")
+    assert (result.attempts, result.outcome.message.splitlines()[0]) == (2, "the cell passed at attempt 2")
 
 
 def test_attempts_that_were_lost_with_the_machine_are_no_outage(bench: Bench) -> None:
@@ -282,7 +282,7 @@ def test_a_name_that_has_come_to_mean_another_image_is_said(bench: Bench) -> Non
     (ended,) = bench.of(AttemptEnded)
     assert ended.image == "registry.example/x:1@sha256:two"
     assert bench.ends()["b"].message == (
-        "its image registry.example/x:1 is sha256:two, and was sha256:one in an earlier attempt of the run"
+        "the image registry.example/x:1 is sha256:two, but was sha256:one in an earlier attempt of the run"
     )
 
 

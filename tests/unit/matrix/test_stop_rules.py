@@ -31,7 +31,7 @@ def test_only_what_did_not_pass_counts_for_the_limit_of_failures() -> None:
     rules = StopRules(9, 2)
     verdicts = [Verdict.FAILED, Verdict.XFAILED, Verdict.SKIPPED, Verdict.CANCELLED, Verdict.PASSED, Verdict.XPASSED]
     assert [rules.note_end(verdict) for verdict in verdicts] == [False] * 5 + [True]
-    assert rules.stopped == "2 cells did not pass: nothing more was started"
+    assert rules.stopped == "2 cells did not pass: no more cells were started"
     assert not rules.note_end(Verdict.ERROR)
 
 

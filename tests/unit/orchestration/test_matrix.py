@@ -103,7 +103,7 @@ def test_what_did_not_pass_may_be_left_to_the_caller(at_work: AtWork) -> None:
 def test_what_was_never_started_is_counted(at_work: AtWork) -> None:
     at_work("abc", Machines({"a": CRASH}), options=Options(1, max_failures=1))
     assert str(fail()).splitlines()[:2] == [
-        "of 3 cells: 1 failed, 2 not started", "a cell did not pass: nothing more was started",
+        "of 3 cells: 1 failed, 2 not started", "a cell did not pass: no more cells were started",
     ]  # fmt: skip
 
 

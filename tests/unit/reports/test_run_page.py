@@ -448,7 +448,7 @@ def test_each_attempt_leads_to_its_directory(tmp_path: Path) -> None:
     rows = all_of(found, './/table[caption="Attempts"]/tbody/tr')
     assert [text_of(row) for row in rows] == ["1local✗ failed (check) 1.0 stoo slow", "2other✓ passed 2.0 s"]
     assert (one(rows[0], ".//a").get("href") or "").endswith("/attempt-1/")
-    assert "it passed at attempt 2" in text_of(found)
+    assert "the cell passed at attempt 2" in text_of(found)
 
 
 def test_a_changed_field_tells_who_changed_it(failed: Element) -> None:

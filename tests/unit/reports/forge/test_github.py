@@ -128,7 +128,10 @@ def test_a_command_that_may_fail_is_not_in_quarantine() -> None:
 
 def test_remarks_are_told_line_by_line_after_what_failed() -> None:
     kept = cell(
-        "b", Verdict.FAILED, f"slow\nin quarantine until 2999-12-31 (ops), so it does not count: {'x' * 200}", 1
+        "b",
+        Verdict.FAILED,
+        f"slow\nin quarantine until 2999-12-31 (ops), so the verdict does not count: {'x' * 200}",
+        1,
     )
     kept = replace(kept, counts=False)
     noisy = cell("c", Verdict.PASSED, "time: noisy\nspeed: too few values", 2)
