@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from toolbox.kubernetes.leases.leases import Claim, Record, Seen, now
+from toolbox.leases.leases import Claim, Record, Seen, now
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause, Verdict
 

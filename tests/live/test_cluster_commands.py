@@ -16,9 +16,9 @@ from tests.fakes import gcloud, machine_api
 from tests.live.cluster_tools import OURS, Tools, changed
 from tests.servers import kubernetes
 from toolbox.kubernetes.api.connection import Cluster
-from toolbox.kubernetes.leases import leases
-from toolbox.kubernetes.leases.lease_objects import LeaseObject
-from toolbox.kubernetes.leases.leases import Claim, Record
+from toolbox.kubernetes.lease_objects import LeaseObject
+from toolbox.leases import leases
+from toolbox.leases.leases import Claim, Record
 from toolbox.model.clusters import Access
 from toolbox.testing import Outcome, Workspace
 

@@ -17,9 +17,9 @@ import yaml
 from tests.servers import api_proxy, kubernetes
 from toolbox.kubernetes.api.connection import ApiError, Cluster
 from toolbox.kubernetes.api.snapshots import Difference, Snapshot
-from toolbox.kubernetes.leases.lease_objects import LeaseObject
-from toolbox.kubernetes.leases.leases import Claim, Record, Seen, me, now
-from toolbox.kubernetes.leases.taking import take
+from toolbox.kubernetes.lease_objects import LeaseObject
+from toolbox.leases.leases import Claim, Record, Seen, me, now
+from toolbox.leases.taking import take
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError, StepError
 from toolbox.model.verdicts import Cause

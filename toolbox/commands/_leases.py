@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 
 from toolbox.kubernetes.api.connection import TIMEOUT, Cluster
-from toolbox.kubernetes.leases import heartbeats, leases, taking
-from toolbox.kubernetes.leases.lease_objects import LeaseObject
-from toolbox.kubernetes.leases.leases import Claim, Record
+from toolbox.kubernetes.lease_objects import LeaseObject
+from toolbox.leases import heartbeats, leases, taking
+from toolbox.leases.leases import Claim, Record
 from toolbox.model.clusters import Access
 from toolbox.model.errors import StepError
 from toolbox.model.foreign_text import printable

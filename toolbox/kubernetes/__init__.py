@@ -1,4 +1,4 @@
-"""Kubernetes: `api` talks to the API server, `leases` reserves shared clusters and machines, `pods` runs cells.
+"""Kubernetes: `api` talks to the API server, `pods` runs cells, `lease_objects` stores leases.
 
 The backend is `toolbox/backends/kubernetes.py`; the Ansible modules for clusters are in `toolbox/ansible/modules/`.
 """

@@ -14,8 +14,8 @@ from typing import Final
 
 from toolbox.config.configuration import Configuration
 from toolbox.config.contracts import clusters as contract
-from toolbox.kubernetes.leases import leases
-from toolbox.kubernetes.leases.leases import Claim
+from toolbox.leases import leases
+from toolbox.leases.leases import Claim
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError, Interrupted, StepError
 from toolbox.model.events import LeaseAwaited, LeaseLost, Note, StepKind

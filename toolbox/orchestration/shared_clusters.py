@@ -9,11 +9,11 @@ from pathlib import Path
 
 from toolbox.config.contracts import clusters as contract
 from toolbox.kubernetes.api.connection import Cluster
-from toolbox.kubernetes.leases.heartbeats import Lease
-from toolbox.kubernetes.leases.lease_objects import LeaseObject
-from toolbox.kubernetes.leases.leases import Claim, Lock
-from toolbox.kubernetes.leases.lock_files import LockFile
-from toolbox.kubernetes.leases.taking import take
+from toolbox.kubernetes.lease_objects import LeaseObject
+from toolbox.leases.heartbeats import Lease
+from toolbox.leases.leases import Claim, Lock
+from toolbox.leases.lock_files import LockFile
+from toolbox.leases.taking import take
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.events import ClusterChosen

@@ -34,8 +34,8 @@ from toolbox.kubernetes.api import readiness
 from toolbox.kubernetes.api.connection import ApiError, Json
 from toolbox.kubernetes.api.objects import LEASE, MANAGED_BY, MANAGER, NAMESPACE, RUN_LABEL, Kind, Objects, Query
 from toolbox.kubernetes.api.waiting import watching_all
-from toolbox.kubernetes.leases.lease_objects import record_of
-from toolbox.kubernetes.leases.leases import now
+from toolbox.kubernetes.lease_objects import record_of
+from toolbox.leases.leases import now
 from toolbox.model.errors import ConfigurationError, InfrastructureError
 
 _OPTIONS: Final = {

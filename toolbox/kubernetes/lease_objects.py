@@ -1,6 +1,7 @@
 """Stores the lease of a cluster in an object of the kind Lease (the Kubernetes API, coordination.k8s.io/v1).
 
-Annotations hold the values for which the kind has no field. A Lease object without a holder is free.
+`toolbox.leases` takes and renews the lease. Annotations hold the values for which the kind has no field. A Lease object
+without a holder is free.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Json
 from toolbox.kubernetes.api.objects import LEASE, Objects, Query
 from toolbox.kubernetes.api.watching import Watch
-from toolbox.kubernetes.leases.leases import Claim, Record, Seen
+from toolbox.leases.leases import Claim, Record, Seen
 from toolbox.model.errors import ConfigurationError, StepError
 
 NAME: Final = "topgallant"
@@ -32,7 +33,7 @@ _LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 
 
 class LeaseObject:
-    """The lease of a cluster, a `toolbox.kubernetes.leases.leases.Lock`.
+    """The lease of a cluster, a `toolbox.leases.leases.Lock`.
 
     Args:
         namespace: the namespace of the object; the default is the namespace of `cluster`.

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.kubernetes.leases.leases import Claim, Record, Seen, now
+from toolbox.leases.leases import Claim, Record, Seen, now
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.system import filesystem
@@ -32,7 +32,7 @@ _ENDED: Final = "ZX"  # states of a process that has ended, and for which its pa
 
 
 class LockFile:
-    """The lease of a machine, a `toolbox.kubernetes.leases.leases.Lock`."""
+    """The lease of a machine, a `toolbox.leases.leases.Lock`."""
 
     def __init__(self, path: Path, label: str = "") -> None:
         self.label = label or str(path)

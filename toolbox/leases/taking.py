@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final
 
-from toolbox.kubernetes.leases.heartbeats import Lease
-from toolbox.kubernetes.leases.leases import Claim, Lock, Record, clock, now
+from toolbox.leases.heartbeats import Lease
+from toolbox.leases.leases import Claim, Lock, Record, clock, now
 from toolbox.model.errors import StepError
 from toolbox.model.text import duration
 from toolbox.model.verdicts import Cause, Verdict

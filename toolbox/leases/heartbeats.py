@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from toolbox.kubernetes.leases.leases import Lock, Record, Seen, now
+from toolbox.leases.leases import Lock, Record, Seen, now
 from toolbox.model.errors import Cancelled, StepError, describe
 from toolbox.model.text import duration
 from toolbox.system import cancellation

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from tests.fakes.locks import FakeLock
-from toolbox.kubernetes.leases import heartbeats
-from toolbox.kubernetes.leases.heartbeats import Lease
-from toolbox.kubernetes.leases.leases import Claim, Lock, Record, now
-from toolbox.kubernetes.leases.taking import take
+from toolbox.leases import heartbeats
+from toolbox.leases.heartbeats import Lease
+from toolbox.leases.leases import Claim, Lock, Record, now
+from toolbox.leases.taking import take
 from toolbox.model.errors import Cancelled, StepError
 from toolbox.model.verdicts import Cause
 from toolbox.system import cancellation

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from toolbox.kubernetes.leases import lock_files
-from toolbox.kubernetes.leases.leases import Claim, Record, Seen, now
-from toolbox.kubernetes.leases.lock_files import LockFile
-from toolbox.kubernetes.leases.taking import take
+from toolbox.leases import lock_files
+from toolbox.leases.leases import Claim, Record, Seen, now
+from toolbox.leases.lock_files import LockFile
+from toolbox.leases.taking import take
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause
 
@@ -27,9 +27,9 @@ OURS = Claim("run-2", "bob@lab", "mine", "run-2", ttl=3600)
 HOLDER = """
     import sys
     from pathlib import Path
-    from toolbox.kubernetes.leases.leases import Claim
-    from toolbox.kubernetes.leases.lock_files import LockFile
-    from toolbox.kubernetes.leases.taking import take
+    from toolbox.leases.leases import Claim
+    from toolbox.leases.lock_files import LockFile
+    from toolbox.leases.taking import take
     lease = take([LockFile(Path(sys.argv[1]))], Claim("run-1", "ann@lab", "nightly", ttl=3600), wait=0, say=print)
     print("held", flush=True)
     sys.stdin.read()

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.fakes.locks import FakeLock
-from toolbox.kubernetes.leases import heartbeats
-from toolbox.kubernetes.leases.heartbeats import Lease
-from toolbox.kubernetes.leases.leases import Claim
-from toolbox.kubernetes.leases.taking import take
+from toolbox.leases import heartbeats
+from toolbox.leases.heartbeats import Lease
+from toolbox.leases.leases import Claim
+from toolbox.leases.taking import take
 
 OURS = Claim("run-2", "bob@lab", "mine", "run-2", ttl=1)
 OTHER = Claim("run-1", "ann@lab", "debugging", ttl=60)

@@ -1,7 +1,7 @@
 """Leases of shared clusters and machines: who holds one, for what, and how long it lasts without a heartbeat.
 
-`taking.py` takes a lease, and `heartbeats.py` renews it. A `Lock` stores it: `lease_objects.py` for a cluster,
-`lock_files.py` for a machine.
+`taking.py` takes a lease, and `heartbeats.py` renews it. A `Lock` stores it: `lock_files.py` for a machine,
+`toolbox/kubernetes/lease_objects.py` for a cluster.
 """
 
 from __future__ import annotations
