@@ -1,4 +1,4 @@
-"""Builds the Ansible inventory of a play, and chooses the names of its hosts.
+"""Builds the Ansible inventory of a play, and names its hosts.
 
 The name of a host is also the name of its folder in the artifacts of a step.
 """
@@ -16,30 +16,33 @@ from toolbox.system import environ
 
 TARGETS: Final = "targets"
 _CONTROLLER: Final = "controller"
-# `localhost` is this machine without SSH; the other names are groups.
+# `localhost` is this machine without SSH, and the other names are groups of the inventory.
 _RESERVED: Final = {"localhost", "all", "ungrouped", TARGETS, _CONTROLLER}
 
 
-def of(addresses: Sequence[Address]) -> dict[str, Any]:
-    """Return the inventory of SSH hosts; without any, the inventory contains only this machine.
+def build(addresses: Sequence[Address]) -> dict[str, Any]:
+    """Return the inventory of SSH hosts. Without addresses, the inventory contains only this machine.
 
     Raises:
-        UsageError: a host is named twice.
+        UsageError: a host is named twice, with different users.
     """
-    # Tasks delegated to localhost always run locally, even if an SSH host has an address of this machine.
+    # Tasks that a role delegates to localhost must run without SSH, so `localhost` is always in the inventory.
     here = {"localhost": {"ansible_connection": "local", "ansible_python_interpreter": untrusted(sys.executable)}}
     hosts: dict[str, dict[str, Any]] = {}
     for address in addresses:
         name, variables = name_of(address), _variables(address)
         if hosts.setdefault(name, variables) != variables:
-            named = ", ".join(map(str, addresses))
-            raise UsageError(f"--hosts: {name} is named twice, with different users: {named}")
+            listed = ", ".join(map(str, addresses))
+            raise UsageError(f"--hosts: {name} is named twice, with different users: {listed}")
     groups = {TARGETS: {"hosts": hosts or here}, _CONTROLLER: {"hosts": here}}
     return {"all": {"children": groups}}
 
 
 def name_of(address: Address) -> str:
-    """Return the name of a host, with its port if one is given (several tunnels may share an address)."""
+    """Return the name of a host in the inventory: its address, and its port if the user gave a port.
+
+    Several tunnels may have the same address and different ports.
+    """
     host, port = address.host, address.port
     return f"{host}-{port or 'ssh'}" if port or host.lower() in _RESERVED else host
 
@@ -49,7 +52,7 @@ def _variables(address: Address) -> dict[str, Any]:
         "ansible_host": address.host,
         "ansible_user": address.user,
         "ansible_port": address.port,
-        # Roles use this variable too, for programs that they run on the host.
+        # Roles also use this variable, to run Python programs on the host.
         "ansible_python_interpreter": environ.get("ANSIBLE_PYTHON_INTERPRETER"),
     }
     return {key: untrusted(value) for key, value in variables.items() if value}

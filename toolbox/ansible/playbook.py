@@ -1,9 +1,8 @@
-"""Runs one playbook, and passes its events on as they arrive. Only this module uses ansible-runner.
+"""Runs one playbook, and calls a function for each event of Ansible. Only this module uses ansible-runner.
 
-ansible-runner prepares the command line, the variables and the callback plugin, and reads Ansible's events from the
-output. `toolbox.system.processes` starts the process itself, in a session of its own, marked, and ended with its scope.
-ansible-runner's own loop would dump the environment into a file, listen on a pseudo-terminal, and sleep 0.1 s after
-each play.
+ansible-runner prepares the command line, the environment variables and the callback plugin, and reads Ansible's events
+from the output. `toolbox.system.processes` runs the process, so that it ends with its scope. If ansible-runner ran the
+process, it would write the environment into a file, listen on a pseudo-terminal, and sleep 0.1 s after each play.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ _MODULES: Final = Path(__file__).resolve().parent / "modules"
 # Environment variables of the user override these settings.
 _SETTINGS: Final = {
     "ANSIBLE_NOCOLOR": "1",
-    "ANSIBLE_PIPELINING": "1",  # leaves no copy of a module, and so of its arguments, on the host
-    "ANSIBLE_NO_TARGET_SYSLOG": "1",  # keeps the arguments out of the host's system log
+    "ANSIBLE_PIPELINING": "1",  # don't write modules, which contain their arguments, to files on the host
+    "ANSIBLE_NO_TARGET_SYSLOG": "1",  # don't write the arguments of modules to the system log of the host
     "ANSIBLE_RETRY_FILES_ENABLED": "0",
-    "ANSIBLE_HOST_KEY_CHECKING": "1",  # ansible-runner would turn it off
+    "ANSIBLE_HOST_KEY_CHECKING": "1",  # ansible-runner would turn the check off
     "ANSIBLE_PYTHON_INTERPRETER": "auto_silent",
-    "ANSIBLE_INVENTORY_ENABLED": "yaml",  # the inventory is always YAML: no other plugin has to try it
+    "ANSIBLE_INVENTORY_ENABLED": "yaml",  # don't try other inventory plugins
     "ANSIBLE_SSH_ARGS": "-C -o ControlMaster=auto -o ControlPersist=10s -o BatchMode=yes",
 }
 
@@ -42,8 +41,8 @@ class Play:
 
     Args:
         file: the playbook.
-        inventory: the content of Ansible's YAML inventory, with its data marked (`unsafe_yaml.untrusted`).
-        roles: the folders with roles.
+        inventory: the content of Ansible's YAML inventory, in which all data is marked by `unsafe_yaml.untrusted`.
+        roles: the folders that contain roles.
         step: the directory of the step.
         private: a private directory for files that must not outlive the play.
     """
@@ -59,13 +58,12 @@ def run(play: Play, handler: EventHandler) -> int:
     """Run a playbook to its end, and return the exit status of `ansible-playbook`.
 
     Args:
-        play: the playbook, and how to run it.
-        handler: called with each event, never in two threads at once.
+        handler: called with each event, by one thread at a time.
 
     Raises:
-        Cancelled: the scope was cancelled, and Ansible and all processes that it started have been ended.
+        Cancelled: the scope was cancelled, and Ansible and all processes that it started have ended.
     """
-    from ansible_runner import Runner  # slow to import, and needed only here
+    from ansible_runner import Runner  # slow to import
     from ansible_runner.config.runner import RunnerConfig
     from ansible_runner.utils import OutputEventFilter
 
@@ -88,8 +86,8 @@ def run(play: Play, handler: EventHandler) -> int:
             return handler(event)
 
     runner = Runner(config, event_handler=handle)
-    # Two threads read the two streams, so each stream has a decoder. No line end follows the mark that ends an event:
-    # with whole lines, the start of a task would be reported only at the end of the task.
+    # Each stream has its own decoder, because two threads read the streams. `whole_lines=False`: no line break follows
+    # the end of an event, so with whole lines, the start of a task would be reported only at the end of the task.
     output, errors = (OutputEventFilter(None, runner.event_callback, suppress_ansible_output=True) for _ in range(2))
     completed = processes.run(
         config.command,
@@ -104,24 +102,24 @@ def run(play: Play, handler: EventHandler) -> int:
     return completed.returncode
 
 
-def uses_our_modules(tasks: Path) -> bool:
-    """Return whether a file of tasks uses a module in `modules/`. These modules need the Kubernetes client."""
+def uses_cluster_modules(tasks: Path) -> bool:
+    """Return whether a file of tasks uses a module in `modules/`. All of these modules need the Kubernetes client."""
     names = "|".join(path.stem for path in _MODULES.glob("[!_]*.py"))
     return re.search(rf"^\s*(?:-\s+)?(?:{names}):", tasks.read_text(encoding="utf-8"), re.MULTILINE) is not None
 
 
 def _variables(play: Play) -> dict[str, str]:
-    ours = {name: value for name, value in _SETTINGS.items() if environ.get(name) is None}
-    variables = processes.environment(play.step, ours)
-    # Prefer the ansible-playbook of this virtual environment, even if the environment is not activated.
+    settings = {name: value for name, value in _SETTINGS.items() if environ.get(name) is None}
+    variables = processes.environment(play.step, settings)
+    # Use the ansible-playbook of this virtual environment, even if the environment is not activated.
     variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
-    # A configuration in the working or home directory must not change what a role does.
-    own = environ.get("ANSIBLE_CONFIG") or str(filesystem.write_text(play.private / "ansible.cfg", ""))
-    variables["ANSIBLE_CONFIG"] = own
-    # A module of the user takes precedence over one of Topgallant's with the same name.
+    # Without this file, Ansible would read a configuration file in the working directory or the home directory.
+    config = environ.get("ANSIBLE_CONFIG") or str(filesystem.write_text(play.private / "ansible.cfg", ""))
+    variables["ANSIBLE_CONFIG"] = config
+    # The modules of the user take precedence over the modules of Topgallant.
     variables["ANSIBLE_LIBRARY"] = os.pathsep.join(filter(None, [environ.get("ANSIBLE_LIBRARY"), str(_MODULES)]))
-    if (named := environ.get("KUBECONFIG")) is not None:  # make paths absolute: Ansible has another working directory
-        files_of_it = (str(environ.expanded(part).absolute()) for part in named.split(os.pathsep) if part)
-        variables["KUBECONFIG"] = os.pathsep.join(files_of_it)
+    if (kubeconfig := environ.get("KUBECONFIG")) is not None:  # paths must be absolute: Ansible changes the directory
+        paths = (str(environ.expanded(path).absolute()) for path in kubeconfig.split(os.pathsep) if path)
+        variables["KUBECONFIG"] = os.pathsep.join(paths)
     variables["ANSIBLE_LOCAL_TEMP"] = str(play.private / "tmp")
     return variables

@@ -1,7 +1,6 @@
-"""Handles the events of Ansible while a role runs: writes them as JSON lines and as a log, and passes them to views.
+"""Handles the events of Ansible while a role runs: redacts their secrets, writes them to files, and records tasks.
 
-The events are those of ansible-runner (https://ansible.readthedocs.io/projects/runner/en/stable/intro/).
-Secrets are redacted here, before anything is written or shown.
+ansible-runner defines the events (https://ansible.readthedocs.io/projects/runner/en/stable/intro/).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from toolbox.runs.layout import StepDirectory
 from toolbox.runs.steps import Step
 from toolbox.system import filesystem
 
-_LONGEST_MESSAGE: Final = 4
+_MOST_LINES: Final = 4
 _STATUS: Final = {
     "runner_on_ok": "ok",
     "runner_on_failed": "failed",
@@ -37,38 +36,38 @@ class RoleEvents:
         self._events = _open(StepDirectory(step.directory).role_events)
         self._log = _open(StepDirectory(step.directory).role_log)
         self._failures: list[TaskFinished] = []
-        self._causes: list[str] = []  # the cause of each failure; empty unless one of Topgallant's modules names it
+        self._causes: list[str] = []  # the cause of each failure, if the task is a module of `modules/`; otherwise ""
         self._rescued = False
-        self._tail: deque[str] = deque(maxlen=_LONGEST_MESSAGE)
+        self._tail: deque[str] = deque(maxlen=_MOST_LINES)
 
     @property
     def failed(self) -> TaskFinished | None:
-        """The task that made the role fail: the first failed task, or the last one if a block rescued earlier ones."""
+        """The task that made the role fail: the first failed task, or the last one if a `rescue` handled a failure."""
         if not self._failures:
             return None
         return self._failures[self._index]
 
     @property
     def cause(self) -> Cause | None:
-        """The cause of the failure, if a module of `modules/` names it."""
-        named = self._causes[self._index] if self._failures else ""
-        return Cause(named) if named in set(Cause) else None
+        """The cause that the failed task reported; None if it is not a module of `modules/`."""
+        reported = self._causes[self._index] if self._failures else ""
+        return Cause(reported) if reported in set(Cause) else None
 
     @property
     def _index(self) -> int:
         return -1 if self._rescued else 0
 
     def hosts_of(self, failed: TaskFinished) -> list[str]:
-        """Return the hosts on which a failed task failed."""
+        """Return the hosts on which a task failed."""
         return list(dict.fromkeys(other.host for other in self._failures if other.name == failed.name))
 
     def last_lines(self) -> str:
-        """Return the last lines of Ansible's output, for a failure outside of any task."""
+        """Return the last lines of Ansible's output, for an error that is not the failure of a task."""
         return " / ".join(self._tail)
 
     def handle(self, event: dict[str, Any]) -> bool:
-        """Handle an event of ansible-runner. Return False, so that ansible-runner writes no file of its own."""
-        # Redact each text by itself: in the JSON, a secret of digits could match part of a number.
+        """Handle an event of ansible-runner. Return False, so that ansible-runner writes no file for the event."""
+        # Redact the texts and not the JSON, in which a secret of digits could match a part of a number.
         redacted = {key: self._redact.redact_nested(value) for key, value in event.items()}
         self._events.write(json.dumps(redacted, ensure_ascii=False, default=str) + "\n")
         if printed := redacted.get("stdout", ""):
@@ -106,7 +105,7 @@ class RoleEvents:
                 self._causes.append(str((data.get("res") or {}).get(CAUSE_KEY, "")))
 
     def _finished(self, kind: str, data: dict[str, Any]) -> TaskFinished:
-        # Redact before a command is quoted for a shell: quoting could make a secret unrecognizable.
+        # Redact before `_command` quotes the command for a shell: a quoted secret might not be recognized.
         result = {key: self._redact.redact_nested(value) for key, value in (data.get("res") or {}).items()}
         status = _STATUS[kind]
         if status == "ok" and result.get("changed"):
@@ -126,7 +125,7 @@ class RoleEvents:
 
 
 def _open(path: Path) -> Any:
-    # The output of a program need not be UTF-8. `close` closes the file.
+    # The output of a program may contain bytes that are not UTF-8.
     return open(path, "a", encoding="utf-8", errors="backslashreplace", buffering=1, opener=filesystem.private_opener)
 
 
@@ -159,4 +158,4 @@ def _failure_text(result: dict[str, Any]) -> str:
     error = str(result.get("stderr") or result.get("module_stderr") or "").strip().splitlines()
     if "cmd" in result:
         message = f"`{_command(result)}` ended with status {result.get('rc')}"
-    return "\n".join([message, *error[-_LONGEST_MESSAGE:]])
+    return "\n".join([message, *error[-_MOST_LINES:]])

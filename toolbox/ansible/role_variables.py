@@ -1,7 +1,4 @@
-"""Prepares the variables of a role: the arguments of its command, and the variables that the method's body returns.
-
-`toolbox.ansible.roles` calls this module, which writes no files.
-"""
+"""Prepares the variables of a role: the arguments of its command, and the variables that its method returns."""
 
 from __future__ import annotations
 
@@ -22,10 +19,10 @@ from toolbox.system import environ
 
 
 def run_body(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Run the body of a command with the converted arguments, and return the variables that it adds or replaces.
+    """Call the method of a command with the converted arguments, and return the variables that it adds or replaces.
 
     Raises:
-        UsageError: the body refused the arguments (ValueError, `sys.exit`), or returned a value that cannot be
+        UsageError: the method refused the arguments (by ValueError or `sys.exit`), or returned a value that cannot be
             used as variables.
     """
     name = command.signature.name
@@ -42,7 +39,7 @@ def run_body(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(
             f"{name}: its method returned a value of type {kind}: None or a mapping of variables was expected"
         )
-    # Leave `self` out, so that a body may end with `return locals()`.
+    # Leave `self` out, so that a method may end with `return locals()`.
     return {
         variable: _checked(command.signature, variable, value)
         for variable, value in returned.items()
@@ -50,37 +47,40 @@ def run_body(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _checked(described: Signature, variable: object, value: Any) -> Any:
+def _checked(parameters: Signature, variable: object, value: Any) -> Any:
     if not isinstance(variable, str) or not variable.isascii() or not variable.isidentifier():
-        raise UsageError(f"{described.name}: its method returned {variable!r}, which cannot name a variable")
-    parameter = next((each for each in described.parameters if each.name == variable), None)
+        raise UsageError(f"{parameters.name}: its method returned {variable!r}, which cannot name a variable")
+    parameter = next((each for each in parameters.parameters if each.name == variable), None)
     try:
         if parameter is not None:
             value = signature.convert(parameter, value, text=False)
         unsafe_yaml.dump(plain(value))
     except ValueError as error:
-        raise UsageError(f"{described.name}: its method returned a wrong argument: {error}") from None
+        raise UsageError(f"{parameters.name}: its method returned a wrong argument: {error}") from None
     except yaml.YAMLError:
         kind = type(value).__name__
         raise UsageError(
-            f"{described.name}: its method returned `{variable}` of type {kind}: text, numbers, booleans, "
+            f"{parameters.name}: its method returned `{variable}` of type {kind}: text, numbers, booleans, "
             "null, lists and mappings can be variables"
         ) from None
     return value
 
 
-def located(label: str, values: Mapping[str, Any], *, is_remote: bool) -> dict[str, Any]:
-    """Return variables with absolute paths, because the role has another working directory than the caller.
+def with_absolute_paths(label: str, values: Mapping[str, Any], *, is_remote: bool) -> dict[str, Any]:
+    """Return variables in which all paths are absolute, because the role runs in another working directory.
 
-    `~` is the home directory on the host.
+    If `is_remote`, the paths are paths on SSH hosts. Then a path may also begin with `~`.
+
+    Args:
+        label: the name of the command, for messages.
 
     Raises:
-        UsageError: a path on another host is relative.
+        UsageError: a path on an SSH host is relative.
     """
-    return {name: _located(label, name, value, is_remote=is_remote) for name, value in values.items()}
+    return {name: _absolute(label, name, value, is_remote=is_remote) for name, value in values.items()}
 
 
-def _located(label: str, name: str, value: Any, *, is_remote: bool) -> Any:
+def _absolute(label: str, name: str, value: Any, *, is_remote: bool) -> Any:
     if not isinstance(value, Path):
         return value
     if not is_remote:
@@ -91,11 +91,10 @@ def _located(label: str, name: str, value: Any, *, is_remote: bool) -> Any:
 
 
 def plain(value: Any, *, reveal: bool = False) -> Any:
-    """Return a value that YAML can represent: paths and members of enumerations become text.
+    """Return a value with paths and members of enumerations replaced by text, so that YAML can represent the value.
 
     Args:
-        value: the value.
-        reveal: whether secrets become text too.
+        reveal: whether to replace secrets by text too.
     """
     if isinstance(value, Secret):
         return value.reveal() if reveal else value

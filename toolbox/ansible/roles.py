@@ -1,14 +1,14 @@
 """Toolbox commands that run an Ansible role, by ansible-runner.
 
-`@role` turns a method into such a command: `Host.capture_state` runs the role `host_capture_state`, and its parameter
-`packages` is the variable `host_capture_state_packages`. The body of the method runs before the role, and may refuse
-the arguments or return further variables (`role_variables.py`). `@role("name")` names another role. The role runs on
-this machine, or on the SSH hosts of `hosts`, by Ansible's own connection and the user's own SSH configuration. `@role`
-only marks the method: the command line and `run.run_toolbox` run the command, and a direct call runs only the body.
+`@role` marks a method as such a command. The command `Host.capture_state` runs the role `host_capture_state`, and the
+parameter `packages` becomes the variable `host_capture_state_packages`. `@role("name")` names another role. The method
+is called before the role runs, and may refuse the arguments or return further variables (`role_variables.py`). The
+command line and `run.run_toolbox` run the method and the role; a direct call runs only the method. The role runs on
+this machine, or on the SSH hosts of `--hosts` with the user's SSH configuration.
 
-The step's directory contains `_python.cmd`, `_python.args.yaml`, `_ansible.play.yaml`, `_ansible.log`,
-`_ansible.events.jsonl`, `src/` (the files that the role rendered), `artifacts/` (the state that the role saw; for SSH
-hosts in `artifacts/HOST/`), and `FAILURE` if the role failed.
+The directory of the step contains `_python.cmd`, `_python.args.yaml`, `_ansible.play.yaml`, `_ansible.log`,
+`_ansible.events.jsonl`, `src/` (the files that the role created), `artifacts/` (the state that the role recorded; for
+SSH hosts in `artifacts/HOST/`), and `FAILURE` if the role failed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar, overload
 from toolbox.ansible import inventory, playbook, unsafe_yaml
 from toolbox.ansible.playbook import Play
 from toolbox.ansible.role_events import RoleEvents
-from toolbox.ansible.role_variables import located, plain, run_body
+from toolbox.ansible.role_variables import plain, run_body, with_absolute_paths
 from toolbox.ansible.unsafe_yaml import untrusted
 from toolbox.interface.registry import HOSTS, Command
 from toolbox.model.addresses import Address
@@ -39,7 +39,7 @@ from toolbox.runs.layout import StepDirectory
 from toolbox.runs.steps import Step
 from toolbox.system import cancellation, environ, extras, filesystem, places, scratch
 
-_CAUSES_OF_WORKLOADS: Final = {Cause.PRODUCT, Cause.TIMEOUT}  # the workload failed, not the platform
+_FAILED_CAUSES: Final = {Cause.PRODUCT, Cause.TIMEOUT}  # with these causes, the verdict is `failed`, and not `error`
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RoleCall:
     """A request to run the role of a toolbox command.
 
     Args:
-        command: the command; its method runs before the role.
+        command: the command, whose method is called before the role runs.
         values: the converted arguments, by parameter.
         hosts: the SSH hosts; empty for this machine.
     """
@@ -59,7 +59,7 @@ class RoleCall:
     @property
     def role(self) -> str:
         """The name of the role."""
-        assert self.command.role is not None, "only a command with a role is called here"
+        assert self.command.role is not None, "`RoleCall` needs a command that has a role"
         return self.command.role
 
     @property
@@ -78,9 +78,9 @@ class RoleCall:
 
     @property
     def fingerprint(self) -> str:
-        """A hash that identifies the call. Secrets enter by their references.
+        """A hash of the command line, which contains references instead of secrets.
 
-        Nothing is redacted before hashing, because a resumed run may know fewer secrets than the run did before.
+        The command line is not redacted before, because a resumed run may know fewer secrets than the first session.
         """
         return hashlib.sha256(filesystem.encode(self.command_line)).hexdigest()[:12]
 
@@ -110,28 +110,27 @@ def run(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts
     """Run the role of a toolbox command as a step, and return the directory of the step.
 
     Args:
-        command: the command.
         values: the arguments, as `signature.bind` returns them.
         suffix: the end of the name of the step's directory.
         counts: see `toolbox.runs.steps.Step`.
 
     Raises:
-        UsageError: the role does not exist, a host is named twice, or the body refused the arguments. Nothing was
+        UsageError: the role does not exist, a host is named twice, or the method refused the arguments. Nothing was
             started.
-        StepError: the role failed; the message names the task.
+        StepError: the role failed. The message names the task.
     """
     arguments = dict(values)
     call = RoleCall(command, arguments, arguments.pop(HOSTS.name) or ())
     _check_role(call)
-    call = dataclasses.replace(call, values=located(call.label, call.values, is_remote=bool(call.hosts)))
-    hosts = inventory.of(call.hosts)
+    call = dataclasses.replace(call, values=with_absolute_paths(call.label, call.values, is_remote=bool(call.hosts)))
+    hosts = inventory.build(call.hosts)
     name = f"{command.group}__{command.name}{suffix}"
     parent = steps.required(name)
     redactor = parent.recorder.redactor
     redactor.add(secret.reveal() for secret in secrets_in(call.values))
     cancellation.current().check()
     fingerprint = call.fingerprint
-    # The body may refuse the arguments, so it runs before the step has a directory.
+    # The method may refuse the arguments, so it is called before the directory of the step is created.
     variables = None if parent.will_be_replayed(name, fingerprint) else _variables(call)
     location = parent.locate(name, StepKind.COMMAND)
     if parent.replayed(location, fingerprint):
@@ -159,8 +158,8 @@ def run(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts
 
 
 def _variables(call: RoleCall) -> dict[str, Any]:
-    """Run the body, and return the variables of the role."""
-    returned = located(call.label, run_body(call.command, call.values), is_remote=bool(call.hosts))
+    """Call the method, and return the variables of the role."""
+    returned = with_absolute_paths(call.label, run_body(call.command, call.values), is_remote=bool(call.hosts))
     return {f"{call.role}_{name}": value for name, value in {**call.values, **returned}.items()}
 
 
@@ -172,10 +171,10 @@ def _check_role(call: RoleCall) -> None:
     """
     tasks = places.find("roles", call.role, "tasks")
     if tasks is None or not (tasks / "main.yml").exists():
-        known = [path.name for path in places.entries("roles", "*") if (path / "tasks" / "main.yml").is_file()]
-        hint = did_you_mean(call.role, known, label="roles")
+        roles = [path.name for path in places.entries("roles", "*") if (path / "tasks" / "main.yml").is_file()]
+        hint = did_you_mean(call.role, roles, label="roles")
         raise UsageError(f"{call.label}: there is no role roles/{call.role}/tasks/main.yml: {hint}")
-    if any(playbook.uses_our_modules(file) for file in tasks.glob("*.yml")):
+    if any(playbook.uses_cluster_modules(file) for file in tasks.glob("*.yml")):
         extras.require("kubernetes", call.label)
 
 
@@ -190,23 +189,24 @@ def _write_request(call: RoleCall, step: Step) -> None:
 
 
 def _write_play(call: RoleCall, variables: Mapping[str, Any], *, step: Step, private: Path) -> Path:
-    """Write the play, and return the file to run. Secrets go into a private file beside it."""
+    """Write the play, and return the file to run. Variables with secrets are written to a file in `private`."""
     redactor, directory = step.recorder.redactor, step.directory
     secret = {name: plain(value, reveal=True) for name, value in variables.items() if secrets_in(value)}
     secret_files = []
     if secret:
         text = unsafe_yaml.dump(_data(secret))
         secret_files.append(str(filesystem.write_text(private / "secrets.yaml", text)))
-    known = {
+    public = {
         **{name: plain(value) for name, value in variables.items() if name not in secret},
         "artifact_dir": str(directory.parent),
         "artifact_extra_logs_dir": str(directory),
     }
-    request = (call.role, call.label, known, secret_files)
+    request = (call.role, call.label, public, secret_files)
     text, redacted = _play_text(*request), _play_text(*redactor.redact_nested(request))
-    kept = filesystem.write_text(StepDirectory(directory).play, redacted)
-    # A secret can be a common word (`admin`), so Ansible runs the play in which nothing is redacted.
-    return kept if redacted == text else filesystem.write_text(private / "play.yaml", text)
+    redacted_file = filesystem.write_text(StepDirectory(directory).play, redacted)
+    # If a secret is a common word (`admin`), redaction also changes other parts of the play. So Ansible runs the
+    # unredacted play.
+    return redacted_file if redacted == text else filesystem.write_text(private / "play.yaml", text)
 
 
 def _play_text(role_name: str, label: str, variables: Mapping[str, Any], secret_files: Sequence[str]) -> str:
@@ -248,7 +248,7 @@ def _failure(call: RoleCall, step: Step, events: RoleEvents, status: int) -> Ste
         verdict, cause = Verdict.ERROR, Cause.INFRASTRUCTURE
     elif events.cause is not None:
         cause = events.cause
-        verdict = Verdict.FAILED if cause in _CAUSES_OF_WORKLOADS else Verdict.ERROR
+        verdict = Verdict.FAILED if cause in _FAILED_CAUSES else Verdict.ERROR
     message = f"task `{failed.name}` {failed.status} on {', '.join(events.hosts_of(failed))}: {failed.output}"
     return StepError(message, verdict=verdict, cause=cause, directory=step.directory)
 

@@ -1,8 +1,7 @@
 """Writes YAML for Ansible, in which text that is marked as data is never evaluated as a template.
 
-`untrusted` marks the data of a play or an inventory, including keys. All other text comes from Topgallant's own code.
-Without the mark, Ansible would render `{{ ... }}`, and any text that begins with `#jinja2:`, which can even choose its
-own delimiters.
+`untrusted` marks all data in a play or an inventory, including keys. Without the mark, Ansible would evaluate
+`{{ ... }}`, and also other delimiters in a text that begins with `#jinja2:`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Untrusted(str):
 
 
 def untrusted(value: Any) -> Any:
-    """Return a value in which every text is marked as data. A path becomes text."""
+    """Return a value in which every text is marked as data, and paths are replaced by marked text."""
     if isinstance(value, str | Path):
         return Untrusted(value)
     if isinstance(value, Mapping):
@@ -35,7 +34,7 @@ def untrusted(value: Any) -> Any:
 
 
 def dump(value: object) -> str:
-    """Return a play, variables or an inventory as YAML for Ansible."""
+    """Return a value as YAML for Ansible."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)
 
 
@@ -44,8 +43,8 @@ class _Dumper(filesystem.Dumper):
 
 
 def _represent_untrusted(dumper: _Dumper, text: Untrusted) -> yaml.ScalarNode:
-    # ansible-core 2.19 ignores the quotes of text with this tag: `!unsafe "1.10"` becomes a number. Text that YAML
-    # would read as another type (a number, a date, `null`) cannot be a template, and needs no tag.
+    # ansible-core 2.19 ignores the quotes after this tag, so that `!unsafe "1.10"` becomes a number. A text that YAML
+    # would read as a number, a date or `null` without quotes cannot be a template, so it needs no tag.
     is_text = dumper.resolve(yaml.ScalarNode, str(text), (True, False)) == _TEXT  # type: ignore[no-untyped-call]  # PyYAML has no types for it
     return dumper.represent_scalar("!unsafe" if is_text else _TEXT, str(text), style='"')
 

@@ -1,4 +1,4 @@
-"""Checks: judgements on the files and metrics of an attempt. One module per check, found by its name (`check: files`).
+"""Checks, which judge the files and metrics of an attempt. `check: files` in the configuration names `files.py`.
 
-A check is a pydantic model named `Check` that implements `toolbox.extensions.protocols.Check`.
+Each module defines a pydantic model named `Check` that implements `toolbox.extensions.protocols.Check`.
 """

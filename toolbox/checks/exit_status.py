@@ -18,7 +18,7 @@ _SIGNALLED: Final = 128
 
 
 class Check(BaseModel):
-    """The file that holds the status, and the expected status."""
+    """The file that contains the exit status, and the expected status."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -26,7 +26,7 @@ class Check(BaseModel):
     expected: int = 0
 
     def judge(self, evidence: Evidence) -> Judgement:
-        """Compare the recorded status with the expected one."""
+        """Compare the recorded status with the expected status."""
         try:
             text = (evidence.directory / self.file).read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
@@ -34,18 +34,19 @@ class Check(BaseModel):
         except OSError as error:
             return Judgement(False, f"{self.file} cannot be read: {error.strerror}")
         if not re.fullmatch(r"-?\d{1,10}", text):
-            return Judgement(False, f"{self.file} holds {abbreviated(text, longest=40)}, an exit status was expected")
+            content = abbreviated(text, longest=40)
+            return Judgement(False, f"{self.file} contains {content}, an exit status was expected")
         message = f"exit status {text}{_signal(int(text))}, expected {self.expected}"
         if text == str(self.expected):
             return Judgement(True, message)
-        said = last_line(evidence.directory / _ERRORS)
-        return (
-            Judgement(False, f"{message}; its last error: {said}", file=_ERRORS) if said else Judgement(False, message)
-        )
+        last_error = last_line(evidence.directory / _ERRORS)
+        if not last_error:
+            return Judgement(False, message)
+        return Judgement(False, f"{message}; its last error: {last_error}", file=_ERRORS)
 
 
 def _signal(status: int) -> str:
-    """Return the name of the signal that an exit status above 128 stands for in a shell."""
+    """Return the name of the signal for an exit status above 128 (128 plus the number of the signal); else empty."""
     try:
         return f" ({signal.Signals(status - _SIGNALLED).name})" if status > _SIGNALLED else ""
     except ValueError:

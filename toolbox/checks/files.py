@@ -1,4 +1,4 @@
-"""Checks the files that the workload has to leave: their number, that none is empty, and that they can be parsed."""
+"""Checks the files of an attempt: how many match a pattern, whether one is empty, and whether they can be parsed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from toolbox.model.evidence import Evidence, Judgement
 from toolbox.runs.evidence_files import RelativeGlob, matching, read_document, readable
 
 Format = Literal["json", "yaml"]
-_SHOWN = 3
+_MOST_NAMES = 3
 
 
 class Check(BaseModel):
-    """A pattern, and how many files have to match it: at least one if no count is given.
+    """The expected files.
 
-    `valid` names the format that each file must have. JSON is what Python's parser accepts, which includes NaN.
+    Args:
+        glob: the pattern of the files.
+        count: the exact number of files; None for one or more.
+        not_empty: whether an empty file fails the check.
+        valid: the format that each file must have. In JSON, NaN and infinity are accepted.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -32,17 +36,17 @@ class Check(BaseModel):
 
     def judge(self, evidence: Evidence) -> Judgement:
         """Count the files, and check their content."""
-        found = matching(evidence.directory, self.glob)
-        wanted = "at least one" if self.count is None else f"exactly {self.count}"
-        enough = bool(found) if self.count is None else len(found) == self.count
-        if self.not_empty and (empty := [_shown(path.name) for path in found if _is_empty(path)]):
-            more = f" and {len(empty) - _SHOWN} more" if len(empty) > _SHOWN else ""
-            return Judgement(False, f"{', '.join(empty[:_SHOWN])}{more} of {self.glob} is empty")
-        if enough and self.valid:
-            for path in found:
+        files = matching(evidence.directory, self.glob)
+        expected = "at least one" if self.count is None else f"exactly {self.count}"
+        is_count_right = bool(files) if self.count is None else len(files) == self.count
+        if self.not_empty and (empty := [_printable(path.name) for path in files if _is_empty(path)]):
+            more = f" and {len(empty) - _MOST_NAMES} more" if len(empty) > _MOST_NAMES else ""
+            return Judgement(False, f"{', '.join(empty[:_MOST_NAMES])}{more} of {self.glob} is empty")
+        if is_count_right and self.valid:
+            for path in files:
                 if fault := _fault(evidence.directory, path.relative_to(evidence.directory).as_posix(), self.valid):
                     return fault
-        return Judgement(enough, f"{len(found)} files match {self.glob}, {wanted} expected")
+        return Judgement(is_count_right, f"{len(files)} files match {self.glob}, {expected} expected")
 
 
 def _is_empty(path: Path) -> bool:
@@ -51,29 +55,29 @@ def _is_empty(path: Path) -> bool:
     return False
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     return name if name.isprintable() else repr(name)
 
 
 def _fault(directory: Path, file: str, kind: Format) -> Judgement | None:
-    """Return the judgement on a file that cannot be parsed; None if it can be."""
+    """Return the judgement on a file that cannot be parsed; None if the file is valid."""
     try:
         with readable(directory, file) as path:
             content = read_document(path, file)
     except ValueError as error:
-        return Judgement(False, _shown(str(error)), file)
+        return Judgement(False, _printable(str(error)), file)
     try:
         _parse(content.decode(), kind)
     except (ValueError, OverflowError, RecursionError, yaml.YAMLError) as error:
         line, reason = _line_and_reason(error, content)
-        place = _shown(file) + (f":{line}" if line else "")
-        return Judgement(False, f"{place} is not {kind.upper()}: {reason}", file, line)
+        location = _printable(file) + (f":{line}" if line else "")
+        return Judgement(False, f"{location} is not {kind.upper()}: {reason}", file, line)
     return None
 
 
 def _parse(text: str, kind: Format) -> None:
     if kind == "json":
-        json.loads(text, parse_int=float)  # an integer of 5000 digits is valid JSON, but too long for Python's int
+        json.loads(text, parse_int=float)  # `int` refuses integers of more than 4300 digits, which JSON allows
     else:  # libyaml is faster, but crashes the process on deeply nested lists
         for _ in yaml.compose_all(text, yaml.SafeLoader):
             pass
@@ -92,4 +96,4 @@ def _line_and_reason(error: Exception, content: bytes) -> tuple[int | None, str]
         case RecursionError():
             return None, "it is nested too deep"
         case _:
-            return None, _shown(str(error))
+            return None, _printable(str(error))

@@ -1,4 +1,4 @@
-"""Checks that a text is not in a log. If the text is there, the message shows the line."""
+"""Checks that a log does not contain a text, and shows the first line that contains it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolbox.runs.layout import AttemptDirectory
 
 
 class Check(BaseModel):
-    """A text that no line of a log may contain. The log has to exist."""
+    """A text that no line of a log may contain. The check fails if the log does not exist."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -22,10 +22,10 @@ class Check(BaseModel):
     def judge(self, evidence: Evidence) -> Judgement:
         """Search the log line by line."""
         try:
-            found = next(search(evidence.directory, self.file, re.escape(self.text)), None)
+            match = next(search(evidence.directory, self.file, re.escape(self.text)), None)
         except ValueError as error:
             return Judgement(False, str(error))
-        if found is None:
+        if match is None:
             return Judgement(True, f"{self.text!r} is not in {self.file}", self.file)
-        message = f"{self.text!r} is in {self.file}:{found.line}: {found.excerpt}"
-        return Judgement(False, message, self.file, found.line)
+        message = f"{self.text!r} is in {self.file}:{match.line}: {match.excerpt}"
+        return Judgement(False, message, self.file, match.line)

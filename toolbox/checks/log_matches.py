@@ -1,4 +1,4 @@
-"""Checks how many lines of a log match a regular expression, and shows the first of them."""
+"""Checks how many lines of a log match a regular expression, and shows the first matching line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from toolbox.runs.layout import AttemptDirectory
 
 
 class Check(BaseModel):
-    """A Python regular expression, and how many lines have to match it. `at_most: 0` means that none may."""
+    """A Python regular expression, and the number of lines that must match it. With `at_most: 0`, no line may match."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -33,10 +33,10 @@ class Check(BaseModel):
         """Count the lines that match."""
         first, count, last_line = None, 0, 0
         try:
-            for found in search(evidence.directory, self.file, self.pattern):
-                first = first or found
-                count += found.line != last_line
-                last_line = found.line
+            for match in search(evidence.directory, self.file, self.pattern):
+                first = first or match
+                count += match.line != last_line
+                last_line = match.line
         except ValueError as error:
             return Judgement(False, str(error))
         passed = self.at_least <= count and (self.at_most is None or count <= self.at_most)

@@ -1,6 +1,6 @@
-"""Checks that a metric is within its bounds: those given, or with `bounds: auto` those computed from earlier runs.
+"""Checks that a metric is within its bounds, which are configured or computed from earlier runs (`bounds: auto`).
 
-A value below the lower bound fails as well, even if lower is better.
+A value below the lower bound fails the check even if lower values are better.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from toolbox.model.evidence import Deviation, Evidence, Judgement, Metric
 
 
 class Check(BaseModel):
-    """A metric, and the range that it must be in, bounds included. If there are samples, each must be in the range.
+    """A metric, and the range of its allowed values, which includes both bounds.
 
-    `bounds: auto` takes the range from `config/bounds`. That range applies to the value, not to each sample.
+    A configured range applies to each sample, if the metric has samples. With `bounds: auto`, the range comes from
+    `config/bounds` and applies only to the value of the metric.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -55,46 +56,47 @@ class Check(BaseModel):
             return self._judge_by_history(metric, metric.value, evidence.bounds.get(self.metric))
         unit = f" {metric.unit}" if metric.unit else ""
         if self.upper is not None and metric.value > self.upper:
-            said = f"{self.metric} is {metric}, above its upper bound {self.upper:g}{unit}"
-            return Judgement(False, said, out_of_range=True)
+            message = f"{self.metric} is {metric}, above its upper bound {self.upper:g}{unit}"
+            return Judgement(False, message, out_of_range=True)
         if self.lower is not None and metric.value < self.lower:
-            said = f"{self.metric} is {metric}, below its lower bound {self.lower:g}{unit}"
-            return Judgement(False, said, out_of_range=True)
+            message = f"{self.metric} is {metric}, below its lower bound {self.lower:g}{unit}"
+            return Judgement(False, message, out_of_range=True)
         return Judgement(True, f"{self.metric} is {metric}, within {self._range(unit)}")
 
     def _judge_by_history(self, metric: Metric, value: float, bound: Bound | None) -> Judgement:
         if bound is None:
             return Judgement(None, f"{self.metric} is {metric}; there are too few runs for bounds yet")
         if not bound.is_in(metric.unit):
-            theirs = bound.unit or "bare numbers"
-            said = f"{self.metric} is {metric}, and its bounds are in {theirs}: `results update_bounds` makes new ones"
-            return Judgement(None, said)  # if it failed, no value would ever be accepted for new bounds
+            unit = bound.unit or "bare numbers"
+            message = f"{self.metric} is {metric}, and its bounds are in {unit}: `results update_bounds` makes new ones"
+            # Bounds are computed from cells that passed. If this check failed, there would never be new bounds.
+            return Judgement(None, message)
         side = bound.side(value)
         unit = f" {metric.unit}" if metric.unit else ""
         if side is None:
             return Judgement(True, f"{self.metric} is {metric}, within {bound.range}{unit}")
         improves = side.is_good(metric.direction)
-        said = f"{self.metric} is {metric}, {bound.deviation_text(value)}{side} {bound.range}{unit}, {bound.origin}"
+        message = f"{self.metric} is {metric}, {bound.deviation_text(value)}{side} {bound.range}{unit}, {bound.origin}"
         if improves:
-            said += ": this is the better side, but check that the workload did not do less"
+            message += ": this is the better side, but check that the workload did not do less"
         deviation = Deviation(self.metric, side, improves)
         if not bound.is_gating:
-            return Judgement(None, f"{said}; these are too few for the check to fail", deviation=deviation)
-        return Judgement(False, said, deviation=deviation, out_of_range=True)
+            return Judgement(None, f"{message}; these are too few for the check to fail", deviation=deviation)
+        return Judgement(False, message, deviation=deviation, out_of_range=True)
 
     def _judge_each(self, metric: Metric) -> Judgement:
         unit = f" {metric.unit}" if metric.unit else ""
-        out = [sample for sample in metric.samples if self._distance(sample) > 0]
-        if not out:
+        outside = [sample for sample in metric.samples if self._distance(sample) > 0]
+        if not outside:
             return Judgement(True, f"all {len(metric.samples)} values of {self.metric} are within {self._range(unit)}")
-        worst = max(out, key=self._distance)
-        said = f"{len(out)} of {len(metric.samples)} values of {self.metric} are out of {self._range(unit)}"
+        worst = max(outside, key=self._distance)
+        message = f"{len(outside)} of {len(metric.samples)} values of {self.metric} are out of {self._range(unit)}"
         return Judgement(
-            False, f"{said}, the worst is {worst:.6g}{unit}", out_of_range=all(map(math.isfinite, metric.samples))
+            False, f"{message}, the worst is {worst:.6g}{unit}", out_of_range=all(map(math.isfinite, metric.samples))
         )
 
     def _distance(self, value: float) -> float:
-        """Return how far out of bounds a value is: 0 if it is within, infinity if it is NaN."""
+        """Return the distance of a value from the range: 0 inside of the range, infinity for NaN."""
         if not math.isfinite(value):
             return math.inf
         below = 0 if self.lower is None else self.lower - value

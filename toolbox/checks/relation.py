@@ -12,12 +12,12 @@ from toolbox.model.evidence import Evidence, Judgement, Metric
 
 
 class Check(BaseModel):
-    """A metric, the cell to compare with, and the range that their quotient must be in, bounds included.
+    """A metric, the reference cell, and the range of the allowed quotients, which includes both bounds.
 
     Args:
-        to: the settings in which the other cell differs from this one.
-        kind: `ratio` is this cell's value divided by the other's; `speedup`, for metrics that are times, is the
-            inverse.
+        to: the axis values of the reference cell that differ from those of the judged cell.
+        kind: `ratio` is the value of the judged cell divided by the value of the reference cell. `speedup`, for
+            durations, is the inverse.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -46,24 +46,24 @@ class Check(BaseModel):
         if reference.metrics is None:
             return Judgement(False, f"`{reference.name}` has no metrics: {reference.fault or 'it did not pass'}")
         try:
-            mine = _measured(evidence.metrics, self.metric, "here")
+            judged = _measured(evidence.metrics, self.metric, "here")
             other = _measured(reference.metrics, self.metric, "there")
-            quotient = self._quotient(mine, other)
+            quotient = self._quotient(judged, other)
         except ValueError as error:
             return Judgement(False, f"{self.metric} cannot be compared with that of `{reference.name}`: {error}")
         passed = (self.lower is None or quotient >= self.lower) and (self.upper is None or quotient <= self.upper)
         relation = "times that of" if self.kind == "ratio" else "times as fast as in"
-        said = f"{self.metric} is {quotient:.6g} {relation} `{reference.name}` ({mine} against {other})"
-        return Judgement(passed, f"{said}, {self._expected()} expected", out_of_range=not passed)
+        message = f"{self.metric} is {quotient:.6g} {relation} `{reference.name}` ({judged} against {other})"
+        return Judgement(passed, f"{message}, {self._expected()} expected", out_of_range=not passed)
 
-    def _quotient(self, mine: Metric, other: Metric) -> float:
-        if mine.unit != other.unit:
-            raise ValueError(f"{mine} and {other} have different units")
-        above, below = (mine.value, other.value) if self.kind == "ratio" else (other.value, mine.value)
-        assert above is not None
-        quotient = above / below if below else math.inf
+    def _quotient(self, judged: Metric, other: Metric) -> float:
+        if judged.unit != other.unit:
+            raise ValueError(f"{judged} and {other} have different units")
+        dividend, divisor = (judged.value, other.value) if self.kind == "ratio" else (other.value, judged.value)
+        assert dividend is not None
+        quotient = dividend / divisor if divisor else math.inf
         if not math.isfinite(quotient):
-            raise ValueError(f"the {self.kind} of {mine} and {other} is undefined")
+            raise ValueError(f"the {self.kind} of {judged} and {other} is undefined")
         return quotient
 
     def _expected(self) -> str:
@@ -73,7 +73,7 @@ class Check(BaseModel):
 
 
 def _measured(metrics: Mapping[str, Metric], name: str, where: str) -> Metric:
-    """Return a metric that has a finite value."""
+    """Return the metric with this name, and raise ValueError if it does not have a finite value."""
     if name not in metrics:
         raise ValueError(f"it is not a metric {where}: {', '.join(metrics) or 'there are none'}")
     metric = metrics[name]

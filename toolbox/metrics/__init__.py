@@ -1,7 +1,7 @@
-"""Sources of metrics: one module per source, found by its name (`source: json_file`).
+"""Sources of metrics. `source: json_file` in the configuration names the module `json_file.py`.
 
-A source is a pydantic model named `Source` that implements `toolbox.extensions.protocols.MetricSource`. Sources don't
-import one another: the common part of the sources for documents is in this module.
+Each module defines a pydantic model named `Source` that implements `toolbox.extensions.protocols.MetricSource`. A
+source does not import another source, so the common part of the sources for JSON and YAML files is here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _is_path(text: str) -> str:
 
 
 class DocumentSource(BaseModel):
-    """The path of a number in a document. `aggregate` and `warmup` apply if the path holds a list of numbers."""
+    """The path of a number, or of a list of numbers, in a document. `aggregate` and `warmup` apply only to a list."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,10 +35,10 @@ class DocumentSource(BaseModel):
     warmup: int = Field(default=0, ge=0)
 
     def find(self, document: Any) -> float | tuple[float, ...]:
-        """Return the number at the path of a document, or the aggregate of the numbers there.
+        """Return the number at the path, or the aggregate of the list of numbers at the path.
 
         Raises:
-            ValueError: the path does not exist, or holds no number.
+            ValueError: the path does not exist in the document, or does not contain numbers.
         """
         value = document
         for key in paths.parse(self.path):
@@ -50,7 +50,7 @@ class DocumentSource(BaseModel):
         if not isinstance(value, list):
             return aggregates.number(value, source=source)
         if self.aggregate is None:
-            raise ValueError(f"{source} is a list, a number was expected: `aggregate` says how to make one of it")
+            raise ValueError(f"{source} is a list, a number was expected: set `aggregate` to compute one")
         left = aggregates.after_warmup(enumerate(value), self.warmup, source=source)
         numbers = [aggregates.number(item, source=f"{self.path}[{index}] in {self.file}") for index, item in left]
         return aggregates.aggregate(numbers, self.aggregate, source=source)

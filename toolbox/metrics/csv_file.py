@@ -1,4 +1,4 @@
-"""A metric from a column of a CSV file."""
+"""Reads a metric from a column of a CSV file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from toolbox.runs.evidence_files import RelativeFile, readable
 
 
 class Source(BaseModel):
-    """A column, by its name in the first row. Each row after the first `warmup` ones must have a number in it."""
+    """A column of a CSV file, by its name in the first row.
+
+    The first `warmup` rows below the first row are skipped. In all other rows, the column must contain a number.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -25,10 +28,10 @@ class Source(BaseModel):
     delimiter: str = Field(default=",", pattern=r'^[^\r\n"]$')
 
     def read(self, directory: Path) -> float | tuple[float, ...]:
-        """Return the aggregate of the column's numbers, from top to bottom.
+        """Return the aggregate of the numbers in the column.
 
         Raises:
-            ValueError: the file cannot be read, or has no such column, or a cell of it holds no finite number.
+            ValueError: the file cannot be read, the column is missing, or a row does not contain a finite number.
         """
         source = f"`{self.column}` in {self.file}"
         left = aggregates.after_warmup(self._cells(directory), self.warmup, source=source)
@@ -36,7 +39,7 @@ class Source(BaseModel):
         return aggregates.aggregate(numbers, self.aggregate, source=source)
 
     def _cells(self, directory: Path) -> Iterator[tuple[int, str]]:
-        """Yield the line number and the text of each cell of the column. A row that is too short has an empty cell."""
+        """Yield the line number and the text of the column for each row. In short rows, the text is empty."""
         with (
             readable(directory, self.file) as path,
             path.open(encoding="utf-8-sig", errors="replace", newline="") as stream,
@@ -51,7 +54,7 @@ class Source(BaseModel):
 
     def _position(self, header: list[str]) -> int:
         if header.count(self.column) != 1:
-            found = ", ".join(header) or "the first row is empty"
-            times = f"{header.count(self.column)} columns" if self.column in header else "no column"
-            raise ValueError(f"{self.file} has {times} `{self.column}`: {found}")
+            names = ", ".join(header) or "the first row is empty"
+            count = f"{header.count(self.column)} columns" if self.column in header else "no column"
+            raise ValueError(f"{self.file} has {count} `{self.column}`: {names}")
         return header.index(self.column)

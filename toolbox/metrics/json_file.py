@@ -1,4 +1,4 @@
-"""Reads a metric from a JSON file, by the path of its number."""
+"""Reads a metric from a JSON file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from toolbox.runs.evidence_files import read_document, readable
 
 
 class Source(DocumentSource):
-    """The path of the number in the file."""
+    """The JSON file, and the path of the number in it."""
 
     def read(self, directory: Path) -> float | tuple[float, ...]:
-        """Return the number.
+        """Return the number, or the aggregate of a list of numbers.
 
         Raises:
-            ValueError: the file or the path does not exist, or holds no finite number.
+            ValueError: the file cannot be read, or the path does not exist or does not contain finite numbers.
         """
         with readable(directory, self.file) as path:
             text = read_document(path, self.file)

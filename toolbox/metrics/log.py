@@ -14,10 +14,10 @@ from toolbox.runs.layout import AttemptDirectory
 
 
 class Source(BaseModel):
-    r"""An expression whose matches are the numbers: `step_time (?P<value>[\d.e+-]+)`.
+    r"""A regular expression that matches the numbers, such as `step_time (?P<value>[\d.e+-]+)`.
 
-    The number is the group named `value`, else the first group, else the whole match. The first `warmup` matches are
-    skipped, whatever they contain.
+    The number is the group named `value`, or else the first group, or else the whole match. The first `warmup` matches
+    are skipped, and need not be numbers.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -28,7 +28,7 @@ class Source(BaseModel):
     warmup: int = Field(default=0, ge=0)
 
     def read(self, directory: Path) -> float | tuple[float, ...]:
-        """Return the aggregate of the numbers of all matches, in their order.
+        """Return the aggregate of the numbers of all matches.
 
         Raises:
             ValueError: the log cannot be read, too few lines match, or a match is not a finite number.
@@ -36,7 +36,7 @@ class Source(BaseModel):
         source = f"the matches of {self.pattern!r} in {self.file}"
         expression = re.compile(self.pattern)
         group = "value" if "value" in expression.groupindex else min(1, expression.groups)
-        texts = ((found.line, found.match[group]) for found in search(directory, self.file, self.pattern))
+        texts = ((match.line, match.match[group]) for match in search(directory, self.file, self.pattern))
         left = aggregates.after_warmup(texts, self.warmup, source=source)
         numbers = [
             aggregates.parse_number(text or "", source=f"{self.file}:{line}: the match of {self.pattern!r}")

@@ -1,11 +1,11 @@
-"""Reads a step time from a profile of JAX, PyTorch/XLA or TensorFlow: an `XSpace` message.
+"""Reads the step time from a profile of JAX, PyTorch/XLA or TensorFlow, which is an `XSpace` message.
 
-Each run of a compiled module is an event on a line of a device's plane. A step is the time from the start of one event
-to the start of the next, including the wait between them. As in torchprime's end-to-end tests, the metric is the median
-of the steps (torchprime/metrics/step_duration.py). A median over training and evaluation steps together means nothing:
-if a line has events of several names, `event` selects the steps.
+A profile contains a plane for each device, a plane contains lines, and each run of a compiled module is an event on a
+line. The step time is the time from the start of an event to the start of the next event, including the wait between
+them. As in the end-to-end tests of torchprime (torchprime/metrics/step_duration.py), the metric is the median of the
+step times. If a line has events with several names, such as training and evaluation steps, `event` selects one name.
 
-Messages and field numbers: tsl/profiler/protobuf/xplane.proto (openxla/xla, third_party/tsl).
+The messages and field numbers are those of tsl/profiler/protobuf/xplane.proto (openxla/xla, third_party/tsl).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from toolbox.model import aggregates, patterns
 from toolbox.model.aggregates import Aggregate
 from toolbox.runs.evidence_files import RelativeGlob, matching, read_document, readable
 
-# The fields to read, with their numbers. A type that is not a scalar is a repeated message.
+# The fields to read, with their numbers and types. Each field whose type is a message is repeated.
 _MESSAGES: Final = {
     "XSpace": {"planes": (1, "XPlane")},
     "XPlane": {"name": (2, "string"), "lines": (3, "XLine"), "event_metadata": (4, "MetadataEntry")},
@@ -33,17 +33,20 @@ _MESSAGES: Final = {
     "XLine": {"name": (2, "string"), "events": (4, "XEvent")},
     "XEvent": {"metadata_id": (1, "int64"), "offset_ps": (2, "int64"), "num_occurrences": (5, "int64")},
 }
-# XLA appends the fingerprint of the program to the name of a module: `jit_train_step(8273645)`.
+# XLA appends a fingerprint of the program to the name of a module: `jit_train_step(8273645)`.
 _FINGERPRINT: Final = re.compile(r"\(\d+\)$")
-_PICOSECONDS: Final = 10**12  # in a second
+_PICOSECONDS: Final = 10**12  # per second
 
 
 class Source(BaseModel):
-    """The line of events, and how to aggregate the seconds between their starts. Exactly one file must match.
+    """The events to read, and how to aggregate the seconds between their starts.
 
     Args:
-        event: the name of the events, or a pattern for it (`jit_train*`), with or without the fingerprint that XLA adds
-            in parentheses; None if all events of the line have the same name.
+        file: the pattern of the profile. Exactly one file must match it.
+        plane: the name of the plane.
+        line: the name of the line.
+        event: the name of the events, or a pattern of names such as `jit_train*`, with or without the fingerprint that
+            XLA appends; None if all events of the line have the same name.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -56,17 +59,17 @@ class Source(BaseModel):
     warmup: int = Field(default=0, ge=0)
 
     def read(self, directory: Path) -> float | tuple[float, ...]:
-        """Return the aggregate of the intervals, in seconds and in their order.
+        """Return the aggregate of the step times, in seconds.
 
         Raises:
-            ValueError: there is no such profile, plane or line, or more than one; or the line has too few events, or
-                events of several names.
+            ValueError: not exactly one profile, plane or line matches, or the line has fewer than two events or events
+                with several names.
         """
         file, space = self._profile(directory)
         plane = _only(space.planes, self.plane, "planes", file)
         line = _only(plane.lines, self.line, "lines", f"`{self.plane}` of {file}")
-        # Starts are relative to the timestamp of the line, which cancels out between two of them. An event that stands
-        # for several (num_occurrences) has no start.
+        # A start is relative to the start of the line, which does not matter for differences. An event with
+        # `num_occurrences` summarizes several events, and has no start.
         events = [event for event in line.events if not event.num_occurrences]
         starts = sorted(event.offset_ps for event in self._chosen(events, _names(plane), file))
         source = f"`{self.line}` of {file}"
@@ -77,41 +80,41 @@ class Source(BaseModel):
         return aggregates.aggregate(left, self.aggregate, source=source)
 
     def _chosen(self, events: Sequence[Any], names: Mapping[int, str], file: str) -> Sequence[Any]:
-        """Return the events that `event` selects, or all. They must have the same name."""
+        """Return the events that `event` selects, or all events. The selected events must have the same name."""
         counts = Counter(names.get(event.metadata_id, "") for event in events)
         chosen = _matching(counts, self.event)
         if events and not chosen:
             raise ValueError(f"`{self.line}` of {file} has no event `{self.event}`; there are {_counted(counts)}")
-        # Fingerprints distinguish programs, but change with each build: users name a program without its fingerprint.
+        # If the user names the events, names that differ only in their fingerprint count as one name.
         if len(chosen if self.event is None else {_without_fingerprint(name) for name in chosen}) > 1:
-            found = _counted(Counter({name: counts[name] for name in chosen}))
-            raise ValueError(f"`{self.line}` of {file} has events of several names, `event` selects one: {found}")
+            several = _counted(Counter({name: counts[name] for name in chosen}))
+            raise ValueError(f"`{self.line}` of {file} has events of several names, `event` selects one: {several}")
         return [event for event in events if names.get(event.metadata_id, "") in chosen]
 
     def _profile(self, directory: Path) -> tuple[str, Any]:
-        """Return the name and the content of the one profile."""
+        """Return the name and the content of the profile."""
         from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-        found = [path.relative_to(directory).as_posix() for path in matching(directory, self.file)]
-        if len(found) != 1:
-            raise ValueError(f"{len(found)} files match {self.file}, exactly 1 expected{_listed(found)}")
-        with readable(directory, found[0]) as path:
-            profile = read_document(path, found[0])
+        files = [path.relative_to(directory).as_posix() for path in matching(directory, self.file)]
+        if len(files) != 1:
+            raise ValueError(f"{len(files)} files match {self.file}, exactly 1 expected{_listed(files)}")
+        with readable(directory, files[0]) as path:
+            profile = read_document(path, files[0])
         space = _space()()
         try:
             space.ParseFromString(profile)
         except DecodeError as error:
-            raise ValueError(f"{found[0]} is not an XSpace profile: {error}") from None
-        return found[0], space
+            raise ValueError(f"{files[0]} is not an XSpace profile: {error}") from None
+        return files[0], space
 
 
-def _only(members: Sequence[Any], name: str, what: str, owner: str) -> Any:
-    """Return the only plane or line that has this name."""
-    found = [member for member in members if member.name == name]
-    if len(found) != 1:
-        there = _listed(member.name for member in members)
-        raise ValueError(f"{owner} has {len(found)} {what} `{name}`, exactly 1 expected{there}")
-    return found[0]
+def _only(members: Sequence[Any], name: str, plural: str, owner: str) -> Any:
+    """Return the plane or line that has this name, and raise ValueError if there is not exactly one."""
+    matches = [member for member in members if member.name == name]
+    if len(matches) != 1:
+        names = _listed(member.name for member in members)
+        raise ValueError(f"{owner} has {len(matches)} {plural} `{name}`, exactly 1 expected{names}")
+    return matches[0]
 
 
 def _names(plane: Any) -> dict[int, str]:
@@ -120,7 +123,7 @@ def _names(plane: Any) -> dict[int, str]:
 
 
 def _matching(names: Iterable[str], event: str | None) -> set[str]:
-    """Return the names that equal or match `event`, with or without their fingerprints. An equal name goes first."""
+    """Return the names that equal `event`, with or without their fingerprints. If there are none, return the matches."""
     if event is None:
         return set(names)
     return set(patterns.matching(event, names, lambda name: (name, _without_fingerprint(name))))
@@ -130,18 +133,18 @@ def _without_fingerprint(name: str) -> str:
     return _FINGERPRINT.sub("", name)
 
 
-def _counted(there: Counter[str], most: int = 12) -> str:
+def _counted(names: Counter[str], most: int = 12) -> str:
     counts = ", ".join(
         f"{name or 'without a name'} ({f'{count} times' if count > 1 else 'once'})"
-        for name, count in there.most_common(most)
+        for name, count in names.most_common(most)
     )
-    return f"{counts} and {len(there) - most} more" if len(there) > most else counts
+    return f"{counts} and {len(names) - most} more" if len(names) > most else counts
 
 
 def _listed(names: Iterable[str], most: int = 12) -> str:
-    known = sorted(set(names))
-    more = f" and {len(known) - most} more" if len(known) > most else ""
-    return f"; there are {', '.join(known[:most])}{more}" if known else "; there are none"
+    distinct = sorted(set(names))
+    more = f" and {len(distinct) - most} more" if len(distinct) > most else ""
+    return f"; there are {', '.join(distinct[:most])}{more}" if distinct else "; there are none"
 
 
 @cache

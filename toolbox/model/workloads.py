@@ -46,9 +46,10 @@ class Workload:
         files: the files to send, by their paths below `src/` on the target.
         text_files: the contents of text files to create, by their paths below `src/` on the target.
         collect: the patterns of the files to fetch.
-        log_bytes: the limit for the size of each log; later output is dropped.
+        log_bytes: the number of bytes to keep from the start of each log. Of later output, only the end is kept.
         sample_seconds: the interval between two samples of resource use; None for no sampling.
-        backend_fields: the fields that backends have added, by name; each backend ignores those of the others.
+        backend_fields: the values of the fields that backends add (`ExtendingTarget`), by name. Each backend reads only
+            its own fields.
     """
 
     command: tuple[str, ...]

@@ -67,7 +67,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     ]
     filesystem.write_text(tmp_path / "{{ secret }}.yaml", unsafe_yaml.dump({"from_file": untrusted(DATA)}))
     file = filesystem.write_text(tmp_path / "play.yaml", unsafe_yaml.dump(play))
-    hosts = inventory.of([Address("node", TEXTS[0])])
+    hosts = inventory.build([Address("node", TEXTS[0])])
     events: list[dict[str, Any]] = []
     request = playbook.Play(file, hosts, [tmp_path], filesystem.make_directory(tmp_path / "step"), tmp_path / "private")
 
