@@ -77,7 +77,7 @@ def test_a_list_comes_to_a_number_by_its_aggregate(directory: Path, spec: dict[s
 
 
 def test_a_list_without_an_aggregate_says_that_there_is_one(directory: Path) -> None:
-    with pytest.raises(ValueError, match=r"^losses in metrics\.json is a list, .* `aggregate` says how"):
+    with pytest.raises(ValueError, match=r"^losses in metrics\.json is a list, .* set `aggregate`"):
         Source(file="metrics.json", path="losses").read(directory)
 
 

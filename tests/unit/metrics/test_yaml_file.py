@@ -48,7 +48,7 @@ def test_a_list_comes_to_a_number_by_its_aggregate(directory: Path) -> None:
         ("no_float", "no_float in m.yaml is '1e-3', a number was expected"),
         ("date", "date in m.yaml is datetime.date(2026, 1, 1), a number was expected"),
         ("step", "step in m.yaml is a dict, a number was expected"),
-        ("losses", "losses in m.yaml is a list, a number was expected: `aggregate` says how to make one of it"),
+        ("losses", "losses in m.yaml is a list, a number was expected: set `aggregate` to compute one"),
         ("step.mean", "m.yaml has no step.mean"),
     ],
 )
