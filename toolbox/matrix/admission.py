@@ -5,24 +5,22 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from toolbox.matrix.cell_progress import CellRun, CellState
 from toolbox.matrix.plan import Cell
 from toolbox.matrix.pools import FairQueue, Pools
-from toolbox.matrix.targets import PlannedTarget
 
 
 class Admission:
-    """The cells that wait for their next attempt, and the free capacity of targets and pools.
+    """The cells that wait for their next attempt.
 
     Args:
-        jobs: the number of cells that may run at once.
-        pools: the capacity of each pool, by the label of the resource.
+        pools: the free capacity of targets and pools, which this class only reads.
     """
 
-    def __init__(self, targets: Mapping[str, PlannedTarget], jobs: int, pools: Mapping[str, int]) -> None:
-        self._pools = Pools(targets, jobs, pools)
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
         self._queue = FairQueue()
         self._waiting: dict[str, CellRun] = {}  # the cells in the queue that have earlier attempts, by id
         self._paused: list[tuple[float, int, CellRun]] = []  # a heap, ordered by the end of the pause
@@ -91,22 +89,6 @@ class Admission:
             return None
         cell, target = chosen
         return cell, self._waiting.pop(cell.id, None), target
-
-    def reserve(self, run: CellRun) -> None:
-        """Reserve capacity for an attempt."""
-        self._pools.reserve(run.target, run.cell)
-
-    def release(self, run: CellRun) -> None:
-        """Release the capacity of an attempt."""
-        self._pools.release(run.target, run.cell)
-
-    def mark_unreachable(self, target: str) -> None:
-        """Prefer other targets to an unreachable target for a while."""
-        self._pools.mark_unreachable(target)
-
-    def mark_reachable(self, target: str) -> None:
-        """Use a target normally again."""
-        self._pools.mark_reachable(target)
 
     def withdraw(self) -> list[CellRun]:
         """Remove all cells that have earlier attempts, and return them."""

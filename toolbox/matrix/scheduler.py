@@ -22,6 +22,7 @@ from toolbox.matrix.cell_progress import CellResult, CellRun, CellState, Conclus
 from toolbox.matrix.comparisons import Comparisons
 from toolbox.matrix.executions import Executions
 from toolbox.matrix.plan import Cell, Plan
+from toolbox.matrix.pools import Pools
 from toolbox.matrix.remains import Remains
 from toolbox.matrix.resumption import Beginning
 from toolbox.matrix.stop_rules import StopRules
@@ -79,7 +80,8 @@ class Scheduler:
         self._options = options
         self._step = step
         self._jobs = options.jobs or plan.jobs or max(1, len(plan.targets))
-        self._admission = Admission(plan.targets, self._jobs, plan.pools)
+        self._pools = Pools(plan.targets, self._jobs, plan.pools)
+        self._admission = Admission(self._pools)
         self._executions = Executions(
             plan.targets, step.recorder, variables, clusters or {}, jobs=self._jobs, on_change=self._check_status
         )
@@ -212,7 +214,7 @@ class Scheduler:
             self._executions.start(run, partial(self._started, run), partial(self._conclude, run))
 
     def _begin_attempt(self, run: CellRun) -> None:
-        self._admission.reserve(run)
+        self._pools.reserve(run.target, run.cell)
         self._remains.note_attempt(run.target)
         self._running[run.name] = run
 
@@ -221,7 +223,7 @@ class Scheduler:
     def _started(self, run: CellRun, handle: Handle) -> None:
         run.handle = handle
         run.become(CellState.RUNNING)
-        self._admission.mark_reachable(run.target)
+        self._pools.mark_reachable(run.target)
         if self._is_ending:
             self._executions.cancel(run)
         self._check_status(run.name)
@@ -241,12 +243,12 @@ class Scheduler:
         """Record the conclusion of an attempt, and compare the cell with others if it passed so far."""
         conclusion = self._with_image_remark(conclusion)
         del self._running[run.name]
-        self._admission.release(run)
+        self._pools.release(run.target, run.cell)
         outcome = run.combined_outcome(conclusion)
         if outcome.verdict is Verdict.CANCELLED and self._is_ending:
             outcome = replace(outcome, message=f"the attempt was cancelled: {self.stopped}")
         if run.state is CellState.STARTING and outcome.cause is Cause.INFRASTRUCTURE:
-            self._admission.mark_unreachable(run.target)
+            self._pools.mark_unreachable(run.target)
         if outcome.verdict is not Verdict.PASSED:
             self._end(run, conclusion, outcome)
             return
