@@ -19,7 +19,7 @@ from toolbox.config.references import Resolver
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.text import abbreviated, without_kind
-from toolbox.system import modules
+from toolbox.system import modules, places
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -42,8 +42,11 @@ def find(folders: Iterable[FilePath]) -> dict[Path, type[BaseModel]]:
 
 
 def in_library(folder: FilePath) -> bool:
-    """Tell whether a folder of contracts belongs to the library, whose blocks may be null for a preset to fill in."""
-    return folder.is_relative_to(_PACKAGE)
+    """Tell whether a folder of contracts belongs to the library, whose blocks may be null for a preset to fill in.
+
+    The projects of an installed package are in its folder `bundled`, and have their own contracts like any project.
+    """
+    return folder.is_relative_to(_PACKAGE) and not folder.is_relative_to(places.builtin_root() / "projects")
 
 
 def is_given(document: Document, path: Path, *, or_null: bool = False) -> bool:

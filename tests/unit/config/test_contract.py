@@ -10,6 +10,7 @@ from tests.unit.config.conftest import Load
 from toolbox.config import contract
 from toolbox.config.contracts import results
 from toolbox.model.errors import ConfigurationError
+from toolbox.system import places
 
 TRAINING = '''
 """A contract of a project."""
@@ -116,6 +117,21 @@ def test_one_fault_is_one_fault(load: Load, contracts: list[Path]) -> None:
     assert faults(load, contracts, text) == [
         "a fault in the configuration:",
         "config.yaml:1: `tests.training.size` is not a field here: did you mean sizes?",
+    ]
+
+
+def test_a_project_of_an_installed_package_has_its_own_contracts(
+    load: Load, contracts: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "toolbox"
+    for module in (contract, places):
+        monkeypatch.setattr(module, "_PACKAGE", package)
+    bundled = package / "bundled/projects/one/contracts"
+    bundled.parent.mkdir(parents=True)
+    contracts[0].rename(bundled)
+    assert contract.in_library(package / "matrix/contracts")
+    assert faults(load, [bundled], "tests: {training: null}\n")[1:] == [
+        "config.yaml:1: `tests.training` is None: input should be a valid dictionary or instance of Contract"
     ]
 
 
