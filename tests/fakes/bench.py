@@ -10,7 +10,8 @@ from tests.fakes.backend import Machines
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.scheduler import Options, Scheduler
 from toolbox.matrix.targets import PlannedTarget
-from toolbox.model.events import CheckJudged, Event, Note, StepFinished, StepKind
+from toolbox.model.events import AttemptEnded, AttemptSubmitted, CheckJudged, Event, Note, StepFinished, StepKind
+from toolbox.model.workloads import TargetContext
 from toolbox.runs import journal, run_state, steps
 from toolbox.runs.journal import Journal
 from toolbox.runs.layout import RunDirectory
@@ -92,6 +93,16 @@ class Bench:
         cut = next(index for index, line in enumerate(lines) if all(sign in line for sign in signs))
         file.write_text("".join(lines[:cut]))
         self.events.clear()
+
+    def left_running(self, x: str, machines: Machines) -> Machines:
+        """Begin to run cells, lose the orchestrator, and have the attempt of the first one run on the machines."""
+        self.run(x, Machines())
+        submitted = self.of(AttemptSubmitted)[0]
+        self.forget(AttemptEnded, x[0])
+        machines.submit(
+            x[0], submitted.name, TargetContext("one", self.root.name, self.root, {}, tuple, lambda _: None)
+        )
+        return machines
 
 
 def verdicts(scheduler: Scheduler) -> dict[str, str]:

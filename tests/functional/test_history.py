@@ -56,16 +56,6 @@ def test_a_value_that_is_out_once_is_noise(grid: Grid) -> None:
     assert [attempt["verdict"] for attempt in attempts(grid)] == ["failed", "passed"]
 
 
-def test_without_bounds_a_value_is_only_recorded(grid: Grid) -> None:
-    measuring(grid, 1.3)
-    (grid.root / "config/bounds/grid.yaml").unlink()
-    outcome = grid.run()
-    assert outcome.exit_code == 0, str(outcome)
-    (cell,) = [step for step in grid.workspace.summary()["steps"] if step["kind"] == "cell"]
-    (check,) = [check for check in cell["checks"] if check["check"] == "metric"]
-    assert (check["passed"], check["message"]) == (None, "time is 1.3 s; there are too few runs for bounds yet")
-
-
 def test_manual_bounds_win_over_those_of_earlier_runs(grid: Grid) -> None:
     measuring(grid, 1.05)
     generated = grid.root / "config/bounds/grid.yaml"
@@ -76,13 +66,6 @@ def test_manual_bounds_win_over_those_of_earlier_runs(grid: Grid) -> None:
     assert outcome.exit_code == 1, str(outcome)
     assert "time is 1.05 s, above [-, 1.02]" in outcome.stdout
     assert "generated file" not in outcome.stderr
-
-
-def test_bounds_of_other_settings_hold_nothing(grid: Grid) -> None:
-    measuring(grid, 1.3)
-    file = grid.root / "config/bounds/grid.yaml"
-    file.write_text(file.read_text().replace('"cell": "', '"cell": "0'))
-    assert grid.run().exit_code == 0
 
 
 def test_what_killed_the_run_between_two_attempts_does_not_have_the_first_forgotten(grid: Grid) -> None:

@@ -79,16 +79,6 @@ def test_the_exit_code_is_that_of_the_worst_cell(
     assert grid.phases == ["prepare", "cleanup"]
 
 
-def test_a_cell_that_hangs_is_ended_with_all_that_it_started(grid: Grid) -> None:
-    command = "setsid sleep 300 & sleep 300"
-    grid.configure("a", workload={"command": command}, timeouts={"run": 0.3, "grace": 1})
-    outcome = grid.run()
-    assert outcome.exit_code == 1
-    assert grid.workspace.summary()["cause"] == "timeout"
-    assert "it ran longer than 0.3 s" in outcome.stdout
-    assert grid.alive() == []
-
-
 def test_an_axis_that_is_a_path_changes_what_the_cells_see(grid: Grid) -> None:
     block = {"axes": {"model.size": [7, 70]}, "workload": {"command": ["sh", "-c", "echo @$0", "@model.text"]}}
     grid.configure("a", **block, blocks={"model": {"size": 1, "text": "size {@model.size}"}})
@@ -106,17 +96,6 @@ def test_only_the_cells_that_were_asked_for_run(grid: Grid) -> None:
     grid.configure("abcde")
     outcome = grid.workspace.run("project", "run", "grid", "--shard=2/2", "--format=json")
     assert [step["name"] for step in outcome.json["steps"] if step["kind"] == "cell"] == ["x=b", "x=d"]
-
-
-def test_a_failure_that_may_be_repeated_is_and_every_attempt_is_kept(grid: Grid) -> None:
-    command = "echo again >>{@root}/cells; [ $(wc -l <{@root}/cells) -ge 2 ]"
-    retries = {"product": 1, "backoff": {"first": 0.01}}
-    outcome = grid.configure("a", workload={"command": command}, retries=retries).run()
-    assert outcome.exit_code == 0, str(outcome)
-    assert grid.said == ["again", "again"]
-    assert "the cell passed at attempt 2" in outcome.stdout
-    codes = [(grid.directory / f"001__test/000__x=a/attempt-{n}/exit_code").read_text() for n in (1, 2)]
-    assert codes == ["1\n", "0\n"]
 
 
 # When it stops

@@ -73,15 +73,6 @@ def test_after_a_kill_what_ended_is_kept_what_runs_is_adopted_and_the_rest_is_ru
     assert grid.alive() == []
 
 
-def test_an_adopted_cell_that_fails_fails_the_run(grid: Grid) -> None:
-    grid.configure("ab").mark("hold-a", "fail-a")
-    kill(grid, "begin a", "end b")
-    grid.unmark("hold-a")
-    assert grid.resume().exit_code == 1
-    assert grid.verdicts == {"a": "failed", "b": "passed"}
-    assert Counter(grid.said) == once("a", "b")
-
-
 def test_a_kill_in_the_preparation_has_it_done_again(grid: Grid) -> None:
     gate = grid.root / "hold-prepare"
     prepare = f'run.run("echo prepare >>phases; while [ -e {gate} ]; do sleep 0.02; done")'

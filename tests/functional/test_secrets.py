@@ -218,13 +218,6 @@ def test_no_command_shows_a_secret(vault: Workspace, argv: list[str]) -> None:
     assert leaks(vault, outcome) == []
 
 
-def test_a_secret_in_a_template_that_makes_text_of_it_is_refused_or_kept(vault: Workspace) -> None:
-    vault.write({"command_args/vault.yaml.j2": "vault open:\n  token: {{ [token] | tojson }}\n"})
-    outcome = started(vault, "from_config", "vault", "open", "--project=vault", "--show_args")
-    assert outcome.exit_code == 2
-    assert "a secret cannot be used with `tojson`" in outcome.stderr
-
-
 # A key that a program prints line by line, and that each way of quoting writes in another way.
 QUOTED_KEY = f'-----BEGIN "KEY"-----\nit\'s "{CORE}" \\ 1\n\'{CORE}\'\n\t{CORE}\n-----END KEY-----'
 
@@ -251,12 +244,14 @@ WRITING = """
 """
 
 
-def test_what_a_program_writes_into_its_step_is_swept_at_the_end_of_the_phase(vault: Workspace) -> None:
+def test_what_a_program_writes_and_a_step_is_called_is_swept_at_the_end_of_the_phase(vault: Workspace) -> None:
     outcome = started(vault.write({"projects/vault/orchestration.py": WRITING}), "project", "run", "vault")
     assert outcome.exit_code == 0, str(outcome)
     test = vault.run_directory() / "000__test"
     assert (test / "variable.txt").read_text() == "the ***\n"
     assert "***" in (test / "key.txt").read_text()
+    assert [step["name"] for step in vault.summary()["steps"]] == ["test", "use *** now"]
+    assert "> use *** now" in outcome.stdout
     assert "a secret was masked in key.txt" in outcome.stdout
     assert leaks(vault, outcome) == []
 
@@ -285,13 +280,6 @@ def test_a_binary_file_that_holds_a_secret_is_named_everywhere_and_not_changed(v
     assert "archive.bin (holds a secret)" in page
     assert 'href="./000__test/archive.bin"' not in page
     assert 'href="./000__test/header.txt"' in page
-
-
-def test_a_step_whose_name_holds_a_secret_shows_it_as_every_text_does(vault: Workspace) -> None:
-    outcome = started(vault.write({"projects/vault/orchestration.py": WRITING}), "project", "run", "vault")
-    assert [step["name"] for step in vault.summary()["steps"]] == ["test", "use *** now"]
-    assert "> use *** now" in outcome.stdout
-    assert leaks(vault, outcome) == []
 
 
 TELLING = """

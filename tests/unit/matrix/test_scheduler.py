@@ -88,9 +88,10 @@ def after(*words: str) -> Ending:
 CHAIN = {"a": after("b"), "b": after("c"), "c": after("d")}
 
 
-def test_no_more_run_at_once_than_there_are_jobs(bench: Bench) -> None:
+@pytest.mark.parametrize(("options", "block"), [(Options(jobs=2), {}), (Options(), {"jobs": 2})])
+def test_no_more_run_at_once_than_there_are_jobs(bench: Bench, options: Options, block: dict[str, Any]) -> None:
     machines = Machines(CHAIN)
-    bench.run(["a", "b", "c", "d"], machines, options=Options(jobs=2))
+    bench.run(["a", "b", "c", "d"], machines, options=options, **block)
     assert machines.peaks["all"] == 2
 
 
@@ -98,12 +99,6 @@ def test_without_a_number_of_jobs_each_target_runs_one(bench: Bench) -> None:
     machines = Machines(CHAIN)
     bench.run(["a", "b", "c", "d"], machines, machines.target("one"), machines.target("two"), options=Options())
     assert machines.peaks == {"all": 2, "one": 1, "two": 1}
-
-
-def test_the_jobs_of_the_matrix_hold_where_nobody_asks_for_others(bench: Bench) -> None:
-    machines = Machines(CHAIN)
-    bench.run(["a", "b", "c", "d"], machines, options=Options(), jobs=2)
-    assert machines.peaks["all"] == 2
 
 
 def test_a_pool_is_never_overdrawn_and_holds_up_no_one_else(bench: Bench) -> None:

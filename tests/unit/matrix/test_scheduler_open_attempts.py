@@ -13,7 +13,7 @@ from tests.unit.matrix.test_scheduler_resume import interrupt
 from toolbox.model.errors import Cancelled, StepError, SubmissionUnknown
 from toolbox.model.events import AttemptAbandoned, AttemptEnded, AttemptReleased, AttemptSubmitted, Note
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import Handle, TargetContext, Workload
+from toolbox.model.workloads import Handle, Workload
 from toolbox.runs import journal
 from toolbox.runs.journal import Journal
 from toolbox.system import cancellation
@@ -29,12 +29,7 @@ def lost(kind: type[StepError]) -> Ending:
 
 def left_running(bench: Bench, ending: Ending = NEVER) -> Machines:
     """Begin to run the cell `a`, lose the orchestrator, and return machines where its attempt runs."""
-    bench.run("a", Machines())
-    (submitted,) = bench.of(AttemptSubmitted)
-    bench.forget(AttemptEnded, "a")
-    machines = Machines({"a": [ending, Ending()]})
-    machines.submit("a", submitted.name, TargetContext("one", bench.root.name, bench.root, {}, tuple, lambda _: None))
-    return machines
+    return bench.left_running("a", Machines({"a": [ending, Ending()]}))
 
 
 def give_up(bench: Bench) -> None:

@@ -20,7 +20,6 @@ from toolbox.model.events import (
     StepFinished,
     StepStarted,
 )
-from toolbox.model.workloads import TargetContext
 from toolbox.system import cancellation
 
 AGAIN = Options(jobs=1, rerun_failed=True)
@@ -82,12 +81,7 @@ def test_an_attempt_that_was_submitted_is_found_and_not_started_again(bench: Ben
 
 def left_running(bench: Bench, xs: str) -> Machines:
     """Begin to run the cells of a run, lose the orchestrator, and return machines where the first still runs."""
-    bench.run(xs, Machines())
-    submitted = bench.of(AttemptSubmitted)[0]
-    bench.forget(AttemptEnded, xs[0])
-    machines = Machines({xs[0]: Ending(1, after=[f"adopt {xs[0]}"])})
-    machines.submit(xs[0], submitted.name, TargetContext("one", bench.root.name, bench.root, {}, tuple, lambda _: None))
-    return machines
+    return bench.left_running(xs, Machines({xs[0]: Ending(1, after=[f"adopt {xs[0]}"])}))
 
 
 def test_an_attempt_that_still_runs_is_adopted_and_waited_for(bench: Bench) -> None:
