@@ -1,4 +1,4 @@
-"""The grammar of hosts and users, for every module that reaches a machine by SSH or Ansible.
+"""Parses the names of hosts and users, for every module that reaches a machine by SSH or Ansible.
 
 A host is a name, an alias of `~/.ssh/config`, an IPv4 address, or an IPv6 address in brackets. Any other text is
 refused: it could be an option of `ssh`, a template or a pattern of Ansible, or a path.
@@ -50,7 +50,7 @@ class Address:
             raise ValueError(f"{abbreviated(text)} is not a host: write [USER@]HOST[:PORT]")
         port = int(match["port"]) if match["port"] else None
         if port is not None and not 1 <= port <= _HIGHEST_PORT:
-            raise ValueError(f"{abbreviated(text)} is not a host: the port is between 1 and {_HIGHEST_PORT}")
+            raise ValueError(f"{abbreviated(text)} is not a host: the port must be between 1 and {_HIGHEST_PORT}")
         return cls(host(match["host"]), None if match["user"] is None else user(match["user"]), port)
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Address:
 
 
 def host(text: str) -> str:
-    """Return the name or address of a host, an IPv6 address without its brackets.
+    """Check the name or address of a host, and return it. Brackets around an IPv6 address are removed.
 
     Raises:
         ValueError: the text is not a host.
@@ -91,7 +91,7 @@ def host(text: str) -> str:
 
 
 def user(text: str) -> str:
-    """Return the name of a user.
+    """Check the name of a user, and return it.
 
     Raises:
         ValueError: the text is not the name of a user.
@@ -108,7 +108,7 @@ def _is_name(text: str) -> bool:
 
 
 def _is_ipv6(text: str) -> bool:
-    # ssh would expand a zone such as `%eth0`, and the zone would be in file names. People can use an alias instead.
+    # Refuse a zone such as `%eth0`: ssh expands `%`, and the zone would be in file names. An alias can contain a zone.
     return "%" not in text and _is_ip(text, ipaddress.IPv6Address)
 
 

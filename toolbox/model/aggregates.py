@@ -1,4 +1,4 @@
-"""Reduces the numbers that a metric source finds to one number."""
+"""Reduces the numbers from a metric source to one number, such as their median."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 
 
 def aggregate(values: Sequence[float], how: Aggregate, *, source: str) -> float | tuple[float, ...]:
-    """Return the aggregate of the values; `each` returns them all.
+    """Return the aggregate of the values, or all values if `how` is `each`.
 
     Args:
         values: finite numbers, in the order in which they were measured.
@@ -26,7 +26,7 @@ def aggregate(values: Sequence[float], how: Aggregate, *, source: str) -> float 
         source: where the values come from, for error messages.
 
     Raises:
-        ValueError: there are no values, or the aggregate is too large for a number.
+        ValueError: there are no values, or the aggregate is too large for a float.
     """
     if not values:
         raise ValueError(f"{source}: 0 numbers found")
@@ -55,7 +55,7 @@ def after_warmup(values: Iterable[Value], warmup: int, *, source: str) -> list[V
 
 
 def number(value: object, *, source: str) -> float:
-    """Return a value of a document as a number.
+    """Return a value that was read from a file as a float.
 
     Raises:
         ValueError: the value is not a finite number.
@@ -74,7 +74,7 @@ def number(value: object, *, source: str) -> float:
 
 
 def parse_number(text: str, *, source: str) -> float:
-    """Parse a text as a number.
+    """Parse `text` as a float.
 
     Raises:
         ValueError: the text is not a finite number.
@@ -97,7 +97,7 @@ def _percentile(values: Sequence[float], percent: int) -> float:
 
 _AGGREGATES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "median": statistics.median,
-    "mean": statistics.mean,  # computes with fractions: the mean of equal numbers is exactly this number
+    "mean": statistics.mean,  # computes with fractions, so that the mean of equal numbers is exactly that number
     "first": itemgetter(0),
     "last": itemgetter(-1),
     "min": min,

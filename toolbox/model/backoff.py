@@ -6,7 +6,7 @@ import random
 from typing import Final
 
 JITTER: Final = 0.2
-_MOST_TRIES: Final = 50  # the longest pause is reached earlier, and a much larger exponent would overflow
+_MOST_TRIES: Final = 50  # by then, the longest pause is reached; a much larger exponent would overflow
 
 
 def pause(tries: int, *, first: float, most: float, factor: float = 2.0) -> float:

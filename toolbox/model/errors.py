@@ -99,8 +99,8 @@ class StepError(ToolboxError):
 class SubmissionUnknown(StepError):
     """The target does not answer, so a workload may be running, and its end is unknown.
 
-    The attempt stays open until its target answers, or until a person abandons the attempt. The cell is not tried again
-    before.
+    The attempt stays open until its target answers, or until a person abandons the attempt. Until then, the cell is not
+    tried again.
     """
 
 
@@ -141,7 +141,7 @@ class Interrupted(Cancelled):
 
     @property
     def exit_code(self) -> ExitCode:  # type: ignore[override]  # a class attribute in the parent
-        """130 for SIGINT, 143 for SIGTERM and SIGHUP, 124 for the deadline."""
+        """The exit code: 130 for SIGINT, 143 for SIGTERM and SIGHUP, 124 for the deadline."""
         if self.is_deadline:
             return ExitCode.DEADLINE
         return ExitCode.SIGINT if self.signal_number == signal.SIGINT else ExitCode.SIGTERM
@@ -153,8 +153,8 @@ class SeveralErrors(ToolboxError):
     def __init__(self, what: str, errors: Sequence[BaseException]) -> None:
         self.errors = tuple(errors)
         first = errors[0]
-        others = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        super().__init__(f"{what}: {describe(first)}{others}")
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        super().__init__(f"{what}: {describe(first)}{more}")
         self.verdict, self.cause = outcome_of(first)
 
     @property

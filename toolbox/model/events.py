@@ -28,7 +28,7 @@ class RunStarted:
 
     Args:
         directory: the absolute path of the run directory.
-        pid: the process on `host` that executes the run.
+        pid: the id of the process on `host` that executes the run.
         revision: the git revision of the configuration; empty outside of a checkout.
     """
 
@@ -114,7 +114,7 @@ class AttemptSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class AttemptWaiting:
-    """A submitted attempt has not started: its target has no free node for it, or pulls its image.
+    """A submitted attempt has not started: the target has no free node, or is still pulling the container image.
 
     Args:
         reason: why the attempt waits, as reported by its target; empty once the attempt has started.
@@ -174,7 +174,7 @@ class MetricMeasured:
     """A metric of a step has been read.
 
     Args:
-        value: the value; None if it could not be read, for the reason in `fault`.
+        value: the value; None if it could not be read. `fault` contains the reason.
         direction: whether lower or higher values are better; None if not configured.
     """
 
@@ -202,7 +202,7 @@ class CheckJudged:
         message: the reason for the judgement.
         file: the file that shows the reason.
         line: the line of the file that shows the reason; None if the reason is not in a single line.
-        metric: the metric whose value is out of the range of earlier runs; empty if the check has another reason.
+        metric: the metric whose value is out of the range of earlier runs; empty if the judgement has another reason.
         side: the side of the range on which the value of `metric` is.
         improves: whether a value on `side` is better than the range.
         out_of_range: whether the check failed only because a measured value is out of its range.
@@ -236,7 +236,7 @@ class CheckJudged:
 
 
 def deviations_of(faults: Iterable[CheckJudged]) -> dict[str, Deviation]:
-    """Return the deviations by metric if every fault is a deviation from earlier runs; otherwise an empty mapping."""
+    """Return the deviations by metric. If a fault is not a deviation from earlier runs, return an empty mapping."""
     deviations = {}
     for fault in faults:
         if fault.side is None:
@@ -247,7 +247,7 @@ def deviations_of(faults: Iterable[CheckJudged]) -> dict[str, Deviation]:
 
 def only_out_of_range(faults: Iterable[CheckJudged]) -> bool:
     """Return whether there are faults, and all faults are values out of their ranges."""
-    # The journals of older versions contain `side` without `out_of_range`.
+    # Check `side` too: the journals of older versions do not contain `out_of_range`.
     are_out_of_range = [fault.out_of_range or fault.side is not None for fault in faults]
     return bool(are_out_of_range) and all(are_out_of_range)
 
@@ -283,7 +283,7 @@ class LeaseLost:
     """A run has lost its lease of a cluster, and ends.
 
     Args:
-        message: which run has leased the cluster now, or why this is unknown.
+        message: which run has leased the cluster now, or why that run is unknown.
     """
 
     cluster: str
@@ -297,7 +297,9 @@ class ClusterChosen:
     Args:
         cluster: the name of the cluster in the configuration.
         member: the cluster of the pool that was chosen; empty if the cluster is not configured as a pool.
-        kubeconfig: see `toolbox.model.clusters.Access`, also for `context` and `namespace`; all empty for a machine.
+        kubeconfig: the path of the kubeconfig; None for `$KUBECONFIG` or `~/.kube/config`, and for a leased machine.
+        context: the context of the kubeconfig; None for the current context.
+        namespace: the default namespace; None for the namespace of the context.
     """
 
     cluster: str
@@ -321,7 +323,7 @@ class ResourcePlanned:
         resource: the name of the resource on the remote side. It is derived from the name of the run, so that a
             resumed run can find the resource.
         cluster: the name of the cluster in the configuration.
-        kubeconfig: how to reach the cluster once it exists.
+        kubeconfig: the path of the kubeconfig, which exists once the cluster exists.
         removal: the command line that removes the resource.
     """
 
@@ -416,7 +418,7 @@ class TaskFinished:
 
 @dataclass(frozen=True, slots=True)
 class FlakyCellsFailed:
-    """Some failed cells were flaky in earlier runs, so their failures are ignored where common causes are searched.
+    """Some failed cells were flaky in earlier runs. The search for common causes ignores the failures of these cells.
 
     Args:
         cells: the ids of the flaky cells.

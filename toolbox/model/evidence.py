@@ -14,7 +14,7 @@ class Metric:
     """A number that a workload produced.
 
     Args:
-        value: the number; None if it could not be read, for the reason in `fault`.
+        value: the number; None if it could not be read. `fault` contains the reason.
         unit: the unit, such as `s` for seconds; empty for a bare number.
         samples: all numbers, if the source is configured with `aggregate: each`; `value` is then their median.
         direction: whether lower or higher values are better; None if not configured.
@@ -37,7 +37,7 @@ class Reference:
 
     Args:
         name: the name of the reference cell.
-        metrics: the metrics of the reference cell, by name; None if it did not run, or did not pass.
+        metrics: the metrics of the reference cell, by name; None if that cell did not run, or did not pass.
         fault: why there are no metrics.
         is_missing: whether the reference cell is not in this run, or was skipped; the check then cannot fail.
     """
@@ -87,7 +87,7 @@ class Judgement:
         message: why the check passed or failed.
         file: the file that shows the reason, relative to the directory of the evidence.
         line: the line of the file that shows the reason, counted from 1.
-        deviation: the value that is out of the range of earlier runs; None if the check failed for another reason.
+        deviation: the value that is out of the range of earlier runs; None if the judgement has another reason.
         out_of_range: whether the check failed only because a value is out of a configured range or the range of
             earlier runs. Another attempt may confirm such a value.
     """

@@ -29,12 +29,12 @@ def clean(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text that is safe for a terminal and for the log of a CI system."""
+    """Return a text without control characters, and with a space inside each command that a CI system would execute."""
     return _WORKFLOW_COMMAND.sub(lambda match: f"{match[0]} ", clean(text))
 
 
 def printable_json(text: str) -> str:
-    """Return JSON with the same data, in which the characters that `printable` removes are escaped."""
+    """Return the same JSON, with an escape for each character that could control a terminal or begin a CI command."""
     return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

@@ -37,8 +37,8 @@ def did_you_mean(
     """
     names = sorted(set(known_names))
     if near := nearest(name, names):
-        return f"did you mean {' or '.join(prefix + other for other in near)}?"
+        return f"did you mean {' or '.join(prefix + similar for similar in near)}?"
     if not names:
         return "there are none"
-    listed = ", ".join(prefix + other for other in names[:most])
+    listed = ", ".join(prefix + known for known in names[:most])
     return f"{label}: {listed}" + (f" and {len(names) - most} more" if len(names) > most else "")

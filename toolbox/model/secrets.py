@@ -62,7 +62,7 @@ class Secret:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
-        """Let pydantic convert text to a secret, by the function `READER` in the validation context if there is one."""
+        """Let pydantic convert text to a secret, with `context[READER]` if the validation context has this function."""
         from pydantic_core import core_schema
 
         return core_schema.with_info_plain_validator_function(cls._validate)
@@ -78,7 +78,7 @@ class Secret:
 
 
 def secrets_in(value: Any) -> list[Secret]:
-    """Return the secrets in a value, its mappings, lists and tuples."""
+    """Return the secrets in a value, including those in nested mappings, lists and tuples."""
     if isinstance(value, Secret):
         return [value]
     if isinstance(value, Mapping):

@@ -61,7 +61,7 @@ UNEXPECTED: Final = frozenset({Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED})
 """The verdicts of a step that ran to its end and did not do what was expected of it."""
 
 # From the least severe to the most severe. A step is cancelled because another step failed or because the run is
-# ending, so a failure is more severe.
+# ending, so a failure is more severe than a cancellation.
 _SEVERITY = (
     Verdict.SKIPPED,
     Verdict.PASSED,
@@ -79,7 +79,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
 
 
 def exit_code(verdict: Verdict | None) -> ExitCode:
-    """Return the exit code of a run with this verdict that was not ended by a signal or a deadline."""
+    """Return the exit code of a run that ended with this verdict, and not by a signal or its deadline."""
     match verdict:
         case None | Verdict.SKIPPED:
             return ExitCode.NOTHING_RAN

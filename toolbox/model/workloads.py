@@ -25,7 +25,7 @@ class Timeouts:
     Args:
         wait: the limit for reaching the target, and for the time until the workload starts.
         run: the limit from the start of the workload to its end; None for no limit.
-        silence: the limit for a workload that prints nothing, because it probably hangs; None for no limit.
+        silence: the limit for the time without output, after which a workload probably hangs; None for no limit.
         grace: the time between SIGTERM and SIGKILL.
     """
 
@@ -144,7 +144,7 @@ class WorkloadOutcome:
 
 
 def _text(value: object) -> str:
-    """Return a text of a record, truncated to the longest text that a supervisor writes."""
+    """Check a string of a record, and return it truncated to the longest text that a supervisor writes."""
     if not isinstance(value, str):
         raise TypeError("text was expected")
     return value[:_LONGEST_TEXT]
@@ -189,7 +189,7 @@ class AttemptStatus:
 
     Args:
         outcome: the outcome; None if the attempt has not ended.
-        message: why the target cannot be reached, or why the attempt has not started yet; otherwise empty.
+        message: why the target cannot be reached, or why the attempt has not started yet; empty if neither is the case.
     """
 
     state: AttemptState
@@ -212,12 +212,13 @@ class CollectLimits:
 
 @dataclass(frozen=True, slots=True)
 class TargetContext:
-    """The data that a backend gets besides the configuration of its target.
+    """What a backend needs to know besides the configuration of its target.
 
     Args:
         name: the name of the target.
         run: the name of the run.
-        mark: the directory that marks the processes of the backend on this machine; see `toolbox.system.processes`.
+        mark: the value of `TOPGALLANT_STEP` for the processes that the backend starts on this machine. By this variable,
+            the processes are found and ended.
         variables: environment variables for workloads that run on this machine.
         secrets: returns the secret values of the run.
         notify: a function that the backend calls with the name of an attempt whose status has changed. The function may
