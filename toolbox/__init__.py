@@ -1,1 +1,1 @@
-"""Topgallant: the library behind `run_toolbox.py`. It imports nothing from `projects/`."""
+"""Topgallant, the library that `run_toolbox.py` runs. The library imports nothing from `projects/`."""

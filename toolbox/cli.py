@@ -1,7 +1,7 @@
-"""The command line: finds the group and the command, has Fire read the flags, calls, and ends with an exit code.
+"""The command line: finds the command, lets Fire parse the flags, calls the command, and returns the exit code.
 
-Only the group that is asked for is imported. Expected errors become one message on stderr; anything else that
-escapes is a fault of ours, and says so.
+Only the module of the requested group is imported. An expected error becomes one message on stderr. Any other exception
+is reported as an internal error.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ _DEBUG: Final = "--debug"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the command line gives to a command that asks for it.
+    """The settings of one command line.
 
     Args:
-        redactor: takes secrets out of all that this process writes.
+        redactor: masks secrets in all output of this process.
+        debug: whether `--debug` is set.
     """
 
     redactor: Redactor = field(default_factory=Redactor)
@@ -43,7 +44,7 @@ class Context:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line, and return its exit code."""
+    """Run the command line, and return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     context = Context(debug=_DEBUG in words)
     words = [word for word in words if word != _DEBUG]
@@ -61,17 +62,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         trace = f"{traceback.format_exc()}\n" if context.debug else ""
         print(printable(context.redactor(f"{trace}error: {error}")), file=sys.stderr)
         return exit_code_of(error)
-    except Exception as error:  # noqa: BLE001  # the one boundary: what is unexpected is our fault, and is said so
-        trace = traceback.format_exc() if context.debug else "run it again with --debug for the traceback"
-        is_ours = outcome_of(error)[1] is Cause.INTERNAL
-        message = f"{'internal error' if is_ours else 'error'}: {type(error).__name__}: {error}\n{trace}"
+    except Exception as error:  # noqa: BLE001  # every unexpected error is reported here
+        trace = traceback.format_exc() if context.debug else "run the command again with --debug for the traceback"
+        is_internal = outcome_of(error)[1] is Cause.INTERNAL
+        message = f"{'internal error' if is_internal else 'error'}: {type(error).__name__}: {error}\n{trace}"
         print(printable(context.redactor(message)), file=sys.stderr)
         return ExitCode.ERROR
     return code
 
 
 def _flush() -> None:
-    """Write out what was printed. Who reads it may have seen enough: Python would complain, and end with 120."""
+    """Flush stdout, even if its reader has ended.
+
+    Otherwise Python would flush stdout at exit, print an error about the broken pipe, and exit with status 120.
+    """
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -83,7 +87,7 @@ def _run(words: list[str], context: Context) -> int:
         print(helptext.of_everything(registry.summaries()))
         return ExitCode.PASSED
     if words[0] == "--version":
-        from importlib import metadata  # slow to import, as all that `--help` does not need
+        from importlib import metadata  # slow to import
 
         print(f"topgallant {metadata.version('topgallant')}")
         return ExitCode.PASSED
@@ -110,15 +114,15 @@ def _asks_for_help(words: list[str]) -> bool:
 
 
 def _read_flags(command: Command, words: list[str]) -> dict[str, Any]:
-    """Have Fire read the flags, as text, and hold them against the signature."""
+    """Let Fire parse the flags as texts, and convert the texts to the types of the parameters."""
     import fire
 
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     parameters = command.signature.parameters
     positional = [parameter.name for parameter in parameters if parameter.positional]
     variadic = next((parameter.name for parameter in parameters if parameter.variadic), None)
 
-    # Fire hands over whatever is given: unknown flags too, so that all faults are named at once.
+    # This function also accepts unknown flags, so that `signature.bind` can name all faults at once.
     @fire.decorators.SetParseFn(str)  # type: ignore[untyped-decorator]
     def take(*args: Any, **flags: Any) -> None:
         if variadic is not None and args:
@@ -126,25 +130,25 @@ def _read_flags(command: Command, words: list[str]) -> dict[str, Any]:
             args = (*args[:before], list(args[before:])) if len(args) > before else args
         if len(args) > len(positional):
             raise UsageError(f"{command.signature.name}: unexpected argument {args[len(positional)]!r}")
-        given = dict(zip(positional, args, strict=False))
-        if twice := sorted(given.keys() & flags.keys()):
+        by_position = dict(zip(positional, args, strict=False))
+        if twice := sorted(by_position.keys() & flags.keys()):
             raise UsageError(f"{command.signature.name}: --{twice[0]} is given twice")
-        found.update(given | flags)
+        arguments.update(by_position | flags)
 
-    # Fire takes a lone `-` for the end of a call, and `--` for flags of its own.
+    # In Fire, a lone `-` ends a call, and `--` begins Fire's own flags.
     if "--" in words or "-" in words:
         raise UsageError(f"{command.signature.name}: unexpected argument `-`: flags are written --name=value")
     fire.Fire(take, command=_joined(words, command), name=command.signature.name)
-    return signature.bind(command.signature, found, text=True)
+    return signature.bind(command.signature, arguments, text=True)
 
 
 def _joined(words: list[str], command: Command) -> list[str]:
-    """Write `--name value` as `--name=value`, and `--noname` as `--name=False`, for the names that there are."""
+    """Return the words with `--name value` written as `--name=value`, and `--noname` as `--name=False`."""
     kinds = {
         parameter.name: signature.members(parameter.annotation) - {type(None)}
         for parameter in command.signature.parameters
     }
-    flags = {name: found == {bool} for name, found in kinds.items()}
+    flags = {name: members == {bool} for name, members in kinds.items()}
     joined: list[str] = []
     seen: set[str] = set()
     index = 0
@@ -180,7 +184,7 @@ def _call(command: Command, values: dict[str, Any], context: Context) -> int:
 
 
 def _set_up_output(context: Context) -> None:
-    # A terminal that knows ASCII alone shows other characters as numbers.
+    # On a terminal that supports only ASCII, other characters are printed as escapes.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -197,13 +201,13 @@ def _set_up_output(context: Context) -> None:
 
 
 class _Redacted(logging.Formatter):
-    """A line of the log, without secrets and without what would steer a terminal."""
+    """Formats a line of the log, masks secrets, and escapes terminal control sequences."""
 
     def __init__(self, redactor: Callable[[str], str]) -> None:
         super().__init__("%(levelname)s: %(message)s")
         self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the text of the line."""
         record.levelname = record.levelname.lower()
         return printable(self._redactor(super().format(record)))

@@ -1,4 +1,4 @@
-"""For the tests of a team's own projects, roles and commands: files and a command line go in, what it did comes out.
+"""Runs command lines of Topgallant in a temporary workspace, to test a team's own projects, roles and commands.
 
     from toolbox.testing import Workspace
 
@@ -17,9 +17,9 @@
         assert outcome.exit_code == 1, str(outcome)
         assert workspace.summary()["cause"] == "product"
 
-The real command line runs, in a process of its own, whose working directory, artifacts and home are in the workspace.
-Projects, roles and commands that stand beside `toolbox/` are found as well, after those of the workspace. This needs
-no pytest, and nothing but tests imports it.
+The command line runs in a separate process, whose working directory, artifacts and home directory are in the workspace.
+The process also finds the projects, roles and commands that are beside `toolbox/`, unless the workspace has one of the
+same name. Only tests import this module. It does not need pytest.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from toolbox.runs.layout import RunDirectory
 from toolbox.system import environ, places, processes
 
 TIMEOUT_SECONDS: Final = 120.0
-# What would let the machine of the person who runs the tests have a say in them.
-_LEFT_OUT: Final = (
+# Prefixes of environment variables that are not passed on, because they would make results depend on the machine.
+_REMOVED_VARIABLES: Final = (
     "ANSIBLE_",
     "TOPGALLANT_",
     environ.ARTIFACT_DIR,
@@ -61,10 +61,10 @@ _LEFT_OUT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a command line ended. As text it is all of that, for the message of an assertion.
+    """The output and the exit code of a command line. `str()` returns both, for the message of an assertion.
 
     Args:
-        exit_code: its exit status; minus the number of a signal that ended it from outside.
+        exit_code: the exit status; for a process that a signal killed, the negative number of the signal.
     """
 
     args: tuple[str, ...]
@@ -74,7 +74,7 @@ class Outcome:
 
     @property
     def json(self) -> Any:
-        """What it printed for programs, with `--format=json`."""
+        """The parsed output of a command with `--format=json`."""
         return json.loads(self.stdout)
 
     def __str__(self) -> str:
@@ -82,11 +82,11 @@ class Outcome:
 
 
 class Workspace:
-    """A directory that is a team's repository, with `projects/`, `config/`, `command_args/`, `roles/`, `commands/`.
+    """A workspace with `projects/`, `config/`, `command_args/`, `roles/` and `commands/`, like a team's repository.
 
     Args:
-        directory: where it is; created when it is missing.
-        files: see `write`.
+        directory: the root of the workspace, which is created if necessary.
+        files: files to write first; see `write`.
     """
 
     def __init__(self, directory: Path, files: Mapping[str, str] | None = None) -> None:
@@ -98,11 +98,11 @@ class Workspace:
 
     @property
     def artifacts(self) -> Path:
-        """Where runs go that ask for no other place."""
+        """The default directory for runs."""
         return self.directory / places.ARTIFACTS
 
     def write(self, files: Mapping[str, str]) -> Self:
-        """Write files, by their path in the workspace. The indentation that all lines share is taken away."""
+        """Write texts by their paths in the workspace. Common indentation is removed from each text."""
         for name, text in files.items():
             file = self.directory / name
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -116,26 +116,26 @@ class Workspace:
         cwd: Path | None = None,
         timeout: float = TIMEOUT_SECONDS,
     ) -> Outcome:
-        """Run a command line to its end: `run("project", "run", "answer")`.
+        """Run a command line, and wait until it ends: `run("project", "run", "answer")`.
 
         Args:
-            env: environment variables besides those of this process.
-            cwd: the working directory; the workspace when left out.
-            timeout: in seconds.
+            env: environment variables in addition to those of this process.
+            cwd: the working directory; by default, the workspace.
+            timeout: the time limit in seconds.
 
         Raises:
-            TimeoutError: it took longer, and was killed.
+            TimeoutError: the command line exceeded the time limit, and was killed.
         """
         with self.start(*argv, env=env, cwd=cwd) as running:
             return running.wait(timeout)
 
     def start(self, *argv: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Running:
-        """Start a command line, to send it signals or to look at it while it runs. See `run`."""
+        """Start a command line without waiting for its end. The arguments are those of `run`."""
         variables = {
-            **{name: value for name, value in environ.everything().items() if not name.startswith(_LEFT_OUT)},
+            **{name: value for name, value in environ.everything().items() if not name.startswith(_REMOVED_VARIABLES)},
             "HOME": str(self.home),
-            "PYTHONUSERBASE": site.getuserbase(),  # it would be in the home
-            "TOPGALLANT_NO_VENV": "1",  # the interpreter of the tests, whatever the checkout has
+            "PYTHONUSERBASE": site.getuserbase(),  # by default, it depends on $HOME
+            "TOPGALLANT_NO_VENV": "1",  # use the interpreter of the tests, not the virtual environment of the checkout
             **(env or {}),
         }
         return Running([*_command_line(), *argv], self.directory, variables, cwd=cwd)
@@ -144,24 +144,24 @@ class Workspace:
         """Return the run directories, oldest first.
 
         Args:
-            artifacts: where the runs went, if that was another place.
+            artifacts: the directory for runs; by default, that of the workspace.
         """
         return [run for run in layout.runs(artifacts or self.artifacts) if not run.is_symlink()]
 
     def run_directory(self, artifacts: Path | None = None) -> Path:
-        """Return the directory of the one run that there is."""
-        found = self.runs(artifacts)
-        assert len(found) == 1, f"one run was expected, there are {len(found)}: {[path.name for path in found]}"
-        return found[0]
+        """Return the directory of the only run."""
+        runs = self.runs(artifacts)
+        assert len(runs) == 1, f"one run was expected, but there are {len(runs)}: {[path.name for path in runs]}"
+        return runs[0]
 
     def summary(self, artifacts: Path | None = None) -> dict[str, Any]:
-        """Return the `summary.json` of the one run that there is."""
+        """Return the content of `summary.json` of the only run."""
         text = RunDirectory(self.run_directory(artifacts)).summary.read_text(encoding="utf-8")
         summary: dict[str, Any] = json.loads(text)
         return summary
 
     def holding(self, text: str) -> list[Path]:
-        """Return the files below the artifacts that hold a text in their content or name: leaks of a secret."""
+        """Return the files in the artifacts whose content or name contains a text, for example a leaked secret."""
         return [
             path
             for path in sorted(self.artifacts.rglob("*"))
@@ -170,7 +170,7 @@ class Workspace:
 
 
 class Running:
-    """A command line that runs. Leaving its `with` block ends it, if it has not ended."""
+    """A command line that was started. The end of its `with` block kills a process that still runs."""
 
     def __init__(self, args: list[str], directory: Path, env: Mapping[str, str], *, cwd: Path | None = None) -> None:
         self._args = tuple(args)
@@ -190,19 +190,22 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """The id of the process of the command line itself."""
+        """The process id of the command line."""
         return self._process.pid
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the command line itself, as `kill` and a service manager do."""
+        """Send a signal to the process of the command line, but not to its child processes."""
         self._process.send_signal(number)
 
     def wait_for(self, text: str, timeout: float = TIMEOUT_SECONDS) -> str:
-        """Wait until it has printed a line that holds a text, and return the line.
+        """Wait until the command line has printed a line that contains a text, and return the line.
+
+        Args:
+            timeout: the time limit in seconds.
 
         Raises:
-            TimeoutError: it did not in this time, in seconds.
-            AssertionError: it ended without.
+            TimeoutError: the line was not printed within the time limit.
+            AssertionError: the command line ended and did not print such a line.
         """
         deadline = time.monotonic() + timeout
         with self._news:
@@ -216,10 +219,13 @@ class Running:
                     raise TimeoutError(f"no {text!r} within {timeout:g} s in the output of\n{self._outcome()}")
 
     def wait(self, timeout: float = TIMEOUT_SECONDS) -> Outcome:
-        """Wait until it ends, and return how.
+        """Wait until the command line ends, and return its outcome.
+
+        Args:
+            timeout: the time limit in seconds.
 
         Raises:
-            TimeoutError: it did not in this time, in seconds, and was killed.
+            TimeoutError: the command line exceeded the time limit, and was killed.
         """
         try:
             self._process.wait(timeout)
@@ -240,7 +246,7 @@ class Running:
             self._kill()
 
     def _kill(self) -> None:
-        """End it, and what it had no time to end itself."""
+        """Kill the process group, and end all other processes of the workspace."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         processes.end_marked(self._directory)
@@ -254,10 +260,10 @@ class Running:
 
 
 class _Stream:
-    """Reads what a process prints, in a thread of its own, and tells of each line."""
+    """Reads an output stream of a process in a separate thread, and notifies waiting threads of each line."""
 
     def __init__(self, stream: IO[bytes] | None, news: threading.Condition) -> None:
-        assert stream is not None, "started with pipes"
+        assert stream is not None, "the process was started with pipes"
         self.lines: list[str] = []
         self.ended = False
         self._news = news
@@ -265,7 +271,7 @@ class _Stream:
         self._thread.start()
 
     def join(self, timeout: float) -> None:
-        """Wait for the end of the stream, which a process that was left running can hold open."""
+        """Wait until the stream ends. A child process that still runs may keep the stream open after the timeout."""
         self._thread.join(timeout)
 
     def _read(self, stream: IO[bytes]) -> None:
@@ -280,7 +286,7 @@ class _Stream:
 
 
 def _command_line() -> list[str]:
-    """Return the real command line: that of the checkout, or that of the installed package."""
+    """Return the command that starts Topgallant: the script of the checkout, or that of the installed package."""
     checkout = places.builtin_root() / "run_toolbox.py"
     if checkout.is_file():
         return [sys.executable, str(checkout)]

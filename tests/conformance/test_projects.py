@@ -22,7 +22,7 @@ def load(name: str, *applied: str) -> Configuration:
     return Configuration.load(Request(files.config, applied, contracts=files.contracts))
 
 
-PRESETS = {name: presets.known(document.load(files.config)) for name, files in PROJECTS.items()}
+PRESETS = {name: presets.names(document.load(files.config)) for name, files in PROJECTS.items()}
 WITH_PRESET = [(name, preset) for name in PROJECTS for preset in PRESETS[name]]
 WITH_KEY = [
     (name, key, applied)

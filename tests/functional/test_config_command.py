@@ -162,7 +162,7 @@ def test_a_key_that_is_given_twice_is_a_warning_on_stderr(workspace: Workspace) 
     workspace.write({"config.yaml": "a: 1\na: 2\n"})
     outcome = workspace.run("config", "get", "--config_file=config.yaml", "--path=a")
     assert (outcome.exit_code, outcome.stdout) == (0, "2\n")
-    assert outcome.stderr == "warning: config.yaml:2: `a` was already given in line 1, the last one counts\n"
+    assert outcome.stderr == "warning: config.yaml:2: `a` is already in line 1: the last value is used\n"
 
 
 def test_explain_also_explains_what_a_reference_refers_to(topsail: Workspace) -> None:
@@ -200,7 +200,7 @@ MATRIX = """\
             ],
         ),
         (1, ["  @cell stands for all axis values of a cell of the matrix"]),
-        (2, ["  @cell.bach is a value of a cell of the matrix, and there is no axis `bach`"]),
+        (2, ["  @cell.bach is a value of a cell of the matrix, but the matrix has no axis `bach`"]),
         (3, []),
         (
             4,

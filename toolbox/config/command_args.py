@@ -1,11 +1,11 @@
-"""Renders `command_args/NAME.yaml.j2`: the arguments of toolbox commands, from the configuration.
+"""Renders `command_args/NAME.yaml.j2`, the template with the arguments of toolbox commands.
 
-The template is Jinja over the resolved configuration, then YAML. What an expression yields cannot change the
-structure around it, and keeps its type: while Jinja renders, each expression leaves a placeholder, and its value
-takes that place when the YAML has been read. Only `tojson` and the literal text of the template are YAML.
+Jinja renders the template with the resolved configuration, and the result is parsed as YAML. The value of an expression
+keeps its type, and cannot change the structure of the YAML: Jinja writes a placeholder for each expression, and the
+placeholder is replaced by the value after the YAML is parsed. Only the output of `tojson` is parsed as YAML.
 
-The template of one command is rendered without the blocks of the others, so that a broken block breaks its own
-command alone. What a template sets (`{% set %}`, `{% macro %}`) is seen by all blocks after it.
+To get the arguments of one command, only the block of this command is rendered, so that a broken block breaks only its
+own command. All blocks see the names that the template defines before them (`{% set %}`, `{% macro %}`).
 """
 
 from __future__ import annotations
@@ -45,18 +45,15 @@ _TABLE: Final = "_topgallant_table"
 
 
 class Template:
-    """The template of a project's command arguments.
-
-    Args:
-        file: the template.
+    """The command_args template of a project.
 
     Raises:
-        ConfigurationError: it cannot be read, or its Jinja syntax is wrong.
+        ConfigurationError: the file cannot be read, or its Jinja syntax is wrong.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        # Not optimized: that would call `log_warning` on literal text when it compiles, also where nothing is logged.
+        # With `optimized=True`, Jinja would call `log_warning` on literals at compile time, even in unused branches.
         self._environment = _Environment(undefined=jinja2.StrictUndefined, finalize=_leave_placeholder, optimized=False)
         self._environment.filters |= {
             "basename": posixpath.basename,
@@ -74,15 +71,15 @@ class Template:
         self.keys = tuple(dict.fromkeys(Selection(self._tree, None).keys))
 
     def arguments(self, key: str, configuration: Configuration, *, replaced: Collection[str] = ()) -> dict[str, Any]:
-        """Return the arguments of one command: `[prefix/]group command[/suffix]`.
-
-        Keys that begin with `_` are anchors for other values, and no arguments.
+        """Return the arguments in the block of a key, without those whose names begin with `_`.
 
         Args:
-            replaced: arguments that the caller sets. They are left out, and their expressions may fail.
+            key: `[prefix/]group command[/suffix]`.
+            replaced: the names of arguments that the caller sets itself. They are left out, and their expressions may
+                fail.
 
         Raises:
-            ConfigurationError: there is no such key, or its block is broken.
+            ConfigurationError: the template does not have the key, or the block of the key is broken.
         """
         try:
             blocks = self._blocks(key, configuration)
@@ -122,7 +119,7 @@ class Template:
             text = template.render({_TABLE: table})
         except ConfigurationError:
             raise
-        except Exception as error:  # noqa: BLE001  # whatever an expression raises is a fault at a line of the template
+        except Exception as error:  # noqa: BLE001  # any error of an expression is a fault of the template
             frames = traceback.extract_tb(error.__traceback__)
             lines = [frame.lineno for frame in frames if frame.filename == str(self._file)]
             raise ConfigurationError(self._explained(_Fault(error, lines[-1] if lines else None, table.view))) from None
@@ -136,7 +133,7 @@ class Template:
                 raise _OtherBlockNeeded(self._not_yaml(error)) from None
             raise ConfigurationError(self._not_yaml(error)) from None
         except yaml.YAMLError as error:
-            self._raise_fault(table.values)  # an expression that failed may be what makes it no YAML
+            self._raise_fault(table.values)  # a failed expression may be the reason why the text is not YAML
             raise ConfigurationError(self._not_yaml(error)) from None
         if blocks is None:
             return {}
@@ -160,8 +157,8 @@ class Template:
         if isinstance(error, ConfigurationError):
             return str(error)
         where = f"{self._file}:{fault.line}" if fault.line else str(self._file)
-        is_ours = isinstance(error, jinja2.TemplateError | _RaisedByTemplate)
-        message = str(error) if is_ours else f"{type(error).__name__}: {error}"
+        is_clear = isinstance(error, jinja2.TemplateError | _RaisedByTemplate)
+        message = str(error) if is_clear else f"{type(error).__name__}: {error}"
         if match := re.fullmatch(r"'(\w+)' is undefined", message):
             message += f": {did_you_mean(match[1], fault.view, label='the fields of the configuration')}"
         return f"{where}: {message}"
@@ -169,10 +166,10 @@ class Template:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fault:
-    """Stands for the value of an expression that failed, until it is known whether the value is needed.
+    """Replaces the value of an expression that failed. The error is raised only if the value is needed.
 
     Args:
-        line: the line of the template; None where it is not known.
+        line: the line of the template, if it is known.
     """
 
     error: Exception
@@ -181,15 +178,15 @@ class _Fault:
 
 
 class _RaisedByTemplate(Exception):
-    """The template itself said that something is wrong."""
+    """An error that the template raises with `raise_exception`, or by misusing a filter."""
 
 
 class _OtherBlockNeeded(ConfigurationError):
-    """A YAML alias refers to an anchor in the block of another command."""
+    """A YAML alias in the rendered block refers to an anchor in the block of another command."""
 
 
 class _Raw(str):
-    """Text that is YAML: the output of `tojson`."""
+    """Text that is inserted into the YAML as it is: the output of `tojson`."""
 
     __slots__ = ()
 
@@ -197,28 +194,32 @@ class _Raw(str):
 class _Table:
     """The values of the expressions of one rendering, by their placeholders.
 
-    A placeholder is a number between two characters of Unicode's private use area, with a random part that no
-    value can know. YAML takes it for plain text.
+    A placeholder consists of characters of Unicode's private use area, a random number, so that no value can imitate a
+    placeholder, and the index of the value. For YAML, a placeholder is plain text.
     """
 
     def __init__(self, view: View) -> None:
         self.view = view
         self.values: list[Any] = []
-        mark = secrets.randbits(64)  # digits: a filter as `upper` on captured text leaves them as they are
+        mark = secrets.randbits(64)  # only digits, because filters such as `upper` do not change digits
         self._open, self._close = f"\ue000{mark}\ue002", "\ue001"
         self._pattern = re.compile(f"{self._open}(\\d+){self._close}")
 
     def add(self, value: Any) -> str:
-        """Keep a value, and return its placeholder."""
+        """Store a value, and return its placeholder."""
         self.values.append(value)
         return f"{self._open}{len(self.values) - 1}{self._close}"
 
     def has_values(self, text: str) -> bool:
-        """Tell whether a text holds a placeholder."""
+        """Tell whether a text contains a placeholder."""
         return self._open in text
 
     def fill(self, text: str, *, typed: bool) -> Any:
-        """Return a scalar with its values in it; a value that is the whole scalar keeps its type if `typed`."""
+        """Replace the placeholders in a scalar by their values.
+
+        Args:
+            typed: keep the type of the value if the scalar consists of one placeholder. Otherwise the result is text.
+        """
         if not self.has_values(text):
             return text
         match = self._pattern.fullmatch(text)
@@ -232,30 +233,30 @@ class _Table:
         return self._join(text, reveal=False)
 
     def _join(self, text: str, *, reveal: bool) -> str:
-        def shown(match: re.Match[str]) -> str:
+        def text_of(match: re.Match[str]) -> str:
             value = self._value(match)
             return value.reveal() if reveal and isinstance(value, Secret) else as_text(value)
 
-        return self._pattern.sub(shown, text)
+        return self._pattern.sub(text_of, text)
 
     def _value(self, match: re.Match[str]) -> Any:
         value = self.values[int(match[1])]
-        # A `{% set %}` block or a macro yields text that holds the placeholders of its own expressions.
+        # The text of a `{% set %}` block or a macro contains placeholders of its own expressions.
         return self.fill(value, typed=True) if isinstance(value, str) else value
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which puts values where their placeholders are."""
+    """PyYAML's safe loader, which also replaces placeholders by their values."""
 
     def __init__(self, stream: str, table: _Table) -> None:
         super().__init__(stream)
         self.table = table
 
     def text(self, node: yaml.ScalarNode) -> Any:
-        """Construct a text scalar. What the template quotes is text, whatever an expression yields.
+        """Construct a text scalar. A scalar that the template quotes is text, whatever the type of the value.
 
-        A reference that the template itself writes (`tag: "@rhods.catalog.tag"`) is followed; what an expression
-        yields has been resolved, and is not looked at again.
+        A reference in the literal text of the template (`tag: "@rhods.catalog.tag"`) is resolved. References in the
+        values of expressions are already resolved, and a value that looks like a reference stays text.
         """
         text: str = node.value
         if is_reference(text) and not self.table.has_values(text):
@@ -270,10 +271,10 @@ _Loader.add_constructor("tag:yaml.org,2002:str", _Loader.text)
 
 
 class _Context(Context):
-    """Looks up a name in what the template sets, then in the configuration."""
+    """Looks up a name among the names that the template defines, and then in the configuration."""
 
     def resolve_or_missing(self, key: str) -> Any:
-        """Return the value of a name, or Jinja's mark for a missing one."""
+        """Return the value of a name, or Jinja's `missing`."""
         value = super().resolve_or_missing(key)
         table = self.parent.get(_TABLE)
         if value is missing and isinstance(table, _Table) and key in table.view:
@@ -282,7 +283,7 @@ class _Context(Context):
 
 
 class _Generator(CodeGenerator):
-    """Has each expression that writes text evaluated by `_Environment.guarded`."""
+    """Generates code that evaluates each output expression through `_Environment.guarded`."""
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
         self.write(f"environment.guarded(context, {node.lineno}, lambda: ")
@@ -294,19 +295,19 @@ class _Generator(CodeGenerator):
 
 
 class _Environment(jinja2.Environment):
-    """Jinja in which a field of the configuration goes before a method of a mapping (`a.items`, `a.values`)."""
+    """A Jinja environment in which `a.items` is the field `items` of `a`, and only without such a field the method."""
 
     context_class = _Context
     code_generator_class = _Generator
 
     @staticmethod
     def guarded(context: Context, line: int, render: Callable[[], str]) -> str:
-        """Return the text of an expression, or the placeholder of a fault: `--extra` may replace the value."""
+        """Return the text of an expression, or a placeholder if it fails, because `--extra` may replace the value."""
         try:
             return render()
         except _RaisedByTemplate:
             raise
-        except Exception as error:  # noqa: BLE001  # whatever an expression raises is a fault at a line of the template
+        except Exception as error:  # noqa: BLE001  # any error of an expression is a fault of the template
             table: _Table = context.parent[_TABLE]
             return table.add(_Fault(error, line, table.view))
 
@@ -346,7 +347,7 @@ def _first_fault(value: Any) -> _Fault | None:
     if isinstance(value, _Fault):
         return value
     if isinstance(value, Mapping):
-        return _first_fault([each for item in value.items() for each in item])
+        return _first_fault([part for item in value.items() for part in item])
     faults = map(_first_fault, value) if isinstance(value, list) else ()
     return next((fault for fault in faults if fault is not None), None)
 
@@ -362,9 +363,7 @@ def _plain(value: Any) -> Any:
 def _to_json(value: Any) -> _Raw:
     def refuse(item: Any) -> str:
         if isinstance(item, Secret):
-            raise _RaisedByTemplate(
-                "a secret cannot be used with `tojson`: write the secret as an expression of its own"
-            )
+            raise _RaisedByTemplate("a secret cannot be used with `tojson`: write the secret as a separate expression")
         return str(item)
 
     return _Raw(json.dumps(_plain(value), default=refuse))

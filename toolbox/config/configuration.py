@@ -1,7 +1,7 @@
-"""The configuration of a project as one value: what its layers leave, in their order.
+"""The configuration of a project, as one immutable value.
 
-Low to high: the file, `ci_presets.to_apply`, the presets asked for, the override files, `--overrides`. Nothing
-changes a configuration: `replaced` returns another one.
+Later layers override earlier layers: the file, `ci_presets.to_apply`, the requested presets, the override files,
+`--overrides`. `replaced` returns a changed copy.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a person asks of the configuration of a project.
+    """The request to load a configuration.
 
     Args:
-        file: the YAML file of the project.
-        presets: the presets to apply, in their order.
-        override_files: files that hold a mapping from paths to values.
-        overrides: a mapping from paths to values.
-        contracts: folders of contracts, besides the library's own.
-        overrides_source: what gave the overrides, for messages.
-        is_from_outside: whether a comment gave the overrides; see `toolbox.config.outside`.
+        file: the configuration file of the project.
+        presets: the names of the presets to apply, in this order.
+        override_files: YAML files with overrides.
+        overrides: the new values by path.
+        contracts: the folders with the contracts of the matrix and of the project.
+        overrides_source: the source of the overrides, for messages.
+        is_from_outside: whether the overrides come from a comment; see `toolbox.config.outside`.
     """
 
     file: FilePath
@@ -50,9 +50,9 @@ class Request:
 
 
 class View(Mapping[str, Any]):
-    """A mapping of a configuration whose values are resolved when they are read, for templates.
+    """A mapping of a configuration, for templates. The references in a value are resolved when the value is read.
 
-    A template that does not name a reference never meets its faults.
+    A faulty reference is an error only if the template uses its field.
     """
 
     def __init__(self, resolver: Resolver, values: Mapping[Any, Any], at: Path) -> None:
@@ -61,8 +61,8 @@ class View(Mapping[str, Any]):
         self._at = at
 
     def __getitem__(self, key: str) -> Any:
-        own, value = paths.child(self._values, key)
-        at = (*self._at, own if isinstance(own, str | int) else str(own))
+        actual, value = paths.child(self._values, key)
+        at = (*self._at, actual if isinstance(actual, str | int) else str(actual))
         if references.is_reference(value):
             return self._resolver.resolve(value, at=at)
         if isinstance(value, Mapping):
@@ -76,16 +76,16 @@ class View(Mapping[str, Any]):
         return len(self._values)
 
     def follow(self, text: str) -> Any:
-        """Return a text that stands outside of the configuration, with the references in it followed."""
+        """Return a text from outside of the configuration with its references resolved."""
         return self._resolver.resolve(text, at=self._at)
 
     @property
     def path(self) -> str:
-        """Where the mapping stands in the configuration."""
+        """The path of the mapping in the configuration."""
         return paths.render(self._at)
 
     def resolved(self) -> Any:
-        """Return the whole mapping, with all references in it followed."""
+        """Return the whole mapping with all references resolved."""
         return self._resolver.resolve(self._values, at=self._at)
 
     def __str__(self) -> str:
@@ -93,11 +93,11 @@ class View(Mapping[str, Any]):
 
 
 class Configuration:
-    """A configuration that nobody changes. References are followed when a value is asked for."""
+    """An immutable configuration. The references in a value are resolved when the value is read."""
 
     def __init__(self, source: Document, *, contracts: Sequence[FilePath] = (), root: FilePath | None = None) -> None:
         self._document = source
-        # Where relative paths of the configuration begin: the directory that holds `config/`.
+        # The directory that contains `config/`. Relative paths in the configuration are relative to this directory.
         self.root: Final = root or FilePath.cwd()
         self._resolver = Resolver(source)
         self._contracts = tuple(contracts)
@@ -105,7 +105,7 @@ class Configuration:
 
     @classmethod
     def load(cls, request: Request) -> Self:
-        """Put the layers together.
+        """Load the file, and apply the presets and overrides.
 
         Raises:
             ConfigurationError: a file, a preset or an override is wrong.
@@ -115,31 +115,31 @@ class Configuration:
             presets.apply(base, name)
         for file in request.override_files:
             _override(base, document.load(file, what="the override file"), f"override file {file}")
-        given = Document(copy.deepcopy(dict(request.overrides)), request.overrides_source)
+        overrides = Document(copy.deepcopy(dict(request.overrides)), request.overrides_source)
         before = base.copy() if request.is_from_outside else None
-        _override(base, given, request.overrides_source)
+        _override(base, overrides, request.overrides_source)
         if before is not None:
-            outside.check(before, base, given)
+            outside.check(before, base, overrides)
         return cls(base, contracts=request.contracts, root=request.file.absolute().parent.parent)
 
     @property
     def source(self) -> str:
-        """The name of the file."""
+        """The name of the configuration file, for messages."""
         return self._document.source
 
     @property
     def changes(self) -> Sequence[Change]:
-        """Every change that a preset, an override or `set_config` made, in its order."""
+        """All changes by presets, overrides and `set_config`, in the order in which they were made."""
         return tuple(self._document.changes)
 
     def get(self, path: str, default: object = MISSING) -> Any:
-        """Return the value at a path, references followed; a secret is a `Secret`.
+        """Return the value at a path with its references resolved. A secret is a `Secret`.
 
         Args:
-            default: what to return where there is no such field, instead of an error.
+            default: the value to return if the field does not exist. Without a default, a missing field is an error.
 
         Raises:
-            ConfigurationError: there is no such field, or a reference is wrong.
+            ConfigurationError: the field does not exist, or a reference is wrong.
         """
         try:
             return self._resolver.find(paths.parse(path))
@@ -149,10 +149,10 @@ class Configuration:
             return default
 
     def block(self, path: str, model: type[Model]) -> Model:
-        """Return a block of the configuration as its model, validated once. A missing block, or null, has no fields.
+        """Return a block as its validated model. A missing block, or null, is validated as an empty mapping.
 
         Raises:
-            ConfigurationError: all that is wrong with it, each fault with its file and line.
+            ConfigurationError: the message names every fault of the block with its file and line.
         """
         return self._validated(paths.parse(path), model)
 
@@ -163,20 +163,24 @@ class Configuration:
         return block
 
     def written(self, path: str) -> Any:
-        """Return the value at a path as the file or a layer writes it, references not followed."""
+        """Return the value at a path with unresolved references."""
         return copy.deepcopy(self._document.find(paths.parse(path)))
 
     def replaced(self, path: str, value: object, *, layer: str) -> Configuration:
-        """Return a configuration with another value in one existing field."""
+        """Return a copy of the configuration with a new value for one existing field."""
         changed = self._document.copy()
         changed.set(paths.parse(path), copy.deepcopy(value), layer=layer, location=None)
         return Configuration(changed, contracts=self._contracts, root=self.root)
 
     def overlaid(self, values: Mapping[str, object], cell: Mapping[str, object]) -> Configuration:
-        """Return what a cell of the matrix sees: other values in some fields, and its settings as `cell`.
+        """Return the configuration of one cell of the matrix.
+
+        Args:
+            values: the new values of existing fields, by path.
+            cell: the settings of the cell, which become the top-level field `cell`.
 
         Raises:
-            ConfigurationError: there is no such field.
+            ConfigurationError: a field of `values` does not exist.
         """
         changed = self._document.overlaid({paths.parse(path): value for path, value in values.items()}, {"cell": cell})
         return Configuration(changed, contracts=self._contracts, root=self.root)
@@ -189,24 +193,25 @@ class Configuration:
         """Check every contract and every reference.
 
         Raises:
-            ConfigurationError: what is wrong, all faults of the contracts at once.
+            ConfigurationError: the message names all faults that the contracts found, or else the faulty references.
         """
         self.check_contracts()
         self._resolver.resolve(self._document.root, at=())
 
     def check_contracts(self) -> None:
-        """Check every contract, and the references in the blocks that have one. A missing block is not checked.
+        """Check each block that has a contract, and the references in the block. A missing block is not checked.
 
-        A block of the library may be null, for a preset to fill in; a project says in its contract what may be null.
+        A block with a contract of the library may be null, so that a preset can set the block. The contract of a
+        project decides itself whether its block may be null.
 
         Raises:
-            ConfigurationError: what is wrong, all faults at once.
+            ConfigurationError: the message names all faults.
         """
         faults: list[str] = []
         for folder in (contract.LIBRARY, *self._contracts):
             or_null = not contract.in_library(folder)
             for path, model in contract.find([folder]).items():
-                if contract.is_given(self._document, path, or_null=or_null):
+                if contract.has_block(self._document, path, or_null=or_null):
                     try:
                         self._validated(path, model, or_null=or_null)
                     except ConfigurationError as error:
@@ -218,13 +223,13 @@ class Configuration:
         """Check that every secret can be read.
 
         Raises:
-            ConfigurationError: the first that cannot.
+            ConfigurationError: the message names the first secret that cannot be read.
         """
         for path in self._resolver.secrets():
             self._resolver.find(path).reveal()
 
     def secret_values(self) -> Iterator[str]:
-        """Yield what must never be shown: the secrets that can be read, and the variables of `secrets.env`."""
+        """Yield all values that must be masked: readable secrets, and environment variables listed in `secrets.env`."""
         for name in self._secret_variables():
             if value := environ.get(name):
                 yield value
@@ -242,20 +247,17 @@ class Configuration:
         return [str(name) for name in names] if isinstance(names, list) else []
 
     def location(self, path: str) -> str:
-        """Return `file:line` of a field."""
+        """Return `file:line` of the value at a path."""
         return self._document.where(paths.parse(path))
 
     def history(self, path: str) -> list[Change]:
-        """Return the changes that made the value at a path what it is, first to last.
+        """Return the changes of the field at a path, of fields that contain it and of fields inside it, in order.
 
-        A change counts when it was made to the field, to something around it or to something inside it, under
-        whichever path.
+        A change of a shared container is included even if the change was made through another path.
         """
-        wanted = paths.parse(path)
-        slots = set(self._document.slots(wanted))
-        return [
-            change for change in self._document.changes if change.slot in slots or change.path[: len(wanted)] == wanted
-        ]
+        keys = paths.parse(path)
+        slots = set(self._document.slots(keys))
+        return [change for change in self._document.changes if change.slot in slots or change.path[: len(keys)] == keys]
 
 
 def _override(base: Document, overrides: Document, layer: str) -> None:

@@ -1,7 +1,7 @@
-"""Finds the contracts of the blocks of a configuration, and validates a block by its model.
+"""Finds the contracts for the blocks of a configuration, and validates a block with its contract.
 
-A contract is a pydantic model named `Contract` in a module whose name is the path of the block (see
-`toolbox/config/contracts/`). It is found by its place: nothing is registered.
+A contract is a pydantic model with the name `Contract`, in a module in a folder `contracts/`. The name of the module is
+the path of the block (see `toolbox/config/contracts/`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Model = TypeVar("Model", bound="BaseModel")
 
 LIBRARY = FilePath(__file__).parent / "contracts"
 _PACKAGE = FilePath(__file__).parents[1]
-_ROOT = "root"  # the name that pydantic gives to the only field of a `RootModel`
+_ROOT = "root"  # pydantic's name for the only field of a `RootModel`
 
 
 def find(folders: Iterable[FilePath]) -> dict[Path, type[BaseModel]]:
-    """Return the contracts of these folders, by the path of their block."""
+    """Return the contracts in these folders, by the paths of their blocks."""
     contracts: dict[Path, type[BaseModel]] = {}
     for folder in folders:
         for file in sorted(folder.glob("[!_]*.py")):
@@ -42,15 +42,15 @@ def find(folders: Iterable[FilePath]) -> dict[Path, type[BaseModel]]:
 
 
 def in_library(folder: FilePath) -> bool:
-    """Tell whether a folder of contracts belongs to the library, whose blocks may be null for a preset to fill in.
+    """Tell whether a folder of contracts belongs to Topgallant. The blocks of such contracts may be null.
 
-    The projects of an installed package are in its folder `bundled`, and have their own contracts like any project.
+    In an installed package, the folders of the bundled projects are inside the package, but belong to the projects.
     """
     return folder.is_relative_to(_PACKAGE) and not folder.is_relative_to(places.builtin_root() / "projects")
 
 
-def is_given(document: Document, path: Path, *, or_null: bool = False) -> bool:
-    """Tell whether a document has a block, or has at least null in its place."""
+def has_block(document: Document, path: Path, *, or_null: bool = False) -> bool:
+    """Tell whether a document has a block that is not null. With `or_null`, a block that is null counts too."""
     try:
         return document.find(path) is not None or or_null
     except paths.PathError:
@@ -58,13 +58,15 @@ def is_given(document: Document, path: Path, *, or_null: bool = False) -> bool:
 
 
 def validated(document: Document, path: Path, model: type[Model], *, or_null: bool = False) -> Model:
-    """Return a block of a document, references followed, as its model. A missing block is read as an empty mapping.
+    """Return a block of a document as its model, with its references resolved.
+
+    A missing block is validated as an empty mapping.
 
     Args:
-        or_null: whether the model decides about null; otherwise null is read as an empty mapping too.
+        or_null: validate null as null. Otherwise null is validated as an empty mapping.
 
     Raises:
-        ConfigurationError: it names every fault, with the file, the line and what was expected.
+        ConfigurationError: the message names every fault with the file, the line and what was expected.
     """
     from pydantic import ValidationError
 
@@ -82,14 +84,14 @@ def validated(document: Document, path: Path, model: type[Model], *, or_null: bo
 @functools.cache
 def _load(file: FilePath) -> type[BaseModel]:
     try:
-        if in_library(file):  # the same module that the code of the library imports
+        if in_library(file):  # by its module name, so that the code of the library uses the same class
             module = importlib.import_module(".".join(file.relative_to(_PACKAGE.parent).with_suffix("").parts))
         else:
             module = modules.load(f"_contract_{file.parent.parent.name}_{file.stem}", file)
         contract: type[BaseModel] = module.Contract
-        _ = contract.model_validate  # only a pydantic model has it
+        _ = contract.model_validate  # raises if `Contract` is not a pydantic model
     except (Exception, SystemExit) as error:
-        # Whatever the file raises, or that it has no Contract, is a fault of that file.
+        # Any error at import, and a missing `Contract`, is a fault of this file.
         raise ConfigurationError(f"the contract {file} is broken: {type(error).__name__}: {error}") from error
     return contract
 
@@ -106,7 +108,7 @@ def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, d
 
 
 def _keys_of(block: Any, location: tuple[int | str, ...]) -> Path:
-    """Leave out what pydantic adds to a location that is no key: the names of the members of a union."""
+    """Return the keys of a pydantic error location, without the names of union members that pydantic adds."""
     keys: list[int | str] = []
     value = block
     for index, key in enumerate(location):
@@ -124,14 +126,14 @@ def _fields_at(model: type[BaseModel], keys: Path) -> set[str]:
     """Return the field names of the model that `keys` lead to inside a block; for a union, those of all models."""
     models = {model}
     for key in keys:
-        names = {found: _ROOT if _ROOT in found.model_fields else str(key) for found in models}
-        fields = [found.model_fields[name] for found, name in names.items() if name in found.model_fields]
-        models = {found for field in fields for found in _models_in(field.annotation)} or models
-    return {name for found in models for name in _complete(found).model_fields}
+        names = {each: _ROOT if _ROOT in each.model_fields else str(key) for each in models}
+        fields = [each.model_fields[name] for each, name in names.items() if name in each.model_fields]
+        models = {each for field in fields for each in _models_in(field.annotation)} or models
+    return {name for each in models for name in _complete(each).model_fields}
 
 
 def _complete(model: type[BaseModel]) -> type[BaseModel]:
-    """Return a model with the fields that extensions add to it: a model that can have such fields has `complete`."""
+    """Return a model with the fields that extensions add to the model, if it has the class method `complete`."""
     complete: type[BaseModel] = getattr(model, "complete", lambda: model)()
     return complete
 

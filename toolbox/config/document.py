@@ -1,11 +1,10 @@
-"""A YAML document that knows the file and the line of each of its values, and each change made to it.
+"""A YAML document that records the file and line of each value, and every change to a value.
 
-The place of a value belongs to its slot (a container and a key in it), not to its path, because presets and
-YAML anchors let one container stand at several paths: TOPSAIL assigns a preset's own mapping, so that a later
-change inside it is seen in the preset too, and when the preset is applied again. Configurations written for it
-rely on the outcome, and we keep it.
+Locations are stored by slot (a container and a key), not by path, because YAML anchors and presets can put the same
+container at several paths. When a preset assigns a mapping, the field and the preset share the mapping, and a later
+change through either path changes both. TOPSAIL does the same, and its configurations rely on this.
 
-Who uses it: `configuration`, which puts the layers of one together in it. It does not resolve references.
+`configuration` builds a document from the layers of a configuration. This module does not resolve references.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A line of a file. Lines count from 1; 0 is for what stands in no file: a flag, a call of `set_config`."""
+    """A line of a file. Lines count from 1. Line 0 means a value that is not in a file: of a flag or `set_config`."""
 
     file: str
     line: int
@@ -40,12 +39,15 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One field given another value.
+    """A change of the value of one field.
 
     Args:
-        layer: who did it: `preset NAME`, `override file F`, `--overrides`, `set_config`.
-        location: where the new value is written, or None when no file says it.
-        replaced: what was there, and `replaced_location` where that was written.
+        value: the new value.
+        replaced: the old value.
+        replaced_location: where the old value is written.
+        layer: the source of the change: `preset NAME`, `override file F`, `--overrides` or `set_config`.
+        location: where the new value is written; None if it is not in a file.
+        slot: the id of the container, and the key.
     """
 
     path: Path
@@ -59,7 +61,7 @@ class Change:
 
 @dataclass(slots=True)
 class _Marks:
-    """The line of each key of one container, and the container, so that its id stays its own."""
+    """The locations of the keys of a container. The reference to the container keeps its id from being reused."""
 
     container: dict[Any, Any] | list[Any]
     lines: dict[Hashable, Location]
@@ -67,7 +69,12 @@ class _Marks:
 
 @dataclass(slots=True)
 class Document:
-    """The values of a configuration while its layers are put together."""
+    """The values of a configuration with their locations and changes.
+
+    Args:
+        source: the name of the file, for messages.
+        marks: the locations in each container, by the id of the container.
+    """
 
     root: dict[Any, Any]
     source: str
@@ -75,40 +82,44 @@ class Document:
     changes: list[Change] = field(default_factory=list)
 
     def find(self, path: Path) -> Any:
-        """Return the value at a path, as written.
+        """Return the value at a path, with unresolved references.
 
         Raises:
-            PathError: there is no such field.
+            PathError: the field does not exist.
         """
         return [self.root, *(value for _, _, value in self._walk(path))][-1]
 
     def set(self, path: Path, value: object, *, layer: str, location: Location | None) -> None:
-        """Give an existing field another value: whole, mappings included.
+        """Replace the value of an existing field. A mapping is replaced as a whole, not merged.
 
         Raises:
-            PathError: there is no such field, or it is the document itself.
+            PathError: the field does not exist, or the path is `$`.
         """
         if not path:
             raise paths.PathError("`$` is the whole document: name a field", source=self.source)
-        *_, (container, key, replaced) = self._walk_to_existing(path)
+        *_, (container, key, replaced) = self._walk_to_set(path)
         marks = self.marks.setdefault(id(container), _Marks(container, {}))
         slot = (id(container), key)
-        given, before = copy.deepcopy(value), copy.deepcopy(replaced)
-        self.changes.append(Change(path, given, before, marks.lines.get(key), layer, location, slot))
+        after, before = copy.deepcopy(value), copy.deepcopy(replaced)
+        self.changes.append(Change(path, after, before, marks.lines.get(key), layer, location, slot))
         container[key] = value
         marks.lines[key] = location or Location(layer, 0)
 
     def overlaid(self, values: Mapping[Path, object], extra: Mapping[str, object]) -> Document:
-        """Return a document with other values in some existing fields, and new fields at its top.
+        """Return a copy of the document with new values for some existing fields, and with new top-level fields.
 
-        Only the containers on the way are copied: a matrix makes one of these for each of its cells.
+        Only the containers along the paths are copied, because a matrix makes such a copy for each of its cells.
+
+        Args:
+            values: the new values by path.
+            extra: the new top-level fields.
 
         Raises:
-            PathError: there is no such field.
+            PathError: a field of `values` does not exist.
         """
         changed = Document({**self.root, **extra}, self.source, self.marks, self.changes)
         for path, value in values.items():
-            *way, (_, last, _) = self._walk_to_existing(path)
+            *way, (_, last, _) = self._walk_to_set(path)
             container: Any = changed.root
             for _, key, _ in way:
                 container[key] = copy.copy(container[key])
@@ -117,23 +128,23 @@ class Document:
         return changed
 
     def slots(self, path: Path) -> list[tuple[int, Hashable]]:
-        """Return the slots on the way to a path: (id of the container, key in it)."""
+        """Return the slots along a path, each as the id of the container and the key."""
         return [(id(container), key) for container, key, _ in self._walk(path)]
 
     def location(self, path: Path) -> Location | None:
-        """Return where the value at a path is written, or the nearest field around it that a file says."""
-        found: Location | None = None
-        for container, key, _ in self._walk_as_far_as_it_goes(path):
+        """Return the location of the value at a path, or of the nearest enclosing field that has a location."""
+        location: Location | None = None
+        for container, key, _ in self._walk_existing(path):
             marks = self.marks.get(id(container))
-            found = (marks.lines.get(key) if marks else None) or found
-        return found
+            location = (marks.lines.get(key) if marks else None) or location
+        return location
 
     def where(self, path: Path) -> str:
-        """Return `file:line` of a path, or the file where the line is not known."""
+        """Return `file:line` of the value at a path, or only the file if the line is unknown."""
         return str(self.location(path) or self.source)
 
     def copy(self) -> Document:
-        """Return a document that shares nothing with this one, and whose values share what they shared here."""
+        """Return a deep copy. Containers at several paths in this document are also shared in the copy."""
         memo: dict[int, Any] = {}
         root = copy.deepcopy(self.root, memo)
         marks = {}
@@ -156,18 +167,18 @@ class Document:
             yield container, key, value
             container = value
 
-    def _walk_to_existing(self, path: Path) -> Iterator[tuple[Any, Hashable, Any]]:
-        """Walk to a field that is about to be set; where it is missing, the error says how to make it."""
+    def _walk_to_set(self, path: Path) -> Iterator[tuple[Any, Hashable, Any]]:
+        """Walk to a field that will be set. If the field is missing, the error tells how to add it to the file."""
         try:
             yield from self._walk(path)
         except paths.PathError as error:
-            found = [self.root, *(value for _, _, value in self._walk_as_far_as_it_goes(path))]
-            if not isinstance(found[-1], dict):
+            values = [self.root, *(value for _, _, value in self._walk_existing(path))]
+            if not isinstance(values[-1], dict):
                 raise
-            hint = f"only an existing field can be set: write a placeholder, `{_placeholder(path)}`, in {self.source}"
+            hint = f"only existing fields can be set: add the field to {self.source}, as in `{_placeholder(path)}`"
             raise paths.PathError(f"{error.detail}\n  {hint}", source=self.source) from None
 
-    def _walk_as_far_as_it_goes(self, path: Path) -> Iterator[tuple[Any, Hashable, Any]]:
+    def _walk_existing(self, path: Path) -> Iterator[tuple[Any, Hashable, Any]]:
         try:
             yield from self._walk(path)
         except paths.PathError:
@@ -175,7 +186,7 @@ class Document:
 
 
 def _placeholder(path: Path) -> str:
-    """Return the YAML text of a field that has no value yet: `a: {b: null}`."""
+    """Return the YAML text of a path whose value is null: `a: {b: null}`."""
     *around, last = path
     text = f"{last}: null"
     for key in reversed(around):
@@ -184,7 +195,7 @@ def _placeholder(path: Path) -> str:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml is optional
-    """PyYAML's own safe loader, which also keeps the line of each value."""
+    """PyYAML's safe loader, which also records the line of each value."""
 
     def __init__(self, stream: str, file: str) -> None:
         super().__init__(stream)
@@ -192,7 +203,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         self.marks: dict[int, _Marks] = {}
 
     def mapping(self, node: yaml.MappingNode) -> Iterator[dict[Any, Any]]:
-        """Construct a mapping in two steps, as PyYAML does, so that an anchor can refer to itself."""
+        """Construct a mapping. The empty mapping is yielded first, so that an alias inside can refer to the mapping."""
         data: dict[Any, Any] = {}
         yield data
         self._warn_of_duplicates(node)
@@ -201,14 +212,14 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         self.marks[id(data)] = _Marks(data, lines)
 
     def sequence(self, node: yaml.SequenceNode) -> Iterator[list[Any]]:
-        """Construct a list in two steps."""
+        """Construct a list in the same two steps as a mapping."""
         data: list[Any] = []
         yield data
         data.extend(self.construct_sequence(node))
         self.marks[id(data)] = _Marks(data, {index: self._location(item) for index, item in enumerate(node.value)})
 
-    def moment(self, node: yaml.ScalarNode) -> object:
-        """Construct a date or a time; PyYAML takes `2026-13-40` for one, and fails on it."""
+    def timestamp(self, node: yaml.ScalarNode) -> object:
+        """Construct a date or a time. For `2026-13-40`, PyYAML raises a `ValueError`, which becomes a YAML error."""
         try:
             return self.construct_yaml_timestamp(node)
         except ValueError as error:
@@ -226,7 +237,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
                 line = key.start_mark.line + 1
                 if key.value in seen:
                     log.warning(
-                        "%s:%d: `%s` was already given in line %d, the last one counts",
+                        "%s:%d: `%s` is already in line %d: the last value is used",
                         self.file, line, key.value, seen[key.value],
                     )  # fmt: skip
                 seen[key.value] = line
@@ -234,14 +245,17 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _Loader.mapping)
 _Loader.add_constructor("tag:yaml.org,2002:seq", _Loader.sequence)
-_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.moment)
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.timestamp)
 
 
 def read_text(file: FilePath, *, what: str) -> str:
-    """Return the text of a file that a person named.
+    """Return the text of a file.
+
+    Args:
+        what: the kind of the file, for messages, such as `the configuration file`.
 
     Raises:
-        ConfigurationError: it cannot be read, or it is not UTF-8.
+        ConfigurationError: the file cannot be read, or is not UTF-8.
     """
     try:
         return file.read_text(encoding="utf-8")
@@ -252,22 +266,22 @@ def read_text(file: FilePath, *, what: str) -> str:
 
 
 def load(file: FilePath, *, what: str = "the configuration file") -> Document:
-    """Read a YAML file whose top is a mapping.
+    """Read a YAML file that contains a mapping.
 
     Raises:
         ConfigurationError: the file cannot be read, is not YAML, or is not a mapping.
     """
-    return parse(read_text(file, what=what), source=_named(file))
+    return parse(read_text(file, what=what), source=_short_name(file))
 
 
-def _named(file: FilePath) -> str:
-    """Return the name of a file as messages give it: from the working directory on, where it is in there."""
+def _short_name(file: FilePath) -> str:
+    """Return the name of a file for messages: relative to the working directory if the file is inside it."""
     here = FilePath.cwd()
     return str(file.relative_to(here) if file.is_absolute() and file.is_relative_to(here) else file)
 
 
 def parse(text: str, *, source: str) -> Document:
-    """Return the document that a YAML text writes. `source` is the name of the file in messages.
+    """Parse a YAML text that contains a mapping. `source` is the name of the file for messages.
 
     Raises:
         ConfigurationError: the text is not YAML, or not a mapping.
@@ -280,17 +294,17 @@ def parse(text: str, *, source: str) -> Document:
     if not isinstance(root, dict):
         kind = "empty" if root is None else f"a {type(root).__name__}"
         raise ConfigurationError(f"{source}: the document is {kind}, a mapping was expected")
-    _refuse_a_cycle(root, source, ())
+    _refuse_cycle(root, source, ())
     return Document(root, source, loader.marks)
 
 
-def _refuse_a_cycle(value: object, source: str, around: tuple[int, ...]) -> None:
-    """Refuse an anchor that holds itself, which YAML can write and nothing here could end to read."""
+def _refuse_cycle(value: object, source: str, around: tuple[int, ...]) -> None:
+    """Raise if a container contains itself through an alias, because code that walks the document would never end."""
     if isinstance(value, dict | list):
         if id(value) in around:
             raise ConfigurationError(f"{source}: broken YAML: an anchor (&) contains an alias (*) of itself")
         for item in value.values() if isinstance(value, dict) else value:
-            _refuse_a_cycle(item, source, (*around, id(value)))
+            _refuse_cycle(item, source, (*around, id(value)))
 
 
 def _yaml_fault(error: yaml.YAMLError, source: str) -> str:

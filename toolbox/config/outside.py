@@ -1,8 +1,8 @@
-"""Decides which fields a comment may override: those that `ci.overridable` of the project's configuration lists.
+"""Checks that a comment overrides only the fields that `ci.overridable` of the configuration lists.
 
-`configuration` calls `check` when the overrides come from a person who may not change the configuration itself. What
-counts is every leaf whose value changes, whatever path the comment names: a comment that replaces `matrix` replaces
-`matrix.workload.command` too, and so does one that changes a mapping which YAML anchors put at both places.
+`configuration` calls `check` for overrides by a person who may not change the configuration itself. The check compares
+all leaves of the configuration before and after the overrides, not the paths in the comment: a comment that replaces
+`matrix` also changes `matrix.workload.command`, and so may a comment that changes a mapping with a YAML anchor.
 """
 
 from __future__ import annotations
@@ -25,52 +25,53 @@ FIELD: Final = "overridable"
 _ANY_KEYS: Final = "**"
 _MATRIX: Final = "matrix"
 _WORKLOAD: Final = (_MATRIX, "workload")
-# They decide what is executed, where, and with which secrets.
+# These fields determine which programs are executed, where, and with which secrets.
 _NEVER: Final[tuple[Path, ...]] = (
     *((block,) for block in ("secrets", "targets", "clusters", "results", BLOCK, presets.BLOCK)),
     *((*_WORKLOAD, field) for field in ("command", "cwd", "env", "files", "write")),
 )
+# References in these fields of the workload may refer to fields that a comment changes.
 _MAY_REFER: Final = ("env", "write")
-# An axis whose name is a path gives each cell another value at that path.
+# If the name of an axis in one of these fields is a path, the axis sets the field at this path.
 _AXES: Final = ("axes", "include", "zip")
 _MOST_CHARACTERS: Final = 10_000
 _MOST_VALUES: Final = 1_000
 _DEEPEST: Final = 8
-_LARGEST: Final = 2**63 - 1  # what stores hold; Python does not write one of thousands of digits as text
+_LARGEST: Final = 2**63 - 1  # the largest integer of databases; Python cannot print an integer of thousands of digits
 _MOST_FAULTS: Final = 3
 _PLAIN: Final = (str, int, float, bool, type(None), dt.date)
 
 
 def check_value(value: object) -> None:
-    """Check a value that a comment gives: it is plain, not too large, and holds no reference.
+    """Check that the value of an override in a comment is plain data, not too large, and contains no reference.
 
     Raises:
-        ValueError: it is not.
+        ValueError: the value is not allowed.
     """
-    found = list(islice(_values(value, 0), _MOST_VALUES + 1))
-    if len(found) > _MOST_VALUES or max(depth for _, depth in found) > _DEEPEST:
+    parts = list(islice(_parts(value, 0), _MOST_VALUES + 1))
+    if len(parts) > _MOST_VALUES or max(depth for _, depth in parts) > _DEEPEST:
         raise ValueError(f"the value has more than {_MOST_VALUES} parts, or is more than {_DEEPEST} levels deep")
-    texts = [item for item, _ in found if isinstance(item, str)]
+    texts = [item for item, _ in parts if isinstance(item, str)]
     if sum(map(len, texts)) > _MOST_CHARACTERS:
         raise ValueError(f"the value has more than {_MOST_CHARACTERS} characters")
-    if strange := [item for item, _ in found if not isinstance(item, (*_PLAIN, dict, list))]:
-        kind = type(strange[0]).__name__
-        raise ValueError(f"the value holds a {kind}: text, numbers, lists and mappings were expected")
-    if any(isinstance(item, int) and abs(item) > _LARGEST for item, _ in found):
-        raise ValueError(f"the value holds a whole number beyond {_LARGEST}")
+    if forbidden := [item for item, _ in parts if not isinstance(item, (*_PLAIN, dict, list))]:
+        kind = type(forbidden[0]).__name__
+        raise ValueError(f"the value contains a {kind}: text, numbers, lists and mappings were expected")
+    if any(isinstance(item, int) and abs(item) > _LARGEST for item, _ in parts):
+        raise ValueError(f"the value contains an integer beyond {_LARGEST}")
     if any(map(references.is_reference, texts)):
-        raise ValueError("the value holds a reference (`@path`, `{@path}`, `*$@path`): write the value itself")
+        raise ValueError("the value contains a reference (`@path`, `{@path}`, `*$@path`): write the value itself")
 
 
 def check(before: Document, after: Document, overrides: Document) -> None:
-    """Check that overrides change only what the configuration allows.
+    """Check that overrides of a comment change only fields that the configuration allows.
 
     Args:
         before: the configuration without the overrides.
-        after: the configuration with them.
+        after: the configuration with the overrides.
 
     Raises:
-        UsageError: they change something else; the message says how a maintainer allows it.
+        UsageError: the overrides change other fields. The message says how a maintainer can allow this.
     """
     patterns = _patterns(before)
     named = {_keys(after, paths.parse(str(text))): value for text, value in overrides.root.items()}
@@ -83,25 +84,25 @@ def check(before: Document, after: Document, overrides: Document) -> None:
             fault for leaf in leaves for fault in _faults(leaf, patterns, source=before.source, whole=whole)
         )
     aliased = (leaf for leaf in changed if not any(leaf[: len(path)] == path for path in named))
-    # What a preset assigns is the preset's own mapping. It has been applied already.
+    # A preset shares its mappings with the fields that it set, so they change too. The preset was already applied.
     faults |= dict.fromkeys(_never(leaf) for leaf in sorted(aliased) if leaf[0] != presets.BLOCK and _is_never(leaf))
     if not faults:
         faults |= dict.fromkeys(_reached(before, after))
     if faults:
-        shown = [
+        lines = [
             *islice(faults, _MOST_FAULTS),
             *([f"and {len(faults) - _MOST_FAULTS} more"] * (len(faults) > _MOST_FAULTS)),
         ]
-        raise UsageError("/var: " + "\n  ".join(shown))
+        raise UsageError("/var: " + "\n  ".join(lines))
 
 
-def _values(value: object, depth: int) -> Iterator[tuple[object, int]]:
-    """Yield a value and all that is in it, keys of mappings included, each with how deep it is."""
+def _parts(value: object, depth: int) -> Iterator[tuple[object, int]]:
+    """Yield a value and all values inside it, including the keys of mappings, each with its depth."""
     yield value, depth
     if isinstance(value, dict | list) and depth <= _DEEPEST:
         inner = [*value, *value.values()] if isinstance(value, dict) else value
         for item in inner:
-            yield from _values(item, depth + 1)
+            yield from _parts(item, depth + 1)
 
 
 def _patterns(document: Document) -> list[Path]:
@@ -111,12 +112,12 @@ def _patterns(document: Document) -> list[Path]:
 
 
 def _keys(document: Document, path: Path) -> tuple[str, ...]:
-    """Return a path with its keys as the document has them: `a[-1]` of a list of two is `a[1]`."""
+    """Return the actual keys along a path: for a list with two items, `a[-1]` becomes `a[1]`."""
     return tuple(str(key) for _, key in document.slots(path))
 
 
 def _changed(before: Any, after: Any, at: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the leaves that two values do not share."""
+    """Yield the paths of the leaves in which two values differ."""
     old, new = _children(before), _children(after)
     if type(before) is type(after) and (old or new):
         for key in {**old, **new}:
@@ -146,25 +147,26 @@ def _leaves(value: Any, at: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 def _faults(
     leaf: tuple[str, ...], patterns: Iterable[Path], *, source: str, whole: tuple[str, ...] | None
 ) -> Iterator[str]:
-    """Yield why a leaf may not be changed. An axis whose name is a path counts as that path too.
+    """Yield the reasons why a leaf may not be changed. A leaf of an axis also changes the field that the axis sets.
 
     Args:
-        source: the file in which a maintainer may list the field.
+        source: the file in which a maintainer may allow the field.
         whole: the path of a list that the comment replaces: messages name the list instead of its items.
     """
-    for path in (leaf, *_set_by_cells(leaf)):
+    for path in (leaf, *_set_by_axis(leaf)):
         named = whole if whole is not None and path[:-1] == whole else path
-        shown = paths.render(named)
+        text = paths.render(named)
         if _is_never(path):
             yield _never(named)
         elif not any(_matches(path, pattern) for pattern in patterns):
             yield (
-                f"a comment may not change `{shown}`: a maintainer allows it by `{BLOCK}: "
-                f"{{{FIELD}: [{filesystem.dump_yaml_line(shown)}]}}` in {source}"
+                f"a comment may not change `{text}`: a maintainer can allow this by `{BLOCK}: "
+                f"{{{FIELD}: [{filesystem.dump_yaml_line(text)}]}}` in {source}"
             )
 
 
-def _set_by_cells(leaf: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _set_by_axis(leaf: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the path of the field that an axis sets, if the leaf belongs to an axis whose name is a path."""
     if leaf[:1] == (_MATRIX,) and leaf[1:2] and leaf[1] in _AXES:
         for key in leaf[2:]:
             if "." in key or "[" in key:
@@ -183,7 +185,7 @@ def _never_paths() -> tuple[Path, ...]:
 
 
 def _is_never(path: tuple[str, ...]) -> bool:
-    """Tell whether a path is in, or around, what no comment may change."""
+    """Tell whether a path is inside a field that no comment may change, or contains such a field."""
     return any(path[: len(never)] == never[: len(path)] for never in _never_paths())
 
 
@@ -192,7 +194,7 @@ def _never(path: tuple[str, ...]) -> str:
 
 
 def _matches(path: tuple[str, ...], pattern: Path) -> bool:
-    """Tell whether a pattern lists a path, or something around it."""
+    """Tell whether a pattern matches a path, or a field that contains the path."""
     if not pattern:
         return True
     first, *rest = pattern
@@ -202,22 +204,23 @@ def _matches(path: tuple[str, ...], pattern: Path) -> bool:
 
 
 def _reached(before: Document, after: Document) -> Iterator[str]:
-    """Yield what no comment may change, and changed because it refers to a field that the comment changed."""
-    for what, value in _guarded(before).items():
-        if value != _guarded(after).get(what):
-            yield f"a comment may never change `{what}`, which refers to a field that this one changes"
+    """Yield a fault for each field that no comment may change, if its value changes through a reference."""
+    for field, value in _guarded(before).items():
+        if value != _guarded(after).get(field):
+            yield f"a comment may never change `{field}`, which refers to a field that this comment changes"
 
 
 def _guarded(document: Document) -> dict[str, str]:
+    """Return the resolved values of the fields that no comment may change even by reference, by path."""
     resolver = Resolver(document)
-    found: dict[str, Any] = {paths.render(path): resolver.secret_name(path) for path in resolver.secrets()}
+    values: dict[str, Any] = {paths.render(path): resolver.secret_name(path) for path in resolver.secrets()}
     for path in _never_paths():
         try:
             value = resolver.find(path)
         except paths.PathError:
             continue
-        if path[-1] == "command":  # its arguments may refer to what a comment changes, its program not
+        if path[-1] == "command":  # arguments may refer to fields that a comment changes, the program may not
             value = (value.split() if isinstance(value, str) else value or [])[:1]
         if path[-1] not in _MAY_REFER and path[0] != presets.BLOCK:
-            found[paths.render(path)] = value
-    return {name: filesystem.dump_yaml_line(value) for name, value in found.items()}
+            values[paths.render(path)] = value
+    return {name: filesystem.dump_yaml_line(value) for name, value in values.items()}

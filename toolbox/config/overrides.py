@@ -1,4 +1,4 @@
-"""The text of `--overrides`: a mapping in YAML's flow style, or the names of files that hold one."""
+"""Parses the value of `--overrides`: a mapping in YAML's flow style, or the names of YAML files with mappings."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from toolbox.config import document
 
 
 def parse(text: str | None) -> tuple[tuple[Path, ...], dict[str, Any]]:
-    """Return the override files and the overrides that a text asks for: `{a.b: 1}`, or `one.yaml,two.yaml`.
+    """Return the files of a text such as `one.yaml,two.yaml`, and the overrides of a text such as `{a.b: 1}`.
 
     Raises:
-        ConfigurationError: it is neither.
+        ConfigurationError: a text that begins with `{` is not a YAML mapping.
     """
     if not text or not text.strip():
         return (), {}

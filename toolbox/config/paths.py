@@ -1,6 +1,6 @@
-"""Paths into a document: `a.b`, `a["key.with.dots"]`, `a[0]`; `$` is the document.
+"""Paths of fields in a document: `a.b`, `a["key.with.dots"]`, `a[0]`; `$` is the whole document.
 
-A path is a tuple of keys. The quoted form exists because a key may hold dots, as the entries of a preset do.
+A path is a tuple of keys. Keys with dots need the quoted form; the keys of a preset, for example, are paths themselves.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _PLAIN = re.compile(r"""[^.\[\]"'\s$][^.\[\]"'\s]*""")
 
 
 class PathError(ConfigurationError):
-    """A text that is not a path, or a path that leads nowhere.
+    """A text that is not a path, or a path of a field that does not exist.
 
     Args:
-        detail: what is wrong.
-        source: the file that was looked into, for the message.
+        detail: the message without the file.
+        source: the file of the document.
     """
 
     def __init__(self, detail: str, *, source: str | None = None) -> None:
@@ -42,7 +42,7 @@ class PathError(ConfigurationError):
 
 
 def parse(text: str) -> Path:
-    """Return the path that a text writes.
+    """Parse the text of a path.
 
     Raises:
         PathError: the text is not a path.
@@ -83,7 +83,7 @@ def _not_a_path(text: str) -> PathError:
 
 
 def render(path: Path) -> str:
-    """Return the text of a path. `parse` reads it back."""
+    """Return the text of a path, which `parse` accepts."""
     text = ""
     for key in path:
         if isinstance(key, int):
@@ -97,34 +97,35 @@ def render(path: Path) -> str:
 
 
 def child(container: object, key: Key) -> tuple[Any, Any]:
-    """Return the key as the container has it, and the value under it.
+    """Return the actual key in a container, and its value.
 
-    A key that YAML read as a number, a boolean or a date answers to its text too.
+    If YAML parsed a key as a number, a boolean or a date, the text of the key matches too. A negative index counts from
+    the end of a list.
 
     Raises:
-        KeyError: the container has no such key.
+        KeyError: the container does not have the key.
     """
     if isinstance(container, Mapping):
         if key in container:
             return key, container[key]
-        for own in container:
-            if not isinstance(own, str) and str(own) == str(key):
-                return own, container[own]
+        for actual in container:
+            if not isinstance(actual, str) and str(actual) == str(key):
+                return actual, container[actual]
     elif isinstance(container, list) and isinstance(key, int) and -len(container) <= key < len(container):
         return key % len(container), container[key]
     raise KeyError(key)
 
 
 def missing(path: Path, depth: int, container: object, *, source: str) -> PathError:
-    """Return the error of a path that ends at `container`, which has no `path[depth]`."""
+    """Return the error that a path does not exist, because the container at `path[:depth]` has no `path[depth]`."""
     parent = render(path[:depth])
     if isinstance(container, Mapping):
-        known = [render((key,)) if isinstance(key, str) else str(key) for key in container]
-        hint = did_you_mean(str(path[depth]), known, label="its fields")
+        fields = [render((key,)) if isinstance(key, str) else str(key) for key in container]
+        hint = did_you_mean(str(path[depth]), fields, label="its fields")
         where = "the document" if not depth else f"`{parent}`"
         detail = f"{where} has no `{path[depth]}`; {hint}"
     elif isinstance(container, list):
-        detail = f"`{parent}` is a list of {len(container)}"
+        detail = f"`{parent}` is a list of length {len(container)}"
     else:
-        detail = f"`{parent}` is a {type(container).__name__}, it has no fields"
+        detail = f"`{parent}` is a {type(container).__name__}, which has no fields"
     return PathError(f"no field `{render(path)}`: {detail}", source=source)

@@ -1,8 +1,8 @@
-"""Presets: named sets of changes, which can extend other presets.
+"""Applies presets: named sets of changes, which can extend other presets.
 
-The rules are those of TOPSAIL's `apply_preset`: entries in their order; `extends: [x, y]` applies x, then y, at
-its place in that order; the last change wins; a value replaces what was there whole; no preset creates a field.
-A preset may change another preset (`ci_presets.light["tests.gpu"]: 1`).
+The rules are those of TOPSAIL's `apply_preset`. The entries of a preset are applied in order, and `extends: [x, y]`
+applies the presets x and y at its position. A later change overrides an earlier one. A value replaces the old value as
+a whole, and a preset never creates a field. A preset may change another preset (`ci_presets.light["tests.gpu"]: 1`).
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ TO_APPLY: Final = "to_apply"
 EXTENDS: Final = "extends"
 
 
-def known(document: Document) -> list[str]:
-    """Return the names of the presets of a document."""
+def names(document: Document) -> list[str]:
+    """Return the names of the presets in a document."""
     block = document.root.get(BLOCK)
     presets = block.items() if isinstance(block, dict) else ()
     return [name for name, value in presets if isinstance(name, str) and isinstance(value, dict)]
 
 
 def to_apply(document: Document) -> list[str]:
-    """Return the presets that the document itself asks for: `ci_presets.to_apply`.
+    """Return the names of the presets in `ci_presets.to_apply` of a document.
 
     Raises:
-        ConfigurationError: it is neither a name nor a list of names.
+        ConfigurationError: the value is neither a name nor a list of names.
     """
     block = document.root.get(BLOCK)
-    names = block.get(TO_APPLY) if isinstance(block, dict) else None
-    if names is None:
+    value = block.get(TO_APPLY) if isinstance(block, dict) else None
+    if value is None:
         return []
-    if isinstance(names, str):
-        return [names]
-    if isinstance(names, list) and all(isinstance(name, str) for name in names):
-        return names
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return value
     where = document.where((BLOCK, TO_APPLY))
-    raise ConfigurationError(f"{where}: `{BLOCK}.{TO_APPLY}` is {names!r}, a list of names was expected")
+    raise ConfigurationError(f"{where}: `{BLOCK}.{TO_APPLY}` is {value!r}, a list of names was expected")
 
 
 def apply(document: Document, name: str, *, chain: Sequence[str] = ()) -> None:
-    """Apply a preset, and those that it extends, to a document.
+    """Apply a preset, and the presets that it extends, to a document.
 
     Args:
-        chain: the presets whose `extends` led here, outermost first.
+        chain: the presets that extend this preset, outermost first.
 
     Raises:
-        ConfigurationError: a loop, an unknown preset or an unknown field.
+        ConfigurationError: a preset extends itself, or a preset or a field is unknown.
     """
     if name in chain:
         where = document.where((BLOCK, chain[-1], EXTENDS))
@@ -75,19 +75,19 @@ def _entries(document: Document, name: str, chain: Sequence[str]) -> dict[str, A
     if isinstance(entries, dict):
         return entries
     if not chain:
-        where, asked = document.source, ""
+        where, requester = document.source, ""
     else:
-        where, asked = document.where((BLOCK, chain[-1], EXTENDS)), f", requested by {' -> '.join(chain)}"
+        where, requester = document.where((BLOCK, chain[-1], EXTENDS)), f", requested by {' -> '.join(chain)}"
     if entries is not None or (isinstance(block, dict) and name in block):
-        raise ConfigurationError(f"{where}: `{BLOCK}.{name}` is {entries!r}, not a preset{asked}")
-    hint = did_you_mean(name, known(document), label="presets")
-    raise ConfigurationError(f"{where}: unknown preset `{name}`{asked}: {hint}")
+        raise ConfigurationError(f"{where}: `{BLOCK}.{name}` is {entries!r}, not a preset{requester}")
+    hint = did_you_mean(name, names(document), label="presets")
+    raise ConfigurationError(f"{where}: unknown preset `{name}`{requester}: {hint}")
 
 
 def _record(document: Document, name: str) -> None:
     block = document.root[BLOCK]
-    names = block.get(NAMES)
-    applied = list(names) if isinstance(names, list) else []
+    earlier = block.get(NAMES)
+    applied = list(earlier) if isinstance(earlier, list) else []
     if name not in applied:
         block[NAMES] = [*applied, name]
 

@@ -1,7 +1,7 @@
-"""References: `@a.b`, `text {@a.b} text` and the secret `*$@a.b`, as TOPSAIL writes them.
+"""Resolves references: `@a.b`, `text {@a.b} text` and the secret `*$@a.b`. The syntax is that of TOPSAIL.
 
-They are followed everywhere, through one another and inside mappings and lists; a loop is an error. `ci_presets`
-holds what presets will write, so that references in it are not followed where they stand.
+The value of a reference may contain references again, also inside mappings and lists. A loop is an error. References in
+`ci_presets` are not resolved there, because they belong to the fields that the presets will set.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from toolbox.model.secrets import Secret
 from toolbox.model.text import as_text
 from toolbox.system import environ
 
-SECRET: Final = "*$@"  # noqa: S105  # how a reference to one begins
+SECRET: Final = "*$@"  # noqa: S105  # the prefix of a reference to a secret
 _UNSUPPORTED: Final = "*@"
 _INSIDE_TEXT = re.compile(r"\{@(.*?)\}")
-# What a cell of the matrix has, and stands in the block of the matrix: it is followed where there is a cell.
+# References to `cell` in the block `matrix` are resolved only in the configuration of a cell.
 CELL: Final = "cell"
 MATRIX: Final = "matrix"
-# The fields that are shell commands where they hold text: a reference in them is a quoted word. None is any key.
+# In these fields, a text is a shell command, in which the value of a reference becomes a quoted word. None is any key.
 _SHELL_TEXTS: Final = (
     (MATRIX, "workload", "command"),
     ("clusters", None, "create", "command"),
@@ -36,42 +36,42 @@ _SECRETS_DIRECTORY: Final[Path] = ("secrets", "dir", "env_key")
 
 
 def is_reference(value: object) -> bool:
-    """Tell whether a value as written refers to another one."""
+    """Tell whether an unresolved value is a text that contains a reference."""
     return isinstance(value, str) and (
         value.startswith(("@", SECRET, _UNSUPPORTED)) or _INSIDE_TEXT.search(value) is not None
     )
 
 
 def is_whole_reference(value: object) -> TypeGuard[str]:
-    """Tell whether a value as written is a reference by itself: `@a.b`."""
+    """Tell whether an unresolved value is a single reference: `@a.b`."""
     return isinstance(value, str) and value.startswith("@")
 
 
 def is_of_a_cell(target: str) -> bool:
-    """Tell whether what stands behind the `@` of a reference is a value of a cell of the matrix."""
+    """Tell whether the path in a reference is a path inside `cell`."""
     return target == CELL or target.startswith((f"{CELL}.", f"{CELL}["))
 
 
 class Resolver:
-    """Follows the references of one document. It keeps nothing, so it may be used from any thread."""
+    """Resolves the references in one document. It has no state of its own, so any thread may use it."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
 
     def find(self, path: Path, *, trail: tuple[str, ...] = ()) -> Any:
-        """Return the value at a path, references followed also on the way to it.
+        """Return the value at a path with its references resolved. Fields along the path may be references too.
 
         Raises:
-            ConfigurationError: there is no such field, or references are wrong.
+            ConfigurationError: the field does not exist, or references are wrong.
         """
         return self.resolve(self._written(path, trail), at=path, trail=trail)
 
     def resolve(self, value: object, *, at: Path, trail: tuple[str, ...] = ()) -> Any:
-        """Return a value with all references in it followed. Containers are copied.
+        """Return a value with all its references resolved. Containers are copied.
 
         Args:
-            at: where the value stands, for messages.
-            trail: the references that led here, for loops.
+            at: the path of the value.
+            trail: the references that are being resolved, to detect loops.
         """
         if at[:1] == (presets.BLOCK,) and not trail:
             return copy.deepcopy(value)
@@ -86,37 +86,37 @@ class Resolver:
     def _members(
         self, members: Iterable[tuple[object, object]], at: Path, trail: tuple[str, ...]
     ) -> list[tuple[object, Any]]:
-        """Return the members of a container, resolved.
+        """Return the members of a container with their references resolved.
 
         Raises:
-            ConfigurationError: all that is wrong with them; behind a reference, only the first fault.
+            ConfigurationError: the message names all faults; in the value of a reference, only the first fault.
         """
-        found: list[tuple[object, Any]] = []
+        resolved: list[tuple[object, Any]] = []
         faults: list[str] = []
         for key, item in members:
             try:
-                found.append((key, self.resolve(item, at=(*at, _key(key)), trail=trail)))
+                resolved.append((key, self.resolve(item, at=(*at, _key(key)), trail=trail)))
             except ConfigurationError as error:
                 if trail:
                     raise
                 faults += error.faults
         if faults:
             raise ConfigurationError(faults[0]) if len(set(faults)) == 1 else ConfigurationFaults(faults)
-        return found
+        return resolved
 
     def secrets(self) -> Iterator[Path]:
-        """Yield where the document refers to a secret. `ci_presets` is left out."""
+        """Yield the paths of all references to secrets, except in `ci_presets`."""
         return (path for path, text in _texts(self._document.root, ()) if text.startswith(SECRET))
 
     def secret_name(self, at: Path) -> str:
-        """Return the name of the file of the secret to which the text at a path refers.
+        """Return the file name of the secret to which the text at a path refers.
 
         Raises:
-            ConfigurationError: there is no such name.
+            ConfigurationError: the reference is wrong.
         """
         text = self._document.find(at)
         target = text.removeprefix(SECRET)
-        return text if self._waits(target, at) else str(self._target(target, text, at, (text,)))
+        return text if self._is_unresolved(target, at) else str(self._target(target, text, at, (text,)))
 
     def _written(self, path: Path, trail: tuple[str, ...]) -> Any:
         value: Any = self._document.root
@@ -139,7 +139,7 @@ class Resolver:
         if text.startswith(_UNSUPPORTED):
             raise self._fault(at, f"{text!r} is not a reference: write `@a.b`, or `*$@a.b` for a secret")
         if text.startswith("@"):
-            if self._waits(text[1:], at):
+            if self._is_unresolved(text[1:], at):
                 return text
             return self._command(text, at, trail) if is_shell else self._target(text[1:], text, at, trail)
         if is_shell:
@@ -147,7 +147,7 @@ class Resolver:
         values = {
             match[1]: self._target(match[1], text, at, trail)
             for match in _INSIDE_TEXT.finditer(text)
-            if not self._waits(match[1], at)
+            if not self._is_unresolved(match[1], at)
         }
         fill = shell_text.fill if is_shell else _fill
         if any(isinstance(value, Secret) for value in values.values()):
@@ -155,15 +155,15 @@ class Resolver:
         return fill(text, values)
 
     def _command(self, text: str, at: Path, trail: tuple[str, ...]) -> Any:
-        """Return the command that a reference by itself leads to. Text there is a shell command, as the reference is.
+        """Return the command to which a single reference refers. If the command is a text, it is a shell command too.
 
         Raises:
-            ConfigurationError: it is text of a cell, which is never executed.
+            ConfigurationError: the command is a text of a cell, which is never executed.
         """
         path, written = self._written_at(text[1:], text, at, trail)
         if isinstance(written, str) and path[:1] == (CELL,):
             hint = f"give the axis lists of arguments, or write `[bash, -c, {text!r}]`"
-            raise self._fault(at, f"{text} is a text of a cell, and such a text is never executed: {hint}")
+            raise self._fault(at, f"{text} is a text of a cell, and texts of cells are never executed: {hint}")
         if isinstance(written, str) and is_reference(written):
             return self._follow(written, path, trail, is_shell=True)
         return self.resolve(written, at=path, trail=trail)
@@ -174,8 +174,8 @@ class Resolver:
         except shell_text.ShellTextError as error:
             raise self._fault(at, str(error)) from None
 
-    def _waits(self, target: str, at: Path) -> bool:
-        """Tell whether a reference to the cell stands where it will be known, and is not yet."""
+    def _is_unresolved(self, target: str, at: Path) -> bool:
+        """Tell whether a reference to `cell` cannot be resolved yet, because there is no cell."""
         return is_of_a_cell(target) and at[:1] == (MATRIX,) and CELL not in self._document.root
 
     def _target(self, target: str, text: str, at: Path, trail: tuple[str, ...]) -> Any:
@@ -183,7 +183,7 @@ class Resolver:
         return self.resolve(value, at=path, trail=trail)
 
     def _written_at(self, target: str, text: str, at: Path, trail: tuple[str, ...]) -> tuple[Path, Any]:
-        """Return the path that a reference names, and what is written there."""
+        """Return the path in a reference, and the unresolved value at the path."""
         try:
             path = paths.parse(target)
             return path, self._written(path, trail)

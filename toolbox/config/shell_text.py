@@ -1,7 +1,7 @@
-"""References in a text that bash will execute: the value of each becomes quoted words, so that it is never executed.
+"""Fills references in shell commands. The value of a reference becomes quoted words, so that bash never executes it.
 
-Only as much of the shell's grammar is read as is needed to know in which quotes a reference stands. Where that is not
-known for certain (behind a here-document, in a comment, in `${...}`, in arithmetic), the reference is refused.
+The module parses only as much of the shell grammar as it needs to know the quotes around a reference. If the quotes are
+uncertain (after a here-document, in a comment, in `${...}`, in arithmetic), the reference is refused.
 
 `references` calls this for the fields of the configuration that hold shell commands.
 """
@@ -17,7 +17,7 @@ from toolbox.model.text import as_text
 
 _REFERENCE = re.compile(r"\{@(.*?)\}")
 _ARITHMETIC = r"""\(\((?:[^()'"`\\\#{}$]|\$\w)*\)\)"""
-# What a shell reads as one piece in and out of double quotes. A piece that holds a reference does not match.
+# Text that a shell reads as a unit, both inside and outside of double quotes. Text with a reference does not match.
 _PIECE = rf"""
     \\(?!\{{@). | \${_ARITHMETIC} | \$\{{[^{{}}'"`\\$]*\}} | `(?:(?!\{{@)[^`\\])*` | \$[\w$!?*@\#-]
 """
@@ -53,17 +53,17 @@ _CONTEXTS: Final = {'"': _DOUBLE, "'": _SINGLE, "": _PLAIN}
 
 
 class ShellTextError(ValueError):
-    """A reference stands where its value cannot be quoted."""
+    """A reference is at a position where its value cannot be quoted."""
 
 
 def fill(text: str, values: Mapping[str, object]) -> str:
-    """Return the text with the value of each reference as one quoted word, or as several words if it is a list.
+    """Replace each reference by its value as a quoted word. The items of a list become several words.
 
     Args:
-        values: the values by what stands behind the `@`. A reference that has no value stays as it is.
+        values: the values by the paths of their references, without `@`. A reference without a value is kept.
 
     Raises:
-        ShellTextError: a reference, with a value or without, stands where a value cannot be quoted.
+        ShellTextError: a reference, with or without a value, is at a position where a value cannot be quoted.
     """
     quotes = dict(_quotes_around_references(text))
 
@@ -82,12 +82,15 @@ def _quoted(value: object, match: re.Match[str], quote: str) -> str:
     words = [as_text(item) for item in (value if isinstance(value, list) else [value])]
     if len(words) == 1 and _needs_no_quotes(words[0], match):
         return words[0]
-    # The quotes that the reference stands in are closed before the words, and opened again behind them.
+    # Close the quotes around the reference before the words, and open them again after the words.
     return f"{quote}{' '.join(map(_in_quotes, words))}{quote}"
 
 
 def _needs_no_quotes(word: str, match: re.Match[str]) -> bool:
-    """Tell whether a word means the same without quotes: not in `$HOME{@x}`, `~{@x}`, `{@x}>file`, `{@x} command`."""
+    """Tell whether a word means the same without quotes.
+
+    In `$HOME{@x}`, `~{@x}` and `{@x}>file` a word would change its meaning, and so would a word with `=`.
+    """
     before, after = match.string[: match.start()], match.string[match.end() :]
     is_apart = not re.search(r"[$~]\w*$", before) and after[:1] not in {"<", ">"}
     return is_apart and "=" not in word and shlex.quote(word) == word
@@ -99,7 +102,7 @@ def _in_quotes(word: str) -> str:
 
 
 def _quotes_around_references(text: str) -> Iterator[tuple[int, str]]:
-    """Yield where each reference begins whose quotes are known, and the quotes: `"`, `'`, or none."""
+    """Yield the position of each reference whose quotes are certain, and the quotes: `"`, `'`, or an empty text."""
     around, position, is_word_start = [""], 0, True
     while position < len(text):
         token = _CONTEXTS[around[-1]].match(text, position)
@@ -109,7 +112,7 @@ def _quotes_around_references(text: str) -> Iterator[tuple[int, str]]:
         if kind == "comment" and not is_word_start:
             kind, position = None, token.start() + 1
         if kind == "unclear" or (kind == "case" and is_word_start and len(around) > 1):
-            return  # in `$(case x in a) ... esac)` the first `)` closes nothing
+            return  # in `$(case x in a) ... esac)`, the first `)` does not close `$(`
         if kind == "reference":
             yield token.start(), around[-1]
         elif kind == "opens":

@@ -74,7 +74,7 @@ def test_a_change_knows_where_what_it_replaced_was_written(load: Load, layers: d
     ("text", "message"),
     [
         ("ab: 1\n", r"^o\.yaml:1: no field `ab`: the document has no `ab`; did you mean "),
-        ("a: 1\n\na.b: 1\n", r"^o\.yaml:3: no field `a\.b`: `a` is a int, it has no fields$"),
+        ("a: 1\n\na.b: 1\n", r"^o\.yaml:3: no field `a\.b`: `a` is a int, which has no fields$"),
         ("a..b: 1\n", r"^o\.yaml:1: 'a\.\.b' is not a path"),
         ("- a\n", r"^o\.yaml: the document is a list, a mapping was expected$"),
         ("", r"^o\.yaml: the document is empty, a mapping was expected$"),
@@ -104,14 +104,14 @@ def test_a_layer_that_would_create_a_field_asks_for_a_placeholder(
         "set_config": lambda: load(text).replaced(path, 1, layer="set_config"),
         "cell": lambda: load(text).overlaid({path: 1}, {}),
     }
-    said = f"only an existing field can be set: write a placeholder, `{placeholder}`, in config.yaml"
+    said = f"only existing fields can be set: add the field to config.yaml, as in `{placeholder}`"
     with pytest.raises(ConfigurationError) as caught:
         make[layer]()
     assert str(caught.value).endswith(said)
 
 
 def test_a_field_of_what_has_no_fields_needs_no_placeholder(load: Load) -> None:
-    with pytest.raises(ConfigurationError, match=r"`tests` is a int, it has no fields$"):
+    with pytest.raises(ConfigurationError, match=r"`tests` is a int, which has no fields$"):
         load("tests: 1\n", overrides={"tests.a": 1})
 
 

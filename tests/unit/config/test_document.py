@@ -94,7 +94,7 @@ def test_a_key_given_twice_is_told_with_both_lines_and_the_last_counts(caplog: p
     with caplog.at_level(logging.WARNING):
         found = document.parse("a: 1\nb: 2\na: 3\n", source="f")
     assert found.root == {"a": 3, "b": 2}
-    assert caplog.messages == ["f:3: `a` was already given in line 1, the last one counts"]
+    assert caplog.messages == ["f:3: `a` is already in line 1: the last value is used"]
 
 
 @pytest.mark.parametrize(

@@ -104,8 +104,8 @@ def test_a_key_that_is_not_there_is_a_key_error(container: Any, key: str | int) 
         (("tset",), 0, {"test": 1}, "f: no field `tset`: the document has no `tset`; did you mean test?"),
         (("a", "x"), 1, {"b.c": 1, 8: 2}, 'f: no field `a.x`: `a` has no `x`; its fields: 8, ["b.c"]'),
         (("a", "x"), 1, {}, "f: no field `a.x`: `a` has no `x`; there are none"),
-        (("a", 9), 1, [1, 2], "f: no field `a[9]`: `a` is a list of 2"),
-        (("a", "x"), 1, "text", "f: no field `a.x`: `a` is a str, it has no fields"),
+        (("a", 9), 1, [1, 2], "f: no field `a[9]`: `a` is a list of length 2"),
+        (("a", "x"), 1, "text", "f: no field `a.x`: `a` is a str, which has no fields"),
     ],
 )
 def test_a_field_that_is_missing_is_described_with_what_is_there(

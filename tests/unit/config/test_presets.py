@@ -154,13 +154,13 @@ def test_a_preset_that_cannot_be_applied_is_named_with_its_chain_its_line_and_th
 
 @pytest.mark.parametrize("text", ["a: 1\n", "ci_presets: null\n", "ci_presets: [x]\n", "ci_presets: text\n"])
 def test_a_document_without_presets_has_none(load: Load, text: str) -> None:
-    assert presets.known(document.parse(text, source="config.yaml")) == []
+    assert presets.names(document.parse(text, source="config.yaml")) == []
     with pytest.raises(ConfigurationError, match="unknown preset `light`: there are none"):
         load(text, presets=["light"])
 
 
 def test_only_presets_are_presets() -> None:
-    assert presets.known(document.parse(TEXT, source="config.yaml")) == ["light", "heavy", "last", "whole", "empty"]
+    assert presets.names(document.parse(TEXT, source="config.yaml")) == ["light", "heavy", "last", "whole", "empty"]
 
 
 def test_a_preset_that_changes_another_holds_from_then_on(load: Load) -> None:

@@ -123,8 +123,8 @@ def test_one_container_at_two_places_is_no_loop(load: Load) -> None:
     [
         ("@tets", "dangling reference '@tets': no field `tets`: the document has no `tets`; did you mean test?"),
         ("x {@test.b}", "dangling reference 'x {@test.b}': no field `test.b`: `test` has no `b`; its fields: a"),
-        ("@test.a.b", "dangling reference '@test.a.b': no field `test.a.b`: `test.a` is a int, it has no fields"),
-        ("@list[2]", "dangling reference '@list[2]': no field `list[2]`: `list` is a list of 2"),
+        ("@test.a.b", "dangling reference '@test.a.b': no field `test.a.b`: `test.a` is a int, which has no fields"),
+        ("@list[2]", "dangling reference '@list[2]': no field `list[2]`: `list` is a list of length 2"),
         ("@", "dangling reference '@': '' is not a path"),
         ("{@}", "dangling reference '{@}': '' is not a path"),
         ("@a..b", "dangling reference '@a..b': 'a..b' is not a path"),

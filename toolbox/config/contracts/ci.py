@@ -10,7 +10,7 @@ from toolbox.config import paths
 
 
 def _is_pattern(text: str) -> str:
-    """Check a path whose keys may hold `*` and `?`, or be `**` for any number of keys."""
+    """Check a path with wildcards: `*` and `?` inside a key, and `**` for any number of keys."""
     try:
         if paths.parse(text):
             return text
@@ -20,7 +20,7 @@ def _is_pattern(text: str) -> str:
 
 
 class Contract(BaseModel):
-    """Other fields are the project's own."""
+    """The block `ci`. Other fields belong to the project."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -1,4 +1,4 @@
-"""The contract of the block `ci_presets`: the presets by name, and which of them to apply."""
+"""The contract of the block `ci_presets`: the presets by name, and the names of the presets to apply."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Contract(BaseModel):
-    """Every other field is a preset, which is looked at when it is asked for."""
+    """The block `ci_presets`. Every other field is a preset, which is checked when it is applied."""
 
     model_config = ConfigDict(extra="allow")
 

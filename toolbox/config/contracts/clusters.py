@@ -1,4 +1,4 @@
-"""The contract of the block `clusters`: what a run works on, and how it is shared. See docs/clusters.md."""
+"""The contract of the block `clusters`: the clusters and machines of a run, and their leases. See docs/clusters.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from toolbox.model.nearest import misspelled
 from toolbox.model.quantities import MOST_SECONDS
 
 _KINDS: Final = ("existing", "pool", "create", "machine")
-# It becomes a part of the names of what is created, to which clouds allow few characters.
+# The name becomes part of the names of created resources, whose length clouds limit.
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,17}[a-z0-9])?")
 Text = Annotated[str, StringConstraints(min_length=1)]
 Command = Annotated[list[str], Field(min_length=1)] | Text
@@ -66,7 +66,7 @@ class Lease(_Model):
     enabled: bool = True
     ttl: int = Field(default=60, ge=3, le=MOST_SECONDS, description="seconds after the last heartbeat")
     wait: float = Field(default=3600, ge=0, le=MOST_SECONDS, description="how many seconds to wait for the lease")
-    purpose: Text | None = Field(default=None, description="a text for other users; default: the project")
+    purpose: Text | None = Field(default=None, description="a text for other users; default: the name of the project")
     name: Text = Field(default="topgallant", description="the Lease object; the same for all users")
     namespace: Text | None = Field(default=None, description="default: the namespace of the cluster")
 
@@ -85,21 +85,21 @@ class Cluster(BaseModel):
 
     @property
     def kind(self) -> str | None:
-        """Which of the four it is."""
-        return next(iter(self._given()), None)
+        """The kind of the cluster: `existing`, `pool`, `create` or `machine`; None if the entry sets none of them."""
+        return next(iter(self._kinds()), None)
 
-    def _given(self) -> list[str]:
+    def _kinds(self) -> list[str]:
         return [kind for kind in _KINDS if getattr(self, kind) is not None]
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> Self:
-        given = self._given()
-        if len(given) > 1:
-            raise ValueError(f"only one of {', '.join(_KINDS)} is allowed, but there are {' and '.join(given)}")
+        kinds = self._kinds()
+        if len(kinds) > 1:
+            raise ValueError(f"only one of {', '.join(_KINDS)} is allowed, but there are {' and '.join(kinds)}")
         for name in self.model_extra or {}:
             if meant := misspelled(name, type(self).model_fields):
                 raise ValueError(f"unknown field `{name}`: did you mean `{meant}`?")
-        if not given and self.model_fields_set & {"lease", "compare"}:
+        if not kinds and self.model_fields_set & {"lease", "compare"}:
             raise ValueError(f"`lease` and `compare` need one of {', '.join(_KINDS)}")
         if self.compare and self.kind not in ("existing", "pool"):
             raise ValueError(f"`compare` needs a cluster that exists before and after the run, not `{self.kind}`")
@@ -120,7 +120,10 @@ def _cluster_or_none(entry: Any) -> Any:
 
 
 def _would_be_cluster(name: Any, value: Any) -> bool:
-    """Tell whether a misspelled field would make its entry a cluster: leases must not be lost to a slip."""
+    """Tell whether an entry would be a cluster if the name of a field were spelled correctly.
+
+    Such an entry is an error. If it were ignored, the run would use the cluster without a lease.
+    """
     meant = misspelled(str(name), Cluster.model_fields)
     if meant is None or value is None:
         return False
@@ -131,7 +134,7 @@ def _would_be_cluster(name: Any, value: Any) -> bool:
 
 
 class Contract(RootModel[dict[str, Annotated[Cluster | None, BeforeValidator(_cluster_or_none)]]]):
-    """The clusters of a run by their names. None stands for null, and for an entry that belongs to the project."""
+    """The block `clusters`: the clusters by name. An entry that is null or belongs to the project becomes None."""
 
     @model_validator(mode="after")
     def _has_good_names(self) -> Self:

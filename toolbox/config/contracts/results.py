@@ -1,4 +1,4 @@
-"""The contract of the block `results`: where runs are recorded that have ended."""
+"""The contract of the block `results`: whether and where runs are recorded."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from toolbox.model.nearest import misspelled
 from toolbox.model.secrets import Secret
 
-CURRENCY: Final = "USD"  # where a project names none
+CURRENCY: Final = "USD"  # the default
 _DATABASES: Final = ("postgresql", "postgres", "sqlite")
 
 
 class Contract(BaseModel):
-    """How results are recorded. Without this block, runs are recorded with these defaults."""
+    """The block `results`. Without this block, runs are recorded with the defaults."""
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
     record: bool = Field(default=True, description="whether runs are recorded in the store")
     database: Any = Field(
         default=None,
-        description="a file or the URL of a PostgreSQL (may be a secret); null for the store of this user",
+        description="a file or the URL of a PostgreSQL database (may be a secret); null for the store of this user",
     )
     currency: str = Field(default=CURRENCY, min_length=1, description="the currency of `cost_per_hour`")
 
     @model_validator(mode="before")
     @classmethod
     def _leave_another_block_alone(cls, block: Any) -> Any:
-        """Ignore a block of the project's own that has this name and none of these fields."""
+        """Ignore a block that has none of these fields: it belongs to the project, and only has the same name."""
         fields = cls.model_fields
         is_other = isinstance(block, dict) and not any(key in fields or misspelled(str(key), fields) for key in block)
         return {} if is_other else block

@@ -1,4 +1,4 @@
-"""The contract of the block `secrets`: where secret files are, and which environment variables are secret."""
+"""The contract of the block `secrets`: the directory of secret files, and the secret environment variables."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class SecretsDirectory(BaseModel):
-    """The directory that holds one file a secret."""
+    """The directory with one file per secret."""
 
     model_config = ConfigDict(extra="allow")
 
-    name: str | None = Field(default=None, description="a name of the directory for people")
+    name: str | None = Field(default=None, description="a name for the directory, for people")
     env_key: str | None = Field(default=None, description="the environment variable that names the directory")
 
 
 class Contract(BaseModel):
-    """Other fields name the file of a secret, for `*$@secrets.FIELD` to refer to."""
+    """The block `secrets`. The value of any other field is the file name of a secret: `*$@secrets.FIELD`."""
 
     model_config = ConfigDict(extra="allow")
 
     dir: SecretsDirectory | None = None
-    env: list[str] = Field(default=[], description="environment variables whose values are never shown")
+    env: list[str] = Field(default=[], description="environment variables whose values are masked")
