@@ -217,8 +217,8 @@ class TargetContext:
     Args:
         name: the name of the target.
         run: the name of the run.
-        mark: the value of `TOPGALLANT_STEP` for the processes that the backend starts on this machine. By this variable,
-            the processes are found and ended.
+        mark: the value of `TOPGALLANT_STEP` for the processes that the backend starts on this machine. The processes
+            are found by this variable.
         variables: environment variables for workloads that run on this machine.
         secrets: returns the secret values of the run.
         notify: a function that the backend calls with the name of an attempt whose status has changed. The function may
