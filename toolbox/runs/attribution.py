@@ -1,13 +1,13 @@
 """Finds the smallest conditions on axes that separate failed cells from passed cells.
 
 Each group of cells with the same failure is compared with the passed cells. A condition consists of a term for each of
-one to three axes. A term is a label, all labels but one (`model ≠ small`), or a range of numbers (`batch ≥ 32`); a
-condition on three axes consists of labels.
+one to three axes. A term is a label, all labels but one (`model ≠ small`), or a range of numbers (`batch ≥ 32`). All
+terms of a condition on three axes are labels.
 
 A condition is exact if all failed cells meet it and no passed cell does. An exact condition on one axis or with labels
-only is always reported. Other exact conditions are reported if their chance is at most 10 %, and conditions that are
-not exact if their chance is at most 5 %. The chance of a condition is the p-value of Fisher's exact test, multiplied by
-the number of conditions that were tried (Bonferroni).
+only is always reported. Any other exact condition is reported if its p-value is at most 10 %, and a condition that is
+not exact if its p-value is at most 5 %. The p-value is that of Fisher's exact test, multiplied by the number of
+conditions that were tried (Bonferroni).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MOST_AXES: Final = 3
 MOST_FINDINGS: Final = 5
 COMPARED: Final = UNEXPECTED | {Verdict.PASSED}
 """The verdicts of cells that are compared: a cell with another verdict has not shown whether it works."""
-FEWEST_FAILED: Final = 2  # every label of a single failed cell would be a condition
-_MOST_CHANCE: Final = math.log(0.05)
-_MOST_CHANCE_IF_EXACT: Final = math.log(0.1)  # higher, so that 4 failures in a matrix of 12 cells are enough
+FEWEST_FAILED: Final = 2  # each label of a single failed cell would be a condition for the failure
+_MOST_LOG_P_VALUE: Final = math.log(0.05)
+_MOST_LOG_P_VALUE_IF_EXACT: Final = math.log(0.1)  # so that 4 failures in a matrix of 12 cells are enough
 _NEGLIGIBLE: Final = 1e-12
 
 
@@ -49,31 +49,31 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A condition under which cells fail. Cells with a signature other than `failure` are not counted.
+    """A condition under which cells fail. Failed cells with a signature other than `failure` are not counted.
 
     Args:
-        condition: the labels of the terms, by axis. A cell meets the condition if it meets all terms.
+        condition: the label of each term, by axis. A cell meets the condition if it meets all terms.
         failed: the number of failed cells that meet the condition.
-        of: the number of cells that meet the condition.
+        cells: the number of cells that meet the condition.
         failed_elsewhere: the number of failed cells that do not meet the condition.
-        elsewhere: the number of cells that do not meet the condition.
+        cells_elsewhere: the number of cells that do not meet the condition.
         operators: the operator of each term, `≠`, `≥` or `≤`, by axis; an axis that is missing has the operator `=`.
         failure: the signature of the failures; empty if failures with all signatures were compared together.
     """
 
     condition: Mapping[str, str]
     failed: int
-    of: int
+    cells: int
     failed_elsewhere: int
-    elsewhere: int
+    cells_elsewhere: int
     operators: Mapping[str, str] = field(default_factory=dict)
     failure: str = ""
 
     def __str__(self) -> str:
         terms = (axis_terms.text(axis, self.operators.get(axis, "="), label) for axis, label in self.condition.items())
-        inside = f"{' and '.join(terms)}: {self.failed} of {self.of} failed"
-        how = f" ({self.failure})" if self.failure else ""
-        return f"{inside}; elsewhere {self.failed_elsewhere} of {self.elsewhere}{how}"
+        counts = f"{self.failed} of {self.cells} failed; elsewhere {self.failed_elsewhere} of {self.cells_elsewhere}"
+        signature = f" ({self.failure})" if self.failure else ""
+        return f"{' and '.join(terms)}: {counts}{signature}"
 
 
 _Row = tuple[str | None, ...]
@@ -93,16 +93,16 @@ def attribute(cases: Sequence[Case]) -> list[Finding]:
     for case in cases:
         if case.failed:
             groups[case.failure].append(tuple(map(case.labels.get, axes)))
-    whole = search.findings(list(itertools.chain.from_iterable(groups.values())))
-    if len(groups) < 2 or (len(whole) == 1 and not whole[0].failed_elsewhere):  # noqa: PLR2004
-        return whole
+    of_all = search.findings(list(itertools.chain.from_iterable(groups.values())))
+    if len(groups) < 2 or (len(of_all) == 1 and not of_all[0].failed_elsewhere):  # noqa: PLR2004
+        return of_all
     findings: list[Finding] = []
     unexplained: list[_Row] = []
     for failure, rows in sorted(groups.items(), key=lambda group: -len(group[1])):
         of_group = search.findings(rows, failure)
         findings += of_group
         unexplained += [] if of_group else rows
-    findings += search.findings(unexplained) if findings else whole
+    findings += search.findings(unexplained) if findings else of_all
     return findings[:MOST_FINDINGS]
 
 
@@ -113,15 +113,15 @@ class _Condition:
     Args:
         places: the index of the axis of each term.
         passed: the number of passed cells that meet the condition.
-        is_fact: whether the condition is exact and may be reported (see the docstring of the module).
-        chance: the logarithm of the corrected p-value.
+        is_fact: whether the condition is exact, and has one axis, only labels, or a p-value of at most 10 %.
+        log_p_value: the logarithm of the p-value, which is multiplied by the number of conditions that were tried.
     """
 
     places: tuple[int, ...]
     terms: tuple[Term, ...]
     passed: int
     is_fact: bool
-    chance: float
+    log_p_value: float
 
     def holds(self, row: _Row) -> bool:
         return all(row[place] in term.labels for place, term in zip(self.places, self.terms, strict=True))
@@ -135,27 +135,29 @@ class _Search:
     passed: Sequence[_Row]
 
     def findings(self, failed: Sequence[_Row], failure: str = "") -> list[Finding]:
-        # Two separate causes may look like one broader condition under which only some cells fail.
+        # If passed cells may meet a condition, two separate causes can look like one broad condition.
         covers = (_cover(failed, self.passed, pure=True), _cover(failed, self.passed, pure=False))
-        return [self._finding(condition, failed, failure) for condition in min(covers, key=_total_chance)]
+        return [self._finding(condition, failed, failure) for condition in min(covers, key=_total_log_p_value)]
 
     def _finding(self, condition: _Condition, failed: Sequence[_Row], failure: str) -> Finding:
         terms = {self.axes[place]: term for place, term in zip(condition.places, condition.terms, strict=True)}
-        inside, others = sum(map(condition.holds, failed)), sum(map(condition.holds, self.passed))
-        elsewhere = len(failed) + len(self.passed) - inside - others
+        failed_inside = sum(map(condition.holds, failed))
+        inside = failed_inside + sum(map(condition.holds, self.passed))
         return Finding(
             {axis: term.label for axis, term in terms.items()},
+            failed_inside,
             inside,
-            inside + others,
-            len(failed) - inside,
-            elsewhere,
+            len(failed) - failed_inside,
+            len(failed) + len(self.passed) - inside,
             {axis: term.operator for axis, term in terms.items() if term.operator != "="},
             failure,
         )
 
 
 def _cover(failed: Sequence[_Row], passed: Sequence[_Row], *, pure: bool) -> list[_Condition]:
-    """Return conditions that together explain the failed cells. Each is the best for the cells that are still left.
+    """Return conditions that together explain the failed cells.
+
+    Each condition is the best one for the failed cells that no earlier condition explains.
 
     Args:
         pure: use only conditions that no passed cell meets.
@@ -163,20 +165,20 @@ def _cover(failed: Sequence[_Row], passed: Sequence[_Row], *, pure: bool) -> lis
     cover: list[_Condition] = []
     while len(cover) < MOST_FINDINGS:
         best = min(_conditions(failed, passed, pure=pure), key=_preference, default=None)
-        if best is None or (best.chance >= 0 and not best.is_fact):
+        if best is None or (best.log_p_value >= 0 and not best.is_fact):
             break
         cover.append(best)
         failed = [row for row in failed if not best.holds(row)]
         passed = [row for row in passed if not best.holds(row)]
     separates = not failed and not any(condition.passed for condition in cover)
-    if separates and (_total_chance(cover) <= _MOST_CHANCE or (len(cover) == 1 and cover[0].is_fact)):
+    if separates and (_total_log_p_value(cover) <= _MOST_LOG_P_VALUE or (len(cover) == 1 and cover[0].is_fact)):
         return cover
-    return list(itertools.takewhile(lambda condition: condition.chance <= _MOST_CHANCE or condition.is_fact, cover))
+    return list(itertools.takewhile(lambda each: each.log_p_value <= _MOST_LOG_P_VALUE or each.is_fact, cover))
 
 
 def _preference(condition: _Condition) -> tuple[bool, int, float]:
-    """Return a sort key: facts first, the facts with the fewest axes before others, then by chance."""
-    return not condition.is_fact, len(condition.places) if condition.is_fact else 0, condition.chance
+    """Return a sort key: first facts, those with fewer axes earlier; then other conditions. Ties go by p-value."""
+    return not condition.is_fact, len(condition.places) if condition.is_fact else 0, condition.log_p_value
 
 
 # The kinds of conditions, the simplest first: the number of axes, and whether all terms are labels.
@@ -186,34 +188,36 @@ _Counted = tuple[tuple[Term, ...], int, int]  # the terms of a condition, and ho
 
 
 def _conditions(failed: Sequence[_Row], passed: Sequence[_Row], *, pure: bool) -> Iterator[_Condition]:
-    """Yield the conditions under which the rate of failures is higher than in all cells, the simplest first.
+    """Yield the conditions under which cells fail more often than on average, the simplest conditions first.
 
-    Of several conditions of a level that equally many failed and passed cells meet, only the first one is yielded.
+    If the same numbers of failed and passed cells meet several conditions of a level, only the first one is yielded.
     """
     if len(failed) < FEWEST_FAILED or not passed:
         return
-    bad, good = list(zip(*failed, strict=True)), list(zip(*passed, strict=True))
-    varying = [place for place in range(len(bad)) if len({*bad[place], *good[place]}) > 1]
-    terms = {place: axis_terms.of([*bad[place], *good[place]]) for place in varying}
-    total, looked_at = len(failed) + len(passed), Counter[bool]()
+    failed_labels, passed_labels = list(zip(*failed, strict=True)), list(zip(*passed, strict=True))
+    labels = [[*of_failed, *of_passed] for of_failed, of_passed in zip(failed_labels, passed_labels, strict=True)]
+    varying = [place for place, of_axis in enumerate(labels) if len(set(of_axis)) > 1]
+    terms = {place: axis_terms.of(labels[place]) for place in varying}
+    total, tried = len(failed) + len(passed), Counter[bool]()
     for size, of_labels in _LEVELS:
-        numbers: dict[tuple[int, int], tuple[tuple[int, ...], tuple[Term, ...]]] = {}
+        by_counts: dict[tuple[int, int], tuple[tuple[int, ...], tuple[Term, ...]]] = {}
         for places in itertools.combinations(varying, size):
-            failures = Counter(zip(*(bad[place] for place in places), strict=True))
-            passes = Counter(zip(*(good[place] for place in places), strict=True))
+            failures = Counter(zip(*(failed_labels[place] for place in places), strict=True))
+            passes = Counter(zip(*(passed_labels[place] for place in places), strict=True))
             of_places = [terms[place] for place in places]
             level = list(_of_labels(failures, passes) if of_labels else _of_terms(of_places, failures, passes))
-            looked_at[of_labels] += len(failures.keys() | passes.keys()) if of_labels else len(level)
-            for condition_terms, count, others in level:
-                if count >= FEWEST_FAILED and not (pure and others):
-                    numbers.setdefault((count, others), (places, condition_terms))
-        tries = looked_at[True] if of_labels else looked_at.total()
-        for (count, others), (places, condition_terms) in numbers.items():
-            if count * total > (count + others) * len(failed):
-                chance = _tail(total, len(failed), count + others, count) + math.log(tries)
-                is_exact = others == 0 and count == len(failed)
-                is_fact = is_exact and (of_labels or size == 1 or chance <= _MOST_CHANCE_IF_EXACT)
-                yield _Condition(places, condition_terms, others, is_fact, chance)
+            tried[of_labels] += len(failures.keys() | passes.keys()) if of_labels else len(level)
+            for condition_terms, failed_inside, passed_inside in level:
+                if failed_inside >= FEWEST_FAILED and not (pure and passed_inside):
+                    by_counts.setdefault((failed_inside, passed_inside), (places, condition_terms))
+        tries = tried[True] if of_labels else tried.total()
+        for (failed_inside, passed_inside), (places, condition_terms) in by_counts.items():
+            inside = failed_inside + passed_inside
+            if failed_inside * total > inside * len(failed):
+                log_p_value = _log_tail(total, len(failed), inside, failed_inside) + math.log(tries)
+                is_exact = passed_inside == 0 and failed_inside == len(failed)
+                is_fact = is_exact and (of_labels or size == 1 or log_p_value <= _MOST_LOG_P_VALUE_IF_EXACT)
+                yield _Condition(places, condition_terms, passed_inside, is_fact, log_p_value)
 
 
 def _of_labels(failures: _Counts, passes: _Counts) -> Iterator[_Counted]:
@@ -225,7 +229,7 @@ def _of_labels(failures: _Counts, passes: _Counts) -> Iterator[_Counted]:
 
 
 def _of_terms(terms: Sequence[Sequence[Term]], failures: _Counts, passes: _Counts) -> Iterator[_Counted]:
-    """Yield each combination of terms of one or two axes in which at least one term is not a label."""
+    """Yield each combination of terms of one or two axes in which at least one term is not a single label."""
     first, *others = terms
     for term in first:
         failed, passed = _under(term, failures), _under(term, passes)
@@ -245,24 +249,24 @@ def _under(term: Term, counts: _Counts) -> Counter[_Row]:
     return remaining
 
 
-def _tail(total: int, failed: int, of: int, count: int) -> float:
+def _log_tail(total: int, failed: int, size: int, count: int) -> float:
     """Return the logarithm of the upper tail of the hypergeometric distribution, for a count above its mean.
 
-    The tail is the probability that at least `count` of `of` cells fail if `failed` of `total` cells fail at random.
+    The tail is the probability that at least `count` of `size` cells fail if `failed` of `total` cells fail at random.
     """
-    first = _log_choose(of, count) + _log_choose(total - of, failed - count) - _log_choose(total, failed)
-    term = whole = 1.0
-    for number in range(count, min(of, failed)):
-        term *= (of - number) * (failed - number) / ((number + 1) * (total - of - failed + number + 1))
-        whole += term
+    first = _log_choose(size, count) + _log_choose(total - size, failed - count) - _log_choose(total, failed)
+    term = total_of_terms = 1.0
+    for number in range(count, min(size, failed)):
+        term *= (size - number) * (failed - number) / ((number + 1) * (total - size - failed + number + 1))
+        total_of_terms += term
         if term < _NEGLIGIBLE:
             break
-    return first + math.log(whole)
+    return first + math.log(total_of_terms)
 
 
 def _log_choose(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
-def _total_chance(conditions: Sequence[_Condition]) -> float:
-    return sum(condition.chance for condition in conditions)
+def _total_log_p_value(conditions: Sequence[_Condition]) -> float:
+    return sum(condition.log_p_value for condition in conditions)

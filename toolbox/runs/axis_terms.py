@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 EQUAL: Final = "="
-_FEWEST_FOR_ALL_BUT_ONE: Final = 3  # of two labels, all but one is the other label
+_FEWEST_FOR_ALL_BUT_ONE: Final = 3  # with two labels, all labels but one would be the other label
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
 
 
@@ -67,7 +67,7 @@ def _ranges(ordered: Sequence[str]) -> Iterator[Term]:
 
 
 def _ordered(labels: Sequence[str]) -> list[str]:
-    """Return labels that are numbers, sorted by value; an empty list if they are not numbers, or may be versions."""
+    """Return the labels sorted by value if they are numbers; an empty list if they are not, or may be versions."""
     if not all(map(_NUMBER.fullmatch, labels)):
         return []
     ordered = sorted(labels, key=float)

@@ -49,7 +49,7 @@ def _compiles(pattern: str) -> str:
 
 def _is_one_line(text: str) -> str:
     if "\n" in text or "\r" in text:
-        raise ValueError("a text without line breaks was expected: logs are searched line by line")
+        raise ValueError("a string without line breaks was expected: logs are searched line by line")
     return text
 
 
@@ -89,7 +89,7 @@ def readable(directory: Path, file: str) -> Iterator[Path]:
     """
     path = directory / file
     try:
-        if not path.is_file():  # also refuses a named pipe, which would be waited for without end
+        if not path.is_file():  # also refuse a named pipe: opening one may block forever
             raise ValueError(f"{file} is not there")
         yield path
     except OSError as error:
@@ -103,7 +103,7 @@ def read_document(path: Path, file: str) -> bytes:
         file: the name of the document in messages.
 
     Raises:
-        ValueError: the document is too long for the memory.
+        ValueError: the document is longer than 256 MiB.
         OSError: the document cannot be read.
     """
     with path.open("rb") as stream:
@@ -114,7 +114,7 @@ def read_document(path: Path, file: str) -> bytes:
 
 
 def matching(directory: Path, glob: str) -> list[Path]:
-    """Return the files that match, sorted, without broken links and without files that vanish meanwhile."""
+    """Return the sorted files that match a glob. Omit broken links, and files that vanish during the search."""
     files = []
     with suppress(OSError):  # a folder has vanished, or a name is too long for the file system
         for path in directory.glob(glob):

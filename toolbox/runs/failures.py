@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"(?P<kept>\b(exit (status|code)|status|signal|errno) )?-?\
 
 
 def signature(cause: str | None, message: str, labels: Mapping[str, str]) -> str:
-    """Return a text that is the same for cells that failed in the same way.
+    """Return a string that is the same for cells that failed in the same way.
 
     Args:
         cause: the cause of the failure.
@@ -50,5 +50,5 @@ def signature(cause: str | None, message: str, labels: Mapping[str, str]) -> str
 
 
 def _named(axis: str, _: re.Match[str]) -> str:
-    # A function, because in a replacement text of `re.sub` a backslash in the name of the axis would be an escape.
+    # A function, because `re.sub` would read a backslash of a replacement string as the start of an escape.
     return f"<{axis}>"

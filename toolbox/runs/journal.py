@@ -69,7 +69,7 @@ class Contents:
 
     Args:
         entries: the events, oldest first, each once.
-        damage: the lines that cannot be read, without those that a crash tore.
+        damage: the lines that cannot be read, except lines that a crash tore.
         whole_bytes: the length of the journal without its torn tail.
         is_ended: whether the journal without its torn tail ends with a line break.
     """
@@ -104,7 +104,7 @@ class Journal:
 
         Args:
             sync: wait until the event is on the disk. This is required before an action on another system, but not at
-                the end of a cell: a resumed run can read that again from the files of the cell.
+                the end of a cell: a resumed run can read from the files of the cell how it ended.
 
         Raises:
             InfrastructureError: the event could not be written.
@@ -142,7 +142,7 @@ class Journal:
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                time.sleep(_LOCK_SECONDS)  # `is_locked` in another process may have the lock for a moment
+                time.sleep(_LOCK_SECONDS)  # `is_locked` in another process may hold the lock for a moment
             else:
                 return
         os.close(self._descriptor)
@@ -192,8 +192,9 @@ def read(directory: Path) -> tuple[Entry, ...]:
 def load(directory: Path) -> Contents:
     """Return the contents of the journal of a run; empty if there is no journal.
 
-    A line that a crash tore is incomplete, or contains null bytes instead of blocks that were not written. Torn lines
-    stand at the end, or before a `RunStarted` event: earlier versions of Topgallant did not cut them off.
+    A line that a crash tore is incomplete, or contains null bytes where blocks were not written to the disk. Torn lines
+    are at the end, or before a `RunStarted` event if an earlier version of Topgallant, which did not cut them off,
+    resumed the run.
     """
     file = RunDirectory(directory).journal
     if not file.is_file():
@@ -234,7 +235,7 @@ def _is_ended(file: Path, size: int) -> bool:
 
 
 def _may_be_torn(line: bytes) -> bool:
-    """Return whether a crash may have left this line, which cannot be read."""
+    """Return whether a line that cannot be read may be one that a crash tore."""
     text = line.rstrip(b"\n")
     is_beginning = _BEGINNING.startswith(text) or (text.startswith(_BEGINNING) and not text.endswith(b"}"))
     return text == line or b"\0" in line or (bool(text) and is_beginning)
@@ -285,7 +286,10 @@ def _required(kind: type[Any]) -> list[str]:
 
 
 def _reader(hint: Any) -> _Reader:
-    """Return the reader of values of a type. It raises TypeError for another type, ValueError for an unknown value."""
+    """Return the function that converts a JSON value to a type.
+
+    The function raises a TypeError for a value of another type, and a ValueError for a value that an enum lacks.
+    """
     if get_origin(hint) is types.UnionType:  # `TYPE | None`
         inner = _reader(get_args(hint)[0])
         return lambda value: None if value is None else inner(value)

@@ -4,7 +4,7 @@
       journal.jsonl  run.json  ...
       000__prepare/000__host__setup/            `StepDirectory`: a phase, a command or a cell, with a number
       001__test/000__model=small/attempt-1/     `AttemptDirectory`: written by the agent or a backend
-      .targets/NAME                             a path that marks the processes that serve a target; never a file
+      .targets/NAME                             the mark of the processes that serve a target; no file has this path
 
 The names of the files that the agent writes come from `toolbox.agent`.
 """
@@ -59,7 +59,7 @@ class AttemptDirectory(_Directory):
         exit_code: the file with the exit code; the agent writes this file last.
         sources: the files that were sent with the workload.
         results: the working directory of the workload, with the files that the workload left.
-        archive: the collected files, while they are being extracted.
+        archive: the archive of the collected files, until it has been extracted.
     """
 
     stdout = _Entry(log_name("stdout"))
@@ -127,7 +127,7 @@ class RunDirectory(_Directory):
         request: the request of the run. A resumed run needs this file, which is written after the other files it needs.
         configuration: the resolved configuration.
         changes: the changes that presets and overrides made to the configuration.
-        overrides: the overrides from a comment.
+        overrides: the overrides that a comment on a pull request contained.
         plan: the cells of the matrix.
         targets: the directory of the paths that `target` returns.
     """
@@ -152,7 +152,7 @@ class RunDirectory(_Directory):
         return self.step(step).attempt(number)
 
     def target(self, name: str) -> Path:
-        """Return the path that marks the processes that serve a target."""
+        """Return the path that identifies the processes that serve a target. No file has this path."""
         return self.targets / name
 
     def read_request(self) -> dict[str, Any]:
@@ -175,8 +175,8 @@ _NUMBERS: Final = ".numbers"
 _ALPHABET: Final = string.ascii_lowercase + string.digits
 _LONGEST_NAME: Final = 120  # bytes, of the 255 that a file system allows
 _ATTEMPT = re.compile(r"attempt-\d+")
-# Programs read these files, so a later masking must not change them: a secret may be equal to a name in them. Their
-# texts are masked when they are written.
+# `Recorder.sweep` must not change these files: programs read them, and a secret may be equal to a name in them. Their
+# texts are already masked when they are written.
 _RECORDS: Final = frozenset(
     {
         *(StepDirectory.record, StepDirectory.failure, StepDirectory.settings, StepDirectory.checks),
@@ -204,8 +204,8 @@ def next_directory(parent: Path, name: str, *, after: int | None = None) -> Path
     number, even for different names.
 
     Args:
-        after: a reserved number, after which the search for a free number begins; None to begin at the number of
-            reserved numbers.
+        after: a reserved number: the search for a free number begins after this number. None to begin with the count
+            of reserved numbers.
     """
     numbers = filesystem.make_directory(parent / _NUMBERS)
     number = sum(1 for _ in numbers.iterdir()) if after is None else after + 1
@@ -220,7 +220,7 @@ def next_directory(parent: Path, name: str, *, after: int | None = None) -> Path
 
 
 def reserve(root: Path, steps: Iterable[str]) -> None:
-    """Reserve the numbers of steps in a journal: a power cut may have removed the directories that reserved them.
+    """Reserve the numbers of the steps in a journal again: a power cut may have removed the reservations.
 
     Args:
         steps: the directories of the steps, relative to `root`.
@@ -237,7 +237,7 @@ def number_of(directory: Path) -> int:
 
 
 def safe_name(name: str) -> str:
-    """Return a name that is safe for a directory, without separators and control characters and not too long."""
+    """Return a name for a directory: not too long, and without separators and control characters."""
     cleaned = re.sub(r"[^\w.,=@+-]+", "_", name).strip("._") or "step"
     return cleaned.encode()[:_LONGEST_NAME].decode(errors="ignore")
 

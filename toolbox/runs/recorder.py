@@ -63,7 +63,7 @@ class Recorder:
                 self._show(listener, event)
 
     def abandoned_attempts(self) -> list[tuple[StepState, CellAttempt]]:
-        """Return the attempts of earlier sessions that a person has given up and that may still be on their targets."""
+        """Return the abandoned attempts of earlier sessions that may still be on their targets."""
         attempts = self.past.abandoned_attempts
         return [(step, attempt) for step, attempt in attempts if (step.step, attempt.attempt) not in self._released]
 

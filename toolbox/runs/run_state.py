@@ -50,7 +50,7 @@ from toolbox.runs.journal import Damage, Entry
 from toolbox.runs.layout import RunDirectory
 
 CLEANUP: Final = "post_cleanup"
-_MOST_DAMAGE: Final = 2  # an error message has at most five lines
+_MOST_DAMAGE: Final = 2  # so that an error message with these lines has at most five lines
 _DAMAGED: Final = "the journal of this run is damaged: the events of these lines are missing"
 _OfAttempt = AttemptWaiting | AttemptEnded | AttemptAbandoned | AttemptReleased
 _OfStep = StepStarted | StepFinished | AttemptSubmitted | _OfAttempt | CheckJudged | MetricMeasured
@@ -114,7 +114,7 @@ class CellAttempt:
 
     @property
     def deviations(self) -> dict[str, Deviation]:
-        """The metrics out of the range of earlier runs; empty if a check failed for any other reason."""
+        """How far metrics are out of their ranges, by metric; empty if a check failed for another reason."""
         return deviations_of(self.faults)
 
     @property
@@ -124,7 +124,7 @@ class CellAttempt:
 
     @property
     def is_open(self) -> bool:
-        """Whether the end of the attempt is unknown: it may be running, and no person has given it up."""
+        """Whether no end of the attempt is recorded and no person has given it up: it may still be running."""
         return self.verdict is None and not self.is_abandoned
 
 
@@ -133,9 +133,9 @@ class StepState:
     """A step of a run.
 
     Args:
-        verdict: None while the step is going on, or if its process died.
+        verdict: None while the step is going on, or if the process of the run died during the step.
         started: when the latest execution of the step began.
-        key: see `StepStarted`.
+        key: identifies the step in a resumed run, where the step may have another directory.
         settings: the settings of a cell, by axis; empty for other steps.
         labels: the text that reports show for each setting, by axis.
         is_undone: whether a later cleanup phase has undone the step; never for a cell.
@@ -192,7 +192,7 @@ class StepState:
         return bool(self.attempts) and self.attempts[-1].verdict is None
 
     def can_be_replayed(self, fingerprint: str) -> bool:
-        """Return whether a resumed run can skip the step: it passed with this fingerprint, and was not undone."""
+        """Return whether a resumed run can skip the step: it passed with this fingerprint and is not undone."""
         return self.verdict is Verdict.PASSED and not self.is_undone and self.fingerprint == fingerprint
 
 
@@ -203,7 +203,7 @@ class ClusterState:
     Args:
         chosen: the cluster that the run took; None until the run has taken one.
         trouble: what the run waits for, or why the run has lost the cluster.
-        planned: the cluster that the run was going to create and that may exist; None if none may exist.
+        planned: how the run planned to create the cluster; None if the run does not create it or has removed it.
         is_made: whether the creation of the cluster is complete.
     """
 
@@ -231,7 +231,7 @@ class RunState:
     """The state of a run. All fields are empty before the first event.
 
     Args:
-        finished: the end of the run; None while the run is going on, or if its process died.
+        finished: the end of the run; None while the run is going on, or if its process died before the end.
         steps: the steps by directory, in their order. A repeated command appears only with its latest directory.
         planned_cells: the number of cells in the latest matrix; None if no matrix was planned.
         seconds: the wall time of all sessions together.
@@ -277,8 +277,8 @@ class RunState:
     @property
     def failures(self) -> list[StepState]:
         """The innermost steps that count and did not pass. Cancelled steps are omitted if another step failed."""
-        bad = [step for step in self.steps.values() if step.verdict and not step.verdict.is_pass and step.counts]
-        leaves = _leaves(bad)
+        not_passed = [step for step in self.steps.values() if step.verdict and not step.verdict.is_pass and step.counts]
+        leaves = _leaves(not_passed)
         causes = [step for step in leaves if step.verdict is not Verdict.CANCELLED]
         return causes or leaves
 
@@ -339,7 +339,7 @@ def read(directory: Path) -> RunState:
 
 
 def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str, _Labelled] = _NO_CELLS) -> RunState:
-    """Return the state of a run after these events. An unfinished run is returned as dead.
+    """Return the state of a run after these events. A run without an end is returned as dead.
 
     Args:
         cells: the settings and labels of each planned cell, by cell id.
@@ -380,7 +380,7 @@ def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str,
 
 
 class _Fold:
-    """Collects the events of a journal, sorted by what they describe."""
+    """Collects what the events of a journal say, grouped by run, step and cluster."""
 
     def __init__(self) -> None:
         self.run_started: RunStarted | None = None
@@ -393,12 +393,12 @@ class _Fold:
         self.latest: dict[str, str] = {}  # the latest directory of each step, by the key of the step
         self.replaced: set[str] = set()  # the earlier directories of repeated commands
         self.undone: set[str] = set()
-        self.changed: set[str] = set()
-        self.unfinished: dict[str, None] = {}  # the directories of unfinished steps, without cells
+        self.changed: set[str] = set()  # the directories of the steps during which the configuration changed
+        self.unfinished: dict[str, None] = {}  # the directories of unfinished steps other than cells
         self.planned: dict[str, int] = {}
         self.planned_cells: int | None = None
         self.changes: list[ConfigurationChanged] = []
-        self.earlier_changes = 0  # how many of `changes` come from earlier sessions
+        self.earlier_changes = 0  # how many of `changes` were made in earlier sessions
         self.secrets_left: set[str] = set()
         self.flaky: set[str] = set()
         self.clusters: dict[str, ClusterState] = {}
@@ -412,7 +412,7 @@ class _Fold:
             self._add_of_cluster(event)
         else:
             self._add_of_run(event, time)
-        if self.finished is None or self.finished is event:  # a removal after the end does not make the run longer
+        if self.finished is None or self.finished is event:  # a removal of resources after the end takes no run time
             self.seconds += max(0.0, (time - (self.updated or time)).total_seconds())
         self.updated = time
 
@@ -444,7 +444,7 @@ class _Fold:
         self.steps.setdefault(event.step, []).append((event, time, self.revision))
 
     def _start(self, event: StepStarted) -> None:
-        """Begin a step. If an earlier session ran the step in another directory, the new directory replaces that."""
+        """Begin a step. If an earlier session ran the step in another directory, the new one replaces it."""
         if event.kind is StepKind.PHASE:
             self.unfinished.clear()
             if event.name == CLEANUP:
@@ -491,7 +491,7 @@ def _step(events: Iterable[_Dated], cells: Mapping[str, _Labelled], *, is_undone
     judged: dict[CheckJudged, None] = {}  # the judgements of the latest attempt
     metrics: dict[MetricMeasured, None] = {}
     attempts: dict[int, dict[str, Any]] = {}
-    last: dict[str, Any] = {}
+    latest: dict[str, Any] = {}  # the fields of the latest attempt
     for event, time, revision in events:
         match event:
             case StepStarted():
@@ -502,17 +502,18 @@ def _step(events: Iterable[_Dated], cells: Mapping[str, _Labelled], *, is_undone
                 fields |= {name: getattr(event, name) for name in ("step", "name", "kind", *_END, "counts")}
             case CheckJudged():
                 checks[event] = judged[event] = None
-                last["judged"] = judged
+                latest["judged"] = judged
             case MetricMeasured():
                 metrics[event] = None
-                last.setdefault("metrics", {})[event.metric] = event
+                latest.setdefault("metrics", {})[event.metric] = event
             case AttemptSubmitted():
                 if event.attempt not in attempts:
-                    last = attempts[event.attempt] = {"attempt": event.attempt, "target": event.target}
-                    last |= {"name": event.name, "submitted": time, "revision": revision}
+                    latest = attempts[event.attempt] = {"attempt": event.attempt, "target": event.target}
+                    latest |= {"name": event.name, "submitted": time, "revision": revision}
                     checks, metrics, judged = {}, {}, {}  # drop the results of the earlier attempt
             case _:
-                judged = {} if isinstance(event, AttemptEnded) else judged  # a resumed run may judge the attempt again
+                if isinstance(event, AttemptEnded):
+                    judged = {}  # a resumed run may judge the attempt again
                 attempts.get(event.attempt, {}).update(_changes(event))
     is_cell = fields["kind"] is StepKind.CELL
     settings, labels = cells.get(_cell_id(fields.get("key", "")), ({}, {})) if is_cell else ({}, {})
@@ -546,7 +547,7 @@ def _cell_id(key: str) -> str:
 
 
 def _attribution(cells: Iterable[StepState], flaky: Container[str]) -> list[Finding]:
-    """Return the labels that failed cells have in common, without cells that do not count or are flaky."""
+    """Return what failed cells have in common. Cells that are flaky or do not count are ignored."""
     return attribution.attribute(
         [
             Case(cell.labels, cell.verdict != Verdict.PASSED, failures.signature(cell.cause, cell.message, cell.labels))

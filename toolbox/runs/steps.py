@@ -52,7 +52,7 @@ class Step:
         failure: the verdict and cause of a command that fails in this step: an error of the infrastructure, or a
             failure of the product while the product is tested.
         counts: whether the verdict counts for the enclosing step.
-        key: identifies the step in a resumed run; the names of the enclosing steps and of the step itself.
+        key: identifies the step in a resumed run; consists of the names of the enclosing steps and of the step.
         record: the content of `step.json`.
     """
 
@@ -76,13 +76,13 @@ class Step:
         return self.recorder.identity(self.directory)
 
     def locate(self, name: str, kind: StepKind, *, identity: str | None = None) -> StepLocation:
-        """Return the location of the next step with a name.
+        """Return the directory and the key for the next step with this name.
 
         In a resumed run, a repeated command gets a new directory, so that its earlier files stay unchanged. Any other
-        step gets the same directory as before.
+        step gets the directory that it had before the run was resumed.
 
         Args:
-            identity: identifies the step in a resumed run; None for its name.
+            identity: identifies the step in a resumed run; None if its name does.
         """
         identity = identity or name
         with self._lock:
@@ -97,7 +97,7 @@ class Step:
         return StepLocation(directory, key, earlier)
 
     def replayed(self, location: StepLocation, fingerprint: str = "") -> bool:
-        """Return whether a step passed before the run was resumed. If so, add its verdict to this step."""
+        """Return whether a step passed before the run was resumed. If it did, add a pass to this step."""
         if location.earlier is None or not location.earlier.can_be_replayed(fingerprint):
             return False
         self.recorder.record(Note(location.earlier.step, "the step passed before the run was resumed"))
@@ -167,13 +167,13 @@ def opened(
 
     Args:
         detail: the command line that reproduces the step.
-        fingerprint: see `StepStarted`.
-        failure: see `Step`; None for the value of the enclosing step.
+        fingerprint: a digest of the work of the step; a changed fingerprint means different work.
+        failure: see `Step`; None to use the `failure` of the enclosing step.
         counts: see `Step`.
         location: the location of the step, if `Step.locate` was already called.
     """
     parent = required(name)
-    if location is None:  # a step that already has a directory begins, so that it is recorded as cancelled
+    if location is None:  # a located step begins even if the run is cancelled, so that it is recorded as cancelled
         cancellation.current().check()
     location = location or parent.locate(name, kind)
     step = Step(location.directory, parent.recorder, name, kind, failure or parent.failure, counts, location.key)
@@ -244,7 +244,7 @@ def finish(step: Step, parent: Step, *, sync: bool = True) -> None:
 
 
 def _write(step: Step, fields: dict[str, object]) -> None:
-    """Write `step.json`, for people and reports. A resumed run reads only the journal."""
+    """Write `step.json` for people and reports. A resumed run reads only the journal."""
     step.record |= {"step": step.identity, "name": step.name, "kind": step.kind, **fields}
     filesystem.write_json(StepDirectory(step.directory).record, step.record)
 

@@ -257,9 +257,9 @@ def test_what_separates_is_found_and_is_the_smallest(cases: list[Case]) -> None:
         smaller = bool(found[0].operators) and len(found[0].condition) < len(exact[0])
         smallest = [condition for condition in exact if len(condition) == len(exact[0])]
         assert smaller or (found[0].condition in smallest and not found[0].operators)
-        assert (found[0].failed, found[0].failed_elsewhere) == (found[0].of, 0)
+        assert (found[0].failed, found[0].failed_elsewhere) == (found[0].cells, 0)
     else:
-        exact_found = [found for found in found if found.failed == found.of and not found.failed_elsewhere]
+        exact_found = [found for found in found if found.failed == found.cells and not found.failed_elsewhere]
         assert all(finding.operators for finding in exact_found)
 
 
@@ -281,5 +281,5 @@ def test_the_order_of_the_cells_does_not_matter_where_one_condition_separates(
 ) -> None:
     shuffled = rng.sample(cases, len(cases))
     for before, after in itertools.zip_longest(attribute(cases), attribute(shuffled)):
-        if before.failed == before.of and not before.failed_elsewhere:
+        if before.failed == before.cells and not before.failed_elsewhere:
             assert before == after
