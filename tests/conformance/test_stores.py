@@ -251,7 +251,7 @@ def test_a_record_that_fails_half_way_leaves_nothing(
 def test_a_store_of_a_newer_version_is_refused(store: Store, location: str) -> None:
     with store.writing() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(StoreError, match="of a newer version of this program"):
+    with pytest.raises(StoreError, match="by a newer version of Topgallant"):
         Store(location)
 
 

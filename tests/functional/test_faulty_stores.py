@@ -69,9 +69,9 @@ def directory(file: Path) -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "newer": (newer, "is of a newer version of this program (9999"),
-    "unknown": (unknown, "is of an unknown version of this program (0000, this one knows"),
-    "corrupt": (corrupt, "results import RUN_DIR...` makes it again"),
+    "newer": (newer, "was created by a newer version of Topgallant: its tables have version 9999"),
+    "unknown": (unknown, "was created by an unknown version of Topgallant: its tables have version 0000"),
+    "corrupt": (corrupt, "results import RUN_DIR...` creates it again"),
     "no database": (no_database, "file is not a database: move it away"),
     "a directory": (directory, "unable to open database file"),
 }
@@ -115,7 +115,7 @@ def test_a_store_is_read_where_nobody_may_write(grid: Grid, read_only: Path) -> 
 
 @pytest.mark.parametrize(
     ("wal", "code", "said"),
-    [(b"", 0, ""), (b"\0" * 4152, 3, "results.sqlite-wal was left beside it; open the store once as a user who may")],
+    [(b"", 0, ""), (b"\0" * 4152, 3, "results.sqlite-wal remains; open the store once as a user who may")],
 )
 def test_a_log_that_was_left_beside_a_store_is_passed_over_or_named(
     grid: Grid, read_only: Path, wal: bytes, code: int, said: str

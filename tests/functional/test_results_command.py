@@ -150,12 +150,12 @@ def test_what_people_wrote_into_the_generated_bounds_moves_once(results: Results
     file.write_text(f"{head}  # promised to a customer\n  {SMALL}:\n{cell}        locked: true\n")
     text = file.read_text()
     outcome = results("update_bounds", "training", "--dry_run")
-    assert "what people wrote there would move to training.manual.yaml" in outcome.stderr
+    assert "manual bounds and comments would move to training.manual.yaml" in outcome.stderr
     assert (file.read_text(), manual.exists()) == (text, False)
     outcome = results("update_bounds", "training", "--format=json")
-    assert "what people wrote there moved to training.manual.yaml" in outcome.stderr
+    assert "manual bounds and comments moved to training.manual.yaml" in outcome.stderr
     rows = {row["cell"]: row["why"] for row in loaded(outcome)}
-    assert rows[SMALL] == "manual: a person keeps it"
+    assert rows[SMALL] == "manual bounds are never changed"
     assert (SMALL in file.read_text(), "locked: true" in manual.read_text()) == (False, True)
     assert "# promised to a customer\n" in manual.read_text()
     text = manual.read_text()
@@ -237,7 +237,7 @@ def test_a_changed_level_is_refused_until_a_person_accepts_it(results: Results, 
     rows = {row["cell"]: row for row in loaded(results("update_bounds", "training", "--format=json"))}
     assert {cell: row["action"] for cell, row in rows.items()} == {SMALL: "written", LARGE: "refused"}
     hint = f"--accept={LARGE}:time"
-    assert rows[LARGE]["why"] == f"level changed since 20260321-020000-test: accept with {hint} --reason=WHY"
+    assert rows[LARGE]["why"] == f"the level has changed since 20260321-020000-test: accept with {hint} --reason=WHY"
     assert "1 refused: these bounds did not change" in results("update_bounds", "training").stdout
     outcome = results("update_bounds", "training", hint, "--reason=TPG-9: the driver is slower")
     assert "1 of these bounds follow a change for the worse: was this change intended?" in outcome.stdout
@@ -260,7 +260,7 @@ def test_a_night_that_failed_by_bounds_and_was_confirmed_changes_no_bound(
     directory = Past({SMALL: [slow, slow]}, started=moment).write(workspace.directory / "runs")
     results("import", str(directory))
     outcome = results("update_bounds", "training", "--cells=*small*")
-    assert "level changed since 20260410-020000-test" in " ".join(outcome.stdout.split())
+    assert "the level has changed since 20260410-020000-test" in " ".join(outcome.stdout.split())
     assert file.read_text() == before
 
 
@@ -282,7 +282,7 @@ def test_a_project_a_metric_or_a_store_that_there_is_none_of_is_named(results: R
     mistakes = {
         ("list", "--project=trainin"): "has no run of the project `trainin`: did you mean training?",
         ("changes", "--metric=tim"): "--metric=tim: did you mean time?",
-        ("list", "--database=no/such.sqlite"): "there is no store no/such.sqlite",
+        ("list", "--database=no/such.sqlite"): "the store no/such.sqlite does not exist",
         ("list", "--limit=-1"): "--limit is -1, a number above 0 was expected",
         ("changes", "--csv=x", "--project=training"): "--csv can be used only with --column and --format",
         ("cost", "--by=week"): "one of day, month was expected",

@@ -1,8 +1,9 @@
-"""The bounds of a project: `config/bounds/PROJECT.yaml` is generated, `config/bounds/PROJECT.manual.yaml` a person's.
+"""Reads and writes the two files of bounds of a project; docs/bounds.md shows the files.
 
-The manual bounds win, for each metric of each cell. `results update_bounds` writes the generated file whole, and never
-writes the manual one, with one exception: what people wrote into the generated file moves into a new manual file.
-Earlier versions kept both kinds of bounds in PROJECT.yaml. docs/bounds.md shows the files.
+`config/bounds/PROJECT.yaml` is generated, and people write `config/bounds/PROJECT.manual.yaml`. A manual bound wins
+over the generated bound of the same metric of the same cell. `results update_bounds` replaces the generated file. It
+never changes a manual file, but creates one if the generated file contains bounds or comments that a person wrote:
+earlier versions of Topgallant kept both kinds of bounds in PROJECT.yaml.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
 """The id of a cell, and a metric."""
-_NEW_FILE_MODE: Final = 0o644  # the files are kept with the sources
+_NEW_FILE_MODE: Final = 0o644  # the files are committed with the sources, so other users may read them
 _HEADER: Final = """\
 # Bounds of the metrics of {project}, by cell.
 # `results update_bounds` writes this file whole. Write bounds of your own into {manual}: they win.
 """
 _LONGEST_KEY: Final = 1000  # YAML limits a key without a question mark to 1024 characters
 _PLAIN: Final = re.compile("[a-zA-Z0-9][a-zA-Z0-9_+.=@/,-]*")
-_NOT_TEXT: Final = re.compile(  # to a reader of YAML 1.1 or 1.2: a number, a date, a yes
+_NOT_TEXT: Final = re.compile(  # words that YAML 1.1 or 1.2 reads as a number, a date or a truth value
     "[0-9][0-9_.,-]*(e[-+]?[0-9_]+)?|0[box][0-9a-f_]+|y|n|yes|no|on|off|true|false|null|nan|inf|infinity", re.IGNORECASE
 )
 
@@ -46,7 +47,7 @@ class Difference(NamedTuple):
     Args:
         cell: the id of the cell.
         name: the name of the cell.
-        before: None where there was no bound.
+        before: the bound before the update; None if there was no bound.
     """
 
     cell: str
@@ -58,13 +59,14 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BoundsFiles:
-    """The two files of a project's bounds, as they were when they were read.
+    """The contents of the two files of bounds of a project.
 
     Args:
-        path: the generated file, and `text` its content; empty if there is no such file.
+        path: the path of the generated file.
+        text: the text of the generated file; empty if the file does not exist.
         generated: the generated bounds.
-        misplaced: bounds in the generated file that a person wrote, or locked.
-        manual: the bounds that win over the generated ones: those of the manual file, and the misplaced ones.
+        misplaced: the bounds in the generated file that a person wrote or locked.
+        manual: the bounds in the manual file, and the misplaced bounds.
     """
 
     path: Path
@@ -75,30 +77,31 @@ class BoundsFiles:
 
     @property
     def bounds(self) -> dict[Key, Bound]:
-        """The bounds in force."""
+        """The bounds in force: a manual bound replaces a generated bound."""
         return {key: entry.bound for key, entry in {**self.generated, **self.manual}.items()}
 
     def update(self, entries: Sequence[Entry], *, dry_run: bool = False) -> list[Difference]:
-        """Write generated bounds, and return what changed, in the order of the names of cells and metrics.
+        """Write generated bounds, and return the changed bounds, sorted by the names of cells and metrics.
 
-        Bounds without a new entry stay, and entries for manual bounds are ignored. What people wrote into the
-        generated file moves into a new manual file. Each file ends whole or as it was.
+        Bounds without a new entry stay, and entries for manual bounds are ignored. Everything that a person wrote into
+        the generated file moves into a new manual file. Each file is written completely or not at all.
 
         Raises:
-            ConfigurationError: the generated file has changed since, or what people wrote cannot be moved.
-            ValueError: two entries are for one metric of one cell.
+            ConfigurationError: the generated file has changed since it was read, or it contains text that a person
+                wrote and that cannot be moved.
+            ValueError: two entries are for the same metric of the same cell.
             OSError: a file cannot be written.
         """
         new = _by_key(entries)
         if len(new) < len(entries):
-            raise ValueError("one bound per metric of a cell was expected, but some have two")
+            raise ValueError("one bound per metric of a cell was expected, but some metrics have two")
         new = {key: entry for key, entry in new.items() if key not in self.manual}
         moved, text = self._moved(), self._updated(new)
         if not dry_run:
             self._write(moved, text)
         if moved:
             word = "would move" if dry_run else "moved"
-            log.warning("%s: what people wrote there %s to %s", self.path, word, manual_path(self.path).name)
+            log.warning("%s: manual bounds and comments %s to %s", self.path, word, manual_path(self.path).name)
         before = {key: entry.bound for key, entry in self.generated.items()}
         return [
             Difference(entry.cell, entry.name, entry.metric, before.get(key), entry.bound)
@@ -107,22 +110,22 @@ class BoundsFiles:
         ]
 
     def _moved(self) -> str:
-        """Return the text of a new manual file for what people wrote into the generated one; empty if they did not."""
+        """Return the text of a new manual file with everything that a person wrote into the generated file, or ''."""
         if self.text == self._updated({}):
             return ""
         by_hand = {(entry.name, entry.metric) for entry in self.misplaced.values()}
         written = bounds_split.written_by_people(self.text, by_hand, self.path.name)
         manual = manual_path(self.path)
-        if written is None or _read(manual) == written.text:  # an update was killed after it wrote the manual file
+        if written is None or _read(manual) == written.text:  # an earlier update was killed between the two files
             return ""
-        if manual.exists() or not self._is_moved_by(written.text):
+        if manual.exists() or not self._has_misplaced(written.text):
             raise ConfigurationError(
-                f"{self.path}:{written.line}: this is not generated: move it to {manual.name}, or delete it"
+                f"{self.path}:{written.line}: this line is not generated: move it to {manual.name}, or delete it"
             )
         return written.text
 
-    def _is_moved_by(self, text: str) -> bool:
-        """Tell whether the text of a manual file has the misplaced bounds: tags (!) can make a difference."""
+    def _has_misplaced(self, text: str) -> bool:
+        """Return whether the text of a manual file has exactly the misplaced bounds. YAML tags may prevent this."""
         try:
             entries = bounds_parser.parse(text, self.path)
         except ConfigurationError:
@@ -141,9 +144,9 @@ class BoundsFiles:
         return "\n".join([f"{header}{CELLS}:{'' if entries else ' {}'}", *_rendered(entries, keys), ""])
 
     def _write(self, moved: str, text: str) -> None:
-        """Write the two files, as far as they change."""
+        """Write the files that change."""
         if _read(self.path) != self.text:
-            raise ConfigurationError(f"{self.path} was changed while its new bounds were computed: run it again")
+            raise ConfigurationError(f"{self.path} was changed during this update: run the command again")
         mode = stat.S_IMODE(self.path.stat().st_mode) if self.path.exists() else _NEW_FILE_MODE
         if moved:
             _write(manual_path(self.path), moved, mode)
@@ -152,7 +155,7 @@ class BoundsFiles:
 
 
 def manual_path(path: Path) -> Path:
-    """Return the path of the manual file beside a generated one."""
+    """Return the path of the manual file beside a generated file."""
     return path.with_suffix(".manual.yaml")
 
 
@@ -160,33 +163,33 @@ def load(path: Path) -> BoundsFiles:
     """Read the two files of bounds. A file that does not exist has no bounds.
 
     Args:
-        path: the generated file.
+        path: the path of the generated file.
 
     Raises:
-        ConfigurationError: something in a file is wrong; the message has the line and what was expected.
+        ConfigurationError: a file is wrong; the message names the line and the expected value.
     """
     text, manual = _read(path), manual_path(path)
-    found = _by_key(bounds_parser.parse(text, path))
-    misplaced = {key: entry for key, entry in found.items() if entry.is_by_hand}
-    generated = {key: entry for key, entry in found.items() if key not in misplaced}
+    entries = _by_key(bounds_parser.parse(text, path))
+    misplaced = {key: entry for key, entry in entries.items() if entry.is_by_hand}
+    generated = {key: entry for key, entry in entries.items() if key not in misplaced}
     by_hand = _by_key(bounds_parser.parse(_read(manual), manual))
     return BoundsFiles(path, text, generated, misplaced, misplaced | by_hand)
 
 
 def read(path: Path) -> dict[Key, Bound]:
-    """Return the bounds in force. Nothing is written: a generated file with manual bounds is read, with a warning.
+    """Return the bounds in force, and log a warning if the generated file contains manual bounds.
 
     Args:
-        path: the generated file.
+        path: the path of the generated file.
 
     Raises:
-        ConfigurationError: something in a file is wrong; the message has the line and what was expected.
+        ConfigurationError: a file is wrong; the message names the line and the expected value.
     """
     files = load(path)
     if files.misplaced:
         line = min(entry.line for entry in files.misplaced.values())
         hint = f"`results update_bounds {path.stem}` moves such bounds to {manual_path(path).name}"
-        log.warning("%s:%d: manual bounds in the generated file; they count, and %s", path, line, hint)
+        log.warning("%s:%d: manual bounds in the generated file count; %s", path, line, hint)
     return files.bounds
 
 
@@ -204,17 +207,17 @@ def _write(path: Path, text: str, mode: int) -> None:
 
 
 def _latest_names(entries: Iterable[Entry]) -> dict[str, str]:
-    """Return the names of cells by their ids: a metric that a cell no longer has knows an old name of the cell."""
+    """Return the latest name of each cell, by id: the entry of a metric that was removed may have an older name."""
     ordered = sorted(entries, key=lambda entry: (entry.bound.until.timestamp() if entry.bound.until else 0, entry.name))
     return {entry.cell: entry.name for entry in ordered}
 
 
 def _keys(now: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
-    """Return the key of each cell by its id: the name of the cell, with the id where another cell has that name.
+    """Return the key of each cell, by id: the name of the cell. The id is appended if another cell has that name.
 
     Args:
-        now: the keys in the file.
-        names: the names of the cells that are updated.
+        now: the keys in the file, by id.
+        names: the names of the updated cells, by id.
     """
     taken = {key for identity, key in now.items() if identity not in names}
     keys = dict(now)
@@ -248,11 +251,11 @@ def _value(value: float | str | datetime) -> str:
     if isinstance(value, datetime):
         return value.isoformat()
     text = repr(value)
-    return text if "." in text else text.replace("e", ".0e")  # YAML 1.1 has no number 1e-05
+    return text if "." in text else text.replace("e", ".0e")  # YAML 1.1 reads 1e-05 as text
 
 
 def _scalar(text: str) -> str:
-    """Return a text as YAML on one line, in quotes where a reader could take it for something else than text."""
+    """Return a text as YAML on one line, in quotes if YAML could read the text as another type."""
     if _PLAIN.fullmatch(text) and not _NOT_TEXT.fullmatch(text):
         return text
     return f'"{"".join(map(_escaped, text))}"'

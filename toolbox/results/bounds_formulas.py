@@ -61,11 +61,9 @@ def computed(
     Args:
         values: the values to use.
         runs: the runs of these values.
-        series: the series, for its unit and direction.
-        method: the method.
-        confidence: the confidence of the bounds.
-        noise: the noise of earlier levels. If given, it replaces the noise of the values, and the method is always
-            `prediction`.
+        series: the series with the unit and direction of the values.
+        noise: the noise of earlier levels, which replaces the noise of the values; None for the noise of the values.
+            With `noise`, the method is always `prediction`.
 
     Raises:
         ValueError: as for `interval`.
@@ -113,7 +111,7 @@ def interval(
         return min(near, far), max(near, far), mean
     half = float(half_width(sample, method, confidence))
     if method is Method.TORCHPRIME:
-        # In the sum of a mean and a half-width, a value that is much smaller than both is lost.
+        # Rounding of mean +- half could leave an extreme value just outside.
         return min(mean - half, float(sample.min())), max(mean + half, float(sample.max())), mean
     return mean - half, mean + half, mean
 
@@ -174,7 +172,7 @@ def half_width(samples: NDArray[np.float64], method: Method, confidence: float =
     deviation with n - 1.
 
     Raises:
-        ValueError: the confidence is not above 0.5 and below 1, or the method is another one.
+        ValueError: the confidence is not above 0.5 and below 1, or the method is neither of these.
     """
     from scipy.special import stdtrit  # not scipy.stats, which takes a second to import
 
@@ -208,8 +206,8 @@ def _begin(values: NDArray[np.float64]) -> int:
     from toolbox.results import changes
 
     begin = max(0, len(values) - LOOK_BACK)
-    found = changes.detect(values[begin:])
-    confirmed = [begin + change.index for change in found if change.state is changes.State.CONFIRMED]
+    detected = changes.detect(values[begin:])
+    confirmed = [begin + change.index for change in detected if change.state is changes.State.CONFIRMED]
     return max(0, len(values) - WINDOW, *confirmed)
 
 

@@ -1,4 +1,4 @@
-"""Reads the YAML text of a file of bounds, and names each mistake with its file and line. `bounds_file` calls it."""
+"""Parses the YAML text of a file of bounds. Error messages name the file and line of the mistake."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ FIELDS: Final = (
     *("minimum_detectable_change", "since", "until"),
     *("accepted_since", "accepted_by", "accepted_reason", "accepted_at"),
 )
-LOCKED: Final = "locked"  # how a person marked a bound when the generated file was also a person's
+LOCKED: Final = "locked"  # marks a manual bound in a file of earlier versions, which also had generated bounds
 _GUARDED: Final = ("lower", "upper", "mean", "unit", "samples", "method", "confidence", "since", "until", LOCKED)
-_NEAR: Final = 0.8  # as difflib counts: `lowr` is 0.89 of `lower`, `low` 0.75
+_NEAR: Final = 0.8  # similarity by difflib: `lowr` and `lower` have 0.89, `low` and `lower` 0.75
 _NUMBER: Final = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,17}")
 _NOTHING: Final = ("", "~", "null", "Null", "NULL")
@@ -37,11 +37,11 @@ _Pairs = dict[str, tuple[yaml.ScalarNode, yaml.Node]]
 
 
 class Entry(NamedTuple):
-    """The bounds of a metric of a cell. The id identifies the cell; its name may change.
+    """The bounds of a metric of a cell.
 
     Args:
         cell: the id of the cell.
-        name: the name of the cell; for an entry that was read, the key of the cell in the file.
+        name: the name of the cell, which may change; for an entry from a file, the key of the cell in the file.
         is_locked: whether the file has `locked: true` beside the bounds.
         line: the line of the entry in the file; 0 for an entry that was not read from a file.
     """
@@ -63,7 +63,7 @@ def parse(text: str, file: Path) -> list[Entry]:
     """Return the bounds in the text of a file, one entry per metric of a cell.
 
     Raises:
-        ConfigurationError: something is not as it should be; the message has the line and what was expected.
+        ConfigurationError: the text is wrong; the message names the line and the expected value.
     """
     try:
         root = yaml.compose(text, Loader=Loader)
@@ -76,7 +76,7 @@ def parse(text: str, file: Path) -> list[Entry]:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads nodes. `at` is the path of a node, as messages show it."""
+    """Converts YAML nodes to entries. The argument `at` of its methods is the path of the node in messages."""
 
     file: Path
 
@@ -89,8 +89,8 @@ class _Reader:
         for name, (key, cell) in self._pairs(node, f"`{CELLS}`").items():
             identity, metrics = self._cell(f"{CELLS}.{name}", key, cell)
             if identity in first:
-                at = f"line {first[identity].start_mark.line + 1} already, as {first[identity].value}"
-                self._fail(cell, f"the cell {identity} is in {at}")
+                line = first[identity].start_mark.line + 1
+                self._fail(cell, f"the cell {identity} is already in line {line}, as {first[identity].value}")
             first[identity] = key
             for metric, (metric_key, metric_node) in metrics.items():
                 bound, is_locked = self._metric(f"{CELLS}.{name}.{METRICS}.{metric}", metric_key, metric_node)
@@ -111,7 +111,7 @@ class _Reader:
         return identity, self._pairs(metrics, f"`{at}.{METRICS}`")
 
     def _refuse_slips(self, pairs: _Pairs, known: Sequence[str], at: str) -> None:
-        """Refuse a key that misspells a known key which is missing: the bounds would silently not be in force."""
+        """Refuse a key that looks like a misspelt key: its bounds would be ignored without a message."""
         missing = [name for name in known if name not in pairs]
         for name, (key, _) in pairs.items():
             if name not in known and (near := get_close_matches(name, missing, 1, _NEAR)):
@@ -181,7 +181,7 @@ class _Reader:
     def _method(self, node: yaml.Node, at: str) -> Method:
         name = self._text(node, at)
         if name not in list(Method):
-            self._fail(node, f"{at} is no method: {did_you_mean(name, Method, label='methods')}")
+            self._fail(node, f"{at} is not a method: {did_you_mean(name, Method, label='methods')}")
         return Method(name)
 
     def _time(self, node: yaml.Node, at: str) -> datetime:

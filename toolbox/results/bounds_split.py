@@ -1,4 +1,4 @@
-"""Finds what people wrote into a generated file of bounds, as text for the manual file. `bounds_file` calls it.
+"""Extracts the parts of a generated file of bounds that a person wrote, as text for the manual file.
 
 Earlier versions kept generated and manual bounds in one file, and a person may edit the generated file by mistake.
 """
@@ -15,19 +15,19 @@ from toolbox.results.bounds_parser import CELL, CELLS, FIELDS, LOCKED, METRICS, 
 
 _GENERATED: Final = ("# Bounds of the metrics of ", "# `results update_bounds` writes ")
 _HEADER: Final = """\
-# Bounds that people wrote. They win over those in {file}, and no command changes this file.
-# `results update_bounds` created it once, from what people had written into {file}.
+# Manual bounds. They win over the bounds in {file}, and no command changes this file.
+# `results update_bounds` created it once, from the manual bounds and comments in {file}.
 """
-_NOTES: Final = "# Lines of {file} that had comments, or keys of people beside generated bounds:\n"
+_NOTES: Final = "# Lines of {file} with comments, or with keys that are not generated:\n"
 _Pair = tuple[yaml.ScalarNode, yaml.Node]
 
 
 class Written(NamedTuple):
-    """What people wrote into a generated file.
+    """The parts of a generated file that a person wrote.
 
     Args:
-        line: the first line that they wrote.
-        text: the text of a manual file with all that they wrote.
+        line: the number of the first line that a person wrote.
+        text: the text of a manual file with all these parts.
     """
 
     line: int
@@ -35,11 +35,11 @@ class Written(NamedTuple):
 
 
 def written_by_people(text: str, by_hand: Collection[tuple[str, str]], file: str) -> Written | None:
-    """Return what people wrote into a generated file; None if all of the file is generated.
+    """Return the parts of a generated file that a person wrote; None if the whole file is generated.
 
     Args:
-        text: the text of the file, without mistakes.
-        by_hand: the bounds that people wrote, by the key of the cell and the metric.
+        text: the text of the file, which `bounds_parser` has accepted.
+        by_hand: the keys of the cells and the metrics of the bounds that a person wrote.
         file: the name of the file.
     """
     root = yaml.compose(text, Loader=Loader)
@@ -70,7 +70,7 @@ def written_by_people(text: str, by_hand: Collection[tuple[str, str]], file: str
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes an empty value as `null`: PyYAML would write an empty text in its place, within braces."""
+    """Writes an empty value as `null`, because PyYAML would write it as an empty text within braces."""
 
     def serialize_node(self, node: yaml.Node, parent: yaml.Node | None, index: object) -> None:
         if node.tag == "tag:yaml.org,2002:null" and not node.value:
@@ -79,7 +79,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _lines_with_comments(text: str) -> set[int]:
-    """Return the lines, counted from 0, with comments that are not generated."""
+    """Return the numbers of the lines, from 0, with comments that are not generated."""
     for token in yaml.scan(text, Loader=Loader):
         begin, end = token.start_mark.index, token.end_mark.index
         if isinstance(token, yaml.ScalarToken) and "#" in text[begin:end]:
@@ -88,7 +88,7 @@ def _lines_with_comments(text: str) -> set[int]:
 
 
 def _lines_of_own_keys(bound: yaml.Node) -> list[int]:
-    """Return the lines, counted from 0, of those keys of a generated bound that are not generated."""
+    """Return the numbers of the lines, from 0, with keys that a person added to a generated bound."""
     return [
         line
         for key, value in _pairs(bound)
@@ -98,5 +98,5 @@ def _lines_of_own_keys(bound: yaml.Node) -> list[int]:
 
 
 def _pairs(node: yaml.Node | None) -> list[_Pair]:
-    """Return the pairs of a mapping, as the list that the mapping holds; an empty list for another node."""
+    """Return the pairs of a mapping as the list inside the node, so that callers can change it; otherwise []."""
     return node.value if isinstance(node, yaml.MappingNode) else []

@@ -1,6 +1,6 @@
 """Decides how an update changes the bounds of each metric of a cell. docs/bounds.md explains the rules.
 
-`results update_bounds` calls this, and `bounds_file` writes what it returns. Nothing here reads or writes.
+`bounds_file` writes the new bounds. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _STEADY_CONFIDENCE: Final = 0.95
 
 
 class Action(StrEnum):
-    """What is done with the bounds of a metric."""
+    """What an update does with the bounds of a metric."""
 
-    REFUSED = "refused"  # they stay, and a person has to decide
+    REFUSED = "refused"  # the bounds stay, and a person must decide
     WRITTEN = "written"
     KEPT = "kept"
 
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """A changed level that a person accepts.
+    """A person's acceptance of changed levels.
 
     Args:
-        covers: tells which metrics of which cells.
-        by: who accepts it; empty where that is not known.
+        covers: returns whether the person accepts the changed level of a series.
+        by: the person's name; empty if unknown.
     """
 
     covers: Callable[[Series], bool]
@@ -47,11 +47,11 @@ class Acceptance:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is done with the bounds of one metric of a cell.
+    """What an update does with the bounds of one metric of a cell, and why.
 
     Args:
-        before: the bounds in the file; None where there are none.
-        after: the bounds that the file gets or keeps.
+        before: the bounds in the file; None if the file has none.
+        after: the bounds in the file after the update.
         is_accepted: whether this update accepts a changed level of the metric.
     """
 
@@ -68,10 +68,11 @@ class Update:
     """How to update bounds.
 
     Args:
-        method: the formula; `prediction` looks at the latest 30 values of the level, the others at all of them.
-        may_widen: whether bounds may become much wider than they are.
-        acceptance: the changed levels that a person accepts.
-        runs: those whose values count, by their names and starts; None for all. Levels are told from all runs.
+        method: the formula; `prediction` uses the latest 30 values of the level, the other methods use all values.
+        may_widen: whether bounds may become much wider.
+        acceptance: the changed levels that a person accepts; None if no level is accepted.
+        runs: the names and starts of the runs whose values are used, by cell id and metric; None for all runs. Levels
+            are always found in the values of all runs.
     """
 
     method: Method = Method.PREDICTION
@@ -81,17 +82,17 @@ class Update:
     runs: Mapping[tuple[str, str], Collection[tuple[str, datetime]]] | None = None
 
     def decide(self, series: Series, before: Bound | None, *, is_manual: bool = False) -> Decision:
-        """Return what to do with the bounds of a metric of a cell.
+        """Decide what to do with the bounds of a metric of a cell.
 
         Args:
-            before: the bounds in force.
-            is_manual: whether a person keeps these bounds.
+            before: the bounds in force; None if there are none.
+            is_manual: whether these bounds are manual.
 
         Raises:
             ValueError: a value is too large to compute with. The message does not name the series.
         """
         if is_manual:
-            return Decision(series, before, before, Action.KEPT, "manual: a person keeps it")
+            return Decision(series, before, before, Action.KEPT, "manual bounds are never changed")
         current = before if before is not None and before.is_in(series.unit) else None
         level = levels.accepted(series, current)
         accepts = self.acceptance is not None and level.changed is not None and self.acceptance.covers(series)
@@ -105,13 +106,13 @@ class Update:
         return self._judged(series, before, bound, level)
 
     def _accept(self, series: Series, before: Bound | None, level: Level, acceptance: Acceptance) -> Decision:
-        """Adopt the level that a series has now: its values count, also those that failed their cells."""
+        """Decide about the changed level that a person accepts. All its values count, even those that failed cells."""
         assert level.changed is not None
         run = series.runs[level.changed]
         new = Level(level.changed, tuple(range(level.changed, len(series.values))), None)
         bound = self._computed(series, new, None, is_accepted=True)
         if bound is None:
-            why = f"the level since {run.run} has too few values, and so have the levels before it: run it again"
+            why = f"the level since {run.run} and the earlier levels have too few values: run the project again"
             return Decision(series, before, before, Action.REFUSED, why)
         bound = replace(
             bound,
@@ -123,13 +124,13 @@ class Update:
         times = _widening(before, bound) if before is not None and bound.noise_samples is None else 0.0
         if times > LARGEST_WIDENING and not self.may_widen:
             return Decision(series, before, before, Action.REFUSED, _too_wide(times))
-        why = f"accepted by {acceptance.by or 'someone'}: the level since {run.run}"
+        why = f"{acceptance.by or 'a person'} accepted the level since {run.run}"
         return Decision(series, before, bound, Action.WRITTEN, why, is_accepted=True)
 
     def _computed(
         self, series: Series, level: Level, current: Bound | None, *, is_accepted: bool = False
     ) -> Bound | None:
-        """Return the bounds of a level; None where it has too few values."""
+        """Return the bounds of a level; None if the level has too few values."""
         places = [place for place in level.places if self._counts(series, place)]
         noise = None
         if is_accepted or (current is not None and current.accepted_since is not None):
@@ -153,7 +154,7 @@ class Update:
         bound = bound_by(None)
         if noise is None or current is None or self.may_widen or _widening(current, bound) <= LARGEST_WIDENING:
             return bound
-        return bound_by(noise)  # its own noise is known from few values yet, or is much larger
+        return bound_by(noise)  # the noise of the new level itself would make the bounds too wide
 
     def _counts(self, series: Series, place: int) -> bool:
         if self.runs is None:
@@ -162,15 +163,15 @@ class Update:
         return (run.run, run.started) in self.runs.get((series.cell, series.metric), ())
 
     def _judged(self, series: Series, before: Bound | None, bound: Bound, level: Level) -> Decision:
-        """Return what to do about bounds that could be written."""
+        """Decide whether to write computed bounds."""
         current = before if before is not None and before.is_in(series.unit) else None
         if current is not None and bound.mean is not None and current.side(bound.mean) is not None:
-            why = f"the mean {bound.mean:.6g} is out of the bounds that are there: {_accept_hint(series)}"
+            why = f"the mean {bound.mean:.6g} is out of the present bounds: {_accept_hint(series)}"
             return Decision(series, before, before, Action.REFUSED, why)
         if current is not None and not self.may_widen and (times := _widening(current, bound)) > LARGEST_WIDENING:
             return Decision(series, before, before, Action.REFUSED, _too_wide(times))
         if bound == before:
-            return Decision(series, before, before, Action.KEPT, "as they were")
+            return Decision(series, before, before, Action.KEPT, "unchanged")
         why = bound.origin
         if level.changed is not None:
             why = f"{why}, without the level since {series.runs[level.changed].run}: {_accept_hint(series)}"
@@ -178,11 +179,14 @@ class Update:
 
 
 def _steady(series: Series, places: Sequence[int], noise: pooled_noise.Noise, accepted_at: datetime) -> list[int]:
-    """Return the places of the values of a young level without those that are far from the values before them.
+    """Return the indices of the values of a new level, without values that are far from the values before them.
 
-    With few values, one slower run that passes moves the mean so far that the next slower run passes as well. So until
-    there are ten values, a value that was measured after the level was accepted belongs to the level only if it is in
-    the interval of 95% confidence of the values before it. The noise is that of earlier levels, so no bound narrows.
+    While a level has few values, one slower run that passes moves the mean so far that the next slower run passes too.
+    So until there are ten values, a value that was measured after the level was accepted counts only if it is in the
+    95% prediction interval of the values before it. The interval is computed with the noise of earlier levels.
+
+    Args:
+        places: the indices of the values of the level.
     """
     kept: list[int] = []
     for place in places:
@@ -195,7 +199,7 @@ def _steady(series: Series, places: Sequence[int], noise: pooled_noise.Noise, ac
 
 
 def _reaches_beyond(bound: Bound, series: Series, level: Level) -> bool:
-    """Tell whether bounds were computed from values that turned out to belong to another level."""
+    """Return whether bounds were computed from values after the end of the level, which belong to another level."""
     if not level.places or bound.until is None:
         return False
     return bound.until > series.runs[level.places[-1]].started
@@ -207,7 +211,7 @@ def _with_acceptance(bound: Bound, current: Bound) -> Bound:
 
 
 def _widening(before: Bound, after: Bound) -> float:
-    """Return how many times as wide bounds become, relative to their means; 0 where that cannot be said, or may be."""
+    """Return the ratio of the widths of new and old bounds, relative to their means; 0 if any width is allowed."""
     if before.lower is None or before.upper is None or after.lower is None or after.upper is None:
         return 0.0
     if not before.is_gating or not before.is_in(after.unit or ""):
@@ -231,7 +235,7 @@ def _too_few(series: Series, level: Level) -> str:
 
 def _changed(series: Series, level: Level) -> str:
     assert level.changed is not None
-    return f"level changed since {series.runs[level.changed].run}: {_accept_hint(series)}"
+    return f"the level has changed since {series.runs[level.changed].run}: {_accept_hint(series)}"
 
 
 def _accept_hint(series: Series) -> str:

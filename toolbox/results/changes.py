@@ -1,7 +1,8 @@
-"""Change points: whether, where and by how much the level of a series of results shifted.
+"""Finds change points: whether, where and by how much the level of a series of results shifted.
 
-`toolbox.results.segmentation` finds the levels in scaled values. This module converts them to the unit of the series,
-and looks for suspected changes at its end. docs/changes.md describes the method, its limits and its measured quality.
+`toolbox.results.segmentation` finds the levels in scaled values. This module converts the levels to the unit of the
+series, and looks for suspected changes at the end of the series. docs/changes.md describes the method, its limits and
+its measured quality.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class Change:
     Args:
         index: the index of the first value of the new level.
         state: suspect if there are too few values after the change to distinguish a new level from an excursion.
-        before: the level before the change, in the unit of the values: the median of its values.
-        after: the level after the change, likewise.
+        before: the median of the values of the level before the change.
+        after: the median of the values of the level after the change.
         ratio: `after` divided by `before`; None if `before` is 0 or the ratio is too large for a number.
         p_value: the two-sided p-value of the t-test of the two levels, not corrected for the number of tests.
     """
@@ -54,14 +55,14 @@ class Change:
 
 
 def percent(before: float, after: float) -> float | None:
-    """Return the increase of a number in percent of its previous size. It is positive if a negative number rises, too.
+    """Return the increase of a number in percent of its previous absolute value.
 
     Return None if `before` is 0, or if the quotient is not a finite number.
     """
     if not before:
         return None
-    found = 100 * (after / abs(before) - math.copysign(1, before))  # a difference of large numbers overflows
-    return found if math.isfinite(found) else None
+    increase = 100 * (after / abs(before) - math.copysign(1, before))  # `after - before` could overflow
+    return increase if math.isfinite(increase) else None
 
 
 def detect(values: Sequence[float] | NDArray[np.float64]) -> list[Change]:
@@ -84,21 +85,20 @@ def detect(values: Sequence[float] | NDArray[np.float64]) -> list[Change]:
     scaled, floor = _scaled(series)
     if floor == 0:
         return []
-    found = [(index, State.CONFIRMED, step.p_value) for index, step in segmented(scaled, floor)]
-    last = found[-1][0] if found else 0
+    shifts = [(index, State.CONFIRMED, step.p_value) for index, step in segmented(scaled, floor)]
+    last = shifts[-1][0] if shifts else 0
     suspects = _suspects(scaled[last:], floor, largest_p=FALSE_ALARMS / len(series))
     if suspects:
         p_value, index = min(suspects)
-        found.append((last + index, State.SUSPECT, p_value))
-    return _described(series, found)
+        shifts.append((last + index, State.SUSPECT, p_value))
+    return _described(series, shifts)
 
 
 def _scaled(series: Values) -> tuple[Values, float]:
-    """Return the distances from the median, scaled to at most 1, and the least spread that their noise can have.
+    """Return the distances of the values from their median, scaled to at most 1, and the least spread of their noise.
 
-    The values may be rounded to steps, which are at most as large as the smallest difference between two values. Such
-    rounding alone has a spread of the step divided by sqrt(12). The spread is 0 if all values are the same except for
-    errors of arithmetic.
+    The values may be rounded to a step, which is at most the smallest difference between two values. Rounding alone
+    makes a spread of the step divided by sqrt(12). The spread is 0 if all values are equal except for rounding errors.
     """
     _, exponent = np.frexp(np.abs(series).max())
     small = np.ldexp(series, -exponent)  # sums of these cannot overflow, and scaling by a power of two is exact
@@ -110,10 +110,10 @@ def _scaled(series: Values) -> tuple[Values, float]:
 
 
 def _suspects(level: Values, floor: float, *, largest_p: float) -> list[tuple[float, int]]:
-    """Return the p-values and indices of suspected shifts in the last few points of the last level.
+    """Return the p-values and indices of suspected shifts among the last few points of the last level.
 
-    In a suspected shift, all points are far from the level on one side, and no earlier sequence of the same length was
-    even half as far away.
+    A shift is suspected if all its points are far from the level on the same side, and no earlier sequence of the same
+    length was even half as far from the level.
     """
     suspects = []
     for count in SUSPECT_POINTS:
@@ -131,14 +131,14 @@ def _suspects(level: Values, floor: float, *, largest_p: float) -> list[tuple[fl
     return suspects
 
 
-def _described(series: Values, found: list[tuple[int, State, float]]) -> list[Change]:
-    """Return the changes with the levels before and after each, in the unit of the series."""
+def _described(series: Values, shifts: list[tuple[int, State, float]]) -> list[Change]:
+    """Return the changes with the levels before and after each change, in the unit of the series."""
     _, exponent = np.frexp(np.abs(series).max())
-    parts = np.split(np.ldexp(series, -exponent), [index for index, _, _ in found])
+    parts = np.split(np.ldexp(series, -exponent), [index for index, _, _ in shifts])
     levels = [float(np.ldexp(np.median(part), exponent)) for part in parts]
     return [
         Change(index, state, before, after, _ratio(before, after), p_value)
-        for (index, state, p_value), before, after in zip(found, levels[:-1], levels[1:], strict=True)
+        for (index, state, p_value), before, after in zip(shifts, levels[:-1], levels[1:], strict=True)
     ]
 
 

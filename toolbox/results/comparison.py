@@ -14,8 +14,8 @@ The method, with its sources:
    are reported as better, worse or changed, at most 1% are expected to be wrong. If no metric has changed, 1 of 100
    comparisons still reports a changed metric.
 4. The same. Two one-sided tests of 5% each (Schuirmann 1987): a metric is the same if the 90% confidence interval of
-   the difference is within 5% of the level before. A metric that is neither changed nor the same is unsure: more runs
-   are needed.
+   the difference is within 5% of the level before. A metric that is neither changed nor the same is unsure, and more
+   runs are needed.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Change(StrEnum):
     WORSE = "worse"
     BETTER = "better"
     CHANGED = "changed"  # the metric has no direction
-    NOT_MEASURED = "not measured"  # its cell failed on one side
+    NOT_MEASURED = "not measured"  # the cell failed in one of the two sets of runs
     NEW = "new"
     GONE = "gone"
-    UNSURE = "unsure"  # the values cannot tell a change of 5% from none
+    UNSURE = "unsure"  # the values do not show whether there is a change of 5%
     SAME = "same"
 
 
@@ -108,17 +108,18 @@ def compare(
         before: the series of the first set.
         after: the series of the second set.
         history: the series of all runs, from which the noise of the metrics is computed.
-        failed: the cells that failed in the first and in the second set. Their metrics do not count there.
+        failed: the cells that failed in the first set and the cells that failed in the second set. A metric that is
+            missing in a set is `not measured` if its cell failed there.
 
     Returns:
         the comparisons, sorted by project and name of the cell.
     """
-    first, second, known = ({_key(one): one for one in series} for series in (before, after, history))
+    first, second, whole = ({_key(one): one for one in series} for series in (before, after, history))
     keys = sorted({**first, **second}, key=lambda key: (key[0], (first.get(key) or second[key]).name, key))
-    compared = [_compared(first.get(key), second.get(key), known.get(key)) for key in keys]
-    adjusted = iter(adjusted_p_values([one.p_value for one in compared if one.p_value is not None]))
-    tested = [one if one.p_value is None else replace(one, adjusted_p_value=next(adjusted)) for one in compared]
-    return [replace(one, change=_change(one, failed)) for one in tested]
+    compared = [_compared(first.get(key), second.get(key), whole.get(key)) for key in keys]
+    adjusted = iter(adjusted_p_values([each.p_value for each in compared if each.p_value is not None]))
+    tested = [each if each.p_value is None else replace(each, adjusted_p_value=next(adjusted)) for each in compared]
+    return [replace(each, change=_change(each, failed)) for each in tested]
 
 
 def adjusted_p_values(p_values: Sequence[float]) -> list[float]:
@@ -165,12 +166,12 @@ def _compared(before: Series | None, after: Series | None, history: Series | Non
     if tested is None:
         return found
     p_value, error, freedom = tested
-    with np.errstate(over="ignore"):  # an infinite error is right here: then no change can be excluded
+    with np.errstate(over="ignore"):  # the error may become infinite, which means that no change can be excluded
         return replace(found, p_value=p_value, error=float(np.ldexp(error, exponent)), freedom=freedom)
 
 
 def _earlier(before: Series | None, after: Series | None, history: Series | None) -> Values:
-    """Return the values before both sides, which the change between the two sides does not affect."""
+    """Return the values of runs before both sets of runs, which the difference of the two sets does not affect."""
     if before is None or after is None or history is None:
         return np.empty(0)
     begin = min(before.runs[0].started, after.runs[0].started)
@@ -211,7 +212,7 @@ def _variances(old: Values, new: Values, known: Noise | None) -> list[tuple[floa
         count, squares = max(sides)
         if count - 1 < pooled_noise.LEAST_FREEDOM:
             return None
-        return [(squares / (count - 1) * (1 + 1 / count), count - 1)]  # Student's t-test: the other side adds nothing
+        return [(squares / (count - 1) * (1 + 1 / count), count - 1)]  # Student's t-test with the noise of one side
     shared = min(known.freedom, _SHARED_POINTS) if known is not None else 0
     parts = [(squares / (shared + count - 1) / count, count - 1) for count, squares in sides if count > 1]
     if known is not None:

@@ -40,28 +40,27 @@ class Cost:
 
 def summed(runs: Iterable[RunRow], period: Period) -> list[Cost]:
     """Return the costs by period, project and currency, the latest period first."""
-    found: dict[tuple[str, str, str], Cost] = {}
+    costs: dict[tuple[str, str, str], Cost] = {}
     for run in runs:
         name = run.started.strftime("%Y-%m-%d" if period is Period.DAY else "%Y-%m")
-        one = found.setdefault((name, run.project, run.currency), Cost(name, run.project, run.currency))
-        one.runs += 1
-        one.seconds += run.seconds or 0.0
-        one.unpriced += run.unpriced > 0
+        cost = costs.setdefault((name, run.project, run.currency), Cost(name, run.project, run.currency))
+        cost.runs += 1
+        cost.seconds += run.seconds or 0.0
+        cost.unpriced += run.unpriced > 0
         if run.cost is not None:
-            one.cost = (one.cost or 0.0) + run.cost
-    return sorted(
-        sorted(found.values(), key=lambda one: (one.project, one.currency)), key=lambda one: one.period, reverse=True
-    )
+            cost.cost = (cost.cost or 0.0) + run.cost
+    by_name = sorted(costs.values(), key=lambda cost: (cost.project, cost.currency))
+    return sorted(by_name, key=lambda cost: cost.period, reverse=True)
 
 
 def shares(intervals: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the share of time of each user of a resource. Users that are present together share the time evenly.
+    """Return the share of each attempt in the time of a target. Attempts that overlap share the time evenly.
 
     Args:
-        intervals: the begin and end of the presence of each user, in seconds.
+        intervals: the start and end of each attempt, in seconds.
     """
     changes = sorted([(begin, 1) for begin, _ in intervals] + [(end, -1) for _, end in intervals])
-    each = {moment: 0.0 for moment, _ in changes}  # the share at each moment of a user who is always present
+    each = {moment: 0.0 for moment, _ in changes}  # the share, up to each moment, of an attempt that never ends
     total, present = 0.0, 0
     for (moment, change), (later, _) in itertools.pairwise(changes):
         present += change

@@ -17,19 +17,19 @@ from typing import Final
 
 FEWEST_RUNS: Final = 2  # minimum number of runs of a key that can show flakiness
 FLAKY_RATE: Final = 0.05  # at this rate, most runs of 20 cells have a random failure (1 - 0.95 ** 20 is 64 %)
-FLAKY_EVENTS: Final = 2  # one event shows little, because mostly cells that have just failed are run again
+FLAKY_EVENTS: Final = 2  # one event shows little, because people usually repeat a cell that has just failed
 LOWER_QUANTILE: Final = 0.05
-BROKEN_RUNS: Final = 3  # with random failures in 1 of 5 runs, 1 of 125 sequences of this length has only failures
-CLEAN_KEYS: Final = 20  # with failures under 14 % of the keys, 1 of 20 such sequences is clean (0.86 ** 20)
+BROKEN_RUNS: Final = 3  # if 1 of 5 runs fails at random, 1 of 125 sequences of three runs has only failures
+CLEAN_KEYS: Final = 20  # if 14 % of the keys have failures, 1 of 20 sequences of 20 keys has none (0.86 ** 20)
 
 
 class State(StrEnum):
     """The state of a cell according to its runs.
 
     BROKEN: at least the latest `BROKEN_RUNS` runs failed, and so did all other runs under the same keys. Runs without
-        a key count as well: a cell that always fails does not depend on the code.
+        a key count too.
     OUT_OF_RANGE: as BROKEN, but the latest `BROKEN_RUNS` runs failed only because measured values were out of their
-        ranges. The cell works, and became slower, or faster.
+        ranges. The cell works, but became slower or faster.
     FLAKY: the cell has at least `FLAKY_EVENTS` flake events, whose rate has a lower bound of at least `FLAKY_RATE`.
     SUSPECT: the cell has flake events, but not enough to be FLAKY.
     HEALTHY: the cell has no flake events, or its latest `CLEAN_KEYS` keys are clean.
@@ -52,10 +52,11 @@ class Observation:
         revision: the revision under test; None if unknown. It ends in `+` if it contains uncommitted changes.
         accelerator: the accelerator of the attempt.
         settings: the digest of the resolved settings, with the image.
-        passed: None if the outcome is no evidence about the cell: infrastructure, capacity, an interruption.
-        time: the time by which observations are sorted.
+        passed: whether the attempt passed; None if its outcome says nothing about the cell, for example because the
+            infrastructure failed.
+        time: the start of the run.
         run: the name of the run.
-        quarantined: whether the cell was in quarantine at that time.
+        quarantined: whether the cell was in quarantine in this run.
         out_of_range: whether the attempt failed only because measured values were out of their ranges.
     """
 
@@ -72,7 +73,7 @@ class Observation:
 
     @property
     def key(self) -> str | None:
-        """Identifies the code and its environment. None if the revision does not identify the code."""
+        """A text that identifies the code and its environment; None if the revision does not identify the code."""
         if not self.revision or self.revision.endswith("+"):
             return None
         return f"{self.revision}/{self.accelerator}/{self.settings}"
@@ -103,14 +104,13 @@ class Flakiness:
 
     Args:
         cell: the id of the cell.
-        name: its name in the latest run.
-        state: its state.
-        keys: the number of its keys that have at least `FEWEST_RUNS` runs.
-        events: its flake events, the latest last.
+        name: the name of the cell in the latest run.
+        keys: the number of keys with at least `FEWEST_RUNS` runs.
+        events: the flake events, the latest last.
         mean: the posterior mean of the rate of flake events; None if no key has enough runs.
         lower: the 5 % quantile of this posterior; 0 without an event.
-        clean: the number of its latest keys, in a row, that have only passes.
-        may_be_released: whether it is in quarantine, and its latest `CLEAN_KEYS` keys in quarantine are clean.
+        clean: the number of latest keys, in a row, that have only passes.
+        may_be_released: whether the cell is in quarantine, and its latest `CLEAN_KEYS` keys in quarantine are clean.
     """
 
     cell: str
@@ -125,17 +125,17 @@ class Flakiness:
 
 
 def assess(observations: Iterable[Observation]) -> list[Flakiness]:
-    """Return the flakiness of each cell of a project, sorted by state, from broken to healthy, then the flakiest first.
+    """Return the flakiness of each cell of a project, sorted by state in the order of `State`, then flakiest first.
 
-    The observations may be in any order. Cells without any evidence are left out.
+    The observations may be in any order. Cells of which no attempt passed or failed are omitted.
     """
     by_cell: dict[str, list[Observation]] = {}
     for observation in sorted(observations, key=lambda observation: observation.time):
         by_cell.setdefault(observation.cell, []).append(observation)
     order = list(State)
-    found = [_assess(cell) for cell in by_cell.values() if any(seen.passed is not None for seen in cell)]
+    cells = [_assess(cell) for cell in by_cell.values() if any(attempt.passed is not None for attempt in cell)]
     return sorted(
-        found, key=lambda cell: (order.index(cell.state), -cell.lower, -(cell.mean or 0), cell.name, cell.cell)
+        cells, key=lambda cell: (order.index(cell.state), -cell.lower, -(cell.mean or 0), cell.name, cell.cell)
     )
 
 
@@ -204,5 +204,5 @@ def _clean(keys: Sequence[Sequence[Observation]]) -> int:
 
 def _event(runs: Sequence[Observation]) -> FlakeEvent:
     latest = runs[-1]
-    passed, failed = ([run.run for run in runs if run.passed is wanted] for wanted in (True, False))
+    passed, failed = ([run.run for run in runs if run.passed is has_passed] for has_passed in (True, False))
     return FlakeEvent(str(latest.key), str(latest.revision), tuple(passed), tuple(failed), latest.time)

@@ -1,4 +1,4 @@
-"""The history of a metric of a cell: its changes, its bounds, and where its values lie relative to them."""
+"""Computes the history of a metric of a cell: its changes, its bounds, and the values that are out of bounds."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from toolbox.results.series import RunReference, Series
 
 LONGEST: Final = 2000  # number of latest values to search for changes, and to draw
 BEFORE: Final = 10  # number of values to compare the latest value with
-Known = Mapping[tuple[str, str], Bound]  # by the id of the cell and the metric
-Noise = Mapping[tuple[str, str], tuple[int, int]]  # numbers of noisy values and of all values, by the same keys
+BoundsInForce = Mapping[tuple[str, str], Bound]  # by the id of the cell and the metric
+Noise = Mapping[tuple[str, str], tuple[int, int]]  # noisy values and all values, by the id of the cell and the metric
 Presets = Mapping[tuple[str, datetime], Sequence[str]]  # by the name and the start of a run
 
 
@@ -30,8 +30,9 @@ class Shift:
     """A change of the level of a metric.
 
     Args:
-        run: the first run with the new level; `last` is the last run with the old level.
-        is_worse: None if the metric has no direction.
+        run: the first run with the new level.
+        last: the last run with the old level.
+        is_worse: whether the change is for the worse; None if the metric has no direction.
         other_presets: whether the two runs had different presets.
     """
 
@@ -48,7 +49,7 @@ class Shift:
 
     @property
     def percent(self) -> float | None:
-        """The increase of the level in percent; None if that has no meaning."""
+        """The increase of the level in percent; None if the old level is 0."""
         return changes.percent(self.change.before, self.change.after)
 
 
@@ -57,12 +58,12 @@ class History:
     """A metric of a cell.
 
     Args:
-        series: the latest values, at least one.
-        earlier: the number of values before those of `series`.
-        bound: the bounds in force, or those that the values would give; None if there are too few values.
-        is_in_force: whether the bounds are in the project's file of bounds.
-        noisy: the number of values that were out of their range in one attempt but not in the other, and the number of
-            all values; None if there are no such values.
+        series: the latest values, at least one value.
+        earlier: the number of values before the values of `series`.
+        bound: the bounds in force, or else the bounds that the values would give; None if there are too few values.
+        is_in_force: whether `bound` is in force.
+        noisy: the number of noisy values, which were out of their range in one attempt but not in the other, and the
+            number of all values; None if no value is noisy.
     """
 
     series: Series
@@ -79,7 +80,7 @@ class History:
 
     @property
     def percent(self) -> float | None:
-        """How far the last value is above the median of the `BEFORE` values before it, in percent, or None."""
+        """The distance of the last value from the median of the `BEFORE` values before it, in percent, or None."""
         before = self.series.values[-BEFORE - 1 : -1]
         usual = float(np.median(before)) if len(before) else 0.0
         return 100 * (self.latest / usual - 1) if usual > 0 else None
@@ -118,15 +119,14 @@ class History:
         return len(self.series.values)
 
 
-def of(found: Iterable[Series], known: Known, noise: Noise, presets: Presets) -> list[History]:
+def of(all_series: Iterable[Series], bounds: BoundsInForce, noise: Noise, presets: Presets) -> list[History]:
     """Return the histories of series.
 
     Args:
-        known: the bounds in force.
         presets: the presets of all runs of the series.
     """
-    keyed = [(series, (series.cell, series.metric)) for series in found]
-    return [_history(series, known.get(key), noise.get(key), presets) for series, key in keyed]
+    keyed = [(series, (series.cell, series.metric)) for series in all_series]
+    return [_history(series, bounds.get(key), noise.get(key), presets) for series, key in keyed]
 
 
 def _history(whole: Series, bound: Bound | None, noisy: tuple[int, int] | None, presets: Presets) -> History:
@@ -136,7 +136,7 @@ def _history(whole: Series, bound: Bound | None, noisy: tuple[int, int] | None, 
     if not is_in_force:
         confirmed = [shift.change.index for shift in shifts if shift.is_confirmed]
         since = len(series.values) - max([0, *confirmed])
-        bound = _would_be(_latest(series, min(since, formulas.WINDOW)))
+        bound = _possible_bound(_latest(series, min(since, formulas.WINDOW)))
     return History(series, len(whole.values) - len(series.values), shifts, bound, is_in_force, noisy)
 
 
@@ -146,8 +146,8 @@ def _shift(series: Series, change: Change, presets: Presets) -> Shift:
     return Shift(change, run, last, _is_worse(change, series.direction), one != other)
 
 
-def _would_be(series: Series) -> Bound | None:
-    """Return the bounds that `update_bounds` would write; None if the values give none."""
+def _possible_bound(series: Series) -> Bound | None:
+    """Return the bounds that `update_bounds` would write; None if there are too few values."""
     with contextlib.suppress(ValueError):
         return formulas.bound_of(series)
     return None

@@ -1,8 +1,7 @@
-"""Finds the values that belong to the accepted level of a series, and whether the level has changed since.
+"""Finds the values that belong to the accepted level of a series, and whether the level has changed since then.
 
-The bounds of a series show which level is accepted: a new level is not adopted before a person accepts it. A
-value that failed its cell in two attempts belongs to no accepted level. `bounds_update` calls this module, which does
-no I/O.
+The bounds of a series show which level is accepted: a new level is accepted only when a person accepts it. A value
+that failed its cell in two attempts belongs to no accepted level. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ class Level:
     """The accepted level of a series.
 
     Args:
-        begin: the index of its first value.
-        places: the indices of the values for the computation of bounds, in order of time.
+        begin: the index of the first value of the level.
+        places: the indices of the values from which bounds are computed, in order of time.
         changed: the index at which the current level of the series begins; None if the current level is the accepted
             level.
     """
@@ -37,19 +36,19 @@ class Level:
 def accepted(series: Series, bound: Bound | None) -> Level:
     """Return the accepted level of a series.
 
-    Without bounds, the accepted level is the one after the last confirmed change. With bounds, it is the level from
-    which the bounds were computed. A later level that does not differ from the accepted level counts as the same level.
+    Without bounds, the accepted level begins at the last confirmed change. With bounds, the accepted level is the level
+    from which the bounds were computed. A later level that does not differ from the accepted level is part of it.
 
     Args:
         series: the series.
         bound: the bounds in force, in the unit of the series.
     """
-    found = _changes(series)
-    begin, known = _begin(series, bound, found)
+    shifts = _changes(series)
+    begin, last_begin = _begin(series, bound, shifts)
     failed = _failed(series, bound)
     kept: list[int] = []
     changed: int | None = None
-    edges = [begin, *(place for place, _ in found if place > known), len(series.values)]
+    edges = [begin, *(place for place, _ in shifts if place > last_begin), len(series.values)]
     for number, (first, last) in enumerate(pairwise(edges)):
         stretch = [place for place in range(first, last) if place not in failed]
         if number == 0 or _is_same_level(series, kept, range(first, last)):
@@ -75,22 +74,22 @@ def _changes(series: Series) -> list[tuple[int, changes.State]]:
     return [(offset + change.index, change.state) for change in changes.detect(series.values[offset:])]
 
 
-def _begin(series: Series, bound: Bound | None, found: Sequence[tuple[int, changes.State]]) -> tuple[int, int]:
-    """Return the index at which the accepted level begins, and the last index of a change that still means this begin.
+def _begin(series: Series, bound: Bound | None, shifts: Sequence[tuple[int, changes.State]]) -> tuple[int, int]:
+    """Return the index at which the accepted level begins, and the last index at which it may begin.
 
-    When values are added, the index of a change may move a little. No level is shorter than `SHORTEST`, so a change
-    that is closer than that to the start of the level is taken as the start.
+    The index of a change may move a little when values are added. No level is shorter than `SHORTEST`, so a change
+    less than `SHORTEST` values after the recorded start of the level is the start of the level, not of another level.
     """
     if bound is None or bound.since is None:
-        begin = max((place for place, state in found if state is changes.State.CONFIRMED), default=0)
+        begin = max((place for place, state in shifts if state is changes.State.CONFIRMED), default=0)
         return begin, begin
-    known = place_since(series, bound.since) + SHORTEST - 1
-    begin = max((place for place, _ in found if place <= known), default=0)
+    last_begin = place_since(series, bound.since) + SHORTEST - 1
+    begin = max((place for place, _ in shifts if place <= last_begin), default=0)
     if bound.accepted_since is not None:
         first = place_since(series, bound.accepted_since)
-        known = max(known, first + SHORTEST - 1)
+        last_begin = max(last_begin, first + SHORTEST - 1)
         begin = first if begin < first + SHORTEST else begin
-    return begin, known
+    return begin, last_begin
 
 
 def _failed(series: Series, bound: Bound | None) -> frozenset[int]:
@@ -102,7 +101,7 @@ def _failed(series: Series, bound: Bound | None) -> frozenset[int]:
 
 
 def _is_same_level(series: Series, kept: Sequence[int], later: Sequence[int]) -> bool:
-    """Return whether later values belong to the same level as the kept values: one series of both shows no change."""
+    """Return whether later values belong to the level of the kept values: a series of both has no change."""
     if not kept:
         return False
     both = [*kept[-REACH:], *later]
@@ -110,7 +109,7 @@ def _is_same_level(series: Series, kept: Sequence[int], later: Sequence[int]) ->
 
 
 def _first_failed(failed: frozenset[int], last: int) -> int:
-    """Return the index of the first failure in the unbroken sequence of failures that ends at `last`."""
+    """Return the index of the first failure in the sequence of consecutive failures that ends at `last`."""
     while last - 1 in failed:
         last -= 1
     return last

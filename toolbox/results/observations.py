@@ -1,4 +1,4 @@
-"""Converts results into observations of flakiness, and finds what the failures of a run have in common."""
+"""Converts results from the store into the input of `flakiness` and of `attribution`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from toolbox.results.records import AttemptRow, ResultRow
 from toolbox.runs import attribution, failures
 from toolbox.runs.attribution import Case, Finding
 
-# The other causes are not the product's.
-_OF_THE_PRODUCT: Final = {Cause.PRODUCT, Cause.CHECK, Cause.TIMEOUT, Cause.REGRESSION}
+_PRODUCT_CAUSES: Final = {Cause.PRODUCT, Cause.CHECK, Cause.TIMEOUT, Cause.REGRESSION}
 _FAILED: Final = {Verdict.FAILED, Verdict.XFAILED}
 
 
@@ -39,10 +38,10 @@ def of(results: Iterable[ResultRow]) -> Iterator[Observation]:
 
 
 def in_common(results: Iterable[ResultRow], *, flaky: Collection[str] = ()) -> list[Finding]:
-    """Return what the cells of a run that failed have in common.
+    """Return the conditions under which cells of a run failed.
 
     Args:
-        flaky: the ids of cells that are known to fail at random, which are left out.
+        flaky: the ids of flaky cells, which are omitted.
     """
     return attribution.attribute(
         [
@@ -54,12 +53,12 @@ def in_common(results: Iterable[ResultRow], *, flaky: Collection[str] = ()) -> l
 
 
 def known_flaky(results: Iterable[ResultRow]) -> set[str]:
-    """Return the ids of the cells that pass and fail under the same code, as their results show."""
+    """Return the ids of the flaky cells among these results."""
     return {cell.cell for cell in flakiness.assess(of(results)) if cell.state is flakiness.State.FLAKY}
 
 
 def _passed(attempt: AttemptRow, *, is_confirmed: bool) -> bool | None:
-    """Return whether an attempt passed; None if the attempt is no evidence about the cell.
+    """Return whether an attempt passed; None if its outcome says nothing about the cell.
 
     Args:
         is_confirmed: whether a value out of the range of earlier runs failed the cell. Otherwise it is noise.
@@ -68,4 +67,4 @@ def _passed(attempt: AttemptRow, *, is_confirmed: bool) -> bool | None:
         return True
     if attempt.deviates and not is_confirmed:
         return None
-    return False if attempt.verdict == Verdict.FAILED and attempt.cause in _OF_THE_PRODUCT else None
+    return False if attempt.verdict == Verdict.FAILED and attempt.cause in _PRODUCT_CAUSES else None

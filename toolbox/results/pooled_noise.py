@@ -1,7 +1,4 @@
-"""Computes the noise of a metric: the spread of its values about their levels.
-
-`comparison` and the modules for bounds use this module, which does no I/O.
-"""
+"""Computes the noise of a metric, which is the spread of its values about their levels. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ from toolbox.results import changes
 LATEST: Final = 100
 """Number of latest values from which the noise is computed: earlier noise may have been different."""
 LARGEST: Final = 1e150
-"""The squares of larger numbers overflow."""
+"""The largest absolute value of a number: squares of larger numbers would overflow."""
 LEAST_FREEDOM: Final = 4
-"""Minimum degrees of freedom, those of five values on one level, to compute the noise of a metric."""
+"""Minimum degrees of freedom to compute the noise of a metric: five values on one level have 4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,7 @@ class Noise:
         variance: the variance of a single value at `level`.
         freedom: the degrees of freedom of the variance.
         level: the latest level.
-        is_relative: whether the noise grows with the level: all levels are above 0, or all are below 0.
+        is_relative: whether the noise grows with the level, because all levels have the same sign.
     """
 
     variance: float
@@ -55,8 +52,8 @@ def within_levels(values: NDArray[np.float64], confirmed: Sequence[int] = ()) ->
     variance of Student's t-test. If all levels have the same sign, deviations are relative to their level.
 
     Args:
-        values: the values in order of time. Values that are too large to compute with are left out.
-        confirmed: the indices of values that failed their cells. They belong to a level that was not accepted.
+        values: the values in order of time. Values that are too large to compute with are omitted.
+        confirmed: the indices of values that failed their cells, which are omitted too.
     """
     kept = np.delete(values, list(confirmed))
     kept = kept[np.abs(kept) < LARGEST][-LATEST:]

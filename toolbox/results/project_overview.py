@@ -16,7 +16,7 @@ from toolbox.model.verdicts import UNEXPECTED, Verdict
 from toolbox.results import cost, flakiness, histories, observations, queries
 from toolbox.results.cost import Cost, Period
 from toolbox.results.flakiness import Flakiness
-from toolbox.results.histories import History, Known, Shift
+from toolbox.results.histories import BoundsInForce, History, Shift
 from toolbox.results.queries import Filter
 from toolbox.results.records import ResultRow, RunRow
 from toolbox.runs.attribution import Finding
@@ -25,7 +25,7 @@ Item = TypeVar("Item")
 RECENT: Final = 30  # number of latest runs to show one by one
 RECENT_DAYS: Final = 30  # number of days for which a change for the worse counts as a regression
 SPEED_RUNS: Final = 10  # number of latest runs whose median is the time of a cell
-_MOST_RESULTS: Final = 30_000  # maximum number of results to read per project, to be fast with a store of years
+_MOST_RESULTS: Final = 30_000  # maximum number of results to read per project, so that a store of years stays fast
 STATES: Final = {
     "failing": "failing",
     "broken": "broken",
@@ -38,7 +38,7 @@ STATES: Final = {
     "suspect": "suspect",
     "changed": "level changed",
 }
-"""The possible states of a cell with the words for them, the most urgent first."""
+"""The possible states of a cell, with their names on the pages, the most urgent first."""
 _GOOD: Final = {Verdict.PASSED, Verdict.XFAILED}
 
 
@@ -47,10 +47,10 @@ class Cell:
     """A cell of a project.
 
     Args:
-        results: the latest results, the newest first.
-        recent: the result in each recent run of the project, the newest first; None for a run without the cell.
-        flaky: None if there are no recent results.
-        regressions: recent changes for the worse.
+        results: the results in the latest runs, newest first.
+        recent: the result in each recent run of the project, newest first; None for a run without the cell.
+        flaky: the flakiness of the cell; None if there are no results.
+        regressions: the recent changes for the worse.
     """
 
     project: str
@@ -74,16 +74,16 @@ class Cell:
 
     @property
     def seconds(self) -> float | None:
-        """How long the cell takes: the median of its latest runs."""
-        known = [result.seconds for result in self.results[:SPEED_RUNS] if result.seconds is not None]
-        return statistics.median(known) if known else None
+        """The median time of the cell in its latest runs."""
+        seconds = [result.seconds for result in self.results[:SPEED_RUNS] if result.seconds is not None]
+        return statistics.median(seconds) if seconds else None
 
     @cached_property
     def states(self) -> list[str]:
         """The states of the cell, in the order of `STATES`."""
         flaky = self.flaky.state if self.flaky is not None else flakiness.State.HEALTHY
         shifts = [shift for history in self.histories for shift in history.shifts]
-        found = {
+        has_state = {
             "failing": self.latest is not None and self.latest.counts and self.latest.verdict in UNEXPECTED,
             "broken": flaky is flakiness.State.BROKEN,
             "flaky": flaky is flakiness.State.FLAKY,
@@ -95,7 +95,7 @@ class Cell:
             "suspect": flaky is flakiness.State.SUSPECT or any(not shift.is_confirmed for shift in shifts),
             "changed": any(shift.is_confirmed for shift in shifts),
         }
-        return [state for state in STATES if found[state]]
+        return [state for state in STATES if has_state[state]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +103,13 @@ class Project:
     """A project.
 
     Args:
-        runs: the recent runs, the newest first; `count` is the number of all runs.
-        cells: the most urgent first.
+        runs: the recent runs, newest first.
+        count: the number of all runs.
+        cells: the cells, the most urgent first.
         looked_at: the number of runs from which flakiness is computed.
-        days: the cost of each day, the latest first.
-        months: the cost of each month, the latest first.
-        in_common: what the cells that failed in the latest run have in common.
+        days: the cost of each day, the latest day first.
+        months: the cost of each month, the latest month first.
+        in_common: the conditions under which cells of the latest run failed.
     """
 
     name: str
@@ -122,9 +123,9 @@ class Project:
 
     @property
     def pass_rate(self) -> float | None:
-        """The share of the cells of the recent runs that passed; None if there are none.
+        """The share of results of the recent runs that passed; None if there are no results.
 
-        Cells that were in quarantine, skipped or cancelled, or that did not end, are left out.
+        Results are omitted if the cell was in quarantine, skipped or cancelled, or did not end.
         """
         counted = [result.verdict for cell in self.cells for result in cell.recent if result and result.counts]
         passed, failed = (sum(verdict in verdicts for verdict in counted) for verdicts in (_GOOD, UNEXPECTED))
@@ -148,53 +149,54 @@ class Project:
 
 def regressions(cells: Iterable[Cell]) -> list[tuple[Cell, History, Shift]]:
     """Return the recent changes for the worse, the latest first."""
-    found = [(cell, *regression) for cell in cells for regression in cell.regressions]
-    return sorted(found, key=lambda regression: regression[2].run.started, reverse=True)
+    shifts = [(cell, *regression) for cell in cells for regression in cell.regressions]
+    return sorted(shifts, key=lambda regression: regression[2].run.started, reverse=True)
 
 
 def flaky(cells: Iterable[Cell]) -> list[Cell]:
-    """Return the cells that are not healthy, in the order of the states of `flakiness`."""
+    """Return the cells that are not healthy, in the order of `flakiness.State`."""
     order = list(flakiness.State)
-    found = [(cell, cell.flaky) for cell in cells if cell.flaky is not None]
-    bad = [(cell, flaky) for cell, flaky in found if flaky.state is not flakiness.State.HEALTHY]
+    assessed = [(cell, cell.flaky) for cell in cells if cell.flaky is not None]
+    bad = [(cell, flaky) for cell, flaky in assessed if flaky.state is not flakiness.State.HEALTHY]
     return [cell for cell, _ in sorted(bad, key=lambda pair: (order.index(pair[1].state), -pair[1].lower))]
 
 
 def slowest(cells: Iterable[Cell]) -> list[tuple[Cell, float]]:
     """Return the cells whose time is known, the slowest first."""
-    timed = [(cell, cell.seconds) for cell in cells]
-    known = [(cell, seconds) for cell, seconds in timed if seconds is not None]
-    return sorted(known, key=lambda pair: pair[1], reverse=True)
+    timed = [(cell, seconds) for cell in cells if (seconds := cell.seconds) is not None]
+    return sorted(timed, key=lambda pair: pair[1], reverse=True)
 
 
-def collect(connection: Connection, wanted: Filter, bounds: Mapping[str, Known], *, now: datetime) -> list[Project]:
+def collect(
+    connection: Connection, where: Filter, bounds: Mapping[str, BoundsInForce], *, now: datetime
+) -> list[Project]:
     """Return the projects, sorted by name.
 
     Args:
-        connection: the connection to the store.
-        wanted: the filter for the runs.
+        where: the filter for the runs.
         bounds: the bounds in force, by project.
-        now: the current time.
     """
-    runs = _grouped(queries.runs(connection, wanted), lambda row: row.project)
+    runs = _grouped(queries.runs(connection, where), lambda row: row.project)
     return [
-        _project(connection, dataclasses.replace(wanted, project=name), runs[name], bounds.get(name, {}), now)
+        _project(connection, dataclasses.replace(where, project=name), runs[name], bounds.get(name, {}), now)
         for name in sorted(runs)
     ]
 
 
-def _project(connection: Connection, wanted: Filter, rows: Sequence[RunRow], known: Known, now: datetime) -> Project:
-    name = str(wanted.project)
-    read = _readable(rows)
-    results = queries.results(connection, wanted, among=read, with_metrics=False)
+def _project(
+    connection: Connection, where: Filter, rows: Sequence[RunRow], bounds: BoundsInForce, now: datetime
+) -> Project:
+    name = str(where.project)
+    latest = _latest(rows)
+    results = queries.results(connection, where, among=latest, with_metrics=False)
     presets = {(row.run, row.started): row.presets for row in rows}
-    found = histories.of(queries.series(connection, wanted), known, queries.noise(connection, wanted), presets)
+    of_metrics = histories.of(queries.series(connection, where), bounds, queries.noise(connection, where), presets)
     return Project(
         name,
         rows[:RECENT],
         len(rows),
-        sorted(_cells(name, rows[:RECENT], results, found, now), key=_urgency),
-        len(read),
+        sorted(_cells(name, rows[:RECENT], results, of_metrics, now), key=_urgency),
+        len(latest),
         cost.summed(rows, Period.DAY),
         cost.summed(rows, Period.MONTH),
         _in_common(results, rows[0]),
@@ -202,15 +204,15 @@ def _project(connection: Connection, wanted: Filter, rows: Sequence[RunRow], kno
 
 
 def _in_common(results: Sequence[ResultRow], run: RunRow) -> list[Finding]:
-    """Return what the cells that failed in a run have in common, apart from flaky cells."""
+    """Return the conditions under which cells of a run failed, without flaky cells."""
     of_run = [result for result in results if result.run.id == run.id]
     failed = {result.cell for result in of_run if result.verdict != Verdict.PASSED}
     flaky = observations.known_flaky(result for result in results if result.cell in failed)
     return observations.in_common(of_run, flaky=flaky)
 
 
-def _readable(rows: Sequence[RunRow]) -> list[RunRow]:
-    """Return the latest runs whose results to read: the recent runs, and earlier runs up to `_MOST_RESULTS` results."""
+def _latest(rows: Sequence[RunRow]) -> list[RunRow]:
+    """Return the recent runs, and so many earlier runs that all have at most `_MOST_RESULTS` results together."""
     count, total = 0, 0
     for row in rows:
         total += sum(row.cells.values())
@@ -227,7 +229,7 @@ def _cells(
     names |= {result.cell: result.name for result in results}
     of_cells = _grouped(results, lambda result: result.cell)
     measured = _grouped(histories, lambda history: history.series.cell)
-    assessed = {found.cell: found for found in flakiness.assess(observations.of(results))}
+    assessed = {each.cell: each for each in flakiness.assess(observations.of(results))}
     begin = now - timedelta(days=RECENT_DAYS)
     return [
         Cell(
@@ -252,8 +254,8 @@ def _grouped(items: Iterable[Item], key: Callable[[Item], str]) -> dict[str, lis
 
 
 def _by_run(results: Sequence[ResultRow], runs: Sequence[RunRow]) -> list[ResultRow | None]:
-    found = {result.run.id: result for result in results}
-    return [found.get(run.id) for run in runs]
+    by_run = {result.run.id: result for result in results}
+    return [by_run.get(run.id) for run in runs]
 
 
 def _since(histories: Sequence[History], begin: datetime) -> list[tuple[History, Shift]]:

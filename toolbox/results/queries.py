@@ -1,4 +1,4 @@
-"""Queries of the store: runs, results and series, by project, cell, settings, metric, revision and time."""
+"""Reads runs, results and series from the store, filtered by project, cell, settings, metric, revision and time."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _FEW: Final = 500  # maximum number of ids that a query lists
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter. Fields that are not set select everything.
+    """A filter for runs, cells and metrics. A field that is not set selects everything.
 
     Args:
         project: the name of a project.
         cells: a pattern for the names or ids of cells.
         settings: the values of settings, or their labels, by axis.
         metric: a pattern for the names of metrics.
-        revision: a pattern for revisions, or a prefix.
+        revision: a pattern for revisions, or a prefix of revisions.
         since: the earliest start of runs.
         until: the latest start of runs.
-        presets: presets that runs must all have had.
+        presets: presets that a run must have used; if there are several, all of them.
         run: the id of the row of one run.
     """
 
@@ -58,12 +58,12 @@ class Filter:
     run: int | None = None
 
 
-def runs(connection: Connection, wanted: Filter, *, limit: int | None = None) -> list[RunRow]:
-    """Return the runs, the newest first."""
-    query = select(Run).where(*_of_runs(wanted)).order_by(Run.started.desc(), Run.id.desc())
-    if limit is not None and not (wanted.revision or wanted.presets):
+def runs(connection: Connection, where: Filter, *, limit: int | None = None) -> list[RunRow]:
+    """Return the runs, newest first."""
+    query = select(Run).where(*_of_runs(where)).order_by(Run.started.desc(), Run.id.desc())
+    if limit is not None and not (where.revision or where.presets):
         query = query.limit(limit)
-    rows = list(islice((row for row in connection.execute(query) if _is_wanted(row, wanted)), limit))
+    rows = list(islice((row for row in connection.execute(query) if _matches(row, where)), limit))
     counts: dict[int, dict[str, int]] = defaultdict(dict)
     unpriced: dict[int, int] = defaultdict(int)
     costs: dict[int, float] = {}
@@ -75,7 +75,7 @@ def runs(connection: Connection, wanted: Filter, *, limit: int | None = None) ->
         func.count(Result.cost).label("priced"),
     )
     ended = ended.where(Result.kind == "cell").group_by(Result.run_id, Result.verdict)
-    for found in connection.execute(_of(ended, Result.run_id, [row.id for row in rows], wanted)):
+    for found in connection.execute(_of(ended, Result.run_id, [row.id for row in rows], where)):
         counts[found.run_id][found.verdict or "not ended"] = found.number
         unpriced[found.run_id] += found.number - found.priced
         if found.cost is not None:
@@ -95,24 +95,22 @@ def metrics(connection: Connection, project: str | None = None) -> list[str]:
 
 
 def run(connection: Connection, name: str, project: str | None = None) -> RunRow:
-    """Return the run with a name or a unique prefix of it; `latest` and `previous` are the last two runs.
-
-    Only the rows of this run are read, however many runs there are.
+    """Return the run with a name or a unique prefix of a name; `latest` and `previous` are the last two runs.
 
     Raises:
-        UsageError: no run has this name or prefix, or several have this prefix.
+        UsageError: no run has this name or prefix, or several runs have this prefix.
     """
-    every = Filter(project=project)
+    of_project = Filter(project=project)
     if name in _RECENT:
         place = _RECENT.index(name)
-        latest = runs(connection, every, limit=place + 1)
+        latest = runs(connection, of_project, limit=place + 1)
         if len(latest) > place:
             return latest[place]
-    rows = _named(connection, every, Run.run == name)
-    rows = rows or _named(connection, every, func.substr(Run.run, 1, len(name)) == name)
+    rows = _named(connection, of_project, Run.run == name)
+    rows = rows or _named(connection, of_project, func.substr(Run.run, 1, len(name)) == name)
     if not rows:
-        newest = ", ".join(row.run for row in runs(connection, every, limit=_SOME)) or "none"
-        raise UsageError(f"the store has no run `{name}`; the newest are {newest}")
+        newest = ", ".join(row.run for row in runs(connection, of_project, limit=_SOME)) or "none"
+        raise UsageError(f"the store has no run `{name}`; the newest runs are {newest}")
     if len(rows) > 1:
         some = ", ".join(f"{row.run} of {row.project}" for row in rows[:_SOME])
         count = str(len(rows)) if len(rows) <= _SOME else f"more than {_SOME}"
@@ -120,9 +118,9 @@ def run(connection: Connection, name: str, project: str | None = None) -> RunRow
     return rows[0]
 
 
-def _named(connection: Connection, wanted: Filter, condition: ColumnElement[bool]) -> list[RunRow]:
-    """Return the newest runs that meet a condition: at most one more than `_SOME`, to show that there are others."""
-    query = select(Run.id).where(*_of_runs(wanted), condition).order_by(Run.started.desc(), Run.id.desc())
+def _named(connection: Connection, where: Filter, condition: ColumnElement[bool]) -> list[RunRow]:
+    """Return the newest runs that meet a condition, at most `_SOME` + 1: one more run shows that there are others."""
+    query = select(Run.id).where(*_of_runs(where), condition).order_by(Run.started.desc(), Run.id.desc())
     return [
         row
         for identity in connection.scalars(query.limit(_SOME + 1)).all()
@@ -131,23 +129,21 @@ def _named(connection: Connection, wanted: Filter, condition: ColumnElement[bool
 
 
 def results(
-    connection: Connection, wanted: Filter, among: Sequence[RunRow] | None = None, *, with_metrics: bool = True
+    connection: Connection, where: Filter, among: Sequence[RunRow] | None = None, *, with_metrics: bool = True
 ) -> list[ResultRow]:
-    """Return the results of cells, run by run, the newest run first.
+    """Return the results of cells, run by run, newest run first.
 
     Args:
-        connection: the connection to the store.
-        wanted: the filter.
-        among: the runs, if they have already been read.
+        among: the runs that the filter selects, if the caller has already read them.
         with_metrics: whether to read the metrics too.
     """
-    rows = runs(connection, wanted) if among is None else among
+    rows = runs(connection, where) if among is None else among
     by_id = {row.id: row for row in rows}
-    cells = _cells(connection, wanted, by_id)
-    query = _of(select(Result), Result.run_id, by_id, wanted)
+    cells = _cells(connection, where, by_id)
+    query = _of(select(Result), Result.run_id, by_id, where)
     found = [row for row in connection.execute(query) if row.cell_id in cells and row.run_id in by_id]
-    attempts = _attempts(connection, wanted, by_id)
-    metrics = _metrics(connection, wanted, by_id) if with_metrics else {}
+    attempts = _attempts(connection, where, by_id)
+    metrics = _metrics(connection, where, by_id) if with_metrics else {}
     order = {row.id: place for place, row in enumerate(rows)}
     return [
         ResultRow(
@@ -174,31 +170,29 @@ def results(
 
 
 def flaky_cells(connection: Connection, project: str, until: datetime) -> set[str]:
-    """Return the ids of the cells that passed and failed under the same code in the 90 days up to a moment."""
+    """Return the ids of the cells that were flaky in the 90 days before `until`."""
     lately = Filter(project=project, since=until - _LATELY, until=until)
     return observations.known_flaky(results(connection, lately, with_metrics=False))
 
 
-def series(connection: Connection, wanted: Filter, *, accepted: bool = True) -> list[Series]:
+def series(connection: Connection, where: Filter, *, accepted: bool = True) -> list[Series]:
     """Return the series that have values, sorted by project, cell and metric.
 
     Args:
-        connection: the connection to the store.
-        wanted: the filter.
-        accepted: whether to return only accepted values (see `Sample.accepted`), without those of cells that failed.
+        accepted: whether to return only accepted values (see `tables.Sample`).
     """
     runs_by_id = {
         row.id: RunReference(row.run, row.started, row.revision, row.directory)
         for row in connection.execute(
-            select(Run.id, Run.run, Run.started, Run.revision, Run.directory, Run.presets).where(*_of_runs(wanted))
+            select(Run.id, Run.run, Run.started, Run.revision, Run.directory, Run.presets).where(*_of_runs(where))
         )
-        if _is_wanted(row, wanted)
+        if _matches(row, where)
     }
-    cells = _cells(connection, wanted)
+    cells = _cells(connection, where)
     named = {
         row.id: row
         for row in connection.execute(select(SeriesRow))
-        if row.cell_id in cells and (wanted.metric is None or fnmatch.fnmatchcase(row.metric, wanted.metric))
+        if row.cell_id in cells and (where.metric is None or fnmatch.fnmatchcase(row.metric, where.metric))
     }
     place = {
         identity: index for index, identity in enumerate(sorted(runs_by_id, key=lambda i: (runs_by_id[i].started, i)))
@@ -226,26 +220,26 @@ def series(connection: Connection, wanted: Filter, *, accepted: bool = True) -> 
     return sorted(found, key=lambda one: (one.project, one.name, one.cell, one.metric, one.unit))
 
 
-def failed_cells(connection: Connection, wanted: Filter) -> set[tuple[str, str]]:
-    """Return the projects and ids of the cells that ran in the selected runs and passed in none of them."""
-    query = select(Run.id, Run.revision, Run.presets).where(*_of_runs(wanted))
-    among = {row.id for row in connection.execute(query) if _is_wanted(row, wanted)}
+def failed_cells(connection: Connection, where: Filter) -> set[tuple[str, str]]:
+    """Return the projects and ids of the cells that have results in the selected runs but passed in none of them."""
+    query = select(Run.id, Run.revision, Run.presets).where(*_of_runs(where))
+    among = {row.id for row in connection.execute(query) if _matches(row, where)}
     ended = select(Cell.project, Cell.cell, Result.run_id, Result.verdict).join(Cell, Cell.id == Result.cell_id)
     passed: dict[tuple[str, str], bool] = {}
-    for project, cell, run_id, verdict in connection.execute(_of(ended, Result.run_id, among, wanted)):
+    for project, cell, run_id, verdict in connection.execute(_of(ended, Result.run_id, among, where)):
         if run_id in among:
             passed[project, cell] = passed.get((project, cell), False) or verdict in _PASSED
     return {cell for cell, has_passed in passed.items() if not has_passed}
 
 
-def noise(connection: Connection, wanted: Filter) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return the number of noisy values and of all values of each metric, by the id of the cell and the metric.
+def noise(connection: Connection, where: Filter) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return the number of noisy values and the number of all values of each metric, by cell id and metric.
 
-    A noisy value was out of its range in one attempt, and not in the other. Metrics without noisy values are left out.
+    A noisy value was out of its range in one attempt but not in the other. Metrics without noisy values are omitted.
     """
-    query = select(Run.id, Run.revision, Run.presets).where(*_of_runs(wanted))
-    runs_ = [row.id for row in connection.execute(query) if _is_wanted(row, wanted)]
-    cells = _cells(connection, wanted)
+    query = select(Run.id, Run.revision, Run.presets).where(*_of_runs(where))
+    runs_ = [row.id for row in connection.execute(query) if _matches(row, where)]
+    cells = _cells(connection, where)
     counted = select(SeriesRow.cell_id, SeriesRow.metric, func.sum(case((Sample.noisy, 1), else_=0)), func.count())
     counted = counted.join(SeriesRow, SeriesRow.id == Sample.series_id).group_by(SeriesRow.cell_id, SeriesRow.metric)
     counted = counted.select_from(Sample).where(Sample.accepted)
@@ -262,7 +256,7 @@ def noise(connection: Connection, wanted: Filter) -> dict[tuple[str, str], tuple
 
 
 def checks(connection: Connection, results_: Sequence[ResultRow]) -> dict[tuple[int, str], list[dict[str, Any]]]:
-    """Return the outcomes of the checks of results, by the run and the id of the cell."""
+    """Return the outcomes of the checks of results, by the id of the row of the run and the id of the cell."""
     query = select(Result.run_id, Cell.cell, Check.check, Check.passed, Check.message, Check.file, Check.line)
     query = query.select_from(Check).join(Result, Result.id == Check.result_id).join(Cell, Cell.id == Result.cell_id)
     query = query.order_by(Check.result_id, Check.position)
@@ -275,7 +269,7 @@ def checks(connection: Connection, results_: Sequence[ResultRow]) -> dict[tuple[
 def _values(
     connection: Connection, named: Mapping[int, Any], place: Mapping[int, int], *, accepted: bool
 ) -> Iterable[tuple[int, Any, Any, tuple[int, ...]]]:
-    """Yield for each series its id, its values in order of runs, the indices of the runs, and of confirmed values."""
+    """Yield for each series the id, the values in order of runs, the indices of the runs, and of confirmed values."""
     query = select(Sample.series_id, Sample.run_id, Sample.value, Sample.confirmed).where(Sample.value.is_not(None))
     if accepted:
         query = query.where(Sample.accepted)
@@ -300,64 +294,64 @@ def _values(
             yield identity, values[begin:end].copy(), at[begin:end].tolist(), failed
 
 
-def _of_runs(wanted: Filter) -> list[ColumnElement[bool]]:
+def _of_runs(where: Filter) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = []
-    if wanted.run is not None:
-        conditions.append(Run.id == wanted.run)
-    if wanted.project is not None:
-        conditions.append(Run.project == wanted.project)
-    if wanted.since is not None:
-        conditions.append(Run.started >= wanted.since)
-    if wanted.until is not None:
-        conditions.append(Run.started <= wanted.until)
+    if where.run is not None:
+        conditions.append(Run.id == where.run)
+    if where.project is not None:
+        conditions.append(Run.project == where.project)
+    if where.since is not None:
+        conditions.append(Run.started >= where.since)
+    if where.until is not None:
+        conditions.append(Run.started <= where.until)
     return conditions
 
 
-def _is_wanted(row: Any, wanted: Filter) -> bool:
-    revision, pattern = row.revision or "", wanted.revision
+def _matches(row: Any, where: Filter) -> bool:
+    revision, pattern = row.revision or "", where.revision
     if pattern is not None and not (
         fnmatch.fnmatchcase(revision, pattern) or (revision and revision.startswith(pattern))
     ):
         return False
-    return set(wanted.presets) <= set(row.presets)
+    return set(where.presets) <= set(row.presets)
 
 
-def _of(query: Query, column: Any, runs_: Collection[int], wanted: Filter) -> Query:
-    """Restrict a query to runs: by their ids if they are few, else by the conditions of the filter."""
+def _of(query: Query, column: Any, runs_: Collection[int], where: Filter) -> Query:
+    """Restrict a query to some runs: by id if the runs are few, otherwise by the conditions of the filter."""
     if len(runs_) <= _FEW:
         return query.where(column.in_(runs_))
-    return query.join(Run, Run.id == column).where(*_of_runs(wanted))
+    return query.join(Run, Run.id == column).where(*_of_runs(where))
 
 
 def _among(query: Query, column: Any, identities: Sequence[int]) -> Query:
-    """Restrict a query to rows by their ids if they are few; else the caller has to filter the result."""
+    """Restrict a query to some rows by id if the rows are few; otherwise the caller must filter the result."""
     return query.where(column.in_(identities)) if len(identities) <= _FEW else query
 
 
-def _cells(connection: Connection, wanted: Filter, runs_: Collection[int] | None = None) -> dict[int, Any]:
-    """Return the cells by the ids of their rows. If `runs_` are few, cells without results in them are left out."""
+def _cells(connection: Connection, where: Filter, runs_: Collection[int] | None = None) -> dict[int, Any]:
+    """Return the rows of cells by id, at least of all cells with results in `runs_`; None for all runs."""
     query = select(Cell)
-    if wanted.project is not None:
-        query = query.where(Cell.project == wanted.project)
+    if where.project is not None:
+        query = query.where(Cell.project == where.project)
     if runs_ is not None and len(runs_) <= _FEW:
         query = query.where(Cell.id.in_(select(Result.cell_id).where(Result.run_id.in_(runs_))))
-    cells = [row for row in connection.execute(query) if _has(row, wanted)]
-    if wanted.cells is not None:
-        cells = patterns.matching(wanted.cells, cells, lambda row: (row.name, row.cell))
+    cells = [row for row in connection.execute(query) if _has_settings(row, where)]
+    if where.cells is not None:
+        cells = patterns.matching(where.cells, cells, lambda row: (row.name, row.cell))
     return {row.id: row for row in cells}
 
 
-def _has(cell: Any, wanted: Filter) -> bool:
+def _has_settings(cell: Any, where: Filter) -> bool:
     return all(
         axis in cell.settings and (cell.settings[axis] == value or cell.labels.get(axis) == str(value))
-        for axis, value in wanted.settings.items()
+        for axis, value in where.settings.items()
     )
 
 
-def _attempts(connection: Connection, wanted: Filter, runs_: Collection[int]) -> dict[int, list[AttemptRow]]:
+def _attempts(connection: Connection, where: Filter, runs_: Collection[int]) -> dict[int, list[AttemptRow]]:
     query = select(Attempt).join(Result, Result.id == Attempt.result_id).order_by(Attempt.result_id, Attempt.attempt)
     found: dict[int, list[AttemptRow]] = defaultdict(list)
-    for row in connection.execute(_of(query, Result.run_id, runs_, wanted)):
+    for row in connection.execute(_of(query, Result.run_id, runs_, where)):
         attempt = AttemptRow(
             row.verdict,
             row.cause,
@@ -373,14 +367,14 @@ def _attempts(connection: Connection, wanted: Filter, runs_: Collection[int]) ->
 
 
 def _metrics(
-    connection: Connection, wanted: Filter, runs_: Collection[int]
+    connection: Connection, where: Filter, runs_: Collection[int]
 ) -> dict[tuple[int, int], dict[str, tuple[float | None, str]]]:
-    """Return the metrics of each result, by its run and its cell."""
+    """Return the metrics of each result, by the ids of the rows of the run and of the cell."""
     query = select(Sample.run_id, SeriesRow.cell_id, SeriesRow.metric, SeriesRow.unit, Sample.value)
     query = query.join(SeriesRow, SeriesRow.id == Sample.series_id).order_by(SeriesRow.id)
     found: dict[tuple[int, int], dict[str, tuple[float | None, str]]] = defaultdict(dict)
-    for row in connection.execute(_of(query, Sample.run_id, runs_, wanted)):
-        if wanted.metric is None or fnmatch.fnmatchcase(row.metric, wanted.metric):
+    for row in connection.execute(_of(query, Sample.run_id, runs_, where)):
+        if where.metric is None or fnmatch.fnmatchcase(row.metric, where.metric):
             found[row.run_id, row.cell_id][row.metric] = (row.value, row.unit)
     return found
 

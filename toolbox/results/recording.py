@@ -1,6 +1,6 @@
 """Writes a run into the store from its journal, its plan and `run.json`, at the end of the run or on request.
 
-A run that the store already has is replaced, so that recording a run twice, or after a resume, counts it once.
+If the store already has the run, the run is replaced. So a run that is recorded twice, or resumed, counts once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ class Recorded:
 
     Args:
         run: the name of the run.
-        project: the name of the project.
         cells: the number of cells that were written.
         samples: the number of samples that were written.
         is_new: whether the store did not have the run before.
@@ -52,7 +51,7 @@ class Recorded:
 
 
 def record(store: Store, directory: Path) -> Recorded:
-    """Record a run, or record it again.
+    """Write a run into the store. If the store has the run, replace it.
 
     Raises:
         UsageError: the directory is not the directory of a run.
@@ -77,7 +76,7 @@ def record(store: Store, directory: Path) -> Recorded:
 
 
 def _known(connection: Connection, found: RunState) -> Any:
-    """Return the id of a run in the store, and when its journal was last written; None if the store lacks the run."""
+    """Return the id of a run in the store, and the time of its last event; None if the store does not have the run."""
     run = tables.Run
     query = select(run.id, run.updated).where(*(getattr(run, name) == value for name, value in _key(found).items()))
     return connection.execute(query).one_or_none()
@@ -124,7 +123,7 @@ class _Writer:
         connection: the connection to the store.
         project: the name of the project.
         run_id: the id of the row of the run.
-        is_newest: whether the store has no later run of the project. Only the newest run changes names of cells.
+        is_newest: whether the store has no later run of the project. Only the newest run changes the names of cells.
     """
 
     connection: Connection
@@ -203,9 +202,9 @@ class _Writer:
             if (found := rows.get(identity)) is None:
                 continue
             after = {name: value for name, value in _fit(row).items() if name in {"name", "settings", "labels"}}
-            is_known = self.is_newest or not found.settings  # an older run only fills in missing settings
-            is_deletion_explained = bool(row["settings"]) or not found.settings
-            if is_known and is_deletion_explained and after != {name: getattr(found, name) for name in after}:
+            may_update = self.is_newest or not found.settings  # an older run only adds missing settings
+            deletes_settings = not row["settings"] and bool(found.settings)
+            if may_update and not deletes_settings and after != {name: getattr(found, name) for name in after}:
                 self.connection.execute(update(cell).where(cell.id == found.id).values(**after))
         return {row.cell: row.id for row in self.connection.execute(query)}
 
@@ -238,7 +237,7 @@ class _Writer:
 
 
 def is_accepted(step: StepState) -> bool:
-    """Return whether a step passed, or failed only because metrics were out of range, so that its metrics count."""
+    """Return whether a step passed, or failed only because metrics were out of the ranges of earlier runs."""
     if step.verdict in {Verdict.PASSED, Verdict.XPASSED}:
         return True
     failed = [check for check in step.checks if check.passed is False]
@@ -246,7 +245,7 @@ def is_accepted(step: StepState) -> bool:
 
 
 def _counted(step: StepState) -> Iterable[MetricMeasured]:
-    """Return the metrics that count: those of the first attempt if a second attempt had to confirm it."""
+    """Return the metrics to record: of the first attempt if a second attempt had to confirm it, else the latest."""
     first = next((attempt for attempt in step.attempts if attempt.deviations), None)
     if first is not None and is_accepted(step):
         return first.metrics.values()
@@ -254,7 +253,7 @@ def _counted(step: StepState) -> Iterable[MetricMeasured]:
 
 
 def _noisy(step: StepState) -> set[str]:
-    """Return the metrics that were out of their range in one attempt but not in the other."""
+    """Return the names of the metrics that were out of their range in one attempt but not in the other."""
     out = [attempt.deviations for attempt in step.attempts if attempt.deviations]
     if not out or not is_accepted(step):
         return set()
@@ -263,7 +262,7 @@ def _noisy(step: StepState) -> set[str]:
 
 
 def _confirmed(step: StepState) -> set[str]:
-    """Return the metrics that failed the step because they were out of the range of earlier runs in both attempts."""
+    """Return the names of the metrics that were out of the range of earlier runs in both attempts of a failed step."""
     if step.verdict not in _FAILED or not is_accepted(step):
         return set()
     return {check.metric for check in step.checks if check.passed is False} - _noisy(step)
@@ -286,18 +285,20 @@ def _accelerator(attempt: CellAttempt, targets: Mapping[str, Any]) -> str:
 
 
 def _costs(steps: Iterable[StepState], targets: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the cost of each step. Attempts on the same target at the same time share its price."""
+    """Return the cost of each step. Attempts on the same target at the same time share the price of the target."""
     costs: dict[str, float | None] = {step.step: 0.0 if step.attempts else None for step in steps}
-    tried = [(step.step, attempt) for step in steps for attempt in step.attempts]
-    for target in sorted({attempt.target for _, attempt in tried}):
+    attempts = [(step.step, attempt) for step in steps for attempt in step.attempts]
+    for target in sorted({attempt.target for _, attempt in attempts}):
         price = targets.get(target, {}).get("cost_per_hour")
-        mine = [(step, attempt) for step, attempt in tried if attempt.target == target]
-        known = [(step, one.submitted.timestamp(), one.seconds) for step, one in mine if one.seconds is not None]
-        shares = cost.shares([(begin, begin + seconds) for _, begin, seconds in known])
-        for (step, _, _), share in zip(known, shares, strict=True):
-            if price is not None and (so_far := costs[step]) is not None:
-                costs[step] = so_far + share * price / _SECONDS
-        for step, attempt in mine:
+        on_target = [(step, attempt) for step, attempt in attempts if attempt.target == target]
+        timed = [
+            (step, each.submitted.timestamp(), each.seconds) for step, each in on_target if each.seconds is not None
+        ]
+        shares = cost.shares([(begin, begin + seconds) for _, begin, seconds in timed])
+        for (step, _, _), share in zip(timed, shares, strict=True):
+            if price is not None and (total := costs[step]) is not None:
+                costs[step] = total + share * price / _SECONDS
+        for step, attempt in on_target:
             if price is None or attempt.seconds is None:
                 costs[step] = None
     return costs
@@ -316,7 +317,7 @@ def _attempt(attempt: CellAttempt, targets: Mapping[str, Any]) -> dict[str, Any]
 def _value(metric: MetricMeasured) -> dict[str, Any]:
     if metric.value is None or math.isfinite(metric.value):
         return {"value": metric.value, "fault": metric.fault}
-    return {"value": None, "fault": metric.fault or f"it is {metric.value}"}
+    return {"value": None, "fault": metric.fault or f"the value is {metric.value}"}
 
 
 def _fields(source: object, *names: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Runs, results and attempts from the store, as frozen dataclasses. `queries` creates them."""
+"""The runs, results and attempts that `queries` reads from the store, as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class RunRow:
     """A run.
 
     Args:
-        cells: the number of its cells by verdict.
-        cost: the cost of its cells with a known price; None if there are none.
-        unpriced: the number of its cells without a price.
+        cells: the number of cells with each verdict.
+        cost: the cost of the cells with a price; None if no cell has a price.
+        unpriced: the number of cells without a price.
     """
 
     id: int
@@ -42,8 +42,9 @@ class AttemptRow:
 
     Args:
         revision: the revision under test; empty if unknown.
-        deviates: whether it failed only because values were out of the ranges of earlier runs.
-        out_of_range: whether it failed only because values were out of their ranges, of earlier runs or configured.
+        deviates: whether the attempt failed only because values were out of the ranges of earlier runs.
+        out_of_range: whether the attempt failed only because values were out of ranges, either of earlier runs or
+            configured.
         image: the container image, as `NAME@sha256:...`; empty if unknown.
     """
 
@@ -62,9 +63,8 @@ class ResultRow:
     """How a cell ended in a run.
 
     Args:
-        attempts: the attempts, in order.
-        metrics: the value and unit of each metric, by name; the value is None if it could not be read.
-        out_of_range: whether its last attempt failed only because measured values were out of their ranges.
+        metrics: the value and unit of each metric, by metric; the value is None if it could not be read.
+        out_of_range: whether the last attempt failed only because measured values were out of their ranges.
     """
 
     run: RunRow

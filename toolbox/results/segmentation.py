@@ -1,7 +1,7 @@
-"""Finds the levels of a series: proposes where levels begin, places each begin exactly, and tests each.
+"""Finds the levels of a series: proposes where levels begin, places each beginning exactly, and tests it.
 
-`toolbox.results.changes` uses this module. All values are finite, and scaled to at most 1. docs/changes.md describes
-the method, its sources, the reasons for the limits, and its measured quality.
+All values are finite, and `toolbox.results.changes` has scaled them to at most 1. docs/changes.md describes the method,
+its sources, the reasons for the limits, and its measured quality.
 """
 
 from __future__ import annotations
@@ -17,28 +17,30 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 
 SHORTEST: Final = 6
-"""Minimum number of points of a level: a shorter one is an excursion."""
+"""Minimum number of points of a level: a shorter level is an excursion."""
 REACH: Final = 50
 """Number of points on each side of a shift that are compared: more distant points may be out of date."""
 CLIP: Final = 2.5
 """Maximum deviation from the median of a level, in spreads. Larger deviations are clipped, so outliers matter less."""
 
 FALSE_ALARMS: Final = 1e-3
-"""Probability of a false change by the t-test in a whole series of noise, shared equally by its points."""
+"""Probability that the t-test finds a change in a whole series of noise. The points share it equally."""
 LEAST_EFFECT: Final = 1.7
 """Minimum size of a step in spreads of the noise: a person would not see a smaller step."""
 LEAST_RANK_Z: Final = 3.8
-"""Minimum z of the rank test, which rejects a step if most values occur on both sides. With few points this limit is
-out of reach, and a lower one applies."""
+"""Minimum z of the rank test, which rejects a step if most values occur on both sides. A few points cannot reach this
+limit, so a lower limit applies to them."""
 LEAST_OVER_LINE: Final = 1.2
 """Minimum ratio of the squared residuals of a straight line to those of a line with a step: drift is not a step."""
 
 _WINDOWS: Final = (10, 20, 40, 80)
-_LEAST_T: Final = 4.5  # minimum t of a candidate, which is the best of many splits: weaker ones fail the tests anyway
+_LEAST_T: Final = 4.5  # minimum t of a candidate: weaker candidates would fail the tests anyway
 _MAD: Final = 1.4826  # ratio of the spread of normal noise to its median absolute deviation
-_NINTH_DECILE: Final = 1 / 1.645  # ratio of this spread to the ninth decile of the absolute deviations
+_NINTH_DECILE: Final = 1 / 1.645  # ratio of the spread of normal noise to the ninth decile of its absolute deviations
 _SHARED_POINTS: Final = 10  # number of points for which the pooled variance counts in the variance of a side
-_MEMORYLESS_POINTS: Final = 20  # number of independent points to add, which reduce an autocorrelation of few points
+_MEMORYLESS_POINTS: Final = (
+    20  # number of independent points that are added, to reduce an autocorrelation of few points
+)
 _LARGEST_MEMORY: Final = 0.9
 
 
@@ -47,7 +49,7 @@ class Step:
     """The difference between two adjacent parts of a series.
 
     Args:
-        strength: the smallest ratio of a test statistic to its limit, over the four tests. A change has at least 1.
+        strength: the smallest ratio of a test statistic to its limit, of the four tests; at least 1 for a change.
         p_value: the p-value of the t-test.
         spread: the spread of the noise about the two levels.
     """
@@ -59,7 +61,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The values on one side of a step: their median, their mean after clipping, and their deviations from the mean."""
+    """The values on one side of a step.
+
+    Args:
+        mean: the mean after clipping.
+        noise: the clipped deviations from the mean.
+    """
 
     median: float
     mean: float
@@ -71,7 +78,10 @@ class _Side:
 
 
 def segmented(values: Values, floor: float) -> list[tuple[int, Step]]:
-    """Return where levels begin, with the step at each. The weakest candidate is dropped until all others pass."""
+    """Return the index at which each level after the first begins, with the step there.
+
+    The weakest candidate is dropped repeatedly until all remaining candidates pass the tests.
+    """
     edges = [0, *candidates(values, floor), len(values)]
 
     def place(inner: int) -> None:
@@ -100,9 +110,9 @@ def segmented(values: Values, floor: float) -> list[tuple[int, Step]]:
 
 
 def candidates(values: Values, floor: float) -> list[int]:
-    """Return where levels may begin, in order: the best split of each window that contains no stronger split.
+    """Return the indices at which levels may begin: the best split of each window that contains no stronger split.
 
-    Windows have four lengths, and start at every quarter of their length.
+    Windows have four lengths. Windows of one length start at every quarter of the length.
     """
     found: list[tuple[float, int, int, int]] = []
     for length in sorted({min(window, len(values)) for window in _WINDOWS}):
@@ -121,7 +131,7 @@ def candidates(values: Values, floor: float) -> list[int]:
 
 
 def _best_splits(rows: Values, floor: float) -> tuple[Values, NDArray[np.intp]]:
-    """Return for each row the largest squared t of any split into two parts, and the size of the first part."""
+    """Return for each row the largest squared t of all splits into two parts, and the size of its first part."""
     _, deviations = clipped(rows, floor)
     count = rows.shape[1]
     deviations -= deviations.mean(axis=1, keepdims=True)
@@ -137,8 +147,8 @@ def _best_splits(rows: Values, floor: float) -> tuple[Values, NDArray[np.intp]]:
 def placed(values: Values, before: int, at: int, after: int) -> int:
     """Return the index between two neighbouring changes that separates two levels best.
 
-    This index has the least sum of absolute deviations from the medians of the two levels, which are first split at
-    `at`. Of several best indices, return the one nearest to `at`.
+    The best index minimizes the sum of absolute deviations from the medians of the two levels. The medians are those of
+    the values before and after `at`. Of several best indices, the index nearest to `at` is returned.
     """
     begin, end = max(before, at - REACH), min(after, at + REACH)
     left, right = (_at_half(np.sort(part)) for part in (values[begin:at], values[at:end]))
@@ -200,7 +210,7 @@ def _worth(sides: tuple[_Side, _Side], squares: float) -> float:
 def _rank_strength(left: Values, right: Values) -> float:
     """Return the distance of the Mann-Whitney statistic from its mean for equal levels, divided by its limit.
 
-    Few points cannot reach the limit. For these, the limit is that all values of one side are above all of the other.
+    A few points cannot reach the usual limit. Their limit is the statistic of sides that do not overlap.
     """
     ordered, pairs = np.sort(right), len(left) * len(right)
     twice = ordered.searchsorted(left, "left").sum() + ordered.searchsorted(left, "right").sum()
@@ -211,14 +221,14 @@ def _rank_strength(left: Values, right: Values) -> float:
 def _drift_strength(values: Values, at: int, stepped: float, missing: float) -> float:
     """Return how much better a step fits than drift, divided by the limit for a change.
 
-    The sum of squared residuals of a straight line is compared with that of the step alone, and with that of a line
-    with a step. The second comparison finds steps in series that drift as well.
+    The squared residuals of a straight line are compared with the squared residuals of the step alone, and of a line
+    with a step. The second comparison is for series that have both a step and drift.
 
     Args:
         values: the values of both sides, as deviations from the mean of the first side.
         at: the index of the step.
         stepped: the sum of squared residuals of the step alone, including `missing`.
-        missing: the amount by which the sum of squares is below that of the least possible noise.
+        missing: the amount by which the sum of squares is below the sum of squares of the least possible noise.
     """
     deviations, times = values - values.mean(), np.arange(len(values)) - (len(values) - 1) / 2
     times /= math.sqrt(times @ times)
@@ -231,10 +241,9 @@ def _drift_strength(values: Values, at: int, stepped: float, missing: float) -> 
 
 
 def clipped(values: Values, floor: float) -> tuple[Values, Values]:
-    """Return the median along the last axis, which is kept, and the clipped deviations from it.
+    """Return the median along the last axis and the clipped deviations from the median. The axis is kept.
 
-    If more than half of the values are the same, as in quantised series, the median absolute deviation is 0, and the
-    ninth decile is used instead.
+    If more than half of the values are equal, the median absolute deviation is 0, and the ninth decile is used instead.
     """
     middle = _at_half(np.sort(values, axis=-1))
     deviations = values - middle
@@ -246,6 +255,6 @@ def clipped(values: Values, floor: float) -> tuple[Values, Values]:
 
 
 def _at_half(ascending: Values) -> Values:
-    """Return the median of sorted values along the last axis, which is kept."""
+    """Return the median of sorted values along the last axis. The axis is kept."""
     count = ascending.shape[-1]
     return (ascending[..., ((count - 1) // 2,)] + ascending[..., (count // 2,)]) / 2

@@ -1,4 +1,4 @@
-"""Series from the store: the values of one metric of one cell, in the order of runs."""
+"""A series: the values of one metric of one cell, in the order of runs."""
 
 from __future__ import annotations
 
@@ -34,21 +34,17 @@ class RunReference:
 class Series:
     """The accepted values of one metric of one cell, in the order of their runs.
 
-    A value is accepted if the workload did its work: its cell passed, or failed only because metrics were out of the
-    ranges of earlier runs.
+    A value is accepted if its cell passed, or failed only because metrics were out of the ranges of earlier runs.
 
     Args:
-        project: the name of the project.
-        cell: the id of the cell: the digest of its settings.
+        cell: the id of the cell.
         name: the name of the cell in its latest run.
         settings: the settings of the cell, by axis.
-        metric: the name of the metric.
         unit: the unit of the values; empty for bare numbers.
         direction: whether lower or higher values are better; None if unknown.
         runs: the run of each value.
-        values: the values.
-        confirmed: the indices of the values that failed their cells because they were out of the range of earlier runs
-            in two attempts.
+        confirmed: the indices of the values that were out of the range of earlier runs in two attempts, so that their
+            cells failed.
     """
 
     project: str

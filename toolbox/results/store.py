@@ -1,7 +1,7 @@
-"""The store: one database of all runs, SQLite in a file or PostgreSQL behind a URL. The only module that opens it.
+"""Opens the store, the database of all runs: SQLite in a file, or PostgreSQL behind a URL.
 
-`results import` can create a lost store again from the journals of the runs. Writers take turns, so that two runs that
-end together don't fail on a database lock. Opening a store migrates its tables to the current version.
+Opening a store migrates its tables to the current version. Writers take turns, so that two runs that end together do
+not fail on a database lock. `results import` can rebuild a lost store from the journals of the runs.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from toolbox.system import environ, extras, filesystem
 
 NAME: Final = "results.sqlite"
 _VERSIONS: Final = Path(migrations.__file__).parent / "versions"
-_WAIT_SECONDS: Final = 30  # a run that has ended waits at most this long for another writer; it can be imported later
+_WAIT_SECONDS: Final = 30  # the time that a writer waits for another writer; the run can be imported later
 _CONNECT_SECONDS: Final = 10
-_PRIMARY_CODE: Final = 0xFF  # the other bits of SQLite's error codes are details
+_PRIMARY_CODE: Final = 0xFF  # the bits of SQLite's error codes that tell the kind of error
 _REFUSED: Final = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 _LOCK: Final = 0x7097A11A  # key of the writers' advisory lock in PostgreSQL, an arbitrary number
 
@@ -34,7 +34,7 @@ class StoreError(InfrastructureError):
 
 
 def default_location() -> str:
-    """Return the default location of the store: from the environment, or else a file in the user's state directory."""
+    """Return the location of the store from the environment; otherwise a file in the user's state directory."""
     named = environ.get(environ.RESULTS_DATABASE)
     return named or str(environ.state_directory() / NAME)
 
@@ -47,7 +47,7 @@ class Store:
         is_new: whether to create the store if it does not exist.
 
     Raises:
-        StoreError: the store cannot be opened, or a newer version of this program created it.
+        StoreError: the store cannot be opened, or a newer version of Topgallant created it.
         UsageError: the location is not valid.
     """
 
@@ -58,7 +58,9 @@ class Store:
         try:
             self._engine = _engine(url)
             if not is_new and self._file is not None and not self._file.exists():
-                raise UsageError(f"there is no store {self.location}: `{environ.program()} results import` makes one")
+                raise UsageError(
+                    f"the store {self.location} does not exist: `{environ.program()} results import` creates it"
+                )
             self._bring_up_to_date()
         except OSError as error:
             raise StoreError(f"the store {self.location}: {error.strerror or error}") from error
@@ -116,15 +118,15 @@ class Store:
         if version is not None and version not in known:
             age = "a newer" if version > newest else "an unknown"
             raise StoreError(
-                f"the store {self.location} is of {age} version of this program ({version}, this one knows "
-                f"{newest}): use that version, or another store (--database)"
+                f"the store {self.location} was created by {age} version of Topgallant: its tables have version "
+                f"{version}, but {newest} was expected. Use that version, or another store (--database)"
             )
         if version is None and (tables := inspect(connection).get_table_names()):
             raise StoreError(f"the store {self.location} is the database of another program: it has {tables[0]}")
         return version == newest
 
     def _alone(self) -> AbstractContextManager[None]:
-        """Keep other processes from setting up the same file: only one at a time may change the mode of SQLite."""
+        """Keep other processes from setting up the same file: only one process at a time may change SQLite's mode."""
         return _locked(self._file) if self._file is not None else _nothing()
 
     @contextmanager
@@ -133,7 +135,7 @@ class Store:
             yield
         except exc.DBAPIError as error:
             raise StoreError(f"the store {self.location}: {_reason(error.orig, self._file)}") from error
-        except sqlite3.Error as error:  # while a connection is set up
+        except sqlite3.Error as error:  # raised by `set_up`, outside of SQLAlchemy
             raise StoreError(f"the store {self.location}: {_reason(error, self._file)}") from error
 
 
@@ -144,8 +146,8 @@ def _url(location: str) -> URL:
         url = make_url(location)
     except (exc.ArgumentError, ValueError):
         raise UsageError("the store: the URL of a database was expected, postgresql://user@host/name") from None
-    if "@" in (url.host or ""):  # the text before it is a part of the password
-        raise UsageError("the store: an @ in the password of a URL is written %40") from None
+    if "@" in (url.host or ""):  # the password contains an @, at which SQLAlchemy has split the URL
+        raise UsageError("the store: write an @ in the password of a URL as %40") from None
     match url.drivername.partition("+")[0]:
         case "postgresql" | "postgres":
             extras.require("postgres", "a store in PostgreSQL")
@@ -153,7 +155,7 @@ def _url(location: str) -> URL:
         case "sqlite" if url.database:
             return url.set(drivername="sqlite", database=str(environ.expanded(url.database).absolute()))
         case other:
-            raise UsageError(f"the store: {other} is not supported: a file, or postgresql://user@host/name")
+            raise UsageError(f"the store: {other} is not supported: use a file, or postgresql://user@host/name")
 
 
 def _engine(url: URL) -> Engine:
@@ -163,7 +165,7 @@ def _engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def set_up(connection: sqlite3.Connection, _record: object) -> None:
-        # SQLAlchemy begins the transactions instead of the driver, because those of writers begin differently.
+        # The driver must not begin transactions: `begin` does, in another way for writers.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -177,10 +179,10 @@ def _engine(url: URL) -> Engine:
 
 
 def _sqlite_url(file: Path) -> URL:
-    """Return the URL to open a file with. If its directory is read-only, the file is opened read-only too.
+    """Return the URL with which to open a file. If the directory of the file is read-only, the file is too.
 
-    To read a store in WAL mode, SQLite creates a file beside the store, which is impossible in a read-only directory.
-    If this file is missing or empty, no process is writing to the store, and the store can be opened as immutable.
+    SQLite creates a write-ahead log beside a store, even for readers, which is impossible in a read-only directory. If
+    the log is missing or empty, no process is writing to the store, and the store can be opened as immutable.
     """
     query = {"timeout": str(_WAIT_SECONDS)}
     if file.exists() and not os.access(file.parent, os.W_OK):
@@ -193,7 +195,7 @@ def _sqlite_url(file: Path) -> URL:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Hold the lock beside an SQLite file, and set the file's WAL mode, in which readers don't wait for a writer."""
+    """Hold the lock beside an SQLite file, and set WAL mode, in which readers do not wait for a writer."""
     try:
         descriptor = filesystem.open_lock(Path(f"{file}.lock"))
     except OSError as error:
@@ -215,7 +217,7 @@ def _nothing() -> Iterator[None]:
 
 
 def _versions() -> set[str]:
-    """Return the versions of the tables that this program can migrate."""
+    """Return the versions of the tables that this version of Topgallant can migrate."""
     return {file.name.partition("_")[0] for file in _VERSIONS.glob("[0-9]*.py")}
 
 
@@ -242,10 +244,10 @@ def _wal(file: Path) -> Path:
 
 def _reason(error: BaseException | None, file: Path | None) -> str:
     """Return the error message of a database on one line, with a hint on what to do."""
-    said = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & _PRIMARY_CODE
     if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
-        return f"{said}: move it away, and `{environ.program()} results import RUN_DIR...` makes it again"
+        return f"{message}: move the file away; `{environ.program()} results import RUN_DIR...` creates it again"
     if code in _REFUSED and file is not None and _wal(file).exists():
-        return f"{said}: {_wal(file).name} was left beside it; open the store once as a user who may write both"
-    return said
+        return f"{message}: {_wal(file).name} remains; open the store once as a user who may write both files"
+    return message

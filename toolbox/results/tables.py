@@ -1,4 +1,4 @@
-r"""The tables of the store. `migrations/` creates them; a test checks that the two agree.
+r"""The tables of the store. `migrations/` creates them, and a test compares the migrations with this module.
 
     runs -< results -< attempts
       \       |  `-< checks
@@ -48,7 +48,7 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map = {datetime: Moment, float: Double, dict[str, Any]: JSON, list[str]: JSON}  # noqa: RUF012  # as SQLAlchemy asks
+    type_annotation_map = {datetime: Moment, float: Double, dict[str, Any]: JSON, list[str]: JSON}  # noqa: RUF012  # SQLAlchemy requires a class attribute
 
 
 class Run(Base):
@@ -56,10 +56,10 @@ class Run(Base):
 
     Args:
         state: the state of the run when it was recorded: `finished`, `running` or `dead`.
-        seconds: the wall time of all its sessions together.
-        updated: when its journal was last written. An older copy of the run does not replace the row.
+        seconds: the wall time of all sessions together.
+        updated: when the journal was last written. An older copy of the run does not replace the row.
         recorded: when the row was written.
-        currency: the currency of the costs of its cells.
+        currency: the currency of the costs of the cells.
     """
 
     __tablename__ = "runs"
@@ -90,9 +90,9 @@ class Cell(Base):
     """A combination of settings of a project, or a step outside of a matrix that has checks or metrics.
 
     Args:
-        cell: the digest of its settings, or the key of the step.
-        name: its name in the latest run.
-        labels: the texts that show its settings, by axis.
+        cell: the digest of the settings, or the key of the step.
+        name: the name in the latest run.
+        labels: the labels of the settings, by axis.
     """
 
     __tablename__ = "cells"
@@ -110,14 +110,14 @@ class Result(Base):
     """How a cell ended in a run.
 
     Args:
-        step: its directory in the directory of the run.
-        fingerprint: a digest of its workload, image, checks and metrics.
-        target: the target of its last attempt.
-        host: the host of its last attempt.
-        accelerator: the accelerator of its last attempt, from the description of the target or as detected.
-        counts: whether its verdict counted: False in quarantine.
-        cost: the cost of all its attempts; None if a target has no price, or the time of an attempt is unknown.
-        out_of_range: whether its last attempt failed only because measured values were out of their ranges.
+        step: the directory of the step, relative to the run directory.
+        fingerprint: a digest of the workload, image, checks and metrics.
+        target: the target of the last attempt.
+        host: the host of the last attempt.
+        accelerator: the accelerator of the last attempt, as configured or detected.
+        counts: whether the verdict counts, which is not so for a cell in quarantine.
+        cost: the cost of all attempts; None if a target has no price, or the time of an attempt is unknown.
+        out_of_range: whether the last attempt failed only because measured values were out of their ranges.
     """
 
     __tablename__ = "results"
@@ -146,8 +146,9 @@ class Attempt(Base):
 
     Args:
         revision: the revision under test; empty if unknown.
-        deviates: whether it failed only because values were out of the ranges of earlier runs.
-        out_of_range: whether it failed only because values were out of their ranges, of earlier runs or configured.
+        deviates: whether the attempt failed only because values were out of the ranges of earlier runs.
+        out_of_range: whether the attempt failed only because values were out of ranges, either of earlier runs or
+            configured.
         image: the container image, as `NAME@sha256:...`; empty if unknown.
     """
 
@@ -183,7 +184,11 @@ class Check(Base):
 
 
 class Series(Base):
-    """A metric of a cell. `direction` is `lower` or `higher`, depending on which values are better."""
+    """A metric of a cell.
+
+    Args:
+        direction: `lower` if lower values are better, or `higher`; None if unknown.
+    """
 
     __tablename__ = "series"
     __table_args__ = (UniqueConstraint("cell_id", "metric", "unit"),)
@@ -200,15 +205,15 @@ class Sample(Base):
 
     Args:
         value: the value of the first attempt, even if a second attempt had to confirm it, because extreme values are
-            part of the noise. None if the value could not be read.
+            part of the noise; None if the value could not be read.
         fault: why the value could not be read.
-        accepted: whether the workload did its work, so that the value is meaningful.
-        noisy: whether the metric was out of its range in one attempt, and not in the other.
+        accepted: whether the cell passed, or failed only because metrics were out of the ranges of earlier runs.
+        noisy: whether the metric was out of its range in one attempt but not in the other.
         confirmed: whether the cell failed because the metric was out of its range in both attempts.
     """
 
     __tablename__ = "samples"
-    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012  # as SQLAlchemy asks
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012  # SQLAlchemy requires a class attribute
 
     series_id: Mapped[int] = mapped_column(ForeignKey("series.id", ondelete="CASCADE"), primary_key=True)
     run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, index=True)

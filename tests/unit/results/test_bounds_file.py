@@ -174,7 +174,7 @@ def metric(text: str) -> str:
         ("cells:\n  a: {metrics: {}}", 2, "`cells.a` has no `cell`"),
         ("cells:\n  a: {cell: ''}", 2, "`cells.a.cell` is empty"),
         ("cells:\n  a: {cell: [1]}", 2, "`cells.a.cell` is a list, a text was expected"),
-        ("cells:\n  a: {cell: 1}\n  b: {cell: 1}", 3, "the cell 1 is in line 2 already, as a"),
+        ("cells:\n  a: {cell: 1}\n  b: {cell: 1}", 3, "the cell 1 is already in line 2, as a"),
         ("cells:\n  a: {cell: 1}\n  a: {cell: 2}", 3, "`a` is given twice in `cells`, first in line 2"),
         ("cells:\n  [a]: {cell: 1}", 2, "`cells` has a list as a key, a name was expected"),
         ("cells:\n  a:\n    cell: 1\n    metrics: {m: {mean: 1}}", 4, "`lower` or `upper` was expected"),
@@ -189,7 +189,7 @@ def metric(text: str) -> str:
         (metric("upper: 1"), 7, "`upper` is given twice in `cells.a.metrics.m`, first in line 6"),
         (metric("samples: 5.5"), 7, "a whole number above 0"),
         (metric("samples: 0"), 7, "a whole number above 0"),
-        (metric("method: predicton"), 7, "is no method: did you mean prediction?"),
+        (metric("method: predicton"), 7, "is not a method: did you mean prediction?"),
         (metric("confidence: 99.9"), 7, "a number between 0 and 1"),
         (metric("unit: {s: 1}"), 7, "is a mapping, a text was expected"),
         (metric("since: yesterday"), 7, "a time with its zone"),
@@ -437,7 +437,7 @@ def test_what_is_not_locked_is_written(file: Path) -> None:
 def test_a_bound_that_cannot_be_moved_is_named_and_left(file: Path) -> None:
     text = "cells:\n  a:\n    cell: 3f2a9c0d1e4b\n    metrics:\n      step_time: {lower: !!float 1}\n"
     written(file, text)
-    with pytest.raises(ConfigurationError, match=r"p\.yaml:5: this is not generated: move it to p\.manual"):
+    with pytest.raises(ConfigurationError, match=r"p\.yaml:5: this line is not generated: move it to p\.manual"):
         update(file, [SMALL])
     assert [path.read_text() for path in file.parent.iterdir()] == [text]
 
@@ -529,7 +529,7 @@ def test_a_file_that_changed_after_it_was_read_is_not_written(file: Path) -> Non
     files = bounds_file.load(file)
     update(file, [SMALL._replace(bound=moved(1))])
     text = file.read_text()
-    with pytest.raises(ConfigurationError, match="was changed while its new bounds were computed"):
+    with pytest.raises(ConfigurationError, match="was changed during this update"):
         files.update([SMALL._replace(bound=moved(2))])
     assert file.read_text() == text
 
@@ -631,7 +631,7 @@ def test_a_mixed_file_is_read_as_before_and_named_in_one_line(mixed: Path, caplo
     }
     (record,) = caplog.records
     line = MIXED.splitlines().index("      loss: {upper:  3.10e-2, why: 'promised # to a customer'}   # TPG-9") + 1
-    assert record.message.startswith(f"{mixed}:{line}: manual bounds in the generated file; they count, and ")
+    assert record.message.startswith(f"{mixed}:{line}: manual bounds in the generated file count; ")
     assert "`results update_bounds p` moves such bounds to p.manual.yaml" in record.message
     assert (mixed.read_text(), len(list(mixed.parent.iterdir()))) == (MIXED, 1)
 
@@ -641,14 +641,14 @@ def test_the_first_update_splits_a_mixed_file(mixed: Path, caplog: pytest.LogCap
     before = bounds_file.load(mixed).bounds
     assert update(mixed, []) == []
     (record,) = caplog.records
-    assert record.message == f"{mixed}: what people wrote there moved to p.manual.yaml"
+    assert record.message == f"{mixed}: manual bounds and comments moved to p.manual.yaml"
     assert manual_of(mixed).read_text() == (
-        "# Bounds that people wrote. They win over those in p.yaml, and no command changes this file.\n"
-        "# `results update_bounds` created it once, from what people had written into p.yaml.\n"
+        "# Manual bounds. They win over the bounds in p.yaml, and no command changes this file.\n"
+        "# `results update_bounds` created it once, from the manual bounds and comments in p.yaml.\n"
         'owner: ada\ncells:\n  model=large,batch=8:\n    cell: "44"\n    nightly: ~\n  model=small,batch=8:\n'
         "    cell: 3f2a9c0d1e4b\n    metrics:\n      loss: {upper: 3.10e-2, why: 'promised # to a customer'}\n"
         f"      tokens:\n{fields(8)}        locked: true\n"
-        "# Lines of p.yaml that had comments, or keys of people beside generated bounds:\n"
+        "# Lines of p.yaml with comments, or with keys that are not generated:\n"
         "# 3: owner: ada   # ask her\n# 5:   # the large one is slow\n# 20:         why: |\n"
         "# 21:           a text # no comment\n# 22:         own: 3\n"
         "# 26:       loss: {upper:  3.10e-2, why: 'promised # to a customer'}   # TPG-9\n"
@@ -665,7 +665,7 @@ def test_the_first_update_splits_a_mixed_file(mixed: Path, caplog: pytest.LogCap
 def test_a_rehearsal_says_what_would_move_and_writes_nothing(mixed: Path, caplog: pytest.LogCaptureFixture) -> None:
     bounds_file.load(mixed).update([entry("9", "new")], dry_run=True)
     assert [record.message for record in caplog.records] == [
-        f"{mixed}: what people wrote there would move to p.manual.yaml"
+        f"{mixed}: manual bounds and comments would move to p.manual.yaml"
     ]
     assert (mixed.read_text(), len(list(mixed.parent.iterdir()))) == (MIXED, 1)
 
@@ -716,7 +716,7 @@ def test_where_there_is_a_manual_file_what_people_wrote_elsewhere_is_refused(fil
     written(file, text)
     manual = written(file.with_suffix(".manual.yaml"), "cells: {a: {cell: c, metrics: {m: {upper: 9}}}}\n")
     assert bounds_file.read(file)["c", "m"].upper == 9
-    with pytest.raises(ConfigurationError, match=rf"p\.yaml:{line}: this is not generated: move it to p\.manual"):
+    with pytest.raises(ConfigurationError, match=rf"p\.yaml:{line}: this line is not generated: move it to p\.manual"):
         update(file, [SMALL])
     assert file.read_text() == text
     assert manual.read_text() == "cells: {a: {cell: c, metrics: {m: {upper: 9}}}}\n"

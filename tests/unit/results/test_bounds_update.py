@@ -59,7 +59,7 @@ def test_the_night_after_a_regression_changes_no_bound() -> None:
     assert nights.run()
     decision = nights.update()
     assert (decision.after, decision.action) == (before, Action.REFUSED)
-    assert decision.why == f"level changed since run-{HISTORY}: accept with --accept=x=a:time --reason=WHY"
+    assert decision.why == f"the level has changed since run-{HISTORY}: accept with --accept=x=a:time --reason=WHY"
 
 
 @pytest.mark.parametrize("factor", [0.9, 1.1])
@@ -207,13 +207,13 @@ def test_a_mean_that_left_the_bounds_of_a_person_is_refused() -> None:
     manual = Bound(1, 2, None, None, Method.MANUAL, "s")
     decision = Update().decide(with_history(12).series, manual)
     assert (decision.action, decision.after) == (Action.REFUSED, manual)
-    assert "is out of the bounds that are there" in decision.why
+    assert "is out of the present bounds" in decision.why
 
 
 def test_manual_bounds_are_kept() -> None:
     nights = with_history(13)
     decision = Update().decide(nights.series, None, is_manual=True)
-    assert (decision.action, decision.after, decision.why) == (Action.KEPT, None, "manual: a person keeps it")
+    assert (decision.action, decision.after, decision.why) == (Action.KEPT, None, "manual bounds are never changed")
 
 
 def test_only_the_values_of_the_runs_that_count_make_bounds() -> None:

@@ -17,7 +17,7 @@ from toolbox.reports import _web_page
 from toolbox.reports.site import charts, formats, site_directory
 from toolbox.results import project_overview
 from toolbox.results.cost import Cost
-from toolbox.results.histories import History, Known
+from toolbox.results.histories import BoundsInForce, History
 from toolbox.results.project_overview import Cell, Project
 from toolbox.results.queries import Filter
 
@@ -38,7 +38,7 @@ def write(
     project: str | None = None,
     presets: Sequence[str] = (),
     since: datetime | None = None,
-    bounds: Mapping[str, Known] | None = None,
+    bounds: Mapping[str, BoundsInForce] | None = None,
     now: datetime | None = None,
 ) -> Path:
     """Write the site of all projects, and return its first page. A reader sees the old site or the new one.

@@ -1,4 +1,4 @@
-"""Which failures were only values out of their ranges, and which values failed their cells."""
+"""Add the columns for failures that are only values out of range, and for values that failed their cells."""
 
 from __future__ import annotations
 

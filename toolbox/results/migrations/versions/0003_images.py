@@ -1,4 +1,4 @@
-"""The container image of each attempt, with its digest, because an image name may later refer to another image."""
+"""Add the container image of each attempt, with the digest: an image name may later refer to another image."""
 
 from __future__ import annotations
 
