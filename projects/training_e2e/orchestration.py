@@ -17,7 +17,7 @@ def test() -> None:
 
 
 def post_cleanup() -> None:
-    """Remove the text, unless it is kept for the next run. Other files of the trainings have already been removed."""
+    """Remove the training text unless `training.corpus.keep` is set. No other files of the trainings are left."""
     if not config.project.get_config("training.corpus.keep"):
         for hosts in matrix.machines():
             run.run_toolbox_from_config("training", "cleanup", extra={"hosts": hosts})

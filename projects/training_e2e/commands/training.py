@@ -11,12 +11,12 @@ class Training:
     @role
     def prepare_corpus(self, directory: Path, characters: int = 200_000, python: str = "python3") -> None:
         """
-        Write the text that the workload learns into a directory of its own.
+        Write the text that the workload learns into a separate directory.
 
         Args:
             directory: the directory for the text on the machine: new, empty, or prepared earlier by this command.
-            characters: the length of the text in characters, 1000 or more. The whole text (about 465,000 characters)
-                is written if it is shorter.
+            characters: the length of the text in characters, 1000 or more. The longest text has about 465,000
+                characters.
             python: the Python interpreter on the machine that will run the training: a name on the PATH, or an
                 absolute path. It needs numpy.
         """
@@ -24,8 +24,8 @@ class Training:
     @role
     def cleanup(self, directory: Path) -> None:
         """
-        Remove a directory that `training prepare_corpus` made. A training that still runs there loses its text.
+        Remove a directory that `training prepare_corpus` has created. Trainings that use the directory may fail.
 
         Args:
-            directory: the directory that `training prepare_corpus` made. If it does not exist, nothing is done.
+            directory: the directory that `training prepare_corpus` has created. A missing directory is not an error.
         """

@@ -39,7 +39,7 @@ class Bounds(Strict):
 
 
 class Contract(Strict):
-    """Where to train, with which text and settings, and the allowed ranges of the metrics."""
+    """The block `training`: the directory and Python on the machines, the text, the settings, and the metric bounds."""
 
     directory: str = Field(min_length=1)
     python: str = Field(min_length=1)

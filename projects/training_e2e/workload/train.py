@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import sys
 
-# numpy reads these when it is imported. Each run uses one thread, so that parallel runs don't slow each other down.
+# numpy reads these variables when it is imported. With one thread per run, parallel runs don't slow each other down.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 sys.dont_write_bytecode = True  # this folder is copied whole to hosts
@@ -40,8 +40,8 @@ from train_settings import Settings, SettingsError, read_settings
 from transformer import Adam, Shape, Tokens, Transformer, clip, initial_parameters
 from xplane import Span, encode_profile
 
-GRADIENT_LIMIT = 1.0  # maximum norm, so that a rare bad batch does not move the parameters far away
-LOSS_WINDOW = 5  # number of steps that first_loss and last_loss average
+GRADIENT_LIMIT = 1.0  # the largest norm of the gradients, so that one bad batch does not ruin the parameters
+LOSS_WINDOW = 5  # first_loss and last_loss are means over this number of steps
 
 
 class DivergedError(Exception):
@@ -50,7 +50,7 @@ class DivergedError(Exception):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-    """A finished training: when it started (nanoseconds since the epoch), and each step's time and loss."""
+    """A finished training: its start in nanoseconds since the epoch, the times and losses of its steps, and its size."""
 
     start_ns: int
     spans: Sequence[Span]
@@ -127,7 +127,7 @@ def train(settings: Settings, tokens: Tokens, vocabulary: int) -> Result:
 
 
 def sample(tokens: Tokens, settings: Settings, generator: np.random.Generator) -> tuple[Tokens, Tokens]:
-    """Return a batch of random pieces of the text, and for each character the next character."""
+    """Return a batch of random pieces of the text, and the same pieces one character later."""
     starts = generator.integers(0, len(tokens) - settings.context, settings.batch)
     pieces = tokens[starts[:, np.newaxis] + np.arange(settings.context + 1)]
     return pieces[:, :-1], pieces[:, 1:]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-PRECISIONS = ("float32", "float64")  # CPUs only emulate half precision, slowly, so its times would mean nothing
+PRECISIONS = ("float32", "float64")  # not half precision: CPUs emulate it slowly, so its times mean nothing
 
 
 class SettingsError(Exception):
@@ -23,7 +23,7 @@ class SettingsError(Exception):
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """
-    What to train, and for how long.
+    The settings of a training run.
 
     Attributes:
         layers: number of transformer blocks.
@@ -32,7 +32,7 @@ class Settings:
         context: number of characters that the model sees at once.
         batch: number of sequences per step.
         steps: number of updates of the parameters.
-        warmup_steps: number of first steps that the step time leaves out, while caches and clocks settle.
+        warmup_steps: number of first steps that are not part of the step time, because caches and clocks still settle.
         learning_rate: step size of Adam.
         precision: floating-point type of parameters and arithmetic.
         seed: seed for the initial parameters and the batches.
@@ -91,7 +91,7 @@ def _expected(name: str, value: object) -> str | None:
     """Return a description of the allowed values of a setting; None if `value` is allowed."""
     if name == "precision":
         return None if value in PRECISIONS else f"one of {', '.join(PRECISIONS)}"
-    # True is an int to Python; JSON's NaN and Infinity are floats.
+    # In Python, `True` is an int, and NaN and Infinity are floats that JSON can contain.
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     if name == "learning_rate":
         return None if 0 < number < math.inf else "a number above 0"

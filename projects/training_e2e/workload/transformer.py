@@ -30,7 +30,7 @@ NORM_EPSILON = 1e-5
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Sizes of a model: the number of distinct characters, blocks, values per token, attention heads, and tokens."""
+    """The sizes of a model, named as in `Settings`; `vocabulary` is the number of distinct characters."""
 
     vocabulary: int
     layers: int
@@ -68,7 +68,7 @@ def initial_parameters(shape: Shape, generator: np.random.Generator, precision: 
 
 
 class Transformer:
-    """A model of one shape. It does not change its parameters."""
+    """A model with given parameters, which this class does not change."""
 
     def __init__(self, shape: Shape, parameters: Arrays) -> None:
         self.shape = shape
