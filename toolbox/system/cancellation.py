@@ -6,7 +6,6 @@ parallel. A task that is started in a cancelled scope is ended at once.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 import time
@@ -27,8 +26,7 @@ class CancelScope:
     def __init__(self, parent: CancelScope | None = None) -> None:
         self._lock = threading.Lock()
         self._reason: str | None = None
-        self._numbers = itertools.count()
-        self._endings: dict[int, Callable[[], object]] = {}
+        self._endings: dict[object, Callable[[], object]] = {}
         self._cancelled = threading.Event()
         # If the parent is already cancelled, `add` cancels this new scope at once.
         self._leave_parent = parent.add(lambda: self.cancel(parent.reason or "")) if parent is not None else None
@@ -57,13 +55,13 @@ class CancelScope:
         Returns:
             A function that unregisters `ending`, to be called when the task has ended.
         """
+        key = object()
         with self._lock:
-            number = next(self._numbers)
-            self._endings[number] = ending
-            cancelled = self._reason is not None
-        if cancelled:
+            self._endings[key] = ending
+            is_cancelled = self._reason is not None
+        if is_cancelled:
             ending()
-        return lambda: self._remove(number)
+        return lambda: self._remove(key)
 
     def cancel(self, reason: str) -> None:
         """End all tasks of the scope in parallel, and return when they have ended."""
@@ -84,9 +82,9 @@ class CancelScope:
         if self._leave_parent is not None:
             self._leave_parent()
 
-    def _remove(self, number: int) -> None:
+    def _remove(self, key: object) -> None:
         with self._lock:
-            self._endings.pop(number, None)
+            self._endings.pop(key, None)
 
 
 _current: Ambient[CancelScope] = Ambient("cancel_scope")
