@@ -1,7 +1,7 @@
 """Values that code reads without a parameter: the current step, the current session, the current cancel scope.
 
 A thread that Topgallant starts inherits the context of the code that started it, and so these values. A thread that a
-project starts has an empty context. It gets the value of the process instead.
+project starts has an empty context. For such threads, `entered_by_process` stores the value for the whole process.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def program() -> str:
 
 
 def everything() -> dict[str, str]:
-    """Return a copy of all variables, for a child process. Don't write it to a file."""
+    """Return a copy of all variables, for a child process. They may contain secrets: don't write them to a file."""
     return dict(os.environ)
 
 

@@ -56,7 +56,7 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> Path:
 
 
 def encode(text: str) -> bytes:
-    """Return a text as UTF-8. Surrogates, which represent undecodable bytes of file names, are escaped."""
+    """Encode `text` as UTF-8. Surrogates, which represent undecodable bytes of file names, are escaped."""
     return text.encode(errors="backslashreplace")
 
 
@@ -82,7 +82,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False, 
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.writelines(pieces)
-            if mode != PRIVATE_FILE:  # the mode that mkstemp sets
+            if mode != PRIVATE_FILE:  # mkstemp has already set PRIVATE_FILE
                 os.fchmod(stream.fileno(), mode)
             if durable:
                 stream.flush()
@@ -111,7 +111,7 @@ def write_derived(path: Path, render: Callable[[], str]) -> Path:
 
 
 def append_text(path: Path, text: str) -> None:
-    """Append a text to a private file."""
+    """Append `text` to a private file."""
     with open(path, "a", encoding="utf-8", errors="backslashreplace", opener=private_opener) as stream:
         stream.write(text)
 
@@ -166,7 +166,7 @@ def open_lock(path: Path, mode: int = PRIVATE_FILE) -> int:
 
 
 def _lock_fault(file: os.stat_result, directory: os.stat_result) -> str:
-    """Return why a file must not be used as a lock; an empty text if it may be used."""
+    """Return why a file must not be used as a lock; empty if the file may be used."""
     if not stat.S_ISREG(file.st_mode):
         return "it is not a regular file"
     if file.st_nlink != 1:
@@ -207,7 +207,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_yaml(path: Path, value: object, *, durable: bool = False) -> Path:
-    """Write a value to a file as YAML, with the keys in their order. See `write_bytes` for `durable`."""
+    """Write a value to a file as YAML, without sorting the keys. See `write_bytes` for `durable`."""
     return write_text(path, dump_yaml(value), durable=durable)
 
 
@@ -222,7 +222,7 @@ class Dumper(yaml.SafeDumper):
         return True
 
     def analyze_scalar(self, scalar: str) -> Any:
-        """Allow only double quotes for a text with Unicode line breaks: otherwise a reader turns them into spaces."""
+        """Allow only double quotes for a text with Unicode line breaks: in other styles, parsers change them."""
         styles = super().analyze_scalar(scalar)
         if _BREAKS.search(scalar):
             styles.allow_flow_plain = styles.allow_block_plain = styles.allow_single_quoted = styles.allow_block = False
@@ -241,7 +241,7 @@ Dumper.add_multi_representer(Path, lambda dumper, path: dumper.represent_str(str
 
 
 def dump_yaml(value: object) -> str:
-    """Return a value as YAML, with the keys in their order."""
+    """Return a value as YAML, without sorting the keys."""
     return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)
 
 

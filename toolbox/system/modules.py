@@ -1,4 +1,4 @@
-"""Imports extensions from files, and large libraries without slowing down the garbage collector."""
+"""Imports extensions from files, and imports large libraries without slowing down the garbage collector."""
 
 from __future__ import annotations
 

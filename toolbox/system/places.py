@@ -102,7 +102,7 @@ def find(kind: str, *relative: str) -> Path | None:
 
 
 def entries(kind: str, pattern: str) -> Iterator[Path]:
-    """Yield the paths that match the pattern in `folders(kind)`, sorted by name. The first path of each name counts."""
+    """Yield the paths that match the pattern in `folders(kind)`, sorted by name; of equal names, only the first."""
     paths = {path.name: path for folder in reversed(folders(kind)) for path in folder.glob(pattern)}
     yield from (paths[name] for name in sorted(paths))
 

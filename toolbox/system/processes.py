@@ -28,7 +28,7 @@ from toolbox.system import cancellation, environ, signals
 
 MARK: Final = "TOPGALLANT_STEP"
 STRICT_BASH: Final = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c")
-"""The beginning of a command line that ends with a text for bash."""
+"""The first arguments of a command line whose last argument is the text of a bash script."""
 GRACE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.02
 _SIGNAL_SECONDS: Final = 0.1
@@ -84,17 +84,17 @@ def run(
 ) -> Completed:
     """Run a program to its end in a new session, and return its result.
 
-    If the scope is cancelled or a signal arrives, end the process and its children before the exception is raised.
+    If the current scope is cancelled or a signal arrives, end the process and its children, and raise the exception.
 
     Args:
         env: the environment variables, as `environment` returns them.
         stdout: a file for the standard output; None to capture it or to pass it to `on_line`.
         on_line: called with each line of standard output, in another thread.
-        on_error_line: called with each line of standard error, in another thread; None for `on_line`.
+        on_error_line: called with each line of standard error, in another thread; None to call `on_line`.
         whole_lines: False to call the functions with pieces of text as soon as they are printed, line ends included.
 
     Raises:
-        Cancelled: the scope was cancelled before or during the run.
+        Cancelled: the current scope was cancelled before or during the run.
         OSError: the program cannot be started.
     """
     scope = cancellation.current()
@@ -183,7 +183,7 @@ class Channel:
         Raises:
             OSError: the program has ended.
         """
-        assert self._process.stdin is not None, "it is started with pipes"
+        assert self._process.stdin is not None, "the program is started with pipes"
         view = memoryview(content)
         with self._lock:
             if self._process.stdin.closed:
@@ -197,7 +197,7 @@ class Channel:
         Raises:
             LineTooLong: a line has more than `longest` bytes.
         """
-        assert self._process.stdout is not None, "it is started with pipes"
+        assert self._process.stdout is not None, "the program is started with pipes"
         with io.BufferedReader(self._process.stdout, 1 << 16) as stream:  # type: ignore[type-var]  # a raw stream
             while line := stream.readline(longest + 1):
                 if len(line) > longest:
@@ -205,9 +205,9 @@ class Channel:
                 yield line
 
     def close(self) -> int:
-        """Close the input of the program, kill the program if it does not end, and return its exit status."""
+        """Close the input of the program, kill the program if it does not end in time, and return its exit status."""
         with self._lock, suppress(OSError):
-            assert self._process.stdin is not None, "it is started with pipes"
+            assert self._process.stdin is not None, "the program is started with pipes"
             self._process.stdin.close()
         try:
             return self._process.wait(GRACE_SECONDS)
@@ -216,7 +216,7 @@ class Channel:
             return self._process.wait()
 
     def _read_errors(self) -> None:
-        assert self._process.stderr is not None, "it is started with pipes"
+        assert self._process.stderr is not None, "the program is started with pipes"
         with self._process.stderr as stream:
             while line := stream.readline(_LONGEST_ERROR):
                 self._errors.append(line.decode("utf-8", "replace").rstrip())
@@ -322,7 +322,7 @@ def _pieces(stream: IO[bytes]) -> Iterator[str]:
 
 
 def end_tree(pid: int, mark: str, *, grace: float = GRACE_SECONDS) -> None:
-    """End a process, its descendants, and all processes with the mark: first SIGTERM, then SIGKILL."""
+    """End a process, its descendants, and the processes of the step `mark`: first with SIGTERM, then with SIGKILL."""
     _end(lambda: [*_descendants(pid), *_marked(mark)], grace)
 
 
@@ -388,7 +388,7 @@ def _marked(mark: str, kept: Sequence[str] = ()) -> list[psutil.Process]:
     for process in psutil.process_iter():
         try:
             value = process.environ().get(MARK)
-            if value is None or not _is_below(value, mark) or any(_is_below(value, other) for other in kept):
+            if value is None or not _is_below(value, mark) or any(_is_below(value, path) for path in kept):
                 continue
             is_alive = process.status() != psutil.STATUS_ZOMBIE
         except (psutil.Error, OSError):  # the process has ended, or belongs to another user

@@ -46,7 +46,7 @@ class Redactor:
         self._values: tuple[str, ...] = ()
 
     def add(self, values: Iterable[str]) -> None:
-        """Add secret values, in every form of `toolbox.agent.masking`."""
+        """Add secret values. From then on, the values and their encoded forms, such as base64, are masked."""
         with self._lock:
             new = {*values} - self._secrets
             forms = {form for value in new for form in masking.forms(value)}
@@ -54,7 +54,7 @@ class Redactor:
             self._secrets |= new
 
     def values(self) -> tuple[str, ...]:
-        """Return all texts that are masked, the longest text first."""
+        """Return all strings that are masked, the longest string first."""
         return self._values
 
     def secrets(self) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ class Redactor:
         return text
 
     def redact_nested(self, value: Any, *, keep_keys: bool = False) -> Any:
-        """Return a value with the secrets masked in its texts, also inside of mappings, lists and tuples.
+        """Return a value with the secrets masked in its strings, including those in mappings, lists and tuples.
 
         Args:
             keep_keys: don't mask the keys of mappings, because programs look them up.
@@ -124,7 +124,7 @@ def _pieces(file: Path) -> Iterator[bytes]:
 
 
 def _next_data(descriptor: int, offset: int, end: int) -> tuple[int, int]:
-    """Return the start and the end of the first data at or after an offset, without holes."""
+    """Return where the data at `offset` starts and ends; if there is a hole at `offset`, the data after the hole."""
     try:
         start = os.lseek(descriptor, offset, os.SEEK_DATA)
     except OSError as error:

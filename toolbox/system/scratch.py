@@ -47,7 +47,7 @@ def _create(parent: Path) -> tuple[Path, int]:
 
 def _remove_abandoned(parent: Path) -> None:
     for path in parent.glob(f"{_PREFIX}*"):
-        # The path belongs to another user, is in use, is not a directory, or was removed by another process.
+        # Skip a path that belongs to another user, is in use, is not a directory, or was removed by another process.
         with suppress(OSError):
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:

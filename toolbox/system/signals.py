@@ -48,9 +48,9 @@ def install() -> None:
 
     A signal that the process already ignores, for example because of `nohup`, stays ignored.
     """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _handle)
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
+        if signal.getsignal(signal_number) is not signal.SIG_IGN:
+            signal.signal(signal_number, _handle)
 
 
 @contextmanager
@@ -121,15 +121,15 @@ def check() -> None:
         raise Interrupted(_state.received[0])
 
 
-def _handle(number: int, _frame: FrameType | None) -> None:
-    _state.received.append(number)
+def _handle(signal_number: int, _frame: FrameType | None) -> None:
+    _state.received.append(signal_number)
     count = len(_state.received)
     if count == 1 and not _state.is_shielded:
         if _state.is_deferred:
             _state.wake()
             return
-        raise Interrupted(number)
+        raise Interrupted(signal_number)
     if count >= _SIGNALS_TO_END_CLEANUP:
         raise Interrupted(_state.received[0])
-    left = _SIGNALS_TO_END_CLEANUP - count
-    log.warning("%s: the run is ending and cleans up; %d more to stop that too", signal.Signals(number).name, left)
+    name, left = signal.Signals(signal_number).name, _SIGNALS_TO_END_CLEANUP - count
+    log.warning("%s: the run is cleaning up; %d more to stop the cleanup", name, left)
