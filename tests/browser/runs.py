@@ -21,7 +21,7 @@ from toolbox.model.events import (
     StepStarted,
 )
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs import layout, run_state
+from toolbox.runs import layout, run_reader
 from toolbox.runs.journal import Journal
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
@@ -112,7 +112,7 @@ class Run:
         if self.plan:
             plan = {"total": len(self.plan), "notes": [], "cells": self.plan}
             (RunDirectory(self.directory).plan).write_text(json.dumps(plan), encoding="utf-8")
-        return run_state.read(self.directory)
+        return run_reader.read(self.directory)
 
 
 def hostile(directory: Path) -> RunState:

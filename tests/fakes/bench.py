@@ -12,7 +12,7 @@ from toolbox.matrix.scheduler import Options, Scheduler
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.events import AttemptEnded, AttemptSubmitted, CheckJudged, Event, Note, StepFinished, StepKind
 from toolbox.model.workloads import TargetContext
-from toolbox.runs import journal, run_state, steps
+from toolbox.runs import journal, run_reader, steps
 from toolbox.runs.journal import Journal
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.recorder import Listener, Recorder
@@ -56,7 +56,7 @@ class Bench:
         """
         matrix = {"axes": {"x": list(x)}, "retries": AT_ONCE, **block}
         plan = self._planned(matrix, *(targets or [machines.target("one")]), selection=selection)
-        past = run_state.fold(journal.read(self.root), self.root)
+        past = run_reader.fold(journal.read(self.root), self.root)
         with Journal(self.root, Redactor()) as opened:
             top = Step(self.root, Recorder(self.root, Redactor(), self.listeners, opened, past), "top")
             with steps.entered(top), steps.opened("test", kind=StepKind.PHASE) as step:

@@ -26,7 +26,7 @@ from toolbox.model.events import (
     StepStarted,
 )
 from toolbox.model.verdicts import Cause, Verdict, exit_code, worst
-from toolbox.runs import run_state
+from toolbox.runs import run_reader
 from toolbox.runs.journal import Entry
 from toolbox.runs.run_state import RunState
 
@@ -139,7 +139,7 @@ def _of_attempt(step: str, attempt: int, tried: Tried) -> list[JournalEvent]:
 
 def folded(events: Iterable[JournalEvent]) -> RunState:
     """Return the state of a run after these events."""
-    return run_state.fold(Entry(START, event) for event in events)
+    return run_reader.fold(Entry(START, event) for event in events)
 
 
 def labels(cell: str) -> dict[str, str]:

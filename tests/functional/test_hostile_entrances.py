@@ -29,7 +29,7 @@ from toolbox.model.workloads import CollectLimits
 from toolbox.orchestration import request
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports.forge import github
-from toolbox.runs import run_state
+from toolbox.runs import run_reader
 from toolbox.testing import Outcome, Workspace
 
 # What steers a terminal, or turns the direction of text. A line feed and a tab do not.
@@ -216,7 +216,7 @@ def check_reports(directory: Path) -> None:
     junit = (directory / "junit.xml").read_text()
     ET.fromstring(junit)  # it is ours, and has to be well formed
     assert RAW.search(junit) is None
-    comment = github.comment(run_state.read(directory))
+    comment = github.comment(run_reader.read(directory))
     assert RAW.search(comment) is None
     assert re.search(r"<(script|img|svg|a href=\"javascript)", comment) is None
 

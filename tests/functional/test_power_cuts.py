@@ -29,7 +29,7 @@ from toolbox.model.events import AttemptEnded, RunStarted, StepFinished
 from toolbox.model.verdicts import Verdict
 from toolbox.orchestration import project_run
 from toolbox.orchestration.request import RunRequest
-from toolbox.runs import journal, run_state
+from toolbox.runs import journal, run_reader
 from toolbox.system import processes
 from toolbox.system.redaction import Redactor
 from toolbox.testing import Workspace
@@ -92,7 +92,7 @@ class Team:
                 remove()
         assert code == 1
         (directory,) = self.artifacts.glob("grid/*")
-        assert verdicts(directory) == EXPECTED, [step.message for step in run_state.read(directory).cells]
+        assert verdicts(directory) == EXPECTED, [step.message for step in run_reader.read(directory).cells]
         distinct: dict[object, State] = {}
         for state in disk.states(log):
             distinct.setdefault(state.key, state)
@@ -134,7 +134,7 @@ class Team:
 
 def verdicts(directory: Path) -> dict[str, Verdict | None]:
     """Return how the cells of a run ended."""
-    return {step.name: step.verdict for step in run_state.read(directory).cells}
+    return {step.name: step.verdict for step in run_reader.read(directory).cells}
 
 
 def finished(directory: Path) -> Counter[str]:

@@ -22,7 +22,7 @@ from toolbox.orchestration import project_run, projects, request
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports.terminal import live_view, plan_table, run_table
 from toolbox.reports.terminal.cell_logs import CellLogs
-from toolbox.runs import layout, run_state, summary
+from toolbox.runs import layout, run_reader, summary
 from toolbox.runs.run_state import State
 from toolbox.system import places, processes
 
@@ -147,7 +147,7 @@ class Project:
         Args:
             run_dir: the directory of the run, its name, or the beginning of its name; the newest run when left out.
         """
-        run = run_state.read(_run_directory(run_dir))
+        run = run_reader.read(_run_directory(run_dir))
         if format == "json":
             return json.dumps(summary.as_json(run), indent=2, ensure_ascii=False)
         with live_view.view(sys.stdout) as view:

@@ -38,7 +38,7 @@ from toolbox.results.cost import Period
 from toolbox.results.flakiness import State
 from toolbox.results.recording import Recorded
 from toolbox.results.store import Store
-from toolbox.runs import run_state, summary
+from toolbox.runs import run_reader, summary
 from toolbox.system import places
 
 log = logging.getLogger(__name__)
@@ -421,7 +421,7 @@ class Results:
             stores: dict[str, Store] = {}
             for directory in run_dirs:
                 try:
-                    run = run_state.read(directory)
+                    run = run_reader.read(directory)
                     if run.damage:
                         log.warning("%s: %s", directory, run.damage_warning)
                     where = _results.location(database, run.project)

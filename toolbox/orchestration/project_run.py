@@ -47,7 +47,7 @@ from toolbox.orchestration import request as request_module
 from toolbox.orchestration.clusters import Reservation
 from toolbox.orchestration.request import Loaded, RunRequest
 from toolbox.orchestration.session import Session
-from toolbox.runs import layout, run_state, steps, summary
+from toolbox.runs import layout, run_reader, steps, summary
 from toolbox.runs.journal import Entry, Journal
 from toolbox.runs.journal import read as read_journal
 from toolbox.runs.layout import RunDirectory
@@ -111,7 +111,7 @@ def resume(
         InfrastructureError: another process is executing the run.
     """
     directory = directory.absolute()
-    before = run_state.read(directory)
+    before = run_reader.read(directory)
     if before.damage and not ignore_damage:
         hint = "to resume the run anyway, add --damaged=ignore: the work that these lines record may be repeated"
         raise UsageError(f"{before.damage_warning}\n{hint}")
@@ -162,13 +162,13 @@ def _state_before(directory: Path, abandon: str | None) -> tuple[RunState, list[
         UsageError: the pattern matches no cell with an open attempt.
     """
     entries = read_journal(directory)
-    past = run_state.fold(entries, directory)
+    past = run_reader.fold(entries, directory)
     if abandon is None:
         return past, []
     to_abandon = _attempts_to_abandon(past, abandon)
     now = dt.datetime.now(dt.UTC)
     new_entries = [Entry(now, AttemptAbandoned(step.step, attempt.attempt)) for step, attempt in to_abandon]
-    return run_state.fold([*entries, *new_entries], directory), to_abandon
+    return run_reader.fold([*entries, *new_entries], directory), to_abandon
 
 
 def _attempts_to_abandon(past: RunState, pattern: str) -> list[_CellAttempt]:

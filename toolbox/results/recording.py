@@ -21,7 +21,7 @@ from toolbox.model.events import MetricMeasured, StepKind
 from toolbox.model.verdicts import Verdict
 from toolbox.results import cost, tables
 from toolbox.results.store import Store
-from toolbox.runs import run_state
+from toolbox.runs import run_reader
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import CellAttempt, RunState, StepState
 
@@ -59,7 +59,7 @@ def record(store: Store, directory: Path) -> Recorded:
     """
     with store.writing() as connection:
         # Read the journal inside the transaction, so that a concurrent recording cannot have read a newer state.
-        found = run_state.read(directory)
+        found = run_reader.read(directory)
         known = _known(connection, found)
         if known is not None and found.updated is not None and known.updated > found.updated:
             return Recorded(found.run, found.project, is_outdated=True)

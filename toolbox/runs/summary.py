@@ -10,7 +10,7 @@ from typing import Any
 
 from toolbox.model.errors import describe
 from toolbox.model.events import CheckJudged, MetricMeasured
-from toolbox.runs import run_state
+from toolbox.runs import run_reader
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, StepState
 from toolbox.system import filesystem
@@ -48,7 +48,7 @@ def as_json(run: RunState) -> dict[str, Any]:
 
 def write(directory: Path) -> RunState:
     """Write the summary of a run to `summary.json`, and return the state of the run."""
-    run = run_state.read(directory)
+    run = run_reader.read(directory)
     filesystem.write_derived(
         RunDirectory(directory).summary, lambda: json.dumps(as_json(run), indent=2, ensure_ascii=False) + "\n"
     )
@@ -61,7 +61,7 @@ def refresh(directory: Path) -> RunState:
         return write(directory)
     except OSError as error:
         log.warning("%s of this run could not be written: %s", RunDirectory.summary, describe(error))
-        return run_state.read(directory)
+        return run_reader.read(directory)
 
 
 def _step_json(step: StepState) -> dict[str, Any]:

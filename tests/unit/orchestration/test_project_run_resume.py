@@ -31,7 +31,7 @@ from toolbox.model.events import (
 )
 from toolbox.orchestration import project_run
 from toolbox.orchestration.request import RunRequest
-from toolbox.runs import journal, run_state
+from toolbox.runs import journal, run_reader
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
 from toolbox.system import processes
@@ -160,7 +160,7 @@ def test_a_run_that_is_gone_on_with_ends_as_it_would_have(project: Project) -> N
     project.run()
     project.cut(StepStarted, name="test")
     assert project.resume() == 0
-    found = run_state.read(project.directory)
+    found = run_reader.read(project.directory)
     assert {step.name: str(step.verdict) for step in found.steps.values()} == {
         "prepare": "passed", "test": "passed", "post_cleanup": "passed",
     }  # fmt: skip
@@ -343,7 +343,7 @@ def test_a_secret_that_is_also_a_name_does_not_repeat_finished_work(
     project.cut(StepFinished, name="test")
     assert project.resume() == 0
     assert project.log == ["level=5"]
-    assert [step.name for step in run_state.read(project.directory).steps.values() if not step.depth] == [
+    assert [step.name for step in run_reader.read(project.directory).steps.values() if not step.depth] == [
         "prepare",
         "test",
     ]
@@ -379,7 +379,7 @@ def test_what_a_dead_orchestrator_left_running_is_ended_but_for_the_workloads_of
     marks = [project.directory / "000__prepare", cell / "attempt-1"]
     left = [subprocess.Popen(["sleep", "60"], env=processes.environment(mark)) for mark in marks]
     try:
-        project_run._end_orphans(run_state.read(project.directory), project.directory)
+        project_run._end_orphans(run_reader.read(project.directory), project.directory)
         assert [process.poll() is not None for process in left] == [True, False]
     finally:
         for process in left:
@@ -469,14 +469,14 @@ def test_a_journal_that_is_cut_anywhere_is_read(recorded: Recorded, tmp_path: Pa
     RunDirectory(tmp_path).journal.write_bytes(recorded.content)
     for cut in reversed(range(len(recorded.content) + 1)):
         os.truncate(RunDirectory(tmp_path).journal, cut)
-        past = run_state.fold(journal.read(tmp_path))
+        past = run_reader.fold(journal.read(tmp_path))
         assert len(past.cells) <= 3
         if cut >= first:
-            found = run_state.read(tmp_path)
+            found = run_reader.read(tmp_path)
             assert (found.finished is not None) is (cut >= len(recorded.content) - 1)
         else:
             with pytest.raises(UsageError, match="is not the directory of a run"):
-                run_state.read(tmp_path)
+                run_reader.read(tmp_path)
 
 
 Resume = Callable[[int], None]

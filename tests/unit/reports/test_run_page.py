@@ -31,7 +31,7 @@ from toolbox.model.events import (
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import run_page
 from toolbox.reports._web_page import size
-from toolbox.runs import run_state
+from toolbox.runs import run_reader
 from toolbox.runs.journal import Journal
 from toolbox.runs.run_state import RunState, State
 from toolbox.system import redaction
@@ -468,7 +468,7 @@ def test_the_last_who_changed_a_field_counts_and_a_block_is_all_of_its_lines(tmp
     (summary.directory / "run.json").write_text(json.dumps({"changes": changes}))
     with Journal(summary.directory, Redactor()) as journal:
         journal.append(ConfigurationChanged('a["b.c"]', "x", "set_config"))
-    lines = all_of(read(run_state.read(summary.directory)), '//pre[@id="code"]/span')
+    lines = all_of(read(run_reader.read(summary.directory)), '//pre[@id="code"]/span')
     assert [text_of(each)[1:].strip() for each in lines] == [
         "a: preset p",
         '"b.c": | set_config',

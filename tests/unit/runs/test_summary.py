@@ -21,7 +21,7 @@ from toolbox.model.events import (
     StepStarted,
 )
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs import run_state, summary
+from toolbox.runs import run_reader, summary
 from toolbox.runs.journal import Journal
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import State
@@ -49,32 +49,32 @@ def ended(step: str, verdict: Verdict = Verdict.PASSED, *, counts: bool = True) 
 def test_a_run_whose_writer_lives_is_running(tmp_path: Path, journal: Journal) -> None:
     journal.append(STARTED)
     journal.append(began("000__a"))
-    found = run_state.read(tmp_path)
+    found = run_reader.read(tmp_path)
     assert (found.state, found.project, found.presets) == (State.RUNNING, "training", ("small",))
     assert found.steps["000__a"].verdict is None
 
 
 def test_a_run_without_an_end_or_a_writer_is_dead(tmp_path: Path) -> None:
     write(tmp_path, STARTED, began("000__a"))
-    assert run_state.read(tmp_path).state is State.DEAD
+    assert run_reader.read(tmp_path).state is State.DEAD
 
 
 def test_a_run_with_an_end_is_finished(tmp_path: Path) -> None:
     write(tmp_path, STARTED, FINISHED)
-    found = run_state.read(tmp_path)
+    found = run_reader.read(tmp_path)
     assert (found.state, found.finished) == (State.FINISHED, FINISHED)
 
 
 def test_a_run_that_goes_on_after_its_end_is_not_finished_and_keeps_its_steps(tmp_path: Path) -> None:
     write(tmp_path, STARTED, began("000__a"), ended("000__a"), FINISHED, STARTED)
-    found = run_state.read(tmp_path)
+    found = run_reader.read(tmp_path)
     assert (found.state, list(found.steps)) == (State.DEAD, ["000__a"])
 
 
 def test_reading_disturbs_nothing(tmp_path: Path) -> None:
     write(tmp_path, STARTED)
     before = RunDirectory(tmp_path).journal.read_bytes()
-    run_state.read(tmp_path)
+    run_reader.read(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {RunDirectory.journal: before}
 
 
@@ -82,12 +82,12 @@ def test_reading_disturbs_nothing(tmp_path: Path) -> None:
 def test_what_does_not_begin_with_a_run_is_none(tmp_path: Path, events: list[JournalEvent]) -> None:
     write(tmp_path, *events)
     with pytest.raises(UsageError, match=r"not the directory of a run"):
-        run_state.read(tmp_path)
+        run_reader.read(tmp_path)
 
 
 def test_a_missing_directory_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="missing"):
-        run_state.read(tmp_path / "missing")
+        run_reader.read(tmp_path / "missing")
 
 
 def test_failures_are_those_that_none_inside_explains(tmp_path: Path) -> None:
@@ -98,18 +98,18 @@ def test_failures_are_those_that_none_inside_explains(tmp_path: Path) -> None:
         ended("001__test/0010__c", Verdict.XFAILED), ended("001__test", Verdict.FAILED),
         ended("000__prepare", Verdict.ERROR),
     )  # fmt: skip
-    assert [step.step for step in run_state.read(tmp_path).failures] == ["000__prepare", "001__test/000__a"]
+    assert [step.step for step in run_reader.read(tmp_path).failures] == ["000__prepare", "001__test/000__a"]
 
 
 def test_a_step_is_not_inside_one_whose_name_begins_alike(tmp_path: Path) -> None:
     write(tmp_path, STARTED, ended("000__a", Verdict.FAILED), ended("000__ab/000__x", Verdict.FAILED))
-    assert len(run_state.read(tmp_path).failures) == 2
+    assert len(run_reader.read(tmp_path).failures) == 2
 
 
 def test_steps_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     names = ["000__a", "000__a/000__x", "000__a/009__y", "000__a/010__z", "001__b", "1000__c"]
     write(tmp_path, STARTED, *map(began, reversed(names)))
-    assert list(run_state.read(tmp_path).steps) == names
+    assert list(run_reader.read(tmp_path).steps) == names
 
 
 def test_the_file_holds_what_a_program_asks(tmp_path: Path) -> None:
@@ -136,12 +136,12 @@ def test_the_file_holds_what_a_program_asks(tmp_path: Path) -> None:
 
 def test_a_check_of_a_step_that_nobody_knows_is_passed_over(tmp_path: Path) -> None:
     write(tmp_path, STARTED, CheckJudged("009__x", "metric", passed=False, message=""))
-    assert run_state.read(tmp_path).steps == {}
+    assert run_reader.read(tmp_path).steps == {}
 
 
 def test_the_depth_of_a_step_is_that_of_its_directory(tmp_path: Path) -> None:
     write(tmp_path, STARTED, began("000__a"), began("000__a/000__b"))
-    assert [step.depth for step in run_state.read(tmp_path).steps.values()] == [0, 1]
+    assert [step.depth for step in run_reader.read(tmp_path).steps.values()] == [0, 1]
 
 
 def test_what_was_cancelled_is_no_failure_where_something_else_went_wrong(tmp_path: Path) -> None:
@@ -151,14 +151,14 @@ def test_what_was_cancelled_is_no_failure_where_something_else_went_wrong(tmp_pa
         ended("0__t/2__c", Verdict.CANCELLED),
     ]
     write(tmp_path, STARTED, *cells, ended("0__t", Verdict.FAILED))
-    derived = run_state.read(tmp_path)
+    derived = run_reader.read(tmp_path)
     assert [step.step for step in derived.failures] == ["0__t/1__b"]
     assert derived.cancelled == 2
 
 
 def test_what_was_cancelled_is_the_failure_where_nothing_else_went_wrong(tmp_path: Path) -> None:
     write(tmp_path, STARTED, ended("0__t/0__a", Verdict.CANCELLED), ended("0__t", Verdict.CANCELLED))
-    derived = run_state.read(tmp_path)
+    derived = run_reader.read(tmp_path)
     assert [step.step for step in derived.failures] == ["0__t/0__a"]
     assert derived.cancelled == 1
 
@@ -166,7 +166,7 @@ def test_what_was_cancelled_is_the_failure_where_nothing_else_went_wrong(tmp_pat
 def test_the_plan_says_what_the_cells_are_and_what_failed_has_in_common(tmp_path: Path) -> None:
     cells = {f"model={model},batch={batch}": [Tried()] for model in ("small", "large") for batch in (1, 2, 4)}
     cells |= {cell: [Tried(Verdict.FAILED, Cause.PRODUCT)] for cell in cells if "large" in cell}
-    found = run_state.read(Past(cells).write(tmp_path))
+    found = run_reader.read(Past(cells).write(tmp_path))
     assert found.cells[0].labels == {"model": "small", "batch": "1"}
     assert list(map(str, found.attribution)) == ["model=large: 3 of 3 failed; elsewhere 0 of 3"]
     assert summary.as_json(found)["attribution"] == ["model=large: 3 of 3 failed; elsewhere 0 of 3"]
@@ -179,7 +179,7 @@ def test_failures_of_one_kind_are_explained_beside_others(tmp_path: Path) -> Non
     for number, cell in enumerate(name for name in cells if "large" in name and "batch=32" in name):
         cells[cell] = [Tried(Verdict.FAILED, Cause.PRODUCT, f"out of memory at 0x7f{number}, {number + 3} GiB in use")]
     cells["model=small,batch=8,seed=1"] = [Tried(Verdict.FAILED, Cause.CHECK, "metric: no loss")]
-    found = run_state.read(Past(cells).write(tmp_path))
+    found = run_reader.read(Past(cells).write(tmp_path))
     assert list(map(str, found.attribution)) == [
         "model=large and batch=32: 2 of 2 failed; elsewhere 0 of 9 (product: out of memory at <address>, # GiB in use)"
     ]
@@ -188,14 +188,14 @@ def test_failures_of_one_kind_are_explained_beside_others(tmp_path: Path) -> Non
 def test_what_is_in_quarantine_is_not_looked_at_for_what_failed(tmp_path: Path) -> None:
     cells = {f"x={x},y={y}": [Tried(Verdict.FAILED if x == "a" else Verdict.PASSED)] for x in "ab" for y in "abc"}
     past = Past(cells, quarantined=[cell for cell in cells if "x=a" in cell])
-    assert run_state.read(past.write(tmp_path)).attribution == []
+    assert run_reader.read(past.write(tmp_path)).attribution == []
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cells": [{"id": 1}]}', '{"cells": 3}'])
 def test_a_plan_that_is_broken_costs_only_what_it_would_say(tmp_path: Path, text: str) -> None:
     directory = Past({"x=a": [Tried()]}).write(tmp_path)
     (directory / "plan.json").write_text(text)
-    (cell,) = run_state.read(directory).cells
+    (cell,) = run_reader.read(directory).cells
     assert (cell.verdict, cell.labels) == (Verdict.PASSED, {})
 
 
@@ -203,20 +203,20 @@ def test_an_attempt_that_has_not_started_says_why_until_it_ends(tmp_path: Path) 
     cell = StepStarted("0__t/0__a", "a", StepKind.CELL)
     submitted = AttemptSubmitted("0__t/0__a", 1, "r-a-1", "lab")
     write(tmp_path, STARTED, cell, submitted, AttemptWaiting("0__t/0__a", 1, "waiting for a node"))
-    (step,) = run_state.read(tmp_path).cells
+    (step,) = run_reader.read(tmp_path).cells
     assert step.attempts[0].waiting == "waiting for a node"
     ended_now = AttemptEnded("0__t/0__a", 1, "lab", Verdict.CANCELLED, None, "", 1.0)
     write(tmp_path, STARTED, cell, submitted, AttemptWaiting("0__t/0__a", 1, "waiting"), ended_now)
-    assert run_state.read(tmp_path).cells[0].attempts[0].waiting == ""
+    assert run_reader.read(tmp_path).cells[0].attempts[0].waiting == ""
 
 
 def test_cells_that_are_known_to_be_flaky_are_not_looked_at_for_what_failed(tmp_path: Path) -> None:
     failed = [Tried(Verdict.FAILED, Cause.PRODUCT)]
     cells = {f"x={x},y={y}": failed if x == "a" else [Tried()] for x in "ab" for y in "abc"}
     directory = Past(cells).write(tmp_path)
-    assert [str(finding) for finding in run_state.read(directory).attribution] == [
+    assert [str(finding) for finding in run_reader.read(directory).attribution] == [
         "x=a: 3 of 3 failed; elsewhere 0 of 3"
     ]
     flaky = FlakyCellsFailed("000__test", tuple(identity(cell) for cell in cells if "x=a" in cell))
     write(directory, flaky)
-    assert run_state.read(directory).attribution == []
+    assert run_reader.read(directory).attribution == []

@@ -17,7 +17,7 @@ from toolbox.model import patterns
 from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import clean, printable
 from toolbox.model.nearest import did_you_mean
-from toolbox.runs import journal, run_state
+from toolbox.runs import journal, run_reader
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, State, StepState
 from toolbox.system import environ, filesystem
@@ -95,7 +95,7 @@ class CellLogs:
         Raises:
             UsageError: the directory is not that of a run, or no such cell has begun.
         """
-        run = run_state.read(self.directory)
+        run = run_reader.read(self.directory)
         cells = self._cells(run)
         if not cells:
             raise UsageError(self._nothing(run))
@@ -116,7 +116,7 @@ class CellLogs:
             size = filesystem.size(RunDirectory(self.directory).journal)
             is_alive = journal.is_locked(self.directory)
             if size != seen or not is_alive:
-                run = run_state.read(self.directory)
+                run = run_reader.read(self.directory)
                 cells, seen = self._cells(run), size
                 is_over = run.state is not State.RUNNING or self._has_ended(cells)
                 if is_over and not cells:

@@ -1,0 +1,300 @@
+"""Computes the state of a run from its journal, in one pass over the events.
+
+`read` reads a run directory; `fold` takes the events themselves. `run_state.py` describes the result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from toolbox.model.errors import UsageError
+from toolbox.model.events import (
+    AttemptAbandoned,
+    AttemptEnded,
+    AttemptReleased,
+    AttemptSubmitted,
+    AttemptWaiting,
+    CheckJudged,
+    ClusterChosen,
+    ConfigurationChanged,
+    FlakyCellsFailed,
+    JournalEvent,
+    LeaseAwaited,
+    LeaseLost,
+    MatrixPlanned,
+    MetricMeasured,
+    ResourceMade,
+    ResourcePlanned,
+    ResourceRemoved,
+    RunFinished,
+    RunStarted,
+    SecretLeft,
+    StepFinished,
+    StepKind,
+    StepStarted,
+)
+from toolbox.model.verdicts import Verdict
+from toolbox.runs import attribution, failures, journal
+from toolbox.runs.attribution import Case, Finding
+from toolbox.runs.journal import Entry
+from toolbox.runs.layout import RunDirectory
+from toolbox.runs.run_state import CLEANUP, CellAttempt, ClusterState, RunState, State, StepState, cell_id
+
+_OfAttempt = AttemptWaiting | AttemptEnded | AttemptAbandoned | AttemptReleased
+_OfStep = StepStarted | StepFinished | AttemptSubmitted | _OfAttempt | CheckJudged | MetricMeasured
+_Dated = tuple[_OfStep, datetime, str]  # an event, its time, and the revision of the checkout in its session
+_Labelled = tuple[Mapping[str, Any], Mapping[str, str]]
+_NO_CELLS: Final[Mapping[str, _Labelled]] = {}
+_END: Final = ("verdict", "cause", "message", "seconds")
+_OfResource = ResourceMade | ResourceRemoved
+_OfCluster = LeaseAwaited | LeaseLost | ClusterChosen | ResourcePlanned | _OfResource
+_OfRun = RunStarted | RunFinished | MatrixPlanned | FlakyCellsFailed | SecretLeft | ConfigurationChanged
+
+
+def read(directory: Path) -> RunState:
+    """Return the state of a run.
+
+    Raises:
+        UsageError: the directory is not a run directory.
+    """
+    contents = journal.load(directory)
+    if not contents.entries or not isinstance(contents.entries[0].event, RunStarted):
+        missing = f"{RunDirectory.journal} is missing, or does not begin with a run_started event"
+        raise UsageError(f"{directory} is not the directory of a run: {next(map(str, contents.damage), missing)}")
+    run = fold(contents.entries, directory.absolute(), _planned_cells(directory))
+    is_running = run.finished is None and journal.is_locked(directory)
+    return replace(run, damage=contents.damage, state=State.RUNNING if is_running else run.state)
+
+
+def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str, _Labelled] = _NO_CELLS) -> RunState:
+    """Return the state of a run after these events. A run without an end is returned as dead.
+
+    Args:
+        cells: the settings and labels of each planned cell, by cell id.
+    """
+    events = _Fold()
+    for entry in entries:
+        events.add(entry.event, entry.time)
+    all_steps = {
+        name: _step(events.steps[name], cells, is_undone=name in events.undone, is_changed=name in events.changed)
+        for name in sorted(events.steps, key=_order)
+    }
+    run_started = events.run_started or RunStarted("", "", "", ())
+    steps = {name: step for name, step in all_steps.items() if name not in events.replaced}
+    return RunState(
+        run_started.run,
+        run_started.project,
+        directory,
+        State.FINISHED if events.finished is not None else State.DEAD,
+        run_started.presets,
+        events.started,
+        events.finished,
+        steps,
+        events.planned_cells,
+        _attribution(
+            [step for step in steps.values() if step.kind is StepKind.CELL and step.identity in cells], events.flaky
+        ),
+        events.seconds,
+        events.updated,
+        events.revision,
+        events.clusters,
+        frozenset(events.secrets_left),
+        latest={key: all_steps[name] for key, name in events.latest.items()},
+        directories=tuple(all_steps),
+        planned=events.planned,
+        configuration_changes=tuple(events.changes),
+        session_changes=tuple(events.changes[events.earlier_changes :]),
+    )
+
+
+class _Fold:
+    """Collects what the events of a journal say, grouped by run, step and cluster."""
+
+    def __init__(self) -> None:
+        self.run_started: RunStarted | None = None
+        self.started: datetime | None = None
+        self.updated: datetime | None = None
+        self.finished: RunFinished | None = None
+        self.seconds = 0.0
+        self.revision = ""
+        self.steps: dict[str, list[_Dated]] = {}  # the events of each step, by its directory
+        self.latest: dict[str, str] = {}  # the latest directory of each step, by the key of the step
+        self.replaced: set[str] = set()  # the earlier directories of repeated commands
+        self.undone: set[str] = set()
+        self.changed: set[str] = set()  # the directories of the steps during which the configuration changed
+        self.unfinished: dict[str, None] = {}  # the directories of unfinished steps other than cells
+        self.planned: dict[str, int] = {}
+        self.planned_cells: int | None = None
+        self.changes: list[ConfigurationChanged] = []
+        self.earlier_changes = 0  # how many of `changes` were made in earlier sessions
+        self.secrets_left: set[str] = set()
+        self.flaky: set[str] = set()
+        self.clusters: dict[str, ClusterState] = {}
+        self.resources: dict[str, str] = {}  # the names of clusters, by the names of their resources
+
+    def add(self, event: JournalEvent, time: datetime) -> None:
+        """Add the next event."""
+        if isinstance(event, _OfStep):
+            self._add_of_step(event, time)
+        elif isinstance(event, _OfCluster):
+            self._add_of_cluster(event)
+        else:
+            self._add_of_run(event, time)
+        if self.finished is None or self.finished is event:  # a removal of resources after the end takes no run time
+            self.seconds += max(0.0, (time - (self.updated or time)).total_seconds())
+        self.updated = time
+
+    def _add_of_run(self, event: _OfRun, time: datetime) -> None:
+        match event:
+            case RunStarted():
+                self.run_started, self.started = self.run_started or event, self.started or time
+                self.finished, self.revision, self.updated = None, event.revision, time
+                self.earlier_changes = len(self.changes)
+            case RunFinished():
+                self.finished = event
+            case MatrixPlanned():
+                self.planned_cells = self.planned[event.step] = event.cells
+            case FlakyCellsFailed():
+                self.flaky.update(event.cells)
+            case SecretLeft():
+                self.secrets_left.add(event.file)
+            case ConfigurationChanged():
+                self.changes.append(event)
+                self.changed.update(self.unfinished)
+
+    def _add_of_step(self, event: _OfStep, time: datetime) -> None:
+        if isinstance(event, StepStarted):
+            self._start(event)
+        elif isinstance(event, StepFinished):
+            self.unfinished.pop(event.step, None)
+        elif event.step not in self.steps:  # the line of the journal with the start of the step is damaged
+            return
+        self.steps.setdefault(event.step, []).append((event, time, self.revision))
+
+    def _start(self, event: StepStarted) -> None:
+        """Begin a step. If an earlier session ran the step in another directory, the new one replaces it."""
+        if event.kind is StepKind.PHASE:
+            self.unfinished.clear()
+            if event.name == CLEANUP:
+                self.undone.update(self.latest.values())
+        key = event.key or event.step
+        if (earlier := self.latest.get(key, event.step)) != event.step:
+            self.replaced.update(step for step in self.steps if step == earlier or step.startswith(f"{earlier}/"))
+        for directories in (self.replaced, self.undone, self.changed):
+            directories.discard(event.step)
+        self.latest[key] = event.step
+        if event.kind is not StepKind.CELL:
+            self.unfinished[event.step] = None
+
+    def _add_of_cluster(self, event: _OfCluster) -> None:
+        if isinstance(event, ResourcePlanned):
+            self.resources[event.resource] = event.cluster
+        name = self.resources.get(event.resource) if isinstance(event, _OfResource) else event.cluster
+        if name is not None:
+            self.clusters[name] = _cluster(self.clusters.get(name) or ClusterState(name), event)
+
+
+def _cluster(cluster: ClusterState, event: _OfCluster) -> ClusterState:
+    """Return the state of a cluster after an event."""
+    match event:
+        case LeaseAwaited() | LeaseLost():
+            return replace(cluster, trouble=event.message)
+        case ClusterChosen():
+            return replace(cluster, chosen=event, trouble="")
+        case ResourcePlanned():
+            return replace(cluster, planned=event, is_made=False)
+        case ResourceMade():
+            return replace(cluster, is_made=True)
+        case ResourceRemoved():
+            return replace(cluster, planned=None, is_made=False)
+
+
+def _step(events: Iterable[_Dated], cells: Mapping[str, _Labelled], *, is_undone: bool, is_changed: bool) -> StepState:
+    """Return the state of a step after its events.
+
+    The fields are collected before the `StepState` is made: a copy for each event would be slow.
+    """
+    fields: dict[str, Any] = {}
+    checks: dict[CheckJudged, None] = {}
+    judged: dict[CheckJudged, None] = {}  # the judgements of the latest attempt
+    metrics: dict[MetricMeasured, None] = {}
+    attempts: dict[int, dict[str, Any]] = {}
+    latest: dict[str, Any] = {}  # the fields of the latest attempt
+    for event, time, revision in events:
+        match event:
+            case StepStarted():
+                fields = {"started": time, "key": event.key, "fingerprint": event.fingerprint}
+                fields |= {"step": event.step, "name": event.name, "kind": event.kind}
+                checks, metrics = {}, {}
+            case StepFinished():
+                fields |= {name: getattr(event, name) for name in ("step", "name", "kind", *_END, "counts")}
+            case CheckJudged():
+                checks[event] = judged[event] = None
+                latest["judged"] = judged
+            case MetricMeasured():
+                metrics[event] = None
+                latest.setdefault("metrics", {})[event.metric] = event
+            case AttemptSubmitted():
+                if event.attempt not in attempts:
+                    latest = attempts[event.attempt] = {"attempt": event.attempt, "target": event.target}
+                    latest |= {"name": event.name, "submitted": time, "revision": revision}
+                    checks, metrics, judged = {}, {}, {}  # drop the results of the earlier attempt
+            case _:
+                if isinstance(event, AttemptEnded):
+                    judged = {}  # a resumed run may judge the attempt again
+                attempts.get(event.attempt, {}).update(_changes(event))
+    is_cell = fields["kind"] is StepKind.CELL
+    settings, labels = cells.get(cell_id(fields.get("key", "")), ({}, {})) if is_cell else ({}, {})
+    return StepState(
+        **fields,
+        checks=tuple(checks),
+        metrics=tuple(metrics),
+        attempts=tuple(CellAttempt(**{**each, "judged": tuple(each.get("judged", ()))}) for each in attempts.values()),
+        settings=settings,
+        labels=labels,
+        is_undone=is_undone and not is_cell,
+        changed_configuration=is_changed,
+    )
+
+
+def _changes(event: _OfAttempt) -> dict[str, Any]:
+    """Return the fields of an attempt that an event changes."""
+    match event:
+        case AttemptWaiting():
+            return {"waiting": event.reason}
+        case AttemptEnded():
+            return {"waiting": "", **{name: getattr(event, name) for name in (*_END, "host", "accelerators", "image")}}
+        case AttemptAbandoned():
+            return {"is_abandoned": True, "message": "a person has given the attempt up"}
+        case AttemptReleased():
+            return {"is_released": True}
+
+
+def _attribution(cells: Iterable[StepState], flaky: Container[str]) -> list[Finding]:
+    """Return what failed cells have in common. Cells that are flaky or do not count are ignored."""
+    return attribution.attribute(
+        [
+            Case(cell.labels, cell.verdict != Verdict.PASSED, failures.signature(cell.cause, cell.message, cell.labels))
+            for cell in cells
+            if cell.counts and cell.verdict in attribution.COMPARED and cell.identity not in flaky
+        ]
+    )
+
+
+def _planned_cells(directory: Path) -> dict[str, _Labelled]:
+    """Return the settings and labels of each planned cell, by cell id; empty if the run has no plan."""
+    with contextlib.suppress(KeyError, TypeError):
+        cells = RunDirectory(directory).read_plan()["cells"]
+        return {cell["id"]: (cell["settings"], cell["labels"]) for cell in cells}
+    return {}
+
+
+def _order(step: str) -> list[tuple[int, str]]:
+    """Return a sort key that puts steps in the order of their numbers, and a step before the steps inside it."""
+    parts = [part.partition("__") for part in step.split("/")]
+    return [(int(number) if number.isdigit() else 0, name) for number, _, name in parts]
