@@ -16,8 +16,8 @@ from toolbox.model.errors import CheckFailed, InfrastructureError, describe
 from toolbox.system import cancellation, environ, filesystem
 
 _KEY_LENGTH: Final = 32
-# Pauses between snapshots after the cleanup, in seconds. The short pauses let controllers react to the cleanup.
-# The long pauses follow only while objects that the run added are being deleted.
+# Seconds to wait before the next snapshot while the snapshots after the cleanup differ from the one before the run. The
+# first pauses let controllers react to the cleanup. Longer pauses follow only while added objects are being deleted.
 _PAUSES: Final = (1.0, 2.0)
 _LONGER_PAUSES: Final = (4.0, 8.0, 15.0, 30.0)
 
@@ -57,7 +57,7 @@ class Comparison:
             reason = f"{file} is damaged, so nothing can be compared with it: {describe(error)}"
             raise InfrastructureError(reason) from error
         after = self._settled(before)
-        # Other runs may use the cluster from now on, so a resumed run must take a new snapshot.
+        # Move the old snapshot, so that a resumed run takes a new one: other runs may change the cluster from now on.
         file.replace(directory / file.name)
         filesystem.write_yaml(directory / f"{self._name}-after.yaml", after.as_json())
         if difference := Difference.between(before, after):
@@ -93,7 +93,7 @@ def _key() -> bytes:
         temporary = filesystem.write_bytes(
             file.with_name(f"{file.name}.{os.getpid()}"), secrets.token_bytes(_KEY_LENGTH), durable=True
         )
-        with suppress(FileExistsError):  # if two processes do this at once, the first key is used by both
+        with suppress(FileExistsError):  # another process was faster: both processes use its key
             os.link(temporary, file)
         temporary.unlink()
         filesystem.sync_directory(file.parent)

@@ -79,7 +79,7 @@ class Reservation:
     """The clusters and machines of a run, from `acquire` to `release`.
 
     Raises:
-        ConfigurationError: the configuration does not tell how to reach a cluster, or the client is not installed.
+        ConfigurationError: the configuration does not tell how to reach a cluster, or the Kubernetes client is missing.
     """
 
     def __init__(self, configuration: Configuration, project: str) -> None:
@@ -111,8 +111,8 @@ class Reservation:
             directory: the run directory.
         """
         states = self._states | {cluster.name: cluster.state for cluster in self._created}
-        made = [state.planned for state in states.values() if state.is_made]
-        return [directory / planned.step for planned in made if planned is not None]
+        plans = [state.planned for state in states.values() if state.is_made]
+        return [directory / planned.step for planned in plans if planned is not None]
 
     def restore(self, past: RunState) -> None:
         """Restore the clusters that the run had before it was resumed. Call this before `acquire`."""
@@ -172,26 +172,26 @@ class Reservation:
         """Remove the created clusters, release the leases of the shared clusters, and return the errors.
 
         Args:
-            compare: check that the shared clusters are as the run found them, because the run has cleaned up.
+            compare: check that the shared clusters are as they were before the run. Only a run with a cleanup can pass.
         """
         errors: list[BaseException] = []
         try:
             self._compare_and_remove(compare=compare and self.is_held)
-        except BaseException as error:  # noqa: BLE001  # it becomes the end of the run
+        except BaseException as error:  # noqa: BLE001  # the caller reports the error
             errors.append(error)
         for cluster in self._shared:
             cluster.release()
         return errors
 
     def _acquire_shared(self, work: Session, step: Step) -> None:
-        name, taken = step.recorder.root.name, set[str]()
+        name, acquired_keys = step.recorder.root.name, set[str]()
         for cluster in self._shared:
             lease = cluster.settings.lease
             claim = Claim(name, leases.me(), lease.purpose or self._project, name, lease.ttl)
-            before = self._states[cluster.name].chosen
-            cluster.acquire(claim, taken, before, partial(_record_wait, step, cluster.name))
-            signals.check()  # `acquire` holds signals back while it writes the lease
-            taken.add(cluster.key)
+            earlier_choice = self._states[cluster.name].chosen
+            cluster.acquire(claim, acquired_keys, earlier_choice, partial(_record_wait, step, cluster.name))
+            signals.check()  # react to a signal that `acquire` held back while it wrote the lease
+            acquired_keys.add(cluster.key)
             if cluster.lease is not None:
                 cluster.lease.start(partial(self._on_lease_lost, step, cluster))
             step.recorder.record(cluster.chosen)
@@ -205,12 +205,12 @@ class Reservation:
         comparisons = [
             comparison for cluster in self._shared if compare and (comparison := cluster.comparison) is not None
         ]
-        removed = [cluster for cluster in reversed(self._created) if cluster.needs_removal]
-        if comparisons or removed:
+        clusters_to_remove = [cluster for cluster in reversed(self._created) if cluster.needs_removal]
+        if comparisons or clusters_to_remove:
             with steps.opened(_RELEASE, kind=StepKind.GROUP) as step:
-                before = self._snapshot_directory or step.directory
-                judged = [partial(comparison.judge, before, step.directory) for comparison in comparisons]
-                run.run_all(*judged, *(cluster.remove for cluster in removed))
+                before_directory = self._snapshot_directory or step.directory
+                judgements = [partial(comparison.judge, before_directory, step.directory) for comparison in comparisons]
+                run.run_all(*judgements, *(cluster.remove for cluster in clusters_to_remove))
 
     def _on_lease_lost(self, step: Step, cluster: SharedCluster) -> None:
         """Record that a lease is lost, and cancel the current scope. Called in the thread of the heartbeats."""

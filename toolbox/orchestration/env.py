@@ -28,7 +28,7 @@ def __getattr__(name: str) -> Path | str:
 
 
 @contextmanager
-def NextArtifactDir(name: str) -> Iterator[Path]:  # noqa: N802  # the name that orchestrations know
+def NextArtifactDir(name: str) -> Iterator[Path]:  # noqa: N802  # orchestrations use this name
     """Run the body as a step with the next numbered directory, which is `env.ARTIFACT_DIR` inside the body."""
     with steps.entered(session.step()), steps.opened(session.masked(name), kind=StepKind.GROUP) as step:
         yield step.directory

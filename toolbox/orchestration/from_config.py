@@ -56,7 +56,7 @@ def one(values: Mapping[str, Any], name: str, key: str) -> Any:
 
 
 def refuse_placeholders(label: str, values: Mapping[str, Any]) -> None:
-    """Raise if an argument still is, or contains, the placeholder for a value that the caller must set.
+    """Raise if the value of an argument contains the placeholder for a value that the caller must set.
 
     Raises:
         UsageError: the message names the arguments.

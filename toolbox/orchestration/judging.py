@@ -22,7 +22,7 @@ from toolbox.runs.layout import StepDirectory
 from toolbox.system import filesystem
 
 
-def _described(parse: Callable[[Mapping[str, Any]], Any]) -> AfterValidator:
+def _checked_by(parse: Callable[[Mapping[str, Any]], Any]) -> AfterValidator:
     def check(spec: dict[str, Any]) -> dict[str, Any]:
         parse(spec)
         return spec
@@ -31,8 +31,8 @@ def _described(parse: Callable[[Mapping[str, Any]], Any]) -> AfterValidator:
 
 
 # A project uses these types in its contract, so that faulty descriptions are reported before the run starts.
-CheckSpec = Annotated[dict[str, Any], _described(judgement.parse_check)]
-MetricSpec = Annotated[dict[str, Any], _described(judgement.parse_metric)]
+CheckSpec = Annotated[dict[str, Any], _checked_by(judgement.parse_check)]
+MetricSpec = Annotated[dict[str, Any], _checked_by(judgement.parse_metric)]
 
 
 def judge(
@@ -48,7 +48,7 @@ def judge(
 
     Raises:
         ConfigurationError: the description of a check or a metric is wrong.
-        CheckFailed: checks did not pass. The message names each with its reason.
+        CheckFailed: checks did not pass. The message names each failed check with its reason.
     """
     try:
         named = tuple(NamedCheck.parse(spec) for spec in checks)

@@ -46,52 +46,55 @@ def run(*, check: bool = True) -> list[CellResult]:
     results = list(by_id.values())
     if not results:
         step.add(Outcome(Verdict.SKIPPED, None, "there are no cells to run"))
-    bad = {id_: result for id_, result in by_id.items() if result.counts and not result.outcome.verdict.is_pass}
-    if check and bad:
-        flaky = storing.flaky_cells(current.configuration, current.project) & bad.keys() if len(bad) > 1 else set()
+    failed = {id_: result for id_, result in by_id.items() if result.counts and not result.outcome.verdict.is_pass}
+    if check and failed:
+        flaky = set[str]()
+        if len(failed) > 1:
+            flaky = storing.flaky_cells(current.configuration, current.project) & failed.keys()
         if flaky:
             step.recorder.record(FlakyCellsFailed(step.identity, tuple(sorted(flaky))))
-        raise _failure(current.plan, results, _lead(bad, flaky), [scheduler.outage, scheduler.stopped])
+        raise _failure(current.plan, results, _decisive(failed, flaky), [scheduler.outage, scheduler.stopped])
     return results
 
 
 def machines() -> list[list[str] | None]:
-    """Return the values for `hosts` with which to call a toolbox command, one call each, to reach all machines.
+    """Return the values of `hosts` for calls of a toolbox command that together reach all machines of the matrix.
 
-    The value None stands for this machine. A list contains the addresses of all other machines. Clusters are left out.
+    None stands for this machine. A list contains the addresses of all other machines. Clusters are left out.
     """
     plan = session.current().plan
     targets = plan.targets if plan is not None else {}
     addresses = [target.address for target in targets.values() if target.is_machine]
-    others = [address for address in addresses if address is not None]
-    here: list[list[str] | None] = [None] if len(others) < len(addresses) or not targets else []
-    return [*here, others] if others else here
+    remote = [address for address in addresses if address is not None]
+    local: list[list[str] | None] = [None] if len(remote) < len(addresses) or not targets else []
+    return [*local, remote] if remote else local
 
 
-def _lead(bad: Mapping[str, CellResult], flaky: Collection[str]) -> CellResult:
-    """Return the result that the error of the run names: a result with the worst verdict, if possible of a stable cell.
+def _decisive(failed: Mapping[str, CellResult], flaky: Collection[str]) -> CellResult:
+    """Return the result that the error names: one with the worst verdict, and of a cell that is not flaky if possible.
 
     Args:
+        failed: the results that are not a pass, by the id of the cell.
         flaky: the ids of the flaky cells.
     """
-    verdict = worst(result.outcome.verdict for result in bad.values())
-    candidates = [id_ for id_, result in bad.items() if result.outcome.verdict is verdict]
-    return bad[min(candidates, key=lambda id_: id_ in flaky)]
+    verdict = worst(result.outcome.verdict for result in failed.values())
+    candidates = [id_ for id_, result in failed.items() if result.outcome.verdict is verdict]
+    return failed[min(candidates, key=lambda id_: id_ in flaky)]
 
 
-def _failure(plan: Plan, results: list[CellResult], first: CellResult, remarks: list[str]) -> StepError:
+def _failure(plan: Plan, results: list[CellResult], decisive: CellResult, remarks: list[str]) -> StepError:
     counts = Counter(result.outcome.verdict for result in results)
     counted = ", ".join(f"{count} {name}" for name, count in counts.items())
-    if missing := len(plan.cells) - len(results):
-        counted += f", {missing} not started"
+    if not_started := len(plan.cells) - len(results):
+        counted += f", {not_started} not started"
     noun = "cell" if len(plan.cells) == 1 else "cells"
     lines = [f"of {len(plan.cells)} {noun}: {counted}", *filter(None, remarks)]
-    reason = f"{first.name}: {first.outcome.message}"
+    reason = f"{decisive.name}: {decisive.outcome.message}"
     return StepError(
         "\n".join([*lines, reason]),
-        verdict=first.outcome.verdict,
-        cause=first.outcome.cause or Cause.INTERNAL,
-        directory=first.directory,
+        verdict=decisive.outcome.verdict,
+        cause=decisive.outcome.cause or Cause.INTERNAL,
+        directory=decisive.directory,
     )
 
 

@@ -41,7 +41,7 @@ class Parallel:
     Args:
         name: the name of the region, for its directory and for messages.
         exit_on_exception: cancel the other tasks on the first failure; if False, they run to their end.
-        dedicated_dir: create a numbered directory for the region, which contains those of the tasks.
+        dedicated_dir: create a numbered directory for the region, which contains the directories of its tasks.
         max_threads: the number of tasks that run at the same time; all tasks by default.
     """
 
@@ -57,7 +57,7 @@ class Parallel:
         self.task(getattr(function, "__name__", type(function).__name__), function, *args, **kwargs)
 
     def task(self, name: str, function: Callable[..., object], *args: Any, **kwargs: Any) -> None:
-        """Do the same as `delayed`, with a name for the step. Use it to call the same function several times."""
+        """Do the same as `delayed`, with a name for the step. Use it if you call the same function several times."""
         self._tasks.append(_Task(name, lambda: function(*args, **kwargs)))
 
     def __enter__(self) -> Self:

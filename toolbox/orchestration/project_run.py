@@ -60,7 +60,7 @@ from toolbox.system.redaction import Redactor
 _TESTS: Final = "test"
 _NOTHING_RAN: Final = f"nothing ran: the orchestration does not define any of {', '.join(projects.PHASES)}"
 _NOTHING_TO_DO: Final = (
-    "there is nothing to do: every step has finished (--failed runs the cells that did not pass again)"
+    "there is nothing to do: every step has finished (with --failed, the cells that did not pass run again)"
 )
 _CellAttempt = tuple[StepState, CellAttempt]
 _VERSIONS: Final = ("topgallant", "ansible-core", "ansible-runner")
@@ -100,9 +100,10 @@ def resume(
 
     Args:
         directory: the directory of the run.
-        failed: also run the cells again that did not pass.
-        jobs: how many cells run at the same time; as many as before by default.
-        ignore_damage: resume even if lines of the journal cannot be read. The work that they record may be repeated.
+        failed: also repeat the cells that did not pass.
+        jobs: how many cells run at the same time; by default, the number in the request of the run.
+        ignore_damage: resume even if lines of the journal cannot be read. The work that these lines record may be
+            repeated.
         abandon: a pattern for the names or ids of cells whose open attempts are to be abandoned.
 
     Raises:
@@ -115,14 +116,14 @@ def resume(
     if before.damage and not ignore_damage:
         hint = "to resume the run anyway, add --damaged=ignore: the work that these lines record may be repeated"
         raise UsageError(f"{before.damage_warning}\n{hint}")
-    began = before.started.date() if before.started is not None else None
+    start_date = before.started.date() if before.started is not None else None
     with request_module.original_location(directory):
-        return _resume(directory, began, listeners, redactor, failed=failed, jobs=jobs, abandon=abandon)
+        return _resume(directory, start_date, listeners, redactor, failed=failed, jobs=jobs, abandon=abandon)
 
 
 def _resume(
     directory: Path,
-    began: dt.date | None,
+    start_date: dt.date | None,
     listeners: Sequence[Listener],
     redactor: Redactor,
     *,
@@ -133,7 +134,7 @@ def _resume(
     request = RunRequest.read(directory)
     options = dataclasses.replace(request.options, rerun_failed=failed, jobs=jobs or request.options.jobs)
     request = dataclasses.replace(request, options=options)
-    loaded = request_module.load(request, today=began, resumed=directory)
+    loaded = request_module.load(request, today=start_date, resumed=directory)
     redactor.add(loaded.configuration.secret_values())
     phases = _phases(loaded)
     reservation = Reservation(loaded.configuration, request.project)
@@ -150,7 +151,7 @@ def _resume(
         reservation.restore(past)
         _end_orphans(past, directory, reservation.creation_steps(directory))
         recorder = Recorder(directory, redactor, listeners, journal, past)
-        # The file goes back to the initial configuration, because the orchestration repeats its changes.
+        # Write the initial configuration again, because the orchestration will repeat its changes.
         session.write_configuration(loaded.configuration, RunDirectory(directory).configuration, redactor)
         return _run(loaded, phases, recorder, reservation, to_abandon)
 
@@ -261,16 +262,16 @@ def _refuse_changes(loaded: Loaded, past: RunState, directory: Path, redactor: R
     The orchestration may have changed the configuration during the run. Such a change is recorded in the journal before
     the configuration file is written, so the file may equal the configuration after any number of those changes.
     """
-    was = _written_configuration(RunDirectory(directory).configuration)
+    written = _written_configuration(RunDirectory(directory).configuration)
     configuration = loaded.configuration
-    now = yaml.safe_load(session.resolved_text(configuration, redactor))
+    expected = yaml.safe_load(session.resolved_text(configuration, redactor))
     for change in past.session_changes:
-        if was == now:
+        if written == expected:
             break
         value = change.value if MASK in change.value else yaml.safe_load(change.value)
         configuration = configuration.replaced(change.path, value, layer=change.by)
-        now = yaml.safe_load(session.resolved_text(configuration, redactor))
-    request_module.refuse_changes(directory, was, now, loaded.plan)
+        expected = yaml.safe_load(session.resolved_text(configuration, redactor))
+    request_module.refuse_changes(directory, written, expected, loaded.plan)
 
 
 def _written_configuration(file: Path) -> dict[str, Any]:
@@ -289,7 +290,7 @@ def _has_work(end: RunFinished, past: RunState, *, failed: bool) -> bool:
 
 
 def _end_orphans(past: RunState, directory: Path, cluster_steps: Sequence[Path] = ()) -> None:
-    """End the processes that a killed orchestrator left running, except its clusters and the workloads of its cells."""
+    """End processes that a killed orchestrator left, except those of the clusters, cells and targets of the run."""
     workloads = [RunDirectory(directory).step(step.step).path for step in past.cells]
     processes.end_marked(directory, keep=[*workloads, RunDirectory(directory).targets, *cluster_steps])
 
@@ -308,14 +309,14 @@ def _create(request: RunRequest) -> Path:
 
 
 def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
-    """Write the files that record the request. Only values are masked, because a resumed run needs the names."""
+    """Write the files that record the request. Names are not masked, because a resumed run needs them."""
     request, configuration = loaded.request, loaded.configuration
     overrides = redactor.redact_nested(dict(request.overrides), keep_keys=True)
     run = {
         "run": directory.name,
         **request.as_json(),
         "overrides": overrides,
-        # JSON has fewer types than a configuration.
+        # A resumed run reads the overrides from this YAML text, because JSON does not keep all of their types.
         "overrides_text": filesystem.dump_yaml(overrides),
         "config_file": configuration.source,
         "directory": str(Path.cwd()),
@@ -371,30 +372,30 @@ def _run_phases(
         reservation.acquire(work, top)
         if work.clusters and work.plan is not None and _TESTS in phases:
             targets.verify(work.plan.targets, work.clusters, work.plan.workloads())
-    except BaseException as error:  # noqa: BLE001  # it becomes the end of the run
+    except BaseException as error:  # noqa: BLE001  # `_finish` reports the error
         errors.append(error)
-        _end_abandoned(top)
+        _cancel_unadopted(top)
     for name, function in phases.items():
         if errors and not (name == CLEANUP and reservation.is_held):
             continue
         try:
             outcomes[name] = _run_phase(name, function, reservation)
-        except BaseException as error:  # noqa: BLE001  # each becomes the end of the run, in order
+        except BaseException as error:  # noqa: BLE001  # `_finish` reports the errors
             errors.append(error)
-            _end_abandoned(top)
+            _cancel_unadopted(top)
             processes.end_marked(top.directory, keep=reservation.creation_steps(top.directory))
     errors += reservation.release(compare=CLEANUP in phases)
-    if (number := signals.first()) is not None and not any(isinstance(error, Interrupted) for error in errors):
-        errors.append(Interrupted(number))
+    if (signal_number := signals.first()) is not None and not any(isinstance(error, Interrupted) for error in errors):
+        errors.append(Interrupted(signal_number))
     if count := processes.end_marked(top.directory, keep=reservation.creation_steps(top.directory)):
         top.recorder.record(Note("", f"{count} processes were still running and were ended"))
     return errors
 
 
-def _end_abandoned(top: Step) -> None:
+def _cancel_unadopted(top: Step) -> None:
     """Cancel the workloads that a resumed run has not adopted because its matrix did not run.
 
-    If their processes or pods were killed without a cancellation, the cells would be recorded as failed.
+    Without the cancellation, the cells would be recorded as failed when the run kills their processes or pods.
     """
     work = session.current()
     if work.plan is None or work.matrix_has_run:
@@ -444,17 +445,17 @@ def _finish(top: Step, errors: Sequence[BaseException], tested: Outcome | None) 
         outcome = top.outcome() or Outcome(Verdict.SKIPPED, None, _NOTHING_RAN)
         if outcome.verdict is Verdict.PASSED and tested is not None and tested.verdict is Verdict.SKIPPED:
             outcome = tested  # a run that only prepared and cleaned up has not passed
-        # The message of a step that passed stays with that step.
+        # The message of a step that passed says nothing about the run.
         message = "" if outcome.verdict is Verdict.PASSED else outcome.message
         return RunFinished(outcome.verdict, outcome.cause, exit_code(outcome.verdict), message, seconds)
-    first, *others = sorted(errors, key=lambda error: not isinstance(error, Interrupted))
-    texts = [describe(first), *(f"and then: {describe(error)}" for error in others)]
+    first, *later_errors = sorted(errors, key=lambda error: not isinstance(error, Interrupted))
+    texts = [describe(first), *(f"and then: {describe(error)}" for error in later_errors)]
     if isinstance(first, Cancelled):
         message = top.recorder.redactor("\n".join(texts))
         return RunFinished(Verdict.CANCELLED, first.cause, exit_code_of(first), message, seconds)
     outcome = top.first_failure() or Outcome(*outcome_of(first))
     if (outcome.verdict, outcome.cause) != outcome_of(first):
-        texts.insert(0, outcome.message)  # the verdict and cause of the run come from this outcome
+        texts.insert(0, outcome.message)  # the run takes its verdict and cause from this outcome
     message = top.recorder.redactor("\n".join(filter(None, texts)))
     return RunFinished(outcome.verdict, outcome.cause, exit_code(outcome.verdict), message, seconds)
 
@@ -477,7 +478,7 @@ def _revision(folder: Path, run_directory: Path) -> str | None:
     """Return the Git revision of the folder, with `+` appended if there are uncommitted changes."""
     command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
     try:
-        done = processes.run(
+        completed = processes.run(
             command,
             env=processes.environment(run_directory),
             on_line=lambda _: None,
@@ -486,4 +487,4 @@ def _revision(folder: Path, run_directory: Path) -> str | None:
         )
     except OSError:
         return None
-    return (done.stdout or "").strip() or None
+    return (completed.stdout or "").strip() or None

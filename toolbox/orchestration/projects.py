@@ -75,9 +75,9 @@ def find(name: str) -> ProjectFiles:
     """
     projects = places.projects()
     if name not in projects:
-        others = [folder for root in places.roots() for folder in root.glob("projects/*/") if folder.name == name]
-        if others:
-            raise UsageError(f"{others[0]} is not a project: it has no orchestration.py")
+        folders = [folder for root in places.roots() for folder in root.glob("projects/*/") if folder.name == name]
+        if folders:
+            raise UsageError(f"{folders[0]} is not a project: it has no orchestration.py")
         hint = did_you_mean(name, projects, label="known projects")
         raise UsageError(f"unknown project `{name}`: {hint}\n  searched {_searched_folders()}")
     return ProjectFiles(name, projects[name].parent.parent)

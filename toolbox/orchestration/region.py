@@ -16,7 +16,7 @@ def current() -> str | None:
 
 @contextmanager
 def entered(name: str) -> Iterator[None]:
-    """Mark the body, and threads that are started with its context, as a parallel region."""
+    """Mark the code in the body as part of a parallel region, also in threads that run in a copy of its context."""
     token = _name.set(name)
     try:
         yield

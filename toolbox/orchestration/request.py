@@ -32,7 +32,7 @@ class RunRequest:
     """The request to run a project.
 
     Args:
-        is_from_outside: whether the overrides come from a comment; see `toolbox.config.outside`.
+        is_from_outside: whether the overrides come from a comment, which may override only some fields.
         phases: the names of the phases to run; by default, all phases of the project.
         artifact_dir: the directory that contains all runs; by default `$ARTIFACT_DIR` or `artifacts`.
         note: additional files for the run directory: the content by file name. Content that is not text becomes YAML.
@@ -112,7 +112,7 @@ def load(request: RunRequest, *, today: dt.date | None = None, resumed: Path | N
 
     Args:
         today: the date that decides which entries of `xfail` and `quarantine` have expired; by default, today.
-        resumed: the directory of the run to resume, which keeps its original bounds; None for a new run.
+        resumed: the directory of the run to resume, whose original bounds are used again; None for a new run.
 
     Raises:
         UsageError: the project, a preset, an override, a field or the selection of cells is wrong.
@@ -120,9 +120,9 @@ def load(request: RunRequest, *, today: dt.date | None = None, resumed: Path | N
     files, configuration = configure(request)
     configuration.check()
     configuration.check_secrets()
-    cells = None
+    matrix_plan = None
     if plan.has_matrix(configuration):
-        cells = plan.make(
+        matrix_plan = plan.make(
             configuration,
             targets.read(configuration),
             request.selection,
@@ -132,7 +132,7 @@ def load(request: RunRequest, *, today: dt.date | None = None, resumed: Path | N
         )
     elif request.selection != Selection():
         raise UsageError(f"--cells, --shard: {configuration.source} has no matrix to take cells from")
-    return Loaded(request, files, configuration, cells)
+    return Loaded(request, files, configuration, matrix_plan)
 
 
 @contextmanager
@@ -144,7 +144,7 @@ def original_location(directory: Path) -> Iterator[None]:
     try:
         content = RunDirectory(directory).read_request()
         working_directory, root = Path(content["directory"]), Path(content["workspace"] or places.builtin_root())
-    except (KeyError, TypeError):  # `RunRequest.read` will report the fault
+    except (KeyError, TypeError):  # `RunRequest.read` will report that the file is damaged
         working_directory = root = directory / "unknown"
     if environ.get(environ.WORKSPACE) is not None:
         workspace = places.workspace()
@@ -173,25 +173,26 @@ def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
     return files, Configuration.load(configuration_request)
 
 
-def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any], cells: Plan | None) -> None:
+def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any], new_plan: Plan | None) -> None:
     """Raise if the configuration or the plan of a run has changed since the run began.
 
     Args:
         was: the resolved configuration that the run began with.
-        now: the resolved configuration now.
-        cells: the plan that the configuration gives now.
+        now: the resolved configuration that the files give now.
+        new_plan: the plan that the files give now; None if the project has no matrix.
 
     Raises:
         ConfigurationError: the message lists the changes.
     """
     changes = list(_differences(was, now, "$"))
-    if cells is not None and not changes:
+    if new_plan is not None and not changes:
         if not (file := RunDirectory(directory).plan).exists():
             raise UsageError(f"{file} is missing, and the run cannot be resumed without it")
-        # Plans of earlier versions have no digests of files.
-        frozen, made = {"files": {}, **filesystem.read_json(file)}, json.loads(json.dumps(cells.as_json(), default=str))
-        _refuse_changed_files(directory, frozen["files"], made["files"])
-        changes = list(_differences(frozen, made, RunDirectory.plan))
+        # A plan of an earlier version of Topgallant has no digests of files.
+        original = {"files": {}, **filesystem.read_json(file)}
+        current = json.loads(json.dumps(new_plan.as_json(), default=str))
+        _refuse_changed_files(directory, original["files"], current["files"])
+        changes = list(_differences(original, current, RunDirectory.plan))
     if changes:
         raise _changed("the configuration has changed", directory, changes)
 

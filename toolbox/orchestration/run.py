@@ -66,7 +66,7 @@ def run(
     """Run a program, and wait until it ends. Its output is shown, and written to `run.log` of the current step.
 
     Args:
-        command: a list of arguments, or a text that bash runs with errexit, nounset and pipefail.
+        command: a list of arguments, or a string that bash runs with errexit, nounset and pipefail.
         capture_stdout: return the standard output instead of showing it.
         capture_stderr: return the standard error instead of showing it.
         check: raise if the exit status is not 0.
@@ -75,7 +75,7 @@ def run(
         log_command: show the command.
 
     Raises:
-        UsageError: the command is empty, or contains a secret, which all users of this machine could read there.
+        UsageError: the command is empty, or contains a secret, which every user of this machine could read.
         StepError: the exit status is not 0, or the program cannot be started.
     """
     step = session.step()
@@ -104,7 +104,7 @@ def run(
         message = step.recorder.redactor(f"`{redacted_command}` cannot be started: {error}")
         raise StepError(message, verdict=Verdict.ERROR, cause=Cause.CONFIGURATION, directory=step.directory) from error
     if check and completed.returncode != 0:
-        tail = (completed.stderr or "").strip().splitlines()[-_STDERR_LINES:] or output.errors
+        tail = (completed.stderr or "").strip().splitlines()[-_STDERR_LINES:] or output.error_lines
         raise _failure("\n".join([f"`{redacted_command}` ended with status {completed.returncode}", *tail]))
     return completed
 
@@ -121,8 +121,8 @@ def run_toolbox(
 
     Args:
         artifact_dir_suffix: a suffix for the name of the step's directory.
-        check: raise if the command fails. Otherwise the result contains the error, and the failure of the step does
-            not make the run fail.
+        check: raise if the command fails. With False, the result contains the error instead, and the failure of the
+            step does not make the run fail.
         args: the arguments of the command, and `hosts` if a role carries out the command.
 
     Raises:
@@ -171,11 +171,11 @@ def run_toolbox_from_config(
         suffix: read the key `group command/suffix` of the template.
         extra: arguments that replace those of the template.
         artifact_dir_suffix: see `run_toolbox`.
-        show_args: only return the arguments (True), or the argument of this name, and do not run the command.
+        show_args: return all arguments (True), or the argument of this name, instead of running the command.
         check: see `run_toolbox`.
 
     Returns:
-        a `ToolboxResult`; with `show_args`, the arguments or the argument.
+        a `ToolboxResult`; with `show_args`, all arguments or the named argument.
     """
     project = session.current()
     call = from_config.Call(group, command, prefix, suffix, dict(extra or {}))
@@ -188,7 +188,7 @@ def run_toolbox_from_config(
 def run_all(*functions: Callable[[], object]) -> None:
     """Call all functions, even if some of them raise, and then raise the first error.
 
-    Its notes and its attribute `others` contain the other errors.
+    The notes and the attribute `others` of the first error contain the later errors.
     """
     errors: list[Exception] = []
     for function in functions:
@@ -214,22 +214,22 @@ def sleep(seconds: float) -> None:
 
 
 class _Output:
-    """The output of a program: shown, written to `run.log`, and with its last error lines kept for the message.
+    """Shows the output of a program, writes it to `run.log`, and keeps the last lines of standard error for a message.
 
-    Two threads write to it, one for each stream of the program.
+    Two threads call it, one for each stream of the program.
     """
 
     def __init__(self, step: Step) -> None:
         self._step = step
         self._file = StepDirectory(step.directory).program_log
         self._lock = threading.Lock()
-        self._errors: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._error_lines: deque[str] = deque(maxlen=_STDERR_LINES)
         self._has_warned = False
 
     @property
-    def errors(self) -> list[str]:
+    def error_lines(self) -> list[str]:
         """The last lines of standard error."""
-        return list(self._errors)
+        return list(self._error_lines)
 
     def write(self, line: str) -> None:
         """Show a line, and append it to `run.log`."""
@@ -247,8 +247,8 @@ class _Output:
             self._has_warned = True
 
     def write_error(self, line: str) -> None:
-        """Do the same as `write` with a line of standard error, and remember the line."""
-        self._errors.append(line)
+        """Do the same as `write` with a line of standard error, and keep the line for `error_lines`."""
+        self._error_lines.append(line)
         self.write(line)
 
 

@@ -99,7 +99,7 @@ def current() -> Session:
 
 
 def is_open() -> bool:
-    """Tell whether there is a current session."""
+    """Return whether there is a current session."""
     return _current.get() is not None
 
 

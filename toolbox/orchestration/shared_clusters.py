@@ -1,4 +1,4 @@
-"""Clusters and machines that several runs share. A run uses one only while it holds the lease."""
+"""Clusters and machines that several runs share. A run uses such a cluster only while the run holds its lease."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Candidate:
 
     @property
     def key(self) -> str:
-        """A text that identifies the cluster or machine, even if several entries of a configuration describe it."""
+        """A string that identifies the cluster or machine, even if several entries of a configuration describe it."""
         if self.lock is not None:
             return self.lock.key
         assert self.cluster is not None, "a machine always has a lock file"
@@ -60,43 +60,48 @@ class SharedCluster:
         self.name = name
         self.settings = settings
         self._candidates = _candidates(name, settings, root)
-        self._taken: Candidate | None = None
+        self._acquired: Candidate | None = None
         self.lease: Lease | None = None
 
     @property
     def order(self) -> tuple[bool, list[str]]:
-        """The sort key for acquisition. All runs acquire in this order, so that no two runs wait for each other.
+        """The sort key for acquisition. Pools come last.
 
-        Pools come last.
+        All runs acquire their clusters in this order, so that no two runs wait for each other.
         """
         return self.settings.pool is not None, sorted(candidate.key for candidate in self._candidates)
 
     @property
     def key(self) -> str:
-        """The key of the candidate that was taken."""
+        """The key of the cluster or machine that was acquired."""
         return self._candidate.key
 
     @property
     def title(self) -> str:
-        """The name for messages."""
+        """What was acquired, for messages."""
         lock = self._candidate.lock
         return f"the lease of {lock.label}" if lock is not None else "the cluster, without a lease,"
 
     @property
     def chosen(self) -> ClusterChosen:
-        """The event for the journal that names the candidate that was taken."""
+        """The event for the journal that names the cluster or machine that was acquired."""
         return ClusterChosen(self.name, self._candidate.member, *dataclasses.astuple(self._candidate.access))
 
     def acquire(
-        self, claim: Claim, taken: Collection[str], before: ClusterChosen | None, say: Callable[[str], object]
+        self,
+        claim: Claim,
+        acquired_keys: Collection[str],
+        earlier_choice: ClusterChosen | None,
+        on_wait: Callable[[str], object],
     ) -> None:
         """Take the lease of the cluster, or of the first free cluster of the pool, and wait for it if necessary.
 
         Args:
-            taken: the keys of the clusters that the run already has. An `existing` cluster may be one of them; from a
-                pool, a cluster with another key is taken.
-            before: the choice of the run before it was resumed, which is preferred in a pool.
-            say: receives a message about the current holder while this call waits.
+            acquired_keys: the keys of the clusters that the run already has. An entry of the kind `existing` may be one
+                of these clusters. From a pool, the run takes another cluster.
+            earlier_choice: the cluster that the run had before it was resumed. From a pool, the run takes the same
+                cluster if the pool still contains it.
+            on_wait: receives a message about the current holder while this call waits.
 
         Raises:
             StepError: the lease was not free in time, or could not be read or written.
@@ -104,22 +109,23 @@ class SharedCluster:
         """
         candidates = self._candidates
         if self.settings.pool is not None:
-            candidates = [candidate for candidate in candidates if candidate.key not in taken]
-            if before is not None:
-                candidates = [candidate for candidate in candidates if candidate.member == before.member] or candidates
+            candidates = [candidate for candidate in candidates if candidate.key not in acquired_keys]
+            if earlier_choice is not None:
+                same = [candidate for candidate in candidates if candidate.member == earlier_choice.member]
+                candidates = same or candidates
         if not candidates:
-            raise ConfigurationError(f"clusters.{self.name}: other entries of this run have taken its whole pool")
+            raise ConfigurationError(f"clusters.{self.name}: other entries have acquired all clusters of its pool")
         locks = [candidate.lock for candidate in candidates if candidate.lock is not None]
-        if not locks or candidates[0].key in taken:
-            self._taken = candidates[0]
+        if not locks or candidates[0].key in acquired_keys:
+            self._acquired = candidates[0]
             return
-        self.lease = take(locks, claim, wait=self.settings.lease.wait, say=say)
-        self._taken = next(candidate for candidate in candidates if candidate.lock is self.lease.lock)
+        self.lease = take(locks, claim, wait=self.settings.lease.wait, say=on_wait)
+        self._acquired = next(candidate for candidate in candidates if candidate.lock is self.lease.lock)
 
     @property
     def _candidate(self) -> Candidate:
-        assert self._taken is not None, "`acquire` comes first"
-        return self._taken
+        assert self._acquired is not None, "call `acquire` first"
+        return self._acquired
 
     def release(self) -> None:
         """Release the lease, and close the connections."""

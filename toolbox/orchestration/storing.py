@@ -1,4 +1,4 @@
-"""Records a run that has ended in the store. A fault of the store never changes the result of the run."""
+"""Copies the results of a finished run into the store. An error of the store never changes the verdict of the run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def flaky_cells(configuration: Configuration, project: str) -> set[str]:
 
 
 def record(configuration: Configuration, directory: Path) -> None:
-    """Record a run that has ended, unless its configuration has `results.record: false`."""
+    """Copy the results of a finished run into the store, unless its configuration has `results.record: false`."""
     if not configuration.block(BLOCK, Results).record:
         return
     try:
@@ -73,6 +73,6 @@ def record(configuration: Configuration, directory: Path) -> None:
 
         with Store(location(configuration)) as store:
             recording.record(store, directory)
-    except Exception as error:  # noqa: BLE001  # an error here must not change the result of the run
+    except Exception as error:  # noqa: BLE001  # an error here must not change the verdict of the run
         hint = f"record it later with `{environ.program()} results import {directory}`"
         log.warning("the run is not in the store: %s; %s", describe(error), hint)
