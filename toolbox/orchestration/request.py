@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 import yaml
 
 from toolbox.config.configuration import Configuration, Request
-from toolbox.matrix import plan, targets
+from toolbox.matrix import plan, planner, targets
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import ConfigurationError, DamagedFile, UsageError, describe
@@ -121,8 +121,8 @@ def load(request: RunRequest, *, today: dt.date | None = None, resumed: Path | N
     configuration.check()
     configuration.check_secrets()
     matrix_plan = None
-    if plan.has_matrix(configuration):
-        matrix_plan = plan.make(
+    if planner.has_matrix(configuration):
+        matrix_plan = planner.make(
             configuration,
             targets.read(configuration),
             request.selection,

@@ -17,7 +17,7 @@ from toolbox.config.configuration import Configuration, Request
 from toolbox.kubernetes.api.permissions import Permission
 from toolbox.kubernetes.pods import description
 from toolbox.kubernetes.pods.description import Pod, Resources
-from toolbox.matrix import plan, targets
+from toolbox.matrix import plan, planner, targets
 from toolbox.matrix.plan import Plan, Selection
 
 PROJECTS = [each for each in examples() if isinstance(each, dict) and "matrix" in each]
@@ -45,7 +45,7 @@ def planned(project: dict[str, Any], directory: Path) -> Plan:
     configuration = Configuration.load(Request(file, contracts=(plan.CONTRACTS,)))
     configuration.check()
     today = dt.date(2026, 11, 21)
-    return plan.make(configuration, targets.read(configuration), Selection(), root=directory, today=today)
+    return planner.make(configuration, targets.read(configuration), Selection(), root=directory, today=today)
 
 
 def pods(project: dict[str, Any], directory: Path) -> list[Pod]:

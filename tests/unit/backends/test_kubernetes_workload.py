@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from toolbox.config.configuration import Configuration, Request
-from toolbox.matrix import plan, targets
+from toolbox.matrix import plan, planner, targets
 from toolbox.matrix.plan import Cell, Selection
 from toolbox.model.errors import ConfigurationError
 
@@ -24,7 +24,7 @@ def planned(directory: Path, pod: Any, target: str = "gpus", **fields: Any) -> C
     file.write_text(yaml.safe_dump({"targets": {"gpus": gpus}, "matrix": matrix}, sort_keys=False))
     configuration = Configuration.load(Request(file, contracts=(plan.CONTRACTS,)))
     configuration.check()
-    (cell,) = plan.make(configuration, targets.read(configuration), Selection(), root=directory, today=TODAY).cells
+    (cell,) = planner.make(configuration, targets.read(configuration), Selection(), root=directory, today=TODAY).cells
     return cell
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from tests.fakes.bench import ALL, Bench
 from toolbox.config.configuration import Configuration, Request
-from toolbox.matrix import plan, targets
+from toolbox.matrix import plan, planner, targets
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.specification import MatrixBlock
 from toolbox.matrix.targets import PlannedTarget
@@ -51,7 +51,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planned:
         configuration = Configuration.load(Request(file, contracts=(plan.CONTRACTS,)))
         configuration.check()
         found = {target.name: target for target in machines} or targets.read(configuration)
-        return plan.make(configuration, found, selection, root=tmp_path, today=today, bounds=bounds)
+        return planner.make(configuration, found, selection, root=tmp_path, today=today, bounds=bounds)
 
     return call
 

@@ -14,9 +14,8 @@ from tests.fakes.backend import Machines
 from tests.unit.matrix.conftest import TODAY, Planned
 from toolbox.config.configuration import Configuration, Request
 from toolbox.hosts import staging
-from toolbox.matrix import plan as planning
-from toolbox.matrix import targets
-from toolbox.matrix.plan import Cell, Plan, Selection
+from toolbox.matrix import planner, targets
+from toolbox.matrix.plan import Cell, Plan, Selection, frozen_bounds
 from toolbox.model.bounds import Bound, Method
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.secrets import Secret
@@ -344,7 +343,7 @@ def test_the_parts_of_a_plan_are_disjoint_and_together_all_of_it(
 
     def ids(shard: tuple[int, int] | None) -> list[str]:
         selection = Selection(pattern, shard)
-        made = planning.make(configuration, park, selection, root=file.parent, today=TODAY)
+        made = planner.make(configuration, park, selection, root=file.parent, today=TODAY)
         return [cell.id for cell in made.cells]
 
     found = [ids((part, parts)) for part in range(1, parts + 1)]
@@ -449,7 +448,7 @@ def test_a_matrix_that_is_wrong_is_told_by_the_plan_too(tmp_path: Path) -> None:
     def make(text: str) -> Plan:
         (tmp_path / "c.yaml").write_text(f"matrix: {text}")
         found = Configuration.load(Request(tmp_path / "c.yaml"))
-        return planning.make(found, {}, Selection(), root=tmp_path, today=TODAY)
+        return planner.make(found, {}, Selection(), root=tmp_path, today=TODAY)
 
     with pytest.raises(ConfigurationError, match=r"c\.yaml:1: `matrix\.workload` is missing"):
         make("{axes: {x: [1]}}")
@@ -480,11 +479,11 @@ def test_the_bounds_of_a_plan_are_those_with_which_it_was_made(planned: Planned,
     bound = Bound(1, 2, 1.5, 30, Method.PREDICTION, "s", 0.999)
     key = planned(AUTO).cells[0].id, "t"
     planned(AUTO, bounds={key: bound}).write(tmp_path)
-    assert planning.frozen_bounds(tmp_path) == {key: bound}
-    assert planning.frozen_bounds(tmp_path / "none") == {}
+    assert frozen_bounds(tmp_path) == {key: bound}
+    assert frozen_bounds(tmp_path / "none") == {}
     (tmp_path / "plan.json").write_text("[]")
     with pytest.raises(UsageError, match="is damaged, and the run cannot be resumed without it"):
-        planning.frozen_bounds(tmp_path)
+        frozen_bounds(tmp_path)
 
 
 AUTO: dict[str, Any] = {

@@ -1,0 +1,385 @@
+"""Makes the plan of a matrix: the cells, with everything that is decided before the first cell starts.
+
+The workload, the checks and the metrics of each cell are resolved here with the settings of the cell, so that all
+mistakes in cells are reported before anything runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from toolbox.config import paths
+from toolbox.config.configuration import Configuration
+from toolbox.config.paths import PathError
+from toolbox.extensions.protocols import MetricCheck, SelectiveTarget
+from toolbox.matrix import axes
+from toolbox.matrix.axes import Combination
+from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
+from toolbox.matrix.plan import BLOCK, Cell, Plan, Selection
+from toolbox.matrix.relations import Relations
+from toolbox.matrix.sent_files import SentFiles
+from toolbox.matrix.specification import (
+    Excuse,
+    MatrixBlock,
+    Retries,
+    Timeouts,
+    WorkloadBlock,
+    path_of,
+)
+from toolbox.matrix.targets import PlannedTarget
+from toolbox.model import patterns, workloads
+from toolbox.model.bounds import Bound
+from toolbox.model.errors import ConfigurationError, ConfigurationFaults, UsageError
+from toolbox.model.nearest import did_you_mean
+from toolbox.model.secrets import Secret
+from toolbox.model.text import as_text
+from toolbox.model.workloads import Workload
+from toolbox.system import filesystem, processes
+
+T = TypeVar("T")
+
+
+def has_matrix(configuration: Configuration) -> bool:
+    """Return whether a configuration has a matrix."""
+    return configuration.get(BLOCK, default=None) is not None
+
+
+def make(
+    configuration: Configuration,
+    targets: Mapping[str, PlannedTarget],
+    selection: Selection,
+    *,
+    root: Path,
+    today: dt.date,
+    bounds: Mapping[tuple[str, str], Bound] | None = None,
+) -> Plan:
+    """Make the plan of the matrix of a configuration.
+
+    Args:
+        root: the directory to which local paths are relative.
+        today: the date that decides which entries of `xfail` and `quarantine` have expired.
+        bounds: the bounds from earlier runs, by cell id and metric.
+
+    Raises:
+        ConfigurationError: the matrix or a cell is wrong.
+        UsageError: no cell is selected, or the shard does not exist.
+    """
+    block = configuration.block(BLOCK, MatrixBlock)
+    _check_paths(configuration, block.axes)
+    try:
+        combinations = axes.expand(block)
+        notes = axes.unmatched(block)
+    except ValueError as error:
+        raise ConfigurationError(f"{configuration.location(BLOCK)}: {error}") from None
+    by_cell: dict[str, dict[str, Bound]] = {}
+    for (cell, metric), bound in (bounds or {}).items():
+        by_cell.setdefault(cell, {})[metric] = bound
+    planner = _Planner(configuration, block, targets, root, today, by_cell, SentFiles(root))
+    cells = _make_cells(planner, _selected(combinations, selection))
+    used = {name: targets[name] for name in dict.fromkeys(name for cell in cells for name in cell.targets)}
+    by_id = {combination.id: combination for combination in combinations}
+    notes = [*notes, *_without_effect(cells, block.pools, targets, Relations(combinations))]
+    sent = planner.sent.digests()
+    return Plan(cells, len(combinations), used, block.jobs, block.pools, block.deadline, notes, by_id, sent)
+
+
+def _check_paths(configuration: Configuration, names: Iterable[str]) -> None:
+    """Check that each axis whose name is a path leads to a field: cells replace the value of that field."""
+    faults: list[str] = []
+    for axis in names:
+        if path_of(axis) is not None:
+            try:
+                configuration.overlaid({axis: None}, {})
+            except PathError as error:
+                where = paths.render((BLOCK, "axes", axis))
+                faults.append(f"{configuration.location(where)}: the axis `{axis}`: {error.detail}")
+    if faults:
+        raise ConfigurationFaults(faults)
+
+
+def _make_cells(planner: _Planner, selected: Sequence[tuple[int, Combination]]) -> tuple[Cell, ...]:
+    """Return the cells of the selected combinations.
+
+    Raises:
+        ConfigurationFaults: some cells are wrong. A fault that several cells have is listed once, with their names.
+    """
+    cells: list[Cell] = []
+    names: dict[str, list[str]] = {}  # the names of the cells with each fault
+    for index, combination in selected:
+        try:
+            cells.append(planner.cell(index, combination))
+        except ConfigurationError as error:
+            for fault in error.faults:
+                names.setdefault(fault, []).append(combination.name)
+    if names:
+        raise ConfigurationFaults(f"{fault}{_cells_note(cells_, len(selected))}" for fault, cells_ in names.items())
+    return tuple(cells)
+
+
+def _cells_note(names: Sequence[str], total: int) -> str:
+    """Return a text that names the cells with a fault; empty if all cells have the fault."""
+    if len(names) == total:
+        return ""
+    return f" (the cell `{names[0]}`)" if len(names) == 1 else f" ({len(names)} of {total} cells, as `{names[0]}`)"
+
+
+def _without_effect(
+    cells: Sequence[Cell], pools: Mapping[str, int], targets: Mapping[str, PlannedTarget], relations: Relations
+) -> Iterator[str]:
+    """Yield a note on each part of the matrix that has no effect, such as an unused pool."""
+    needed = {label for cell in cells for label in cell.resources}
+    limited = {*pools, *(label for target in targets.values() for label in target.capacity)}
+    yield from (f"`{BLOCK}.pools.{label}`: no cell uses this pool" for label in pools if label not in needed)
+    yield from (f"cells need {label}, but no pool and no target limits {label}" for label in sorted(needed - limited))
+    expected = Counter(metric for cell in cells for metric in cell.expectations.by_history if not cell.skip)
+    bounded = Counter(metric for cell in cells for metric in cell.bounds if not cell.skip)
+    for metric, count in expected.items():
+        if missing := count - bounded[metric]:
+            yield f"`bounds: auto` of `{metric}`: {missing} of {count} cells have no bounds yet and only record values"
+    seen = set()
+    for cell in cells:
+        for check in cell.expectations.checks:
+            if check.to is not None and str(check.to) not in seen and relations.other(cell.settings, check.to) is None:
+                seen.add(str(check.to))
+                yield f"check `{check.name}`: no cell with {dict(check.to)} exists to compare `{cell.name}` with"
+
+
+def _selected(combinations: Sequence[Combination], selection: Selection) -> list[tuple[int, Combination]]:
+    selected = list(enumerate(combinations))
+    if (pattern := selection.cells) is not None:
+        selected = patterns.matching(pattern, selected, lambda numbered: (numbered[1].name, numbered[1].id))
+        if not selected:
+            hint = did_you_mean(pattern, [combination.name for combination in combinations], label="cells", most=4)
+            raise UsageError(f"--cells={pattern}: no cell has such a name; {hint}")
+    if selection.shard is not None:
+        part, parts = selection.shard
+        selected = selected[part - 1 :: parts]
+    return selected
+
+
+@dataclass(slots=True)
+class _Planner:
+    """Makes cells from combinations."""
+
+    configuration: Configuration
+    block: MatrixBlock
+    targets: Mapping[str, PlannedTarget]
+    root: Path
+    today: dt.date
+    bounds: Mapping[str, Mapping[str, Bound]]
+    sent: SentFiles
+    _expectations: dict[str, Expectations] = field(default_factory=dict)
+
+    def cell(self, index: int, combination: Combination) -> Cell:
+        """Make the cell of a combination.
+
+        Raises:
+            ConfigurationFaults: the cell is wrong. Each fault is listed with its line.
+        """
+        view = self._configuration_of(combination)
+        target, resources, timeouts, retries = self._settings(combination)
+        faults = _Faults(self.configuration)
+        workload = faults.collect(f"{BLOCK}.workload", lambda: self._workload(view, timeouts))
+        checks = self._checks(view, combination, faults)
+        metrics = dict(self._members(view, ("metrics", self.block.metrics), faults))
+        expectations = self._expected(checks, metrics, faults)
+        fitting = faults.collect(f"{BLOCK}.target", lambda: self._targets(target, resources))
+        faults.collect(f"{BLOCK}.resources", lambda: self._check_pools(resources))
+        if workload is not None and fitting is not None:
+            faults.collect(f"{BLOCK}.workload", lambda: self._check_acceptance(workload, fitting))
+        sent = faults.collect(f"{BLOCK}.workload.files", lambda: self.sent.of(workload.files if workload else {}))
+        if faults.messages or workload is None or expectations is None or fitting is None or sent is None:
+            raise ConfigurationFaults(faults.messages)
+        skips = [skip.reason for skip in self.block.skip if axes.matches(skip.when, combination)]
+        xfails = [xfail for xfail in self.block.xfail if axes.matches(xfail.when, combination)]
+        quarantines = [entry for entry in self.block.quarantine if axes.matches(entry.when, combination)]
+        excuses: list[Excuse] = [*xfails, *quarantines]
+        expired = [excuse for excuse in excuses if excuse.expires < self.today]
+        bounds = self.bounds.get(combination.id, {})
+        return Cell(
+            index=index,
+            id=combination.id,
+            name=combination.name,
+            settings=combination.settings,
+            labels=combination.labels,
+            targets=fitting,
+            resources=resources,
+            retries=retries,
+            skip=skips[0] if skips else "",
+            xfail=next((xfail for xfail in xfails if xfail not in expired), None),
+            quarantine=next((entry for entry in quarantines if entry not in expired), None),
+            note="; ".join(
+                f"{excuse.word} until {excuse.expires} ({excuse.owner}: {excuse.reason}): this entry has expired"
+                for excuse in expired
+            ),
+            workload=workload,
+            expectations=expectations,
+            fingerprint=_fingerprint(workload, sent, list(checks.values()), metrics),
+            bounds={metric: bounds[metric] for metric in expectations.by_history if metric in bounds},
+        )
+
+    def _checks(self, view: Configuration, combination: Combination, faults: _Faults) -> dict[int, Any]:
+        """Return the checks that apply to a cell, by their indexes in the list of all checks."""
+        return {
+            index: {key: value for key, value in spec.items() if key != "when"}
+            for index, spec in self._members(view, ("checks", range(len(self.block.checks))), faults)
+            if axes.matches(spec.get("when", {}), combination)
+        }
+
+    @staticmethod
+    def _members(
+        view: Configuration, block: tuple[str, Iterable[str | int]], faults: _Faults
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield the members of a block of the matrix, without the members that have wrong references."""
+        name, keys = block
+        members = faults.collect(f"{BLOCK}.{name}", partial(view.get, f"{BLOCK}.{name}", default={}))
+        if members is not None:
+            yield from members.items() if isinstance(members, dict) else enumerate(members)
+            return
+        for key in keys:
+            with contextlib.suppress(ConfigurationError):  # `faults` already contains the error
+                yield key, view.get(paths.render((BLOCK, name, key)))
+
+    def _check_acceptance(self, workload: Workload, targets: Sequence[str]) -> None:
+        for name in targets:
+            description = self.targets[name].description
+            if not isinstance(description, SelectiveTarget):
+                continue
+            try:
+                description.accept(workload)
+            except ValueError as error:
+                raise ValueError(f"the target `{name}` cannot run the workload: {error}") from None
+
+    def _expected(self, checks: Mapping[int, Any], metrics: Mapping[str, Any], faults: _Faults) -> Expectations | None:
+        """Return the parsed checks and metrics. Cells with equal checks and metrics share the result."""
+        key = json.dumps([list(checks.values()), metrics], default=str)
+        if key not in self._expectations:
+            before = len(faults.messages)
+            for name, spec in metrics.items():
+                faults.collect(paths.render((BLOCK, "metrics", name)), partial(NamedSource.parse, spec))
+            for index, spec in checks.items():
+                faults.collect(f"{BLOCK}.checks[{index}]", partial(self._check, spec))
+            if len(faults.messages) == before:
+                self._expectations[key] = Expectations.parse(list(checks.values()), metrics)
+        return self._expectations.get(key)
+
+    def _check(self, spec: Mapping[str, Any]) -> None:
+        """Validate the description of a check: the metric and the axes that it names must exist."""
+        check = NamedCheck.parse(spec)
+        metric = check.check.metric if isinstance(check.check, MetricCheck) else None
+        if metric is not None and metric not in self.block.metrics:
+            hint = did_you_mean(metric, self.block.metrics, label="metrics")
+            raise ValueError(f"check `{check.name}`: no metric `{metric}`: {hint}")
+        for axis in check.to or ():
+            if axis not in self.block.axes:
+                hint = did_you_mean(axis, self.block.axes, label="axes")
+                raise ValueError(f"check `relation`: no axis `{axis}`: {hint}")
+
+    def _configuration_of(self, combination: Combination) -> Configuration:
+        fields = {axis: value for axis, value in combination.settings.items() if path_of(axis) is not None}
+        return self.configuration.overlaid(fields, combination.settings)
+
+    def _settings(self, combination: Combination) -> tuple[str | list[str], dict[str, int], Timeouts, Retries]:
+        target, resources = self.block.target, dict(self.block.resources)
+        timeouts, retries = self.block.timeouts, self.block.retries
+        for entry in self.block.settings:
+            if axes.matches(entry.when, combination):
+                target = entry.target or target
+                resources |= entry.resources or {}
+                timeouts = entry.timeouts.over(timeouts) if entry.timeouts else timeouts
+                retries = entry.retries.over(retries) if entry.retries else retries
+        if "target" in combination.settings:
+            target = combination.settings["target"]
+        return target, {label: count for label, count in resources.items() if count}, timeouts, retries
+
+    def _check_pools(self, resources: Mapping[str, int]) -> None:
+        for label, count in resources.items():
+            if count > self.block.pools.get(label, count):
+                raise ValueError(f"the cell needs {count} {label}, but the pool has only {self.block.pools[label]}")
+
+    def _targets(self, wanted: str | list[str], resources: Mapping[str, int]) -> tuple[str, ...]:
+        """Return the targets with the wanted names or labels that have enough capacity for the cell."""
+        named: dict[str, PlannedTarget] = {}
+        for text in [wanted] if isinstance(wanted, str) else wanted:
+            matching = {name: target for name, target in self.targets.items() if text in (name, *target.labels)}
+            if not matching:
+                names = {label for name, target in self.targets.items() for label in (name, *target.labels)}
+                raise ValueError(f"no target `{text}`: {did_you_mean(str(text), names, label='targets and labels')}")
+            named |= matching
+        fitting = [name for name, target in named.items() if target.can_hold(resources)]
+        if not fitting:
+            needs = ", ".join(f"{count} {label}" for label, count in resources.items())
+            raise ValueError(f"no target has the capacity for the cell ({needs}): {', '.join(named)}")
+        return tuple(fitting)
+
+    def _workload(self, view: Configuration, timeouts: Timeouts) -> Workload:
+        block = view.block(f"{BLOCK}.workload", WorkloadBlock)
+        command = block.command
+        words = (*processes.STRICT_BASH, command) if isinstance(command, str) else tuple(map(as_text, command))
+        sources = {name: self.root / source for name, source in block.files.items()}
+        if missing := {name: source for name, source in sources.items() if not source.exists()}:
+            fields = {name: paths.render((BLOCK, "workload", "files", name)) for name in missing}
+            raise ConfigurationFaults(
+                f"{view.location(fields[name])}: `{fields[name]}`: {source} does not exist"
+                for name, source in missing.items()
+            )
+        return Workload(
+            command=words,
+            env={name: value if isinstance(value, Secret) else as_text(value) for name, value in block.env.items()},
+            cwd=block.cwd,
+            files=sources,
+            text_files={name: _written(name, value) for name, value in block.write.items()},
+            collect=tuple(block.collect),
+            timeouts=workloads.Timeouts(timeouts.wait, timeouts.run, timeouts.silence, timeouts.grace),
+            log_bytes=block.log_bytes,
+            sample_seconds=block.sample_seconds,
+            backend_fields=block.backend_fields,
+        )
+
+
+@dataclass(slots=True)
+class _Faults:
+    """The faults of a cell, each with its file and line."""
+
+    configuration: Configuration
+    messages: list[str] = field(default_factory=list)
+
+    def collect(self, path: str, make: Callable[[], T]) -> T | None:
+        """Return the result of `make`; or record why the field at `path` is wrong, and return None."""
+        try:
+            return make()
+        except ConfigurationError as error:
+            self.messages += error.faults
+        except ValueError as error:
+            self.messages.append(f"{self.configuration.location(path)}: `{path}`: {error}")
+        return None
+
+
+def _written(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return filesystem.dump_yaml(value) if name.endswith((".yaml", ".yml")) else filesystem.dump_json(value)
+
+
+def _fingerprint(
+    workload: Workload, files_sent: Sequence[Any], checks: Sequence[Any], metrics: Mapping[str, Any]
+) -> str:
+    """Return a hash that identifies the work of a cell. A secret is hashed by its reference, not by its value.
+
+    Args:
+        files_sent: the names and the digests of the files that are sent with the workload.
+    """
+    env = {name: value.reference if isinstance(value, Secret) else value for name, value in workload.env.items()}
+    sent = [files_sent, dict(workload.text_files), list(workload.collect)]
+    added = [value for _, value in sorted(workload.backend_fields.items()) if value != {}]
+    text = json.dumps([workload.command, env, workload.cwd, sent, checks, metrics, *added], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
