@@ -50,7 +50,7 @@ class DivergedError(Exception):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-    """A finished training: its start in nanoseconds since the epoch, the times and losses of its steps, and its size."""
+    """A finished training: its start in nanoseconds since the epoch, the times and losses of its steps, its size."""
 
     start_ns: int
     spans: Sequence[Span]
