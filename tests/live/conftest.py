@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.live.cluster_tools import OURS, Tools
-from tests.servers import kubernetes
+from tests.servers import kubernetes, openssh
 from toolbox.testing import Workspace
 
 
@@ -16,6 +16,13 @@ def cluster() -> Iterator[kubernetes.Cluster]:
     """The cluster of the environment."""
     with kubernetes.for_tests() as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openssh.Server]:
+    """A machine over SSH, on which the Python of the tests, which has numpy, is found first."""
+    with openssh.serving(tmp_path_factory.mktemp("server")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -23,13 +23,6 @@ PROJECT = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openssh.Server]:
-    """The machine."""
-    with openssh.serving(tmp_path_factory.mktemp("server")) as running:
-        yield running
-
-
 @pytest.fixture
 def shell(server: openssh.Server) -> Iterator[Path]:
     """The file that a shell on the machine reads first."""

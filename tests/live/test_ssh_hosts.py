@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,13 +17,6 @@ from tests.servers import openssh
 from toolbox.testing import Outcome, Workspace
 
 pytestmark = pytest.mark.live
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openssh.Server]:
-    """A server on which the Python of the tests, which has numpy, is found first."""
-    with openssh.serving(tmp_path_factory.mktemp("server")) as running:
-        yield running
 
 
 def run(server: openssh.Server, workspace: Workspace, *argv: str, env: Mapping[str, str] | None = None) -> Outcome:

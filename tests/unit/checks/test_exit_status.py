@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.checks.exit_status import Check
 from toolbox.model.evidence import Judgement
 
 from .conftest import Judge
@@ -55,11 +54,3 @@ def test_what_is_no_status_fails_in_one_short_line(judge: Judge, tmp_path: Path,
 def test_a_directory_in_its_place_fails(judge: Judge, tmp_path: Path) -> None:
     (tmp_path / "exit_code").mkdir()
     assert "cannot be read" in judge(check="exit_status").message
-
-
-@pytest.mark.parametrize(
-    "spec", [{"expected": "none"}, {"expected": 1.5}, {"status": 0}, {"file": None}, {"file": "../exit_code"}]
-)
-def test_a_wrong_field_is_refused_and_named(spec: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(spec))):
-        Check.model_validate(spec)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.checks.log_contains import Check
 from toolbox.model.evidence import Judgement
 
 from .conftest import Judge
@@ -42,18 +41,3 @@ def test_a_long_line_is_shown_around_the_text(judge: Judge, log: Path) -> None:
     found = judge(check="log_contains", text="ERROR")
     assert (found.passed, found.line) == (True, 2)
     assert found.message == rf"'ERROR' is in stdout.log:2: ...'{'-' * 25}ERROR\x1b[0m{'=' * 66}'..."
-
-
-@pytest.mark.parametrize("is_directory", [False, True])
-def test_a_log_that_is_not_there_fails(judge: Judge, tmp_path: Path, is_directory: bool) -> None:
-    if is_directory:
-        (tmp_path / "stdout.log").mkdir()
-    assert judge(check="log_contains", text="x") == Judgement(False, "stdout.log is not there")
-
-
-@pytest.mark.parametrize(
-    "spec", [{"text": ""}, {"text": None}, {"text": "a\nb"}, {"file": 3}, {"file": "/var/log/x"}, {"pattern": "x"}]
-)
-def test_a_wrong_field_is_refused_and_named(spec: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(spec))):
-        Check.model_validate({"text": "x", **spec})

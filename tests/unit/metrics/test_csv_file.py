@@ -56,20 +56,3 @@ def test_what_the_warmup_drops_need_not_be_a_number(tmp_path: Path) -> None:
     assert read(tmp_path, b"loss\nnan\n2\n", warmup=1) == (2.0,)
     with pytest.raises(ValueError, match="2 numbers found, a warm-up of 2 leaves none"):
         read(tmp_path, b"loss\n1\n2\n", warmup=2)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^m\.csv is not there$"):
-        Source(file="m.csv", column="loss").read(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"column": ""}, {"delimiter": ""}, {"delimiter": "\n"}, {"delimiter": '"'}, {"delimiter": ",,"},
-        {"warmup": -1}, {"aggregate": None}, {"file": "/x"}, {"header": True},
-    ],
-)  # fmt: skip
-def test_a_wrong_field_is_refused_and_named(spec: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(spec))):
-        Source.model_validate({"file": "m.csv", "column": "loss", **spec})

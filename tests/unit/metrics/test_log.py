@@ -78,14 +78,3 @@ def test_what_the_warmup_drops_need_not_be_a_number(directory: Path) -> None:
 def test_no_match_left_is_told_with_how_many_there_were(directory: Path, pattern: str, warmup: int, count: int) -> None:
     with pytest.raises(ValueError, match=rf"the matches of .* in stdout\.log: {count} numbers found"):
         Source(pattern=pattern, warmup=warmup).read(directory)
-
-
-def test_a_log_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^err\.log is not there$"):
-        Source(file="err.log", pattern="x").read(tmp_path)
-
-
-@pytest.mark.parametrize("spec", [{"pattern": "("}, {"aggregate": "mode"}, {"warmup": -1}, {"file": "../x"}, {"p": 1}])
-def test_a_wrong_field_is_refused_and_named(spec: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(spec))):
-        Source.model_validate({"pattern": "x", **spec})

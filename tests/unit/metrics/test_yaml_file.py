@@ -77,14 +77,3 @@ def test_values_without_end_are_refused_at_once(tmp_path: Path, content: str) ->
     (tmp_path / "m.yaml").write_text(content)
     with pytest.raises(ValueError, match=r"a\[0\] in m\.yaml is (a list|inf), a number was expected"):
         Source(file="m.yaml", path="a", aggregate="sum").read(tmp_path)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^m\.yaml is not there$"):
-        Source(file="m.yaml", path="a").read(tmp_path)
-
-
-@pytest.mark.parametrize("spec", [{"path": "a["}, {"file": "../x"}, {"aggregate": "mode"}, {"warmup": -1}, {"x": 1}])
-def test_a_wrong_field_is_refused_and_named(spec: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(spec))):
-        Source.model_validate({"file": "m.yaml", "path": "a", **spec})

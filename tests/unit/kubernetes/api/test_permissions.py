@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fakes import api_server
 from tests.fakes.api_server import ApiServer, Asked, failure
 from toolbox.kubernetes.api import permissions
 from toolbox.kubernetes.api.connection import ApiError, Cluster
 from toolbox.kubernetes.api.permissions import Permission
-from toolbox.model.clusters import Access
 
 PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 REQUIRED_PERMISSIONS = [
@@ -20,46 +17,38 @@ REQUIRED_PERMISSIONS = [
 ]
 
 
-def missing(server: ApiServer) -> list[str]:
-    cluster = Cluster(Access(str(server.kubeconfig)), label="sut")
-    try:
-        return [str(need) for need in permissions.missing(cluster, REQUIRED_PERMISSIONS, timeout=5)]
-    finally:
-        cluster.close()
+def missing(cluster: Cluster) -> list[str]:
+    return [str(need) for need in permissions.missing(cluster, REQUIRED_PERMISSIONS, timeout=5)]
 
 
-def test_what_is_not_allowed_is_named_as_rbac_names_it(tmp_path: Path) -> None:
+def test_what_is_not_allowed_is_named_as_rbac_names_it(server: ApiServer, cluster: Cluster) -> None:
     def review(asked: Asked) -> dict[str, Any]:
         attributes = asked.body["spec"]["resourceAttributes"]
         return {"status": {"allowed": True} if attributes["verb"] == "list" else {"denied": False}}
 
-    with api_server.serving(tmp_path) as server:
-        server.says("POST", PATH, review)
-        assert missing(server) == ["get pods/log", "create jobs.batch"]
+    server.says("POST", PATH, review)
+    assert missing(cluster) == ["get pods/log", "create jobs.batch"]
 
 
-def test_a_part_of_a_resource_is_asked_for_as_such(tmp_path: Path) -> None:
-    with api_server.serving(tmp_path) as server:
-        server.says("POST", PATH, {"status": {"allowed": True}})
-        assert missing(server) == []
-        log, jobs, _ = (each.body["spec"]["resourceAttributes"] for each in server.asked)
+def test_a_part_of_a_resource_is_asked_for_as_such(server: ApiServer, cluster: Cluster) -> None:
+    server.says("POST", PATH, {"status": {"allowed": True}})
+    assert missing(cluster) == []
+    log, jobs, _ = (each.body["spec"]["resourceAttributes"] for each in server.asked)
     asked = {"namespace": "tests", "verb": "get", "group": "", "resource": "pods", "subresource": "log"}
     assert log == asked
     assert jobs == {"namespace": "tests", "verb": "create", "group": "batch", "resource": "jobs"}
 
 
-def test_who_may_not_even_ask_learns_that(tmp_path: Path) -> None:
-    with api_server.serving(tmp_path) as server:
-        server.says("POST", PATH, failure(403, "may not ask"))
-        with pytest.raises(ApiError, match="sut: may not ask"):
-            missing(server)
+def test_who_may_not_even_ask_learns_that(server: ApiServer, cluster: Cluster) -> None:
+    server.says("POST", PATH, failure(403, "may not ask"))
+    with pytest.raises(ApiError, match="sut: may not ask"):
+        missing(cluster)
 
 
-def test_a_namespace_in_which_nothing_can_be_made_is_found_out_and_nothing_is_made(tmp_path: Path) -> None:
-    with api_server.serving(tmp_path) as server:
-        server.says("POST", "/api/v1/namespaces/tests/configmaps", failure(404, 'namespaces "tests" not found'))
-        cluster = Cluster(Access(str(server.kubeconfig)))
-        with pytest.raises(ApiError, match='namespaces "tests" not found'):
-            permissions.try_namespace(cluster, timeout=5)
-        cluster.close()
+def test_a_namespace_in_which_nothing_can_be_made_is_found_out_and_nothing_is_made(
+    server: ApiServer, cluster: Cluster
+) -> None:
+    server.says("POST", "/api/v1/namespaces/tests/configmaps", failure(404, 'namespaces "tests" not found'))
+    with pytest.raises(ApiError, match='namespaces "tests" not found'):
+        permissions.try_namespace(cluster, timeout=5)
     assert server.asked[0].get("dryRun") == "All"

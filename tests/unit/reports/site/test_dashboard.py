@@ -158,6 +158,7 @@ def test_a_project_without_cells_is_shown(tmp_path: Path) -> None:
 def test_a_lasting_change_for_the_worse_is_a_regression(tmp_path: Path) -> None:
     found = pages(site(nightly(wobbling(60, after=1.2, shifted=12)), tmp_path))
     assert "small grid +20.0 % step_time 1.000 1.200 s 2026-11-10 abc48 to abc49" in said(found["index.html"])
+    assert "presets differ" not in said(found["index.html"])
     assert "small regression" in said(found["projects/grid.html"])
     assert "+20.0 % worse since 2026-11-10" in said(found["cells/grid~small-id.html"])
 
@@ -169,24 +170,19 @@ def test_a_change_for_the_better_or_of_old_is_no_regression(tmp_path: Path, afte
     assert "small level changed" in said(found["projects/grid.html"])
 
 
-def test_bounds_in_force_tell_what_is_out_of_them(tmp_path: Path) -> None:
-    bound = Bound(0.5, 0.9, 0.7, 20, Method.PREDICTION, "s")
-    found = pages(site(nightly([1.0] * 3), tmp_path, bounds={"grid": {("small-id", "step_time"): bound}}))
-    assert "small out of bounds" in said(found["projects/grid.html"])
-    assert "above [0.5, 0.9]" in said(found["projects/grid.html"])
-    assert "1 above r-3" in said(found["cells/grid~small-id.html"])
-
-
-def test_what_is_out_of_its_bounds_on_the_better_side_says_so(tmp_path: Path) -> None:
-    bound = Bound(1.5, 2.5, 2.0, 20, Method.PREDICTION, "s")
-    found = pages(site(nightly([1.0] * 3), tmp_path, bounds={"grid": {("small-id", "step_time"): bound}}))
-    assert "below, better [1.5, 2.5]" in said(found["projects/grid.html"])
-
-
-def test_bounds_in_another_unit_are_not_in_force(tmp_path: Path) -> None:
-    bound = Bound(0.5, 0.9, 0.7, 20, Method.PREDICTION, "ms")
-    found = pages(site(nightly([1.0] * 3), tmp_path, bounds={"grid": {("small-id", "step_time"): bound}}))
-    assert "out of bounds" not in said(found["projects/grid.html"])
+@pytest.mark.parametrize(
+    ("lower", "upper", "shown", "at_the_value"),
+    [(0.5, 0.9, "above [0.5, 0.9]", "1 above r-3"), (1.5, 2.5, "below, better [1.5, 2.5]", "1 below r-3")],
+)
+def test_bounds_in_force_tell_what_is_out_of_them(
+    tmp_path: Path, lower: float, upper: float, shown: str, at_the_value: str
+) -> None:
+    for unit, is_in_force in (("s", True), ("ms", False)):
+        bounds = {"grid": {("small-id", "step_time"): Bound(lower, upper, 1.0, 20, Method.PREDICTION, unit)}}
+        found = pages(site(nightly([1.0] * 3), tmp_path / unit, bounds=bounds))
+        for part in ("small out of bounds", shown):
+            assert (part in said(found["projects/grid.html"])) is is_in_force
+        assert (at_the_value in said(found["cells/grid~small-id.html"])) is is_in_force
 
 
 def test_numbers_may_be_of_any_size(tmp_path: Path) -> None:
@@ -340,11 +336,6 @@ def test_the_presets_of_a_run_are_shown_and_where_a_change_has_others(tmp_path: 
     found = pages(site(past, tmp_path))
     assert "r-60 with full, slow abc60" in said(found["projects/grid.html"])
     assert "abc48 to abc49 (presets differ)" in said(found["index.html"])
-
-
-def test_a_change_between_runs_with_the_same_presets_says_nothing_of_them(tmp_path: Path) -> None:
-    found = pages(site(nightly(wobbling(60, after=1.2, shifted=12)), tmp_path))
-    assert "presets differ" not in said(found["index.html"])
 
 
 def test_a_changed_tree_is_told_from_its_revision(tmp_path: Path) -> None:
