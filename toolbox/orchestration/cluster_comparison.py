@@ -74,7 +74,7 @@ class Comparison:
         for pause in (*_PAUSES, *_LONGER_PAUSES):
             after = self._snapshot()
             difference = Difference.between(before, after)
-            if not difference or (pause in _LONGER_PAUSES and after.going.isdisjoint(difference.added)):
+            if not difference or (pause in _LONGER_PAUSES and after.deleted.isdisjoint(difference.added)):
                 return after
             cancellation.current().sleep(pause)
         return self._snapshot()

@@ -1,1 +1,1 @@
-"""Ansible modules for roles that need more from a cluster than `kubectl` offers. Ansible finds them by file name."""
+"""Ansible modules for roles, with functions for clusters that `kubectl` does not offer. Ansible finds them by name."""

@@ -1,6 +1,7 @@
 """The entry point of all modules for clusters: reads the arguments, connects to the cluster, and reports errors.
 
-A module runs with the interpreter of `ansible-playbook`, which is also that of Topgallant, so it may import `toolbox`.
+The interpreter of `ansible-playbook` runs the modules. It is also the interpreter of Topgallant, so the modules may
+import `toolbox`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from toolbox.model.clusters import Access
 from toolbox.model.errors import ToolboxError
 from toolbox.model.verdicts import CAUSE_KEY
 
-# How to reach the cluster. Each task of a role passes these options: a task that is included elsewhere needs them too.
+# These options say how to reach the cluster. Each task of a role passes them.
 _ACCESS: Final[Mapping[str, Any]] = {
     field.name: {"type": "path" if field.name == "kubeconfig" else "str"} for field in fields(Access)
 }
@@ -23,19 +24,19 @@ _ACCESS: Final[Mapping[str, Any]] = {
 Work = Callable[[Objects, Mapping[str, Any]], Mapping[str, Any]]
 
 
-def run(ansible_module: Callable[..., Any], options: Mapping[str, Any], work: Work) -> None:
+def run(ansible_module: Callable[..., Any], specification: Mapping[str, Any], work: Work) -> None:
     """Run a module.
 
     Args:
-        ansible_module: Ansible's class. Each module has to import it: Ansible recognizes modules by this import.
-        options: the specification of the options other than the fields of `Access`, in Ansible's form.
-        work: carries out the module, and returns the result. A `ToolboxError` fails the task with its message.
+        ansible_module: the class `AnsibleModule`. Each module must import it, because Ansible looks for this import.
+        specification: the `argument_spec` of the module, without the options for the access to the cluster.
+        work: does the work of the module, and returns its result. A `ToolboxError` makes the task fail.
     """
-    module = ansible_module(argument_spec={**_ACCESS, **options})
-    given = module.params
+    module = ansible_module(argument_spec={**_ACCESS, **specification})
+    params = module.params
     try:
-        cluster = Cluster(Access(given["kubeconfig"] or None, given["context"] or None, given["namespace"] or None))
-        result = work(Objects(cluster), given)
+        cluster = Cluster(Access(params["kubeconfig"] or None, params["context"] or None, params["namespace"] or None))
+        result = work(Objects(cluster), params)
     except ToolboxError as error:
         module.fail_json(**{"msg": str(error), CAUSE_KEY: error.cause.value})
     module.exit_json(**result)

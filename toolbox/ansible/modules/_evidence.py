@@ -1,4 +1,4 @@
-"""Writes objects of a cluster into files of a step, without the values of Secrets."""
+"""Writes objects of a cluster to files, without the values of Secrets."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from toolbox.model.secrets import MASK
 from toolbox.system import filesystem
 
 
-def shown(found: Json) -> Json:
-    """Return an object without `managedFields`, and without the values if it is a Secret."""
-    meta = {name: value for name, value in (found.get("metadata") or {}).items() if name != "managedFields"}
-    if found.get("kind") != "Secret":
-        return {**found, "metadata": meta}
-    # Mask all annotations: `kubectl apply` and other programs store copies of the whole object there.
+def without_secrets(obj: Json) -> Json:
+    """Return an object without `managedFields`. If the object is a Secret, its values are masked."""
+    meta = {name: value for name, value in (obj.get("metadata") or {}).items() if name != "managedFields"}
+    if obj.get("kind") != "Secret":
+        return {**obj, "metadata": meta}
+    # Mask all annotations, because `kubectl apply` and other programs store a copy of the object in an annotation.
     if "annotations" in meta:
         meta["annotations"] = dict.fromkeys(meta["annotations"] or (), MASK)
-    masked: Json = {part: dict.fromkeys(found[part] or (), MASK) for part in ("data", "stringData") if part in found}
-    return {**found, "metadata": meta, **masked}
+    masked: Json = {part: dict.fromkeys(obj[part] or (), MASK) for part in ("data", "stringData") if part in obj}
+    return {**obj, "metadata": meta, **masked}
 
 
 def write(path: Path, objects: Iterable[Json]) -> None:
-    """Write objects as YAML, one document each."""
-    documents = [filesystem.dump_yaml(shown(found)) for found in objects]
+    """Write objects to a file, as one YAML document per object."""
+    documents = [filesystem.dump_yaml(without_secrets(obj)) for obj in objects]
     filesystem.write_text(path, "---\n".join(documents))

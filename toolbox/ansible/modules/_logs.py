@@ -1,4 +1,4 @@
-"""Saves the logs of containers, and lists the events about their pods."""
+"""Saves the logs of containers, and lists events."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from toolbox.system import filesystem
 
 _TRIES: Final = 3
 _PAUSE_SECONDS: Final = 1.0
-_STREAM_TIMEOUTS: Final = (5.0, 60.0)  # seconds: to connect, and between two chunks of a log
+_STREAM_TIMEOUTS: Final = (5.0, 60.0)  # the timeouts in seconds to connect, and between two chunks of a log
 _PIECE_BYTES: Final = 1 << 16
-_MOST_BYTES: Final = 1 << 28  # maximum size of a log; the kubelet's default limit is lower
+_MOST_BYTES: Final = 1 << 28  # the largest size of a log; by default, the kubelet keeps less
 _NO_LOG: Final = b"unable to retrieve container logs for "  # the kubelet returns this text instead of a log
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LogSelection:
     """The logs to save.
 
     Args:
-        containers: the names of the containers; by default all.
-        since_seconds: save only lines of the last seconds; by default all lines.
+        containers: the names of the containers; None for all containers.
+        since_seconds: the age in seconds of the oldest lines to save; None for all lines.
         previous: whether to save also the log of the container before its last restart.
     """
 
@@ -36,39 +36,43 @@ class Wanted:
     previous: bool = True
 
 
-def save(cluster: Cluster, pods: Sequence[Json], directory: Path, wanted: Wanted) -> tuple[list[str], list[str]]:
+def save(
+    cluster: Cluster, pods: Sequence[Json], directory: Path, selection: LogSelection
+) -> tuple[list[str], list[str]]:
     """Write the logs of pods as `POD/CONTAINER.log` and `POD/CONTAINER.previous.log`.
 
     Returns:
-        The files that were written, and a message for each log that could not be read.
+        The paths of the new files, and a message for each log that could not be read.
     """
-    written, missing = [], []
+    files, missing = [], []
     for pod in pods:
-        if not is_name(pod["metadata"]["name"]):  # the name becomes the name of a folder
+        if not is_name(pod["metadata"]["name"]):  # don't use the name for a folder, because it may contain `/`
             missing.append(f"{abbreviated(pod['metadata']['name'])}: no pod can have this name")
             continue
-        for name, is_previous in filter(lambda each: is_name(each[0]), _logs(pod, wanted)):
+        for name, is_previous in filter(lambda log: is_name(log[0]), _logs(pod, selection)):
             file = f"{pod['metadata']['name']}/{name}{'.previous' if is_previous else ''}.log"
-            why = _save(cluster, pod, name, directory / file, wanted.since_seconds, is_previous=is_previous)
-            if why is None:
-                written.append(file)
+            fault = _save(cluster, pod, name, directory / file, selection.since_seconds, is_previous=is_previous)
+            if fault is None:
+                files.append(file)
             else:
-                missing.append(f"{file}: {why}")
-    return written, missing
+                missing.append(f"{file}: {fault}")
+    return files, missing
 
 
 def events(objects: Objects, namespace: str | None, about: Collection[str] | None = None) -> list[Json]:
     """Return the events of a namespace, oldest first.
 
     Args:
-        objects: the objects of the cluster.
-        namespace: the namespace of the events.
-        about: the names of objects; select only events about them and about objects that they created. By default, all
-            events are returned.
+        namespace: the namespace; None for all namespaces.
+        about: the names of objects. Only events about these objects, and about objects whose names begin with one of
+            these names and a hyphen, are returned. None for all events.
     """
-    found = objects.listed(Query(objects.kind("v1", "Event"), namespace))
-    chosen = [event for event in found if about is None or _is_about(str(event["involvedObject"].get("name")), about)]
-    return sorted(chosen, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+    selected = [
+        event
+        for event in objects.listed(Query(objects.kind("v1", "Event"), namespace))
+        if about is None or _is_about(str(event["involvedObject"].get("name")), about)
+    ]
+    return sorted(selected, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
 
 
 def _is_about(name: str, about: Collection[str]) -> bool:
@@ -76,12 +80,12 @@ def _is_about(name: str, about: Collection[str]) -> bool:
 
 
 def containers(pod: Json) -> list[Json]:
-    """Return the containers of a pod, the init containers first."""
+    """Return the init containers and the other containers of a pod."""
     return [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
 
 
-def _logs(pod: Json, wanted: Wanted) -> Iterator[tuple[str, bool]]:
-    """Yield the name of each container whose log is wanted, and whether it is the log before the last restart."""
+def _logs(pod: Json, selection: LogSelection) -> Iterator[tuple[str, bool]]:
+    """Yield the name of the container of each selected log, and whether it is the log before the last restart."""
     status: Mapping[str, Any] = pod.get("status") or {}
     restarts = {
         str(each["name"]): int(each.get("restartCount", 0))
@@ -90,17 +94,17 @@ def _logs(pod: Json, wanted: Wanted) -> Iterator[tuple[str, bool]]:
     }
     for each in containers(pod):
         name = str(each["name"])
-        if wanted.containers is None or name in wanted.containers:
+        if selection.containers is None or name in selection.containers:
             yield name, False
-            if wanted.previous and restarts.get(name):
+            if selection.previous and restarts.get(name):
                 yield name, True
 
 
 def _save(
     cluster: Cluster, pod: Json, container: str, path: Path, since: int | None, *, is_previous: bool
 ) -> str | None:
-    """Write a log. Return None, or the reason why the log could not be saved."""
-    place, why = POD.path(pod["metadata"]["namespace"], pod["metadata"]["name"], "log"), ""
+    """Write a log. Return why the log could not be saved; None on success."""
+    api_path, fault = POD.path(pod["metadata"]["namespace"], pod["metadata"]["name"], "log"), ""
     query: dict[str, Any] = {"container": container, "previous": is_previous, "limitBytes": _MOST_BYTES}
     if since is not None:
         query["sinceSeconds"] = since
@@ -109,24 +113,24 @@ def _save(
         if attempt:
             time.sleep(_PAUSE_SECONDS)
         try:
-            response = cluster.stream(place, query, _STREAM_TIMEOUTS)
+            response = cluster.stream(api_path, query, _STREAM_TIMEOUTS)
             with open(path, "wb", opener=filesystem.private_opener) as stream:
                 stream.writelines(response.stream(_PIECE_BYTES))
             response.release_conn()
         except (ApiError, Unavailable, OSError) as error:
-            why = str(error)
+            fault = str(error)
             if isinstance(error, ApiError):
                 break
         except Exception as error:
-            if not type(error).__module__.startswith("urllib3"):  # urllib3's errors mean a lost connection
+            if not type(error).__module__.startswith("urllib3"):  # an error of urllib3 means a lost connection
                 raise
-            why = str(error)
+            fault = str(error)
         else:
             with path.open("rb") as stream:
                 beginning = stream.read(_PIECE_BYTES)
             if not beginning.startswith(_NO_LOG):
                 return None
-            why = beginning.decode(errors="replace").strip()
+            fault = beginning.decode(errors="replace").strip()
             break
     path.unlink(missing_ok=True)
-    return why
+    return fault

@@ -1,22 +1,22 @@
-"""Ansible module: delete Topgallant's objects in a namespace, or the whole namespace, and wait until they are gone.
+"""Ansible module: delete Topgallant's objects in a namespace, or the whole namespace, and wait until they are deleted.
 
-    - name: Delete the objects that a run has left
+    - name: Delete the remaining objects of a run
       cluster_cleanup:
         namespace: tests
         run: 20261121-101500
         directory: "{{ artifact_extra_logs_dir }}/artifacts"
 
-Options, besides those of all modules for clusters (`kubeconfig`, `context`, `namespace`):
+The module has these options, and `kubeconfig`, `context` and `namespace`:
 
 - `run`: delete only the objects of this run; by default, all objects with Topgallant's label
   `app.kubernetes.io/managed-by`.
 - `delete_namespace`: delete the namespace and all objects in it.
-- `force`: allow namespaces that Topgallant did not create, and Jobs of runs that may be active. System namespaces are
-  always refused.
-- `timeout`: the number of seconds to wait until the objects are gone.
-- `directory`: the directory for `before.yaml`, with the objects before their deletion.
+- `force`: delete objects also in namespaces that Topgallant did not create, and Jobs of runs that may be active.
+  Objects in system namespaces are never deleted.
+- `timeout`: the number of seconds to wait until the objects are deleted.
+- `directory`: the directory for `before.yaml`, which contains the objects before their deletion.
 
-The module returns the `deleted` objects, and as `notes` the kinds that could not be listed.
+The module returns the `deleted` objects, and `notes` about the kinds that could not be listed.
 """
 
 from __future__ import annotations
@@ -45,52 +45,55 @@ _OPTIONS: Final = {
     "timeout": {"type": "float", "default": 300.0},
     "directory": {"type": "path", "required": True},
 }
-_OF_THE_SYSTEM: Final = ("kube-system", "kube-public", "kube-node-lease")
-_NEEDED: Final = frozenset({"list", "delete", "watch"})
-_HOLDING: Final = ("NamespaceContentRemaining", "NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure")
+_SYSTEM_NAMESPACES: Final = ("kube-system", "kube-public", "kube-node-lease")
+_REQUIRED_VERBS: Final = frozenset({"list", "delete", "watch"})
+_DELETION_CONDITIONS: Final = (
+    "NamespaceContentRemaining",
+    "NamespaceFinalizersRemaining",
+    "NamespaceDeletionContentFailure",
+)
 
-Found = list[tuple[Kind, Json]]
+ObjectsWithKinds = list[tuple[Kind, Json]]
 
 
-def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Carry out the module with its options.
+def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Delete the objects, and return the result of the module.
 
     Raises:
-        ToolboxError: the deletion is refused, or some objects are not gone in time.
+        ToolboxError: the deletion is refused, or some objects still exist after the timeout.
     """
     name = objects.cluster.namespace
-    kind = NAMESPACE
-    namespace = objects.read(kind, None, name)
-    refusal = _refusal(name, namespace, given)
+    namespace = objects.read(NAMESPACE, None, name)
+    refusal = _refusal(name, namespace, params)
     if refusal:
         raise ConfigurationError(refusal)
     if namespace is None:
         return {"changed": False, "deleted": [], "notes": [], "warnings": [f"there is no namespace {name}"]}
     notes: list[str] = []
-    selector = None if given["delete_namespace"] else _selector(given["run"])
-    found = list(_found(objects, name, selector, notes))
-    warnings = [] if given["force"] else _refuse_live_runs(objects, found, given["run"])
-    _evidence.write(Path(given["directory"]) / "before.yaml", (each for _, each in found))
-    if given["delete_namespace"]:
-        objects.delete(kind, None, name)
-        _await_namespace(objects, kind, name, given["timeout"])
+    selector = None if params["delete_namespace"] else _selector(params["run"])
+    objs = list(_objects_in(objects, name, selector, notes))
+    warnings = [] if params["force"] else _refuse_live_runs(objects, objs, params["run"])
+    _evidence.write(Path(params["directory"]) / "before.yaml", (obj for _, obj in objs))
+    if params["delete_namespace"]:
+        objects.delete(NAMESPACE, None, name)
+        _await_namespace(objects, NAMESPACE, name, params["timeout"])
     else:
-        _delete(objects, found, given["timeout"])
-    names = [f"{of.name} {each['metadata']['name']}" for of, each in found]
-    if given["delete_namespace"]:
+        _delete(objects, objs, params["timeout"])
+    names = [f"{kind.name} {obj['metadata']['name']}" for kind, obj in objs]
+    if params["delete_namespace"]:
         names.append(f"Namespace {name}")
-    if given["run"] and not names:
-        warnings.append(f"nothing in namespace {name} belongs to the run {given['run']}")
+    if params["run"] and not names:
+        warnings.append(f"nothing in namespace {name} belongs to the run {params['run']}")
     return {"changed": bool(names), "deleted": names, "notes": notes, "warnings": warnings}
 
 
-def _refusal(name: str, namespace: Json | None, given: Mapping[str, Any]) -> str:
+def _refusal(name: str, namespace: Json | None, params: Mapping[str, Any]) -> str:
     """Return why the deletion is refused; empty if it is allowed."""
-    if name in _OF_THE_SYSTEM:
-        return f"namespace {name} is a system namespace: objects in it are never deleted"
-    if name == "default" and given["delete_namespace"]:
-        return "namespace default cannot be deleted: omit --delete_namespace to delete only our objects in it"
-    if namespace is not None and not is_ours(namespace) and not given["force"]:
+    if name in _SYSTEM_NAMESPACES:
+        return f"namespace {name} is a system namespace: objects in system namespaces are never deleted"
+    if name == "default" and params["delete_namespace"]:
+        return "namespace default cannot be deleted: omit --delete_namespace to delete only Topgallant's objects in it"
+    if namespace is not None and not is_ours(namespace) and not params["force"]:
         return (
             f"namespace {name} was not created by Topgallant (it has no label {MANAGED_BY}={MANAGER}): "
             "use --force to delete the objects anyway"
@@ -98,48 +101,48 @@ def _refusal(name: str, namespace: Json | None, given: Mapping[str, Any]) -> str
     return ""
 
 
-def _refuse_live_runs(objects: Objects, found: Found, named: str | None) -> list[str]:
+def _refuse_live_runs(objects: Objects, objs: ObjectsWithKinds, run: str | None) -> list[str]:
     """Refuse to delete Jobs of runs that may be active.
 
-    A run with an unexpired lease is active. Without a lease, nothing in the cluster shows whether the orchestrator of
-    a run is alive. Unfinished Jobs of such a run are deleted only if `run` names it.
+    A run with an unexpired lease is active. Without a lease, the cluster does not show whether the orchestrator of a
+    run is alive, so the unfinished Jobs of this run are deleted only if `run` names it.
 
     Returns:
         A warning if the account may not list leases, so that active runs cannot be recognized.
 
     Raises:
-        ConfigurationError: some runs may be active; the message names them.
+        ConfigurationError: some runs may be active. The message names them.
     """
-    unfinished = [each["metadata"].get("labels") or {} for kind, each in found if _is_unfinished(kind, each)]
+    unfinished = [obj["metadata"].get("labels") or {} for kind, obj in objs if _is_unfinished(kind, obj)]
     runs = {str(labels[RUN_LABEL]) for labels in unfinished if RUN_LABEL in labels}
     if not runs:
         return []
     holders = _runs_with_leases(objects)
     if alive := sorted(runs & (holders or set())):
         raise ConfigurationError(
-            f"the run {', '.join(alive)} holds a lease of the cluster and has unfinished Jobs, so it is still active: "
+            f"the run {', '.join(alive)} has a lease of the cluster and unfinished Jobs, so it is still active: "
             "wait until it ends, or use --force"
         )
-    if named is None:
+    if run is None:
         raise ConfigurationError(
             f"the runs {', '.join(sorted(runs))} have unfinished Jobs and may be active: "
             "use --run to name a run that is dead, or use --force"
         )
-    return [f"this account may not list leases: {named} may be active"] if holders is None else []
+    return [f"this account may not list leases: {run} may be active"] if holders is None else []
 
 
-def _is_unfinished(kind: Kind, found: Json) -> bool:
-    ends = (readiness.condition(found, end) for end in ("Complete", "Failed", "Completed"))
+def _is_unfinished(kind: Kind, obj: Json) -> bool:
+    ends = (readiness.condition(obj, end) for end in ("Complete", "Failed", "Completed"))
     return kind.name in {"Job", "JobSet"} and not any(ends)
 
 
 def _runs_with_leases(objects: Objects) -> set[str] | None:
-    """Return the runs that hold an unexpired lease in the namespace; None if the account may not list leases."""
+    """Return the runs with an unexpired lease in the namespace; None if the account may not list leases."""
     try:
         leases = list(objects.listed(Query(LEASE, objects.cluster.namespace)))
     except ApiError:
         return None
-    records = [record for found in leases if (record := record_of(found)) is not None]
+    records = [record for obj in leases if (record := record_of(obj)) is not None]
     return {record.claim.run for record in records if record.end > now()}
 
 
@@ -147,31 +150,33 @@ def _selector(run: str | None) -> str:
     return f"{MANAGED_BY}={MANAGER}" + (f",{RUN_LABEL}={run}" if run else "")
 
 
-def _found(objects: Objects, namespace: str, selector: str | None, notes: list[str]) -> Iterator[tuple[Kind, Json]]:
-    """Yield the objects of all kinds in a namespace. Add a note for each kind that may not be listed."""
+def _objects_in(
+    objects: Objects, namespace: str, selector: str | None, notes: list[str]
+) -> Iterator[tuple[Kind, Json]]:
+    """Yield the objects of all kinds in a namespace. Append a note for each kind that the account may not list."""
     seen: set[str] = set()
     for kind in objects.kinds:
-        if not kind.is_namespaced or not kind.verbs >= _NEEDED or kind.name == "Event":
+        if not kind.is_namespaced or not kind.verbs >= _REQUIRED_VERBS or kind.name == "Event":
             continue
         try:
-            for found in objects.listed(Query(kind, namespace, selector)):
-                # Some kinds are in two API groups.
-                if found["metadata"]["uid"] not in seen:
-                    seen.add(found["metadata"]["uid"])
-                    yield kind, found
+            for obj in objects.listed(Query(kind, namespace, selector)):
+                # Some kinds are in two API groups, so an object may be listed twice.
+                if obj["metadata"]["uid"] not in seen:
+                    seen.add(obj["metadata"]["uid"])
+                    yield kind, obj
         except ApiError as error:
             notes.append(f"{kind.plural}.{kind.api_version}: {error}")
 
 
-def _delete(objects: Objects, found: Sequence[tuple[Kind, Json]], timeout: float) -> None:
-    # Delete owners first: an owner that still exists would create its dependents again.
-    for kind, each in sorted(found, key=lambda pair: bool(pair[1]["metadata"].get("ownerReferences"))):
-        meta = each["metadata"]
+def _delete(objects: Objects, objs: Sequence[tuple[Kind, Json]], timeout: float) -> None:
+    # Delete owners first, because an owner would create deleted dependents again.
+    for kind, obj in sorted(objs, key=lambda pair: bool(pair[1]["metadata"].get("ownerReferences"))):
+        meta = obj["metadata"]
         objects.delete(kind, meta["namespace"], meta["name"], uid=meta["uid"])
     deadline = time.monotonic() + timeout
-    for kind in dict.fromkeys(kind for kind, _ in found):
-        uids = {each["metadata"]["uid"] for of, each in found if of == kind}
-        _await(objects, kind, str(found[0][1]["metadata"]["namespace"]), uids, deadline, timeout)
+    for kind in dict.fromkeys(kind for kind, _ in objs):
+        uids = {obj["metadata"]["uid"] for of, obj in objs if of == kind}
+        _await(objects, kind, str(objs[0][1]["metadata"]["namespace"]), uids, deadline, timeout)
 
 
 def _await(objects: Objects, kind: Kind, namespace: str, uids: set[str], deadline: float, timeout: float) -> None:
@@ -179,11 +184,13 @@ def _await(objects: Objects, kind: Kind, namespace: str, uids: set[str], deadlin
         (watched_objects,) = view.watched
 
         def left() -> list[Json]:
-            return [each for each in watched_objects.objects if each["metadata"]["uid"] in uids]
+            return [obj for obj in watched_objects.objects if obj["metadata"]["uid"] in uids]
 
         if view.until(lambda: None if left() else True, deadline - time.monotonic()) is None:
-            held = "; ".join(f"{kind.name} {each['metadata']['name']}: {_settling.held_by(each)}" for each in left())
-            raise InfrastructureError(f"objects remain after {timeout:g} s: {held}{_settling.after(view)}")
+            reasons = "; ".join(
+                f"{kind.name} {obj['metadata']['name']}: {_settling.deletion_obstacle(obj)}" for obj in left()
+            )
+            raise InfrastructureError(f"objects remain after {timeout:g} s: {reasons}{_settling.silence_note(view)}")
 
 
 def _await_namespace(objects: Objects, kind: Kind, name: str, timeout: float) -> None:
@@ -191,15 +198,16 @@ def _await_namespace(objects: Objects, kind: Kind, name: str, timeout: float) ->
         (watched_objects,) = view.watched
         if view.until(lambda: None if watched_objects.objects else True, timeout) is not None:
             return
-        said = [readiness.condition(found, each) for found in watched_objects.objects for each in _HOLDING]
-        texts = [str(each["message"]) for each in said if each is not None]
+        namespaces = watched_objects.objects
+        conditions = [readiness.condition(obj, name) for obj in namespaces for name in _DELETION_CONDITIONS]
+        texts = [str(condition["message"]) for condition in conditions if condition is not None]
         texts += [
-            f"{of.name} {each['metadata']['name']}: {_settling.held_by(each)}"
-            for of, each in _found(objects, name, None, [])
-            if each["metadata"].get("finalizers")
+            f"{kind.name} {obj['metadata']['name']}: {_settling.deletion_obstacle(obj)}"
+            for kind, obj in _objects_in(objects, name, None, [])
+            if obj["metadata"].get("finalizers")
         ]
-        held = "; ".join(texts) or "the cluster does not say why"
-        raise InfrastructureError(f"namespace {name} still exists after {timeout:g} s: {held}{_settling.after(view)}")
+        reasons = ("; ".join(texts) or "the cluster does not say why") + _settling.silence_note(view)
+        raise InfrastructureError(f"namespace {name} still exists after {timeout:g} s: {reasons}")
 
 
 if __name__ == "__main__":

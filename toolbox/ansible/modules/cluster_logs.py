@@ -5,18 +5,18 @@
         selector: app.kubernetes.io/name=server
         directory: "{{ artifact_extra_logs_dir }}/artifacts"
 
-Options, besides those of all modules for clusters (`kubeconfig`, `context`, `namespace`):
+The module has these options, and `kubeconfig`, `context` and `namespace`:
 
 - `selector`: a label selector for the pods; by default all pods of the namespace.
 - `directory`: the directory for `logs/POD/CONTAINER.log`, `logs/POD/CONTAINER.previous.log`, `pods.yaml` and
   `events.yaml`.
-- `containers`: the names of the containers; by default all.
+- `containers`: the names of the containers; by default all containers.
 - `since`: save only lines of the last `30s`, `10m`, `2h` or `1d`.
 - `previous`: save also the log of each container before its last restart.
 - `about`: the names of further objects whose events to save.
 
-The module returns the `files`, the `missing` logs with the reasons, and for each of the `pods` its name, its phase, and
-how its containers ended.
+The module returns the paths of the new `files`, a message for each of the `missing` logs, and for each of the `pods`
+its name, its phase, and how its containers ended.
 """
 
 from __future__ import annotations
@@ -46,37 +46,37 @@ _AGE = re.compile(r"(?P<count>\d+)\s*(?P<unit>[smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the files.
+def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the files, and return the result of the module.
 
     Raises:
         ToolboxError: the pods cannot be listed.
     """
-    cluster, directory = objects.cluster, Path(given["directory"])
-    wanted = _logs.Wanted(given["containers"], seconds(given["since"]), given["previous"])
+    cluster, directory = objects.cluster, Path(params["directory"])
+    selection = _logs.LogSelection(params["containers"], seconds(params["since"]), params["previous"])
     kind = objects.kind("v1", "Pod")
-    pods = list(objects.listed(Query(kind, cluster.namespace, given["selector"] or None)))
+    pods = list(objects.listed(Query(kind, cluster.namespace, params["selector"] or None)))
     names = [str(pod["metadata"]["name"]) for pod in pods]
     _evidence.write(directory / "pods.yaml", pods)
-    _evidence.write(directory / "events.yaml", _logs.events(objects, cluster.namespace, [*names, *given["about"]]))
-    written, missing = _logs.save(cluster, pods, directory / "logs", wanted)
-    warnings = [] if given["about"] else list(_absent(objects, pods, given))
+    _evidence.write(directory / "events.yaml", _logs.events(objects, cluster.namespace, [*names, *params["about"]]))
+    files, missing = _logs.save(cluster, pods, directory / "logs", selection)
+    warnings = [] if params["about"] else list(_absent(objects, pods, params))
     ends = list(map(_ending, pods))
-    return {"changed": False, "files": written, "missing": missing, "pods": ends, "warnings": warnings}
+    return {"changed": False, "files": files, "missing": missing, "pods": ends, "warnings": warnings}
 
 
-def _absent(objects: Objects, pods: Sequence[Json], given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a warning for each thing that the options name and the cluster does not have."""
+def _absent(objects: Objects, pods: Sequence[Json], params: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a warning for each namespace, selector or container of the options that matches nothing in the cluster."""
     namespace = objects.cluster.namespace
     if not pods:
         if objects.lacks_namespace(namespace):
             yield f"there is no namespace {namespace}"
         else:
-            chosen = f" with the labels {given['selector']}" if given["selector"] else ""
-            yield f"namespace {namespace} has no pods{chosen}"
+            with_labels = f" with the labels {params['selector']}" if params["selector"] else ""
+            yield f"namespace {namespace} has no pods{with_labels}"
         return
     containers = {str(each["name"]) for pod in pods for each in _logs.containers(pod)}
-    for name in given["containers"] or ():
+    for name in params["containers"] or ():
         if name not in containers:
             yield f"no pod has a container {name}: {did_you_mean(name, containers, label='their containers')}"
 
@@ -85,7 +85,7 @@ def seconds(age: str | None) -> int | None:
     """Return the number of seconds in a text such as `10m`.
 
     Raises:
-        UsageError: the text has another form.
+        UsageError: the text does not have this form.
     """
     if not age:
         return None

@@ -1,4 +1,4 @@
-"""Ansible module: apply, create or delete objects of a cluster, and wait until they are ready or gone.
+"""Ansible module: apply, create or delete objects of a cluster, and wait until they are ready or deleted.
 
     - name: Apply the manifests
       cluster_objects:
@@ -6,21 +6,23 @@
         wait: true
         timeout: 300
 
-Options, besides those of all modules for clusters (`kubeconfig`, `context`, `namespace` for manifests without one):
+The module has these options, and `kubeconfig`, `context` and `namespace` (for manifests without a namespace):
 
-- `state`: `applied` (server-side apply), `created` (an existing object is left as it is) or `absent` (the manifests
-  need only names).
+- `state`: `applied` (server-side apply), `created` (an existing object is not changed) or `absent` (the manifests
+  need only API versions, kinds and names).
 - `manifests`: the manifests.
-- `files`: files with manifests, in YAML or JSON, several per file; a folder stands for all of its files.
+- `files`: files with manifests in YAML or JSON, and folders with such files.
 - `force`: take over fields that belong to another field manager.
-- `only_ours`: refuse to delete or replace objects without Topgallant's label `app.kubernetes.io/managed-by`.
-- `replace`: delete an existing object first, because some objects, such as a Job, cannot be changed.
-- `wait`: wait until the objects are ready, or gone.
+- `only_ours`: refuse to delete objects without Topgallant's label `app.kubernetes.io/managed-by`.
+- `replace`: delete an existing object before it is applied, because some objects, such as Jobs, cannot be changed.
+  The module refuses to replace objects without Topgallant's label.
+- `wait`: wait until the objects are ready or deleted.
 - `timeout`: the number of seconds to wait.
 - `wait_for`: `ready`, or `images` to wait until each pod has all its images.
-- `secret_files`, `secret_data`: data for a Secret, by key, from files and as texts. Its manifest must be the only one.
-- `keep`: a file for the manifests, without the values of Secrets.
-- `seen`: a file for the objects at the end, without the values of Secrets.
+- `secret_files`, `secret_data`: data for a Secret by key, from files and as texts. The module then needs exactly one
+  manifest, which must be that of the Secret.
+- `keep`: a file for a copy of the manifests, without the values of Secrets.
+- `seen`: a file for the final state of the objects, without the values of Secrets.
 
 The module returns the `objects`, each with `changed`.
 """
@@ -61,23 +63,23 @@ _OPTIONS: Final = {
 _FORBIDDEN: Final = 403
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS: Final = {"exec", "grpc", "httpGet", "tcpSocket"}
-_NOTED: Final = ("generation", "managedFields", "resourceVersion")
+_BOOKKEEPING: Final = ("generation", "managedFields", "resourceVersion")
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads YAML as Kubernetes does: dates are texts."""
+    """Reads dates as texts, as Kubernetes does."""
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
-    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A manifest, with the kind and namespace of its object."""
+class Manifest:
+    """A manifest, and the kind and namespace of its object."""
 
     kind: Kind
     namespace: str | None
@@ -89,52 +91,52 @@ class Target:
         return str(self.body["metadata"]["name"])
 
     def __str__(self) -> str:
-        """Return the kind, name and namespace for messages."""
+        """Return the kind, name and namespace of the object for messages."""
         where = f" of namespace {self.namespace}" if self.namespace else ""
         return f"{self.kind.name} {self.name}{where}"
 
 
-def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Carry out the module with its options.
+def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Apply, create or delete the objects, and return the result of the module.
 
     Raises:
-        ToolboxError: an object cannot be changed, or is not ready or gone in time.
+        ToolboxError: an object cannot be changed, or is not ready or deleted in time.
     """
-    bodies = [*map(checked, given["manifests"]), *(body for path in given["files"] for body in read(Path(path)))]
-    if given["keep"]:
-        _evidence.write(Path(given["keep"]), bodies)
-    if given["state"] == "absent":
-        return _remove(objects, bodies, given)
-    bodies = [with_secrets(body, given["secret_files"], given["secret_data"]) for body in bodies]
-    found: list[Json] = []
+    bodies = [*map(checked, params["manifests"]), *(body for path in params["files"] for body in read(Path(path)))]
+    if params["keep"]:
+        _evidence.write(Path(params["keep"]), bodies)
+    if params["state"] == "absent":
+        return _remove(objects, bodies, params)
+    bodies = [with_secrets(body, params["secret_files"], params["secret_data"]) for body in bodies]
+    objs: list[Json] = []
     changed: list[bool] = []
     try:
         for body in bodies:
-            before, after = _have(objects, _target(objects, body), given)
-            found.append(after)
+            before, after = _ensure(objects, _manifest(objects, body), params)
+            objs.append(after)
             changed.append(_differ(before, after))
-            if after["kind"] == "CustomResourceDefinition":  # the next manifests may be of this kind
-                _settling.ready(objects, found[-1:], given["timeout"])
-        if given["wait"]:
-            settle = _settling.images if given["wait_for"] == "images" else _settling.ready
-            settle(objects, found, given["timeout"])
+            if after["kind"] == "CustomResourceDefinition":  # the next manifests may need the defined kind
+                _settling.ready(objects, objs[-1:], params["timeout"])
+        if params["wait"]:
+            settle = _settling.images if params["wait_for"] == "images" else _settling.ready
+            settle(objects, objs, params["timeout"])
     finally:
-        if given["seen"]:
-            _evidence.write(Path(given["seen"]), _now(objects, found))
-    return {"changed": any(changed), "objects": list(map(_summary, found, changed))}
+        if params["seen"]:
+            _evidence.write(Path(params["seen"]), _current(objects, objs))
+    return {"changed": any(changed), "objects": list(map(_summary, objs, changed))}
 
 
 def read(path: Path) -> Iterator[Json]:
-    """Yield the manifests in a file, or in all files of a folder, sorted by name. Lists yield their items.
+    """Yield the manifests in a file, or in all files of a folder, sorted by name. A `List` is replaced by its items.
 
     Raises:
         ConfigurationError: the file cannot be read or is not YAML, or the folder contains no manifests.
     """
     if path.is_dir():
-        chosen = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
-        if not chosen:
+        files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
+        if not files:
             raise ConfigurationError(f"{path}: it has no manifests (files that end with {', '.join(_SUFFIXES)})")
-        for file in chosen:
+        for file in files:
             yield from read(file)
         return
     try:
@@ -148,25 +150,25 @@ def read(path: Path) -> Iterator[Json]:
                 yield checked(body, f"{path}: ")
 
 
-def checked(body: Any, where: str = "") -> Json:
+def checked(body: Any, prefix: str = "") -> Json:
     """Return a manifest after checking that it has an API version, a kind and a name.
 
     Raises:
-        ConfigurationError: one of these is missing; the message begins with `where`.
+        ConfigurationError: one of these fields is missing. The message begins with `prefix`.
     """
     if not isinstance(body, dict):
-        raise ConfigurationError(f"{where}this is not an object of Kubernetes: {abbreviated(str(body), longest=40)}")
+        raise ConfigurationError(f"{prefix}this is not an object of Kubernetes: {abbreviated(str(body), longest=40)}")
     metadata = body.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     for field, value in {"apiVersion": body.get("apiVersion"), "kind": body.get("kind"), "metadata.name": name}.items():
         if not isinstance(value, str) or not value:
-            what = " ".join(str(part) for part in (body.get("kind") or "a manifest", name) if part)
-            raise ConfigurationError(f"{where}{what} has no `{field}`, or its `{field}` is not text")
+            subject = " ".join(str(part) for part in (body.get("kind") or "a manifest", name) if part)
+            raise ConfigurationError(f"{prefix}{subject} has no `{field}`, or its `{field}` is not text")
     return body
 
 
 def with_secrets(body: Json, files: Mapping[str, str], data: Mapping[str, str]) -> Json:
-    """Return a manifest with secret data added.
+    """Return the manifest of a Secret with data from files and texts added.
 
     Raises:
         ConfigurationError: a file cannot be read.
@@ -180,53 +182,53 @@ def with_secrets(body: Json, files: Mapping[str, str], data: Mapping[str, str]) 
     return {**body, "data": {**(body.get("data") or {}), **encoded}} if encoded else body
 
 
-def is_ours(found: Json) -> bool:
+def is_ours(obj: Json) -> bool:
     """Return whether an object has Topgallant's label."""
-    return (found["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER
+    return (obj["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER
 
 
-def _target(objects: Objects, body: Json) -> Target:
+def _manifest(objects: Objects, body: Json) -> Manifest:
     kind = objects.kind(body["apiVersion"], body["kind"])
     namespace = body["metadata"].get("namespace") or objects.cluster.namespace
-    return Target(kind, namespace if kind.is_namespaced else None, body)
+    return Manifest(kind, namespace if kind.is_namespaced else None, body)
 
 
-def _have(objects: Objects, target: Target, given: Mapping[str, Any]) -> tuple[Json | None, Json]:
-    """Apply or create an object, and return it before and after."""
-    if given["state"] == "created":
-        return _create(objects, target)
-    before = objects.read(target.kind, target.namespace, target.name)
-    if before is not None and given["replace"]:
-        _refuse_foreign(before, target)
-        _delete(objects, [target], given)
+def _ensure(objects: Objects, manifest: Manifest, params: Mapping[str, Any]) -> tuple[Json | None, Json]:
+    """Apply or create an object, and return the old object (None if it did not exist) and the new object."""
+    if params["state"] == "created":
+        return _create(objects, manifest)
+    before = objects.read(manifest.kind, manifest.namespace, manifest.name)
+    if before is not None and params["replace"]:
+        _refuse_foreign(before, manifest)
+        _delete(objects, [manifest], params)
         before = None
-    if before is not None and is_ours(before) and (operations := changed_probes(before, target.body)):
-        objects.edit(target.kind, target.namespace, target.name, operations)
+    if before is not None and is_ours(before) and (operations := changed_probes(before, manifest.body)):
+        objects.edit(manifest.kind, manifest.namespace, manifest.name, operations)
     try:
-        return before, objects.apply(target.kind, target.namespace, target.body, force=given["force"])
+        return before, objects.apply(manifest.kind, manifest.namespace, manifest.body, force=params["force"])
     except ApiError as error:
         if error.reason == "Conflict":
-            raise _conflict(target, error) from None
-        raise _about(target, error) from None
+            raise _conflict(manifest, error) from None
+        raise _with_name(manifest, error) from None
 
 
 def changed_probes(before: Json, body: Json) -> list[Json]:
-    """Return a JSON Patch that removes probes whose kind changes.
+    """Return a JSON Patch that removes the probes of an object whose handler changes, for example `exec` to `httpGet`.
 
-    If only the new probe were applied, defaults of the old probe would remain, and the server would reject the object.
+    Without the removal, the applied object would have fields of both handlers, and the server would reject it.
     """
-    wanted = {str(each.get("name")): each for each in _containers(body)}
+    new_containers = {str(each.get("name")): each for each in _containers(body)}
     return [
         {"op": "remove", "path": f"/spec/template/spec/containers/{index}/{probe}"}
         for index, container in enumerate(_containers(before))
         for probe in _PROBES
         if probe in container
-        and _handler(container[probe]) != _handler(wanted.get(str(container["name"]), {}).get(probe) or {})
+        and _handler(container[probe]) != _handler(new_containers.get(str(container["name"]), {}).get(probe) or {})
     ]
 
 
-def _containers(found: Json) -> list[Json]:
-    spec = found.get("spec") or {}
+def _containers(obj: Json) -> list[Json]:
+    spec = obj.get("spec") or {}
     return (((spec.get("template") or {}).get("spec") or {}).get("containers")) or []
 
 
@@ -234,81 +236,82 @@ def _handler(probe: Json) -> set[str]:
     return _HANDLERS & probe.keys()
 
 
-def _create(objects: Objects, target: Target) -> tuple[Json | None, Json]:
+def _create(objects: Objects, manifest: Manifest) -> tuple[Json | None, Json]:
     try:
-        return None, objects.create(target.kind, target.namespace, target.body)
+        return None, objects.create(manifest.kind, manifest.namespace, manifest.body)
     except ApiError as error:
-        # An account that may not create the object can still use one that exists.
+        # If the object exists, a missing permission to create it does not matter.
         if not error.is_there and error.status != _FORBIDDEN:
-            raise _about(target, error) from None
-        found = objects.read(target.kind, target.namespace, target.name)
-        if found is None:
-            raise _about(target, error) from None
-        return found, found
+            raise _with_name(manifest, error) from None
+        obj = objects.read(manifest.kind, manifest.namespace, manifest.name)
+        if obj is None:
+            raise _with_name(manifest, error) from None
+        return obj, obj
 
 
-def _remove(objects: Objects, bodies: Sequence[Json], given: Mapping[str, Any]) -> dict[str, Any]:
-    targets = [_target(objects, body) for body in reversed(bodies)]
-    there: list[tuple[Target, Json]] = []
-    for target in targets:
-        found = objects.read(target.kind, target.namespace, target.name)
-        if found is not None:
-            if given["only_ours"]:
-                _refuse_foreign(found, target)
-            there.append((target, found))
-    _delete(objects, [target for target, _ in there], given)
-    return {"changed": bool(there), "objects": [_summary(found, True) for _, found in there]}
+def _remove(objects: Objects, bodies: Sequence[Json], params: Mapping[str, Any]) -> dict[str, Any]:
+    manifests = [_manifest(objects, body) for body in reversed(bodies)]
+    existing: list[tuple[Manifest, Json]] = []
+    for manifest in manifests:
+        obj = objects.read(manifest.kind, manifest.namespace, manifest.name)
+        if obj is not None:
+            if params["only_ours"]:
+                _refuse_foreign(obj, manifest)
+            existing.append((manifest, obj))
+    _delete(objects, [manifest for manifest, _ in existing], params)
+    return {"changed": bool(existing), "objects": [_summary(obj, True) for _, obj in existing]}
 
 
-def _delete(objects: Objects, targets: Sequence[Target], given: Mapping[str, Any]) -> None:
-    for target in targets:
-        objects.delete(target.kind, target.namespace, target.name, policy="Foreground")
-    if given["wait"] or given["replace"]:
-        _settling.gone(objects, [(target.kind, target.namespace, target.name) for target in targets], given["timeout"])
+def _delete(objects: Objects, manifests: Sequence[Manifest], params: Mapping[str, Any]) -> None:
+    for manifest in manifests:
+        objects.delete(manifest.kind, manifest.namespace, manifest.name, policy="Foreground")
+    if params["wait"] or params["replace"]:
+        references = [(manifest.kind, manifest.namespace, manifest.name) for manifest in manifests]
+        _settling.gone(objects, references, params["timeout"])
 
 
-def _refuse_foreign(found: Json, target: Target) -> None:
-    if not is_ours(found):
+def _refuse_foreign(obj: Json, manifest: Manifest) -> None:
+    if not is_ours(obj):
         raise ConfigurationError(
-            f"{target} was not created by Topgallant (it has no label {MANAGED_BY}={MANAGER}), and was not changed: "
+            f"{manifest} was not created by Topgallant (it has no label {MANAGED_BY}={MANAGER}), and was not changed: "
             "use another name"
         )
 
 
-def _conflict(target: Target, error: ApiError) -> InfrastructureError:
-    """Return the error for fields of another field manager. The server's message names the fields and the manager."""
-    return InfrastructureError(f"{target}: {error}; to take the fields over, use --force_conflicts")
+def _conflict(manifest: Manifest, error: ApiError) -> InfrastructureError:
+    """Return the error for fields that belong to another field manager, which the message of the server names."""
+    return InfrastructureError(f"{manifest}: {error}; to take the fields over, use --force_conflicts")
 
 
-def _about(target: Target, error: ApiError) -> ApiError:
+def _with_name(manifest: Manifest, error: ApiError) -> ApiError:
     text = str(error)
-    text = text if target.name in text else f"{target}: {text}"
+    text = text if manifest.name in text else f"{manifest}: {text}"
     return ApiError(text, status=error.status, reason=error.reason, cause=error.cause)
 
 
 def _differ(before: Json | None, after: Json) -> bool:
-    """Return whether the object changed apart from the server's own bookkeeping."""
+    """Return whether an object has changed, apart from its status and the fields in `_BOOKKEEPING`."""
     return before is None or _content(before) != _content(after)
 
 
-def _content(found: Json) -> Json:
-    meta = {name: value for name, value in found["metadata"].items() if name not in _NOTED}
-    return {**{part: value for part, value in found.items() if part != "status"}, "metadata": meta}
+def _content(obj: Json) -> Json:
+    meta = {name: value for name, value in obj["metadata"].items() if name not in _BOOKKEEPING}
+    return {**{part: value for part, value in obj.items() if part != "status"}, "metadata": meta}
 
 
-def _now(objects: Objects, found: Sequence[Json]) -> Iterator[Json]:
-    """Yield the current state of objects, without those that are gone."""
-    for each in found:
-        target = _target(objects, each)
-        now = objects.read(target.kind, target.namespace, target.name)
-        if now is not None:
-            yield now
+def _current(objects: Objects, objs: Sequence[Json]) -> Iterator[Json]:
+    """Yield the current state of the objects that still exist."""
+    for obj in objs:
+        manifest = _manifest(objects, obj)
+        current = objects.read(manifest.kind, manifest.namespace, manifest.name)
+        if current is not None:
+            yield current
 
 
-def _summary(found: Json, changed: bool) -> dict[str, Any]:
-    meta = found["metadata"]
+def _summary(obj: Json, changed: bool) -> dict[str, Any]:
+    meta = obj["metadata"]
     return {
-        "kind": found.get("kind"),
+        "kind": obj.get("kind"),
         "namespace": meta.get("namespace"),
         "name": meta["name"],
         "uid": meta.get("uid"),

@@ -7,16 +7,16 @@
         timeout: 600
         directory: "{{ artifact_extra_logs_dir }}/artifacts"
 
-Options, besides those of all modules for clusters (`kubeconfig`, `context`, `namespace`):
+The module has these options, and `kubeconfig`, `context` and `namespace`:
 
-- `nodes`: the minimum number of nodes. All selected nodes have to be ready.
-- `exactly`: require exactly this number of nodes.
+- `nodes`: the minimum number of nodes. All selected nodes must be ready.
+- `exactly`: require exactly `nodes` nodes.
 - `selector`: a label selector for the nodes; by default all nodes.
 - `system`: wait also for the DaemonSets in the namespace kube-system.
 - `timeout`: the number of seconds to wait.
 - `directory`: the directory for `nodes.yaml`.
 
-The module returns as `ready` the names of the nodes.
+The module returns the names of the nodes as `ready`.
 """
 
 from __future__ import annotations
@@ -44,61 +44,63 @@ _OPTIONS: Final = {
     "directory": {"type": "path", "required": True},
 }
 _SYSTEM: Final = "kube-system"
-_UNFIT: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_UNFIT_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _MOST_SHOWN: Final = 5
 
 
-def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
+def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
     """Wait until the cluster is ready.
 
     Raises:
-        ToolboxError: the cluster is not ready in time; the message gives the reasons.
+        ToolboxError: the cluster is not ready in time.
     """
-    deadline = time.monotonic() + given["timeout"]
-    objects.get("/readyz", given["timeout"])
-    nodes = Query(objects.kind("v1", "Node"), labels=given["selector"] or None)
-    agents = Query(objects.kind("apps/v1", "DaemonSet"), _SYSTEM) if given["system"] else None
-    with watching_all(objects, nodes, agents, timeout=max(1.0, deadline - time.monotonic())) as view:
-        seen, system = view.watched
+    deadline = time.monotonic() + params["timeout"]
+    objects.get("/readyz", params["timeout"])
+    node_query = Query(objects.kind("v1", "Node"), labels=params["selector"] or None)
+    system_query = Query(objects.kind("apps/v1", "DaemonSet"), _SYSTEM) if params["system"] else None
+    with watching_all(objects, node_query, system_query, timeout=max(1.0, deadline - time.monotonic())) as view:
+        nodes, system = view.watched
 
-        def lacks() -> list[str]:
-            found = [*node_lacks(seen.objects, given["nodes"]), *_system_lacks(system.objects)]
-            if given["exactly"] and len(seen.objects) > given["nodes"]:
-                found.append(f"there are {len(seen.objects)} nodes, but {given['nodes']} are required")
-            return found
+        def faults() -> list[str]:
+            messages = [*node_faults(nodes.objects, params["nodes"]), *_daemon_set_faults(system.objects)]
+            if params["exactly"] and len(nodes.objects) > params["nodes"]:
+                messages.append(f"there are {len(nodes.objects)} nodes, but {params['nodes']} are required")
+            return messages
 
-        is_ready = view.until(lambda: None if lacks() else True, deadline - time.monotonic())
-        _evidence.write(Path(given["directory"]) / "nodes.yaml", seen.objects)
+        is_ready = view.until(lambda: None if faults() else True, deadline - time.monotonic())
+        _evidence.write(Path(params["directory"]) / "nodes.yaml", nodes.objects)
         if not is_ready:
-            texts = lacks()
+            texts = faults()
             more = f"; and {len(texts) - _MOST_SHOWN} more" if len(texts) > _MOST_SHOWN else ""
-            told = "; ".join(texts[:_MOST_SHOWN]) + more + _settling.after(view)
-            told = f"(nodes with {given['selector']}) {told}" if given["selector"] else told
-            raise InfrastructureError(f"{objects.cluster.label} is not ready after {given['timeout']:g} s: {told}")
-        return {"changed": False, "ready": [str(node["metadata"]["name"]) for node in seen.objects]}
+            text = "; ".join(texts[:_MOST_SHOWN]) + more + _settling.silence_note(view)
+            text = f"(nodes with {params['selector']}) {text}" if params["selector"] else text
+            raise InfrastructureError(f"{objects.cluster.label} is not ready after {params['timeout']:g} s: {text}")
+        return {"changed": False, "ready": [str(node["metadata"]["name"]) for node in nodes.objects]}
 
 
-def node_lacks(nodes: Sequence[Json], wanted: int) -> list[str]:
-    """Return a message for each node that is not ready, and one if there are too few ready nodes."""
+def node_faults(nodes: Sequence[Json], required: int) -> list[str]:
+    """Return a message for each node that is not ready, and a message if there are too few ready nodes."""
     faults = {str(node["metadata"]["name"]): node_fault(node) for node in nodes}
     ready = [name for name, fault in faults.items() if fault is None]
-    found = [f"{len(ready)} of {wanted} required nodes are ready, {len(nodes)} exist"] if len(ready) < wanted else []
-    return found + [f"node {name}: {fault}" for name, fault in faults.items() if fault is not None]
+    too_few = f"{len(ready)} of {required} required nodes are ready, {len(nodes)} exist"
+    messages = [f"node {name}: {fault}" for name, fault in faults.items() if fault is not None]
+    return [too_few, *messages] if len(ready) < required else messages
 
 
 def node_fault(node: Json) -> str | None:
     """Return why a node is not ready; None if it is ready."""
     if readiness.condition(node, "Ready") is None:
-        known = readiness.condition(node, "Ready", "False") or readiness.condition(node, "Ready", "Unknown") or {}
-        said = ": ".join(str(known[key]) for key in ("reason", "message") if known.get(key))
-        return f"it is not ready: {said}" if said else "it is not ready"
-    taints = [taint["key"] for taint in node["spec"].get("taints") or () if taint["key"] in _UNFIT]
+        unmet = readiness.condition(node, "Ready", "False") or readiness.condition(node, "Ready", "Unknown") or {}
+        reason = ": ".join(str(unmet[key]) for key in ("reason", "message") if unmet.get(key))
+        return f"it is not ready: {reason}" if reason else "it is not ready"
+    taints = [taint["key"] for taint in node["spec"].get("taints") or () if taint["key"] in _UNFIT_TAINTS]
     return f"it has the taint {', '.join(sorted(set(taints)))}" if taints else None
 
 
-def _system_lacks(daemon_sets: Sequence[Json]) -> list[str]:
-    lacks = {str(each["metadata"]["name"]): readiness.lack({**each, "kind": "DaemonSet"}) for each in daemon_sets}
-    return [f"DaemonSet {name} of {_SYSTEM}: {lack}" for name, lack in lacks.items() if lack is not None]
+def _daemon_set_faults(daemon_sets: Sequence[Json]) -> list[str]:
+    with_kinds = [{**daemon_set, "kind": "DaemonSet"} for daemon_set in daemon_sets]
+    reasons = {str(obj["metadata"]["name"]): readiness.unready_reason(obj) for obj in with_kinds}
+    return [f"DaemonSet {name} of {_SYSTEM}: {reason}" for name, reason in reasons.items() if reason is not None]
 
 
 if __name__ == "__main__":

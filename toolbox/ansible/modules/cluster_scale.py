@@ -1,4 +1,4 @@
-"""Ansible module: check a new number of nodes, refuse it if it is not allowed, and scale a MachineSet to it.
+"""Ansible module: check whether a pool may have a new number of nodes, and scale a MachineSet to this number.
 
     - name: Scale the MachineSet
       cluster_scale:
@@ -7,11 +7,11 @@
         replicas: 2
         directory: "{{ artifact_extra_logs_dir }}/artifacts"
 
-Options, besides those of all modules for clusters (`kubeconfig`, `context`, `namespace`):
+The module has these options, and `kubeconfig`, `context` and `namespace`:
 
 - `machine_set`: the MachineSet to scale.
 - `selector`: instead of `machine_set`, a label selector for the nodes of a pool. The module then only checks the
-  number, and a later task of the role changes it.
+  number, and a later task of the role scales the pool.
 - `pool`: the name of the pool in messages.
 - `autoscaled`: whether the pool has an autoscaler.
 - `zones`: the number of zones of the pool.
@@ -19,9 +19,9 @@ Options, besides those of all modules for clusters (`kubeconfig`, `context`, `na
 - `maximum`: the maximum number of nodes.
 - `force`: remove nodes even if they run pods of other users.
 - `timeout`: the number of seconds to wait until the machines are ready.
-- `directory`: the directory for `nodes.yaml`, with the nodes before the change.
+- `directory`: the directory for `nodes.yaml`, which contains the nodes before the change.
 
-The module returns as `before` the previous number of nodes, and as `changed` whether it differs from the new one.
+The module returns the previous number of nodes as `before`, and whether it differs from `replicas` as `changed`.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _OPTIONS: Final = {
 }
 _MACHINES: Final = "machine.openshift.io/v1beta1"
 _SET_LABEL: Final = "machine.openshift.io/cluster-api-machineset"
-# OpenShift's autoscaler adds this annotation to a MachineSet.
+# The autoscaler of OpenShift adds this annotation to the MachineSets that it scales.
 _AUTOSCALED: Final = "machine.openshift.io/cluster-api-autoscaler-node-group-max-size"
 _MOST_SHOWN: Final = 5
-_ENDED: Final = ("Succeeded", "Failed")
+_ENDED_PHASES: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class Pool:
 
     Args:
         label: the name of the pool in messages.
-        count: the current number of nodes: of a MachineSet, the number that it requests.
+        count: the current number of nodes; for a MachineSet, the number of requested machines.
         nodes: the nodes of the pool.
         is_autoscaled: whether the pool has an autoscaler.
-        zones: the number of zones; each has the same number of nodes.
+        zones: the number of zones. Each zone has the same number of nodes.
     """
 
     label: str
@@ -79,41 +79,39 @@ class Pool:
     zones: int = 1
 
 
-def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Carry out the module with its options.
+def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the number and scale the MachineSet, and return the result of the module.
 
     Raises:
-        ToolboxError: the number of nodes is refused, or was not reached in time.
+        ToolboxError: the number of nodes is not allowed, or the machines are not ready in time.
     """
-    pool = _machine_set(objects, given) if given["machine_set"] else _node_pool(objects, given)
-    _evidence.write(Path(given["directory"]) / "nodes.yaml", pool.nodes)
-    pods = list(objects.listed(Query(objects.kind("v1", "Pod")))) if given["replicas"] < pool.count else []
-    if refusal := refused(pool, given["replicas"], given["maximum"], [] if given["force"] else pods):
+    pool = _machine_set(objects, params) if params["machine_set"] else _node_pool(objects, params)
+    _evidence.write(Path(params["directory"]) / "nodes.yaml", pool.nodes)
+    pods = list(objects.listed(Query(objects.kind("v1", "Pod")))) if params["replicas"] < pool.count else []
+    if refusal := refusal_reason(pool, params["replicas"], params["maximum"], [] if params["force"] else pods):
         raise ConfigurationError(f"{pool.label}: {refusal}")
-    changed = given["replicas"] != pool.count
-    if given["machine_set"]:
-        _scale(objects, given, is_changed=changed)
+    changed = params["replicas"] != pool.count
+    if params["machine_set"]:
+        _scale(objects, params, is_changed=changed)
     return {"changed": changed, "before": pool.count}
 
 
-def refused(pool: Pool, replicas: int, maximum: int | None, pods: Sequence[Json]) -> str:
-    """Return why a pool may not have `replicas` nodes; empty if it may.
+def refusal_reason(pool: Pool, replicas: int, maximum: int | None, pods: Sequence[Json]) -> str:
+    """Return why a pool may not have `replicas` nodes; empty if this number is allowed.
 
     Args:
-        pool: the pool.
-        replicas: the new number of nodes.
         maximum: the maximum number of nodes; None for no limit.
-        pods: the pods of the cluster. Removing nodes is refused if pods of other users run on them.
+        pods: the pods of the cluster. Nodes may not be removed if pods of other users run on them.
     """
     if replicas < 0:
         return f"it cannot have {replicas} nodes"
     if maximum is not None and replicas > maximum:
         return f"{replicas} nodes are more than the maximum of {maximum}"
     if pool.is_autoscaled:
-        return "it is scaled by an autoscaler, which would change the number again: turn that off first"
+        return "it is scaled by an autoscaler, which would change the number again: turn the autoscaler off first"
     if replicas % pool.zones:
         return f"{replicas} nodes cannot be spread evenly over its {pool.zones} zones"
-    busy = [] if replicas >= pool.count else lost(pool.nodes, pods)
+    busy = [] if replicas >= pool.count else foreign_pods(pool.nodes, pods)
     if not busy:
         return ""
     more = f" and {len(busy) - _MOST_SHOWN} more" if len(busy) > _MOST_SHOWN else ""
@@ -123,44 +121,47 @@ def refused(pool: Pool, replicas: int, maximum: int | None, pods: Sequence[Json]
     )
 
 
-def lost(nodes: Sequence[Json], pods: Sequence[Json]) -> list[str]:
-    """Return the pods of other users on a pool's nodes, any of which may be removed, as `NAMESPACE/POD on NODE`."""
+def foreign_pods(nodes: Sequence[Json], pods: Sequence[Json]) -> list[str]:
+    """Return the pods of other users on any node of a pool, as `NAMESPACE/POD on NODE`.
+
+    The cluster chooses the nodes that it removes, so the pods of all nodes count.
+    """
     names = {str(node["metadata"]["name"]) for node in nodes}
     return [
         f"{pod['metadata']['namespace']}/{pod['metadata']['name']} on {pod['spec']['nodeName']}"
         for pod in pods
-        if pod["spec"].get("nodeName") in names and not _is_spared(pod) and not is_ours(pod)
+        if pod["spec"].get("nodeName") in names and not _may_be_removed(pod) and not is_ours(pod)
     ]
 
 
-def _is_spared(pod: Json) -> bool:
-    """Return whether a pod has ended, or belongs to its node, as the pods of DaemonSets do."""
+def _may_be_removed(pod: Json) -> bool:
+    """Return whether a pod has ended, or belongs to a DaemonSet or to its node."""
     owners = pod["metadata"].get("ownerReferences") or ()
-    return (pod.get("status") or {}).get("phase") in _ENDED or any(
+    return (pod.get("status") or {}).get("phase") in _ENDED_PHASES or any(
         each["kind"] in ("DaemonSet", "Node") for each in owners
     )
 
 
-def _node_pool(objects: Objects, given: Mapping[str, Any]) -> Pool:
-    nodes = list(objects.listed(Query(objects.kind("v1", "Node"), labels=given["selector"])))
-    label = given["pool"] or f"the nodes with {given['selector']}"
-    return Pool(label, len(nodes), nodes, given["autoscaled"], given["zones"])
+def _node_pool(objects: Objects, params: Mapping[str, Any]) -> Pool:
+    nodes = list(objects.listed(Query(objects.kind("v1", "Node"), labels=params["selector"])))
+    label = params["pool"] or f"the nodes with {params['selector']}"
+    return Pool(label, len(nodes), nodes, params["autoscaled"], params["zones"])
 
 
-def _machine_set(objects: Objects, given: Mapping[str, Any]) -> Pool:
-    name, namespace = given["machine_set"], objects.cluster.namespace
-    found = objects.read(objects.kind(_MACHINES, "MachineSet"), namespace, name)
-    if found is None:
+def _machine_set(objects: Objects, params: Mapping[str, Any]) -> Pool:
+    name, namespace = params["machine_set"], objects.cluster.namespace
+    machine_set = objects.read(objects.kind(_MACHINES, "MachineSet"), namespace, name)
+    if machine_set is None:
         raise ConfigurationError(f"there is no MachineSet {name} in namespace {namespace}")
     machines = objects.listed(Query(objects.kind(_MACHINES, "Machine"), namespace, f"{_SET_LABEL}={name}"))
     names = {((each.get("status") or {}).get("nodeRef") or {}).get("name") for each in machines}
     nodes = [each for each in objects.listed(Query(objects.kind("v1", "Node"))) if each["metadata"]["name"] in names]
-    is_autoscaled = _AUTOSCALED in (found["metadata"].get("annotations") or {})
-    return Pool(f"MachineSet {name}", int(found["spec"].get("replicas", 1)), nodes, is_autoscaled)
+    is_autoscaled = _AUTOSCALED in (machine_set["metadata"].get("annotations") or {})
+    return Pool(f"MachineSet {name}", int(machine_set["spec"].get("replicas", 1)), nodes, is_autoscaled)
 
 
-def _scale(objects: Objects, given: Mapping[str, Any], *, is_changed: bool) -> None:
-    name, namespace, replicas = given["machine_set"], objects.cluster.namespace, given["replicas"]
+def _scale(objects: Objects, params: Mapping[str, Any], *, is_changed: bool) -> None:
+    name, namespace, replicas = params["machine_set"], objects.cluster.namespace, params["replicas"]
     kind: Kind = objects.kind(_MACHINES, "MachineSet")
     if is_changed:
         objects.merge(kind, namespace, name, {"spec": {"replicas": replicas}})
@@ -171,11 +172,11 @@ def _scale(objects: Objects, given: Mapping[str, Any], *, is_changed: bool) -> N
             status = (watched_objects.objects[0].get("status") or {}) if watched_objects.objects else {}
             return int(status.get("replicas", 0)), int(status.get("readyReplicas", 0))
 
-        if view.until(lambda: True if counts() == (replicas, replicas) else None, given["timeout"]) is None:
-            there, ready = counts()
+        if view.until(lambda: True if counts() == (replicas, replicas) else None, params["timeout"]) is None:
+            existing, ready = counts()
             raise InfrastructureError(
-                f"MachineSet {name}: {ready} of {replicas} machines are ready after {given['timeout']:g} s, "
-                f"{there} exist{_settling.after(view)}"
+                f"MachineSet {name}: {ready} of {replicas} machines are ready after {params['timeout']:g} s, "
+                f"{existing} exist{_settling.silence_note(view)}"
             )
 
 

@@ -5,14 +5,14 @@
         namespaces: [tests]
         directory: "{{ artifact_extra_logs_dir }}/artifacts"
 
-Options, besides those of all modules for clusters (`kubeconfig`, `context`, `namespace`):
+The module has these options, and `kubeconfig`, `context` and `namespace`:
 
-- `namespaces`: the namespaces whose objects to record; by default all that the account may read.
+- `namespaces`: the namespaces whose objects to record; by default all namespaces that the account may read.
 - `logs`: record also the logs of the containers.
-- `directory`: the directory for `summary.json`, a YAML file per kind of objects (`pods.yaml`), and `logs/`.
+- `directory`: the directory for `summary.json`, a YAML file per kind of objects (such as `pods.yaml`), and `logs/`.
 
-Kinds that the account may not list are a note in `summary.json`, not a failure. Secrets are recorded without their
-values. The module returns the `summary`.
+For each kind that the account may not list, `summary.json` has a note. Secrets are recorded without their values. The
+module returns the `summary`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OPTIONS: Final = {
     "logs": {"type": "bool", "default": False},
     "directory": {"type": "path", "required": True},
 }
-# The file, API version and kind of the recorded objects. A cluster need not have all of the custom kinds.
+# The file, API version and kind of the recorded objects. Kinds that the cluster does not have are skipped.
 _OF_THE_CLUSTER: Final = (
     ("nodes", "v1", "Node"),
     ("namespaces", "v1", "Namespace"),
@@ -83,7 +83,7 @@ _LABELS: Final = (
 
 
 class Capture:
-    """Lists objects, writes them to files, and collects notes on kinds that could not be listed."""
+    """Lists objects, writes them to files, and collects notes about kinds that could not be listed."""
 
     def __init__(self, objects: Objects, directory: Path) -> None:
         self._objects = objects
@@ -91,15 +91,19 @@ class Capture:
         self.notes: list[str] = []
 
     def take(self, file: str, api_version: str, name: str, namespaces: Sequence[str | None]) -> list[Json]:
-        """Write the objects of a kind in some namespaces, or in all (None), and return them."""
+        """Write the objects of a kind to a file, and return the objects.
+
+        Args:
+            namespaces: the namespaces; None in the list means all namespaces.
+        """
         try:
             kind = self._objects.kind(api_version, name)
         except ConfigurationError:
             return []
-        found = [each for namespace in namespaces for each in self._listed(kind, namespace)]
-        if found:
-            _evidence.write(self._directory / f"{file}.yaml", found)
-        return found
+        objs = [each for namespace in namespaces for each in self._listed(kind, namespace)]
+        if objs:
+            _evidence.write(self._directory / f"{file}.yaml", objs)
+        return objs
 
     def definitions(self) -> list[str]:
         """Return the names of the custom resource definitions."""
@@ -114,43 +118,44 @@ class Capture:
             return []
 
 
-def work(objects: Objects, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the files.
+def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the files, and return the result of the module.
 
     Raises:
         ToolboxError: the cluster does not answer, or rejects the credentials.
     """
-    directory = Path(given["directory"])
+    directory = Path(params["directory"])
     capture = Capture(objects, directory)
     version = objects.get("/version")
     of_the_cluster = {name: capture.take(file, api, name, [None]) for file, api, name in _OF_THE_CLUSTER}
-    namespaces = _namespaces(objects, given["namespaces"])
-    inside = {name: capture.take(file, api, name, namespaces) for file, api, name in _OF_NAMESPACES}
-    absent = [f"there is no namespace {name}" for name in given["namespaces"] or () if objects.lacks_namespace(name)]
-    capture.notes += absent
+    namespaces = _namespaces(objects, params["namespaces"])
+    of_namespaces = {name: capture.take(file, api, name, namespaces) for file, api, name in _OF_NAMESPACES}
+    requested = params["namespaces"] or ()
+    warnings = [f"there is no namespace {name}" for name in requested if objects.lacks_namespace(name)]
+    capture.notes += warnings
     definitions = capture.definitions()
     if definitions:
         filesystem.write_text(directory / "custom_resource_definitions.txt", "\n".join(definitions) + "\n")
-    if given["logs"]:
-        _, missing = _logs.save(objects.cluster, inside["Pod"], directory / "logs", _logs.Wanted())
+    if params["logs"]:
+        _, missing = _logs.save(objects.cluster, of_namespaces["Pod"], directory / "logs", _logs.LogSelection())
         capture.notes += missing
     summary = {
         "version": version.get("gitVersion"),
         "platform": version.get("platform"),
         "nodes": [node_summary(node) for node in of_the_cluster["Node"]],
         "namespaces": "all" if namespaces == [None] else namespaces,
-        "pods": dict(Counter(str((pod.get("status") or {}).get("phase")) for pod in inside["Pod"])),
-        "operators": operators(of_the_cluster, inside),
-        "objects": {name: len(found) for name, found in {**of_the_cluster, **inside}.items() if found},
+        "pods": dict(Counter(str((pod.get("status") or {}).get("phase")) for pod in of_namespaces["Pod"])),
+        "operators": operators(of_the_cluster, of_namespaces),
+        "objects": {name: len(objs) for name, objs in {**of_the_cluster, **of_namespaces}.items() if objs},
         "definitions": len(definitions),
         "notes": capture.notes,
     }
     filesystem.write_json(directory / "summary.json", summary)
-    return {"changed": False, "summary": summary, "warnings": absent}
+    return {"changed": False, "summary": summary, "warnings": warnings}
 
 
 def node_summary(node: Json) -> dict[str, Any]:
-    """Return the properties of a node that matter for workloads on accelerators."""
+    """Return the properties of a node that are relevant for workloads on accelerators."""
     meta, spec, status = node["metadata"], node["spec"], node.get("status") or {}
     info = status.get("nodeInfo") or {}
     return {
@@ -173,24 +178,29 @@ def node_summary(node: Json) -> dict[str, Any]:
     }
 
 
-def operators(of_the_cluster: Mapping[str, list[Json]], inside: Mapping[str, list[Json]]) -> list[dict[str, Any]]:
-    """Return the operators with their states: NVIDIA's, and those that OLM has installed."""
+def operators(
+    of_the_cluster: Mapping[str, list[Json]], of_namespaces: Mapping[str, list[Json]]
+) -> list[dict[str, Any]]:
+    """Return the states of the GPU operator of NVIDIA, and of the operators that OLM has installed."""
     installed = {
         str(each["metadata"]["name"]): (each["spec"].get("version"), (each.get("status") or {}).get("phase"))
-        for each in inside["ClusterServiceVersion"]
+        for each in of_namespaces["ClusterServiceVersion"]
     }
     policies = {
         f"ClusterPolicy {each['metadata']['name']}": (None, (each.get("status") or {}).get("state"))
         for each in of_the_cluster["ClusterPolicy"]
     }
-    found = {**installed, **policies}
-    return [{"name": name, "version": version, "state": state} for name, (version, state) in sorted(found.items())]
+    states = {**installed, **policies}
+    return [{"name": name, "version": version, "state": state} for name, (version, state) in sorted(states.items())]
 
 
-def _namespaces(objects: Objects, wanted: Sequence[str] | None) -> list[str | None]:
-    """Return the namespaces to record: `wanted`, or all (None), or the current one if the account may not read all."""
-    if wanted:
-        return list(wanted)
+def _namespaces(objects: Objects, names: Sequence[str] | None) -> list[str | None]:
+    """Return the namespaces to record: `names`, if there are any, or else `[None]`, which means all namespaces.
+
+    If the account may not read all namespaces, return the current namespace.
+    """
+    if names:
+        return list(names)
     try:
         next(objects.listed(Query(objects.kind("v1", "Pod"))), None)
     except ApiError:

@@ -1,5 +1,5 @@
 """The Kubernetes API: every request to an API server goes through this package.
 
-`connection.py` sends requests and retries while the server is unavailable. `watching.py` reports changes of objects.
-The other modules build on these two. No module here knows about cells.
+`connection.py` sends requests, and repeats them while the server is unavailable. `watching.py` reports changes of
+objects. The other modules use these two modules. This package does not depend on cells.
 """

@@ -1,7 +1,7 @@
 """Loads the address of a cluster and the credentials for it, from a kubeconfig or the service account of this pod.
 
-The official client reads them, including exec plugins and token files. They are read again when the server rejects the
-credentials, because a token may have been renewed in the file.
+The official client reads both, and supports exec plugins and token files. When the server rejects the credentials, they
+are read again, because a token may have been renewed in its file.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from kubernetes.client import Configuration
 
 _IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_POOL: Final = 256  # connections to keep open: each followed log occupies one
+_POOL: Final = 256  # the number of connections to keep open; each log that is followed uses one connection
 _RELOAD_SECONDS: Final = 1.0
 _DEFAULT: Final = "default"
 
 
 @dataclass(slots=True)
 class Credentials:
-    """The client's configuration for a cluster, which can be reloaded.
+    """The address of a cluster and the credentials for it, which can be reloaded.
 
     Args:
-        configuration: the configuration of the official client; a reload changes it in place.
+        configuration: the configuration of the official client. A reload changes this object.
         namespace: the namespace for requests that don't name one.
     """
 
@@ -55,17 +55,17 @@ class Credentials:
         with modules.gc_frozen_imports():
             from kubernetes.client import Configuration
         configuration = Configuration()
-        configuration.retries = False  # `Cluster.ask` retries: it knows which requests may be repeated
+        configuration.retries = False  # `Cluster.request` repeats failed requests
         configuration.connection_pool_maxsize = _POOL
-        found = cls(access, configuration, access.namespace or _DEFAULT)
-        found._read()
-        found.namespace = access.namespace or found._own_namespace()
-        return found
+        credentials = cls(access, configuration, access.namespace or _DEFAULT)
+        credentials._read()
+        credentials.namespace = access.namespace or credentials._own_namespace()
+        return credentials
 
     def reload(self) -> None:
         """Read the credentials again, unless another thread has just done so.
 
-        If they cannot be read, for example while the file is being written, the previous ones stay in use.
+        If the credentials cannot be read, for example while the file is being written, keep the previous credentials.
         """
         with self._lock:
             if time.monotonic() - self._loaded > _RELOAD_SECONDS:
@@ -84,11 +84,11 @@ class Credentials:
                 config.load_kube_config(files, context, client_configuration=self.configuration, persist_config=False)
         except ConfigurationError:
             raise
-        except Exception as error:  # the client passes on any exception of its parsers
+        except Exception as error:  # the client does not catch the exceptions of its parsers
             raise ConfigurationError(
                 f"{files or _IN_CLUSTER}: it does not say how to reach a cluster: {error}"
             ) from error
-        # The hook would reload the credentials at every request; `reload` does so after the server has rejected them.
+        # This hook would reload the credentials at every request, but a reload is needed only after a rejection.
         self.configuration.refresh_api_key_hook = None
         self._loaded = time.monotonic()
 
@@ -103,31 +103,32 @@ class Credentials:
 
 def _files(access: Access) -> str | None:
     """Return the paths of the kubeconfig files, separated by colons; None to use the service account of this pod."""
-    named = access.kubeconfig or environ.get("KUBECONFIG")
-    if named is not None:
-        return ":".join(str(environ.expanded(part)) for part in named.split(":") if part)
+    paths = access.kubeconfig or environ.get("KUBECONFIG")
+    if paths is not None:
+        return ":".join(str(environ.expanded(part)) for part in paths.split(":") if part)
     is_in_pod = environ.get("KUBERNETES_SERVICE_HOST") is not None
     try:
-        usual = environ.home() / ".kube" / "config"
-    except UsageError:  # a container whose user has no home directory
+        default = environ.home() / ".kube" / "config"
+    except UsageError:  # in a container, the user may have no home directory
         if is_in_pod:
             return None
         raise
-    return None if is_in_pod and not usual.exists() else str(usual)
+    return None if is_in_pod and not default.exists() else str(default)
 
 
-def _context(files: str, wanted: str | None) -> dict[str, Any]:
-    """Return a context from the kubeconfig files. The first file that sets a value wins, as for kubectl."""
-    found = [yaml.safe_load(file.read_text()) or {} for file in map(Path, files.split(":")) if file.exists()]
-    if not found:
+def _context(files: str, context_name: str | None) -> dict[str, Any]:
+    """Return a context from the kubeconfig files. If several files set a value, the first one counts, as in kubectl."""
+    documents = [yaml.safe_load(file.read_text()) or {} for file in map(Path, files.split(":")) if file.exists()]
+    if not documents:
         raise ConfigurationError(
             f"there is no kubeconfig {files}: name one as `kubeconfig`, or in the environment variable KUBECONFIG"
         )
     contexts: dict[str, dict[str, Any]] = {}
-    for content in found:
-        for context in content.get("contexts") or ():
+    for document in documents:
+        for context in document.get("contexts") or ():
             contexts.setdefault(str(context["name"]), context)
-    name = wanted or next((content["current-context"] for content in found if content.get("current-context")), None)
+    current = (document["current-context"] for document in documents if document.get("current-context"))
+    name = context_name or next(current, None)
     if name is None:
         raise ConfigurationError(f"{files}: it has no current context: set `context`")
     if name not in contexts:

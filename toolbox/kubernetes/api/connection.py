@@ -1,7 +1,7 @@
-"""A connection to one cluster, by the official client. `Cluster.ask` sends a request and retries if the server is away.
+"""A connection to one cluster by the official client. `Cluster.request` repeats requests if the server is unavailable.
 
-It returns the JSON of the response. The client's own models would take ten times as long to build, and would drop
-fields that they don't know.
+Responses are returned as JSON. Building the model classes of the client would take ten times as long, and would drop
+the fields that these classes don't define.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
-TIMEOUT: Final = 60.0  # default number of seconds for which a server may be unavailable
-_STREAM_TIMEOUTS: Final = (5.0, 30.0)  # seconds: to connect, and between two chunks of a response
+TIMEOUT: Final = 60.0  # the default for how many seconds a server may be unavailable
+_STREAM_TIMEOUTS: Final = (5.0, 30.0)  # the timeouts in seconds to connect, and between two chunks of a response
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
-_LONGEST_ASKED: Final = 60.0  # upper limit in seconds for the server's `Retry-After`
+_LONGEST_RETRY_AFTER: Final = 60.0  # the longest pause in seconds that a server may request by `Retry-After`
 _JSON: Final = "application/json"
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _CONFLICT, _GONE, _INVALID, _BUSY = 401, 403, 404, 409, 410, 422, 429
-_TROUBLE: Final = 500
-# These texts distinguish an exceeded quota, and a namespace that is being deleted, from a missing permission (all 403).
-_USED_UP: Final = "exceeded quota"
+_SERVER_ERROR: Final = 500
+# The server reports an exceeded quota and a namespace that is being deleted with the status of a missing permission
+# (403), but with these texts.
+_QUOTA_EXCEEDED: Final = "exceeded quota"
 _TERMINATING: Final = "because it is being terminated"
 # Servers before 1.22 report these mistakes in a request as an internal error (500).
 _MALFORMED: Final = ("failed to create typed patch object", "quantities must match the regular expression")
@@ -51,7 +52,7 @@ class ApiError(StepError):
         reason: the reason that Kubernetes gives: `NotFound`, `AlreadyExists`, `Forbidden`.
 
     Attributes:
-        may_be_done: whether the server may have carried out an earlier attempt of the same request.
+        may_be_done: whether the server may have carried out an earlier try of the same request.
     """
 
     may_be_done = False
@@ -68,12 +69,12 @@ class ApiError(StepError):
 
     @property
     def is_there(self) -> bool:
-        """Whether the object could not be created because its name is taken."""
+        """Whether an object with the same name already exists."""
         return self.status == _CONFLICT and self.reason == "AlreadyExists"
 
     @property
     def is_too_old(self) -> bool:
-        """Whether the server no longer keeps the requested version, so that the objects have to be listed again."""
+        """Whether the server no longer has the requested version, so that the objects must be listed again."""
         return self.status == _GONE
 
     @property
@@ -86,7 +87,7 @@ class Unavailable(StepError):
     """The server did not answer, or reported internal errors, until the timeout.
 
     Attributes:
-        may_be_done: whether the server may have carried out the request although its response was lost.
+        may_be_done: whether the server may have carried out the request although the client received no response.
     """
 
     may_be_done = False
@@ -97,11 +98,14 @@ class Unavailable(StepError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a request failed, and whether it may be repeated.
+    """Why a request failed.
 
     Args:
-        pause: the number of seconds that the server asks the client to wait.
-        is_unsent: whether the request was never sent, because there was no connection.
+        text: the message of the server or the network.
+        status: the HTTP status code; 0 if there was no response.
+        reason: the reason that Kubernetes gives, such as `Forbidden`.
+        pause: how many seconds the client must wait, as requested by the server; None without such a request.
+        is_unsent: whether the request was not sent, because there was no connection.
     """
 
     text: str
@@ -111,16 +115,16 @@ class Fault:
     is_unsent: bool = False
 
     @property
-    def passes(self) -> bool:
+    def is_temporary(self) -> bool:
         """Whether the same request may succeed later."""
         if any(sign in self.text for sign in _MALFORMED):
             return False
-        return self.status == 0 or self.status in (_BUSY, _UNAUTHORIZED) or self.status >= _TROUBLE
+        return self.status == 0 or self.status in (_BUSY, _UNAUTHORIZED) or self.status >= _SERVER_ERROR
 
     @property
     def may_be_done(self) -> bool:
-        """Whether the server may have carried out the request. It has not if the status is below 500."""
-        return self.status >= _TROUBLE or (self.status == 0 and not self.is_unsent)
+        """Whether the server may have carried out the request, which a status below 500 excludes."""
+        return self.status >= _SERVER_ERROR or (self.status == 0 and not self.is_unsent)
 
 
 class Cluster:
@@ -130,7 +134,7 @@ class Cluster:
         label: the name of the cluster in messages.
 
     Raises:
-        ConfigurationError: no kubeconfig or service account tells how to reach the cluster.
+        ConfigurationError: there is no valid kubeconfig or service account for the cluster.
     """
 
     def __init__(self, access: Access, *, label: str = "") -> None:
@@ -145,12 +149,12 @@ class Cluster:
         return self.credentials.namespace
 
     def new_client(self) -> client.ApiClient:
-        """Return a new client. A client that executes a command in a pod can do nothing else meanwhile."""
+        """Return a new client. A client that executes a command in a pod cannot send other requests meanwhile."""
         from kubernetes import client
 
         return client.ApiClient(self.credentials.configuration)
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -164,15 +168,12 @@ class Cluster:
 
         A response that is not JSON is returned as `{"text": ...}`.
 
-        The server may have carried out a request before it is repeated. A repeated request to create an object then
-        fails with `ApiError.is_there`.
+        The server may carry out a request, and the response may be lost. If the request was to create an object, its
+        repetition fails with `ApiError.is_there`.
 
         Args:
-            method: the HTTP method.
-            path: the path in the API.
-            body: the body of the request.
             content: the content type of the body.
-            timeout: the number of seconds for which the server may be unavailable.
+            timeout: how many seconds the server may be unavailable.
 
         Raises:
             ApiError: the server rejected the request.
@@ -183,22 +184,21 @@ class Cluster:
         may_be_done = False
         tries = 0
         while True:
-            # A response after the deadline would be useless.
             left = max(1.0, deadline - time.monotonic())
             try:
                 return _json(
                     self._call(method, path, query, body, content, tuple(min(each, left) for each in _STREAM_TIMEOUTS))
                 )
-            except Exception as error:  # noqa: BLE001  # the client passes on the exceptions of several libraries
+            except Exception as error:  # noqa: BLE001  # the client raises exceptions of several libraries
                 fault = fault_of(error)
             may_be_done = may_be_done or fault.may_be_done
             left = deadline - time.monotonic()
             requested = fault.pause or 0.0
-            if not fault.passes or left <= requested:
+            if not fault.is_temporary or left <= requested:
                 refusal = self.refusal(fault, timeout)
                 refusal.may_be_done = may_be_done
                 raise refusal
-            # The last try is at the deadline.
+            # Wait at most until the deadline, and try a last time then.
             wait = min(left, max(requested, backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)))
             log.debug("%s: %s: retrying in %.1f s", self.label, fault.text, wait)
             cancellation.current().sleep(wait)
@@ -207,12 +207,12 @@ class Cluster:
                 self.credentials.reload()
 
     def stream(self, path: str, query: Mapping[str, Any], timeout: tuple[float, float]) -> BaseHTTPResponse:
-        """Return a streaming response: a watch, or a followed log.
+        """Return a streaming response, such as a watch or a log that is followed.
 
-        The server ends the response. Call `shut` to end it from another thread.
+        The server ends the response. Another thread can end it by `shut`.
 
         Args:
-            timeout: the timeouts in seconds: to connect, and between two chunks.
+            timeout: the timeouts in seconds to connect, and between two chunks of the response.
 
         Raises:
             ApiError: the server rejected the request.
@@ -220,11 +220,11 @@ class Cluster:
         """
         try:
             return self._call("GET", path, query, None, _JSON, timeout)
-        except Exception as error:  # as in `ask`
-            raise self.refused(error) from error
+        except Exception as error:  # as in `request`
+            raise self.error_of(error) from error
 
-    def refused(self, error: Exception) -> ApiError | Unavailable:
-        """Return the error to raise after the client failed with `error`, for a request that is not repeated."""
+    def error_of(self, error: Exception) -> ApiError | Unavailable:
+        """Return the error to raise if the client failed with `error` and the request is not repeated."""
         fault = fault_of(error)
         if fault.status == _UNAUTHORIZED:
             self.credentials.reload()
@@ -239,11 +239,11 @@ class Cluster:
         manager.clear()
 
     def refusal(self, fault: Fault, timeout: float) -> ApiError | Unavailable:
-        """Return the exception for a fault. Its message says that the request was tried for `timeout` seconds."""
+        """Return the error for a fault. The message says that the server was unavailable for `timeout` seconds."""
         if fault.status == _UNAUTHORIZED:
             text = f"{self.label}: the credentials are refused (401): the token has expired, or is for another cluster"
             return ApiError(text, status=fault.status, reason=fault.reason)
-        if fault.passes:
+        if fault.is_temporary:
             if fault.pause is not None and fault.pause > timeout:
                 return Unavailable(f"{self.label}: the API server asks us to wait {fault.pause:.0f} s: {fault.text}")
             waited = f" for {timeout:.0f} s" if round(timeout) else ""
@@ -259,7 +259,7 @@ class Cluster:
         content: str,
         timeout: tuple[float, ...],
     ) -> BaseHTTPResponse:
-        """Send a request once: faster than the official client's own methods, and for kinds unknown to them too."""
+        """Send a request once. The higher-level methods of the client are slower, and don't support custom kinds."""
         from kubernetes.client import ApiException
 
         request = self._client.param_serialize(
@@ -271,14 +271,14 @@ class Cluster:
             auth_settings=["BearerToken"],
         )
         response = self._client.call_api(*request, _request_timeout=timeout)
-        if not 200 <= response.status < 300:  # noqa: PLR2004  # success, in HTTP
+        if not 200 <= response.status < 300:  # noqa: PLR2004  # the HTTP status codes of success
             response.read()
             raise ApiException.from_response(http_resp=response, body=None, data=None)
         return cast("BaseHTTPResponse", response.response)
 
 
 def shut(response: BaseHTTPResponse) -> None:
-    """End a streaming response. A thread that reads the response reaches its end."""
+    """End a streaming response, so that a thread that reads the response reaches the end."""
     try:
         response.shutdown()
     except (OSError, ValueError, AttributeError, RuntimeError) as error:
@@ -286,13 +286,13 @@ def shut(response: BaseHTTPResponse) -> None:
 
 
 def _cause(fault: Fault) -> Cause:
-    if fault.status == _FORBIDDEN and _USED_UP in fault.text:
+    if fault.status == _FORBIDDEN and _QUOTA_EXCEEDED in fault.text:
         return Cause.CAPACITY
     if fault.status == _FORBIDDEN and _TERMINATING in fault.text:
         return Cause.INFRASTRUCTURE  # the namespace is being deleted
-    # A malformed request or a missing permission fails again next time.
-    is_ours = fault.status in (400, _FORBIDDEN, _INVALID) or any(sign in fault.text for sign in _MALFORMED)
-    return Cause.CONFIGURATION if is_ours else Cause.INFRASTRUCTURE
+    # Only a change of the configuration can mend a malformed request or a missing permission.
+    is_misconfigured = fault.status in (400, _FORBIDDEN, _INVALID) or any(sign in fault.text for sign in _MALFORMED)
+    return Cause.CONFIGURATION if is_misconfigured else Cause.INFRASTRUCTURE
 
 
 def _json(response: BaseHTTPResponse) -> Json:
@@ -311,7 +311,7 @@ def fault_of(error: Exception) -> Fault:
     """Return the fault that an error of the client reports.
 
     Raises:
-        Exception: `error` itself, if it comes from neither the server nor the network but is a bug.
+        Exception: `error` itself, if it does not come from the server or the network, because it is then a bug.
     """
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
@@ -327,7 +327,7 @@ def fault_of(error: Exception) -> Fault:
 
 
 def _is_unsent(error: Exception) -> bool:
-    """Return whether a request failed before there was a connection: refused, unknown host, or timed out."""
+    """Return whether a request failed before there was a connection to the server."""
     from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
     return isinstance(error, NewConnectionError | ConnectTimeoutError)
@@ -335,20 +335,20 @@ def _is_unsent(error: Exception) -> bool:
 
 def _parsed(body: str | bytes | None) -> Mapping[str, Any]:
     try:
-        found = json.loads(body or "{}")
+        parsed = json.loads(body or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def _retry_after(headers: Mapping[str, str] | None) -> float | None:
-    """Return the seconds of a `Retry-After` header. Kubernetes never sends its other form, a date."""
+    """Return the seconds of a `Retry-After` header. Kubernetes does not send a date, which HTTP also allows."""
     text = (headers or {}).get("Retry-After", "")
-    return min(float(text), _LONGEST_ASKED) if text.isdigit() else None
+    return min(float(text), _LONGEST_RETRY_AFTER) if text.isdigit() else None
 
 
 def _readable(error: Exception) -> str:
-    """Return the message of a failed connection, without the object addresses that its layers add."""
+    """Return the message of a failed connection, without the `<... object at 0x...>` texts that urllib3 adds."""
     from urllib3.exceptions import ProtocolError
 
     if isinstance(error, ProtocolError) and isinstance(error.args[-1], Exception):

@@ -1,7 +1,4 @@
-"""Reads and writes objects of any kind, built-in or custom. The kinds are discovered from the API server.
-
-Every request goes through `Cluster.ask`. Responses are never stored on disk.
-"""
+"""Reads and writes objects of any kind, built-in or custom. The API server reports which kinds it supports."""
 
 from __future__ import annotations
 
@@ -15,16 +12,16 @@ from urllib.parse import quote
 from toolbox.kubernetes.api.connection import TIMEOUT, ApiError, Cluster, Json
 from toolbox.model.errors import ConfigurationError, StepError
 
-MANAGER: Final = "topgallant"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+MANAGER: Final = "topgallant"
+"""The value of the label `MANAGED_BY`, and the field manager that the server records for fields of Topgallant."""
 RUN_LABEL: Final = "topgallant.dev/run"
-"""The field manager that the server records for the fields that Topgallant sets (server-side apply)."""
 
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _PAGE: Final = 500
-_BRIEFLY: Final = 2.0  # timeout in seconds per API group, of which there are many
-_CONTENT: Final = {
-    # The API takes an applied manifest as YAML, of which JSON is a subset.
+_GROUP_SECONDS: Final = 2.0  # the timeout in seconds to read one API group; a cluster may have many API groups
+_CONTENT_TYPES: Final = {
+    # The API requires YAML for applied manifests. JSON is a subset of YAML.
     "apply": "application/apply-patch+yaml",
     "merge": "application/merge-patch+json",
     "edit": "application/json-patch+json",
@@ -41,10 +38,10 @@ class Kind:
     """A kind of objects.
 
     Args:
-        api_version: the group and version: `v1`, `apps/v1`.
-        name: the name of the kind: `Pod`.
-        plural: the name in paths: `pods`.
-        verbs: the verbs that the kind supports: `list`, `delete`, ...
+        api_version: the group and version, such as `v1` or `apps/v1`.
+        name: the name of the kind, such as `Pod`.
+        plural: the name in paths, such as `pods`.
+        verbs: the verbs that the kind supports, such as `list` and `delete`.
     """
 
     api_version: str
@@ -59,7 +56,12 @@ class Kind:
         return self.api_version.rpartition("/")[0]
 
     def path(self, namespace: str | None, *names: str) -> str:
-        """Return the path of the kind's objects in a namespace (None: in all), or of the one object that is named."""
+        """Return the path of all objects of the kind in a namespace, or of one object if `names` has its name.
+
+        Args:
+            namespace: the namespace; None for all namespaces, and for kinds without namespaces.
+            names: the name of the object, and the subresource, if any: `p`, `log`.
+        """
         root = "apis" if self.group else "api"
         where = ("namespaces", namespace) if self.is_namespaced and namespace else ()
         return f"/{root}/{self.api_version}/" + "/".join(quote(part, safe="") for part in (*where, self.plural, *names))
@@ -81,7 +83,7 @@ class Query:
     """A selection of objects to list or watch.
 
     Args:
-        namespace: None selects all namespaces, and is right for kinds without namespaces.
+        namespace: the namespace; None for all namespaces, and for kinds without namespaces.
         labels: a label selector.
         fields: a field selector.
     """
@@ -96,13 +98,13 @@ class Query:
         """The path of the objects in the API."""
         return self.kind.path(self.namespace)
 
-    def chosen(self, **asked: Any) -> dict[str, Any]:
-        """Return the parameters of a request: those given, and the selectors."""
+    def chosen(self, **parameters: Any) -> dict[str, Any]:
+        """Return the query parameters of a request: the given parameters and the selectors."""
         selectors = {"labelSelector": self.labels, "fieldSelector": self.fields}
-        return {**{name: text for name, text in selectors.items() if text}, **asked}
+        return {**{name: text for name, text in selectors.items() if text}, **parameters}
 
     def page(self, token: str) -> dict[str, Any]:
-        """Return the parameters to request one page of the list: the first page, or the page of a continue token."""
+        """Return the query parameters of one page of the list. An empty token requests the first page."""
         return self.chosen(limit=_PAGE, **({"continue": token} if token else {}))
 
 
@@ -114,24 +116,24 @@ class Objects:
 
     @functools.cached_property
     def kinds(self) -> tuple[Kind, ...]:
-        """All kinds, each in the version that the server prefers. Groups whose server is unavailable are left out."""
-        groups = self.cluster.ask("GET", "/apis").get("groups") or ()
+        """All kinds, in the API versions that the server prefers. API groups that do not answer are left out."""
+        groups = self.cluster.request("GET", "/apis").get("groups") or ()
         versions = ["v1", *(str(group["preferredVersion"]["groupVersion"]) for group in groups)]
-        found: list[Kind] = []
+        kinds: list[Kind] = []
         for version in versions:
             try:
-                found += self._kinds_of(version, _BRIEFLY)
+                kinds += self._kinds_of(version, _GROUP_SECONDS)
             except StepError:
                 if version == "v1":
                     raise
-                continue  # the server of an API extension is unavailable, or the extension has just been removed
-        return tuple(found)
+                continue  # the server of this API group is unavailable, or the group has just been removed
+        return tuple(kinds)
 
     def kind(self, api_version: str, name: str) -> Kind:
         """Return a kind.
 
         Raises:
-            ConfigurationError: the cluster has no kind of this name.
+            ConfigurationError: the cluster does not have this kind.
             StepError: the cluster does not answer.
         """
         try:
@@ -166,22 +168,22 @@ class Objects:
 
     def get(self, path: str, timeout: float = TIMEOUT) -> Json:
         """Return the response for a path. A response that is not JSON is returned as `{"text": ...}`."""
-        return self.cluster.ask("GET", path, timeout=timeout)
+        return self.cluster.request("GET", path, timeout=timeout)
 
     def listed(self, query: Query, *, timeout: float = TIMEOUT) -> Iterator[Json]:
         """Yield the objects that a query selects."""
         page = ""
         while True:
-            answer = self.cluster.ask("GET", query.path, query=query.page(page), timeout=timeout)
+            answer = self.cluster.request("GET", query.path, query=query.page(page), timeout=timeout)
             # The objects in a list don't include their kind.
-            named = {"apiVersion": query.kind.api_version, "kind": query.kind.name}
-            yield from ({**named, **found} for found in answer.get("items") or ())
+            kind_fields = {"apiVersion": query.kind.api_version, "kind": query.kind.name}
+            yield from ({**kind_fields, **obj} for obj in answer.get("items") or ())
             page = str(answer["metadata"].get("continue") or "")
             if not page:
                 return
 
     def lacks_namespace(self, name: str) -> bool:
-        """Return whether a namespace is known to be missing: False if this account may not read namespaces."""
+        """Return whether a namespace does not exist; False if this account may not read namespaces."""
         try:
             return self.read(NAMESPACE, None, name) is None
         except ApiError:
@@ -190,8 +192,7 @@ class Objects:
     def is_there(self, kind: Kind, namespace: str | None, name: str, *, timeout: float = TIMEOUT) -> bool:
         """Return whether an object exists, by a list request.
 
-        A "not found" for a part of a pod, such as its log, does not prove that the pod is missing: a kubelet that has
-        just started may not know the pod yet.
+        Use it after "not found" for the log of a pod: a kubelet that has just started may not know an existing pod.
         """
         return any(self.listed(Query(kind, namespace, fields=f"metadata.name={name}"), timeout=timeout))
 
@@ -199,26 +200,27 @@ class Objects:
         """Create an object."""
         query = {"fieldManager": MANAGER}
         path = kind.path(namespace)
-        return self.cluster.ask("POST", path, body=body, query=query, timeout=timeout)
+        return self.cluster.request("POST", path, body=body, query=query, timeout=timeout)
 
     def apply(self, kind: Kind, namespace: str | None, body: Json, *, force: bool = False) -> Json:
-        """Create or update an object from a manifest (the Kubernetes documentation, "Server-Side Apply").
+        """Create or update an object from a manifest (see "Server-Side Apply" in the Kubernetes documentation).
 
         Args:
             force: whether to take over fields that belong to another field manager.
         """
         path, query = kind.path(namespace, str(body["metadata"]["name"])), {"fieldManager": MANAGER, "force": force}
-        return self.cluster.ask("PATCH", path, body=body, query=query, content=_CONTENT["apply"])
+        return self.cluster.request("PATCH", path, body=body, query=query, content=_CONTENT_TYPES["apply"])
 
     def merge(self, kind: Kind, namespace: str | None, name: str, body: Json, *, timeout: float = TIMEOUT) -> Json:
-        """Change some fields of an object (RFC 7396)."""
+        """Change some fields of an object by a JSON Merge Patch (RFC 7396)."""
         path, query = kind.path(namespace, name), {"fieldManager": MANAGER}
-        return self.cluster.ask("PATCH", path, body=body, query=query, content=_CONTENT["merge"], timeout=timeout)
+        content = _CONTENT_TYPES["merge"]
+        return self.cluster.request("PATCH", path, body=body, query=query, content=content, timeout=timeout)
 
     def edit(self, kind: Kind, namespace: str | None, name: str, operations: list[Json]) -> Json:
-        """Change an object by the operations of a JSON Patch (RFC 6902)."""
+        """Change an object by a JSON Patch (RFC 6902)."""
         path, query = kind.path(namespace, name), {"fieldManager": MANAGER}
-        return self.cluster.ask("PATCH", path, body=operations, query=query, content=_CONTENT["edit"])
+        return self.cluster.request("PATCH", path, body=operations, query=query, content=_CONTENT_TYPES["edit"])
 
     def delete(
         self, kind: Kind, namespace: str | None, name: str, *, uid: str | None = None, policy: str = "Background"
@@ -226,14 +228,14 @@ class Objects:
         """Delete an object and its dependents, and return whether it existed.
 
         Args:
-            uid: delete only the object with this UID, and not a new one of the same name.
-            policy: the propagation policy; with `Foreground` the object remains until its dependents are deleted.
+            uid: delete the object only if it has this UID; None to delete any object with this name.
+            policy: the propagation policy. With `Foreground`, the object exists until its dependents are deleted.
         """
         body: Json = {"propagationPolicy": policy}
         if uid is not None:
             body["preconditions"] = {"uid": uid}
         try:
-            self.cluster.ask("DELETE", kind.path(namespace, name), body=body)
+            self.cluster.request("DELETE", kind.path(namespace, name), body=body)
         except ApiError as error:
             if error.is_absent or (uid is not None and error.reason == "Conflict"):
                 return False
@@ -244,7 +246,7 @@ class Objects:
         root = "apis" if "/" in api_version else "api"
         answer = self.get(f"/{root}/{quote(api_version)}", timeout)
         return [
-            Kind(api_version, found["kind"], found["name"], bool(found["namespaced"]), frozenset(found["verbs"]))
-            for found in answer.get("resources") or ()
-            if "/" not in found["name"]  # leave out subresources: pods/log
+            Kind(api_version, each["kind"], each["name"], bool(each["namespaced"]), frozenset(each["verbs"]))
+            for each in answer.get("resources") or ()
+            if "/" not in each["name"]  # leave out subresources such as pods/log
         ]

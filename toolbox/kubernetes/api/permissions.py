@@ -14,8 +14,8 @@ class Permission:
     """A permission that is required in a namespace.
 
     Args:
-        verb: `get`, `create`, ...
-        resource: the plural of a kind, `pods`, or a subresource, `pods/log`.
+        verb: a verb such as `get` or `create`.
+        resource: the plural of a kind, such as `pods`, or a subresource, such as `pods/log`.
         group: the API group; empty for the core group.
     """
 
@@ -24,12 +24,12 @@ class Permission:
     group: str = ""
 
     def __str__(self) -> str:
-        """Return the permission as messages show it: `create jobs.batch`."""
+        """Return the permission for messages, such as `create jobs.batch`."""
         return f"{self.verb} {self.resource}{'.' if self.group else ''}{self.group}"
 
 
 def missing(cluster: Cluster, required: Iterable[Permission], *, timeout: float) -> list[Permission]:
-    """Return the permissions that the account lacks (the Kubernetes API, SelfSubjectAccessReview).
+    """Return the required permissions that the account does not have (SelfSubjectAccessReview in the Kubernetes API).
 
     Raises:
         StepError: the cluster does not answer.
@@ -46,17 +46,22 @@ def try_namespace(cluster: Cluster, *, timeout: float) -> None:
     """
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "topgallant-"}}
     path = CONFIG_MAP.path(cluster.namespace)
-    cluster.ask("POST", path, body=body, query={"dryRun": "All"}, timeout=timeout)
+    cluster.request("POST", path, body=body, query={"dryRun": "All"}, timeout=timeout)
 
 
 def _is_allowed(cluster: Cluster, permission: Permission, timeout: float) -> bool:
-    resource, _, part = permission.resource.partition("/")
-    asked = {"namespace": cluster.namespace, "verb": permission.verb, "group": permission.group, "resource": resource}
+    resource, _, subresource = permission.resource.partition("/")
+    attributes = {
+        "namespace": cluster.namespace,
+        "verb": permission.verb,
+        "group": permission.group,
+        "resource": resource,
+    }
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {**asked, "subresource": part} if part else asked},
+        "spec": {"resourceAttributes": {**attributes, "subresource": subresource} if subresource else attributes},
     }
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    answer = cluster.ask("POST", path, body=body, timeout=timeout)
+    answer = cluster.request("POST", path, body=body, timeout=timeout)
     return bool(answer["status"].get("allowed"))

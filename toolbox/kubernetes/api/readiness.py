@@ -7,16 +7,16 @@ from typing import Any, Final
 
 from toolbox.kubernetes.api.connection import Json
 
-# The kubelet can never pull the image in these states, however often it tries.
-_HOPELESS: Final = ("InvalidImageName", "ErrImageNeverPull")
-PULLING: Final = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", *_HOPELESS)
+# If a container waits for one of these reasons, the kubelet will never be able to pull its image.
+_NEVER_PULLED: Final = ("InvalidImageName", "ErrImageNeverPull")
+PULLING: Final = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", *_NEVER_PULLED)
 _NO_SUCH_IMAGE: Final = ("not found", "manifest unknown", "unauthorized", "denied", "invalid reference")
 _STARTING: Final = ("ContainerCreating", "PodInitializing")
 _REVISION: Final = "deployment.kubernetes.io/revision"
 _GENERATION: Final = "deprecated.daemonset.template.generation"
-_RESTARTS: Final = 3  # number of restarts after which a crashing container counts as hopeless
-# In these waiting states the image of the container has already been pulled.
-_BEYOND_PULLING: Final = (
+_RESTARTS: Final = 3  # after this number of restarts, a crashing container is a permanent problem
+# If a container waits for one of these reasons, its image has been pulled.
+_PULLED_REASONS: Final = (
     "CrashLoopBackOff",
     "CreateContainerConfigError",
     "CreateContainerError",
@@ -25,46 +25,51 @@ _BEYOND_PULLING: Final = (
 )
 
 
-def lack(found: Json) -> str | None:
-    """Return why an object is not ready; None if it is ready, or if objects of its kind are always ready."""
-    judge = _LACKS.get(str(found.get("kind")))
-    return judge(found) if judge is not None else None
+def unready_reason(obj: Json) -> str | None:
+    """Return why an object is not ready; None if the object is ready, or if every object of its kind is ready."""
+    judge = _UNREADY_REASONS.get(str(obj.get("kind")))
+    return judge(obj) if judge is not None else None
 
 
-def failure(found: Json) -> str | None:
-    """Return why an object will never be ready; None if it may become ready."""
-    if found.get("kind") == "Job" and (failed := condition(found, "Failed")) is not None:
-        return _said(failed)
-    if found.get("kind") == "Pod" and (found.get("status") or {}).get("phase") == "Failed":
-        return "; ".join(_troubles(found)) or "it failed"
+def failure(obj: Json) -> str | None:
+    """Return why an object has failed and will never be ready; None if it may become ready."""
+    if obj.get("kind") == "Job" and (failed := condition(obj, "Failed")) is not None:
+        return _reason_and_message(failed)
+    if obj.get("kind") == "Pod" and (obj.get("status") or {}).get("phase") == "Failed":
+        return "; ".join(_problems(obj)) or "it failed"
     return None
 
 
-def condition(found: Json, kind: str, status: str = "True") -> Mapping[str, Any] | None:
-    """Return an object's condition of type `kind` if its status is `status`; None if not."""
-    conditions = (found.get("status") or {}).get("conditions") or ()
+def condition(obj: Json, kind: str, status: str = "True") -> Mapping[str, Any] | None:
+    """Return the condition with this type and status from the status of an object; None if there is none.
+
+    Args:
+        kind: the type of the condition, such as `Ready`.
+        status: `True`, `False` or `Unknown`.
+    """
+    conditions = (obj.get("status") or {}).get("conditions") or ()
     return next((each for each in conditions if each["type"] == kind and each["status"] == status), None)
 
 
-def pod_selector(found: Json) -> str | None:
-    """Return the label selector for the pods of an object; None if the object has no pods of its own."""
-    labels = ((found.get("spec") or {}).get("selector") or {}).get("matchLabels")
-    if found.get("kind") in ("Service", None) or not labels:
+def pod_selector(obj: Json) -> str | None:
+    """Return the label selector for the pods that belong to an object; None if objects of its kind have no pods."""
+    labels = ((obj.get("spec") or {}).get("selector") or {}).get("matchLabels")
+    if obj.get("kind") in ("Service", None) or not labels:
         return None
     return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
 
 
-def newest(found: Json, pods: Iterable[Json], replica_sets: Iterable[Json]) -> list[Json]:
+def current_pods(obj: Json, pods: Iterable[Json], replica_sets: Iterable[Json]) -> list[Json]:
     """Return the pods of the current revision of an object.
 
     Args:
-        found: a Deployment, StatefulSet, DaemonSet or another object.
-        pods: the pods of the object.
-        replica_sets: the ReplicaSets of a Deployment.
+        obj: an object. All pods of an object other than a Deployment, StatefulSet or DaemonSet are returned.
+        pods: the pods of all revisions of the object.
+        replica_sets: the ReplicaSets of the object, if it is a Deployment.
     """
-    meta, status = found["metadata"], found.get("status") or {}
-    label, wanted = "", None
-    if found.get("kind") == "Deployment":
+    meta, status = obj["metadata"], obj.get("status") or {}
+    label, value = "", None
+    if obj.get("kind") == "Deployment":
         revision = (meta.get("annotations") or {}).get(_REVISION)
         label = "pod-template-hash"
         hashes = (
@@ -72,65 +77,70 @@ def newest(found: Json, pods: Iterable[Json], replica_sets: Iterable[Json]) -> l
             for each in replica_sets
             if (each["metadata"].get("annotations") or {}).get(_REVISION) == revision
         )
-        wanted = next(hashes, "")
-    elif found.get("kind") == "StatefulSet":
-        label, wanted = "controller-revision-hash", status.get("updateRevision")
-    elif found.get("kind") == "DaemonSet":
-        label, wanted = "pod-template-generation", (meta.get("annotations") or {}).get(_GENERATION)
-    return [pod for pod in pods if wanted is None or (pod["metadata"].get("labels") or {}).get(label) == wanted]
+        value = next(hashes, "")
+    elif obj.get("kind") == "StatefulSet":
+        label, value = "controller-revision-hash", status.get("updateRevision")
+    elif obj.get("kind") == "DaemonSet":
+        label, value = "pod-template-generation", (meta.get("annotations") or {}).get(_GENERATION)
+    return [pod for pod in pods if value is None or (pod["metadata"].get("labels") or {}).get(label) == value]
 
 
-def troubles(pods: Iterable[Json]) -> list[str]:
-    """Return the problems of pods, one message each, with the names of the pod and its node."""
-    return [f"{_where(pod)}: {text}" for pod in pods for text in _troubles(pod)]
+def problems(pods: Iterable[Json]) -> list[str]:
+    """Return a message for each problem of the pods, with the name of the pod and its node."""
+    return [f"{_where(pod)}: {text}" for pod in pods for text in _problems(pod)]
 
 
-def hopeless(pods: Iterable[Json]) -> list[str]:
-    """Return the problems of pods that waiting will not solve, one message each."""
+def permanent_problems(pods: Iterable[Json]) -> list[str]:
+    """Return a message for each problem of the pods that will not disappear by waiting."""
     return [
         f"{_where(pod)}: {_waiting_text(pod, status)}"
         for pod in pods
         for status in _containers(pod)
-        if _is_hopeless(status)
+        if _is_permanent(status)
     ]
 
 
 def exit_codes(pod: Json) -> list[int]:
-    """Return the nonzero exit codes of a pod's containers; none if the system ended the pod."""
+    """Return the nonzero exit codes of the containers of a pod; an empty list if the cluster ended the pod."""
     ends = [(each.get("state") or {}).get("terminated") or {} for each in _containers(pod)]
     status = pod.get("status") or {}
-    if status.get("reason"):  # the system ended the pod: Evicted, NodeLost
+    if status.get("reason"):  # the cluster ended the pod: Evicted, NodeLost
         return []
     return [int(end["exitCode"]) for end in ends if end.get("exitCode")]
 
 
-def never_comes(reason: str, message: str) -> bool:
-    """Return whether an image can never be pulled, by the reason and message of the waiting container."""
-    return reason in _HOPELESS or (reason in PULLING and any(sign in message for sign in _NO_SUCH_IMAGE))
+def cannot_be_pulled(reason: str, message: str) -> bool:
+    """Return whether a container waits for an image that can never be pulled.
+
+    Args:
+        reason: the reason in the waiting state of the container.
+        message: the message in the waiting state of the container.
+    """
+    return reason in _NEVER_PULLED or (reason in PULLING and any(sign in message for sign in _NO_SUCH_IMAGE))
 
 
 def pulls(pod: Json) -> dict[str, str | None]:
     """Return the state of the image of each container of a pod, by the name of the container.
 
-    The state is None if the image is present, empty if the pull has not failed yet, or else the error of the pull.
+    The state is None if the image is present, an empty text if the pull has not ended, or the error of a failed pull.
     """
-    found: dict[str, str | None] = {str(each["name"]): "" for each in pod["spec"]["containers"]}
+    states: dict[str, str | None] = {str(each["name"]): "" for each in pod["spec"]["containers"]}
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         state = status.get("state") or {}
         waiting = state.get("waiting") or {}
-        if "running" in state or "terminated" in state or waiting.get("reason") in _BEYOND_PULLING:
-            found[str(status["name"])] = None
+        if "running" in state or "terminated" in state or waiting.get("reason") in _PULLED_REASONS:
+            states[str(status["name"])] = None
         elif waiting.get("reason") in PULLING:
-            found[str(status["name"])] = _said(waiting)
-    return found
+            states[str(status["name"])] = _reason_and_message(waiting)
+    return states
 
 
-def _troubles(pod: Json) -> Iterator[str]:
+def _problems(pod: Json) -> Iterator[str]:
     if (unscheduled := condition(pod, "PodScheduled", "False")) is not None:
-        yield _said(unscheduled)
+        yield _reason_and_message(unscheduled)
     status = pod.get("status") or {}
     if status.get("reason"):  # Evicted, NodeLost
-        yield _said(status)
+        yield _reason_and_message(status)
     for container in _containers(pod):
         state = container.get("state") or {}
         ended = state.get("terminated") or {}
@@ -147,9 +157,9 @@ def _waiting_text(pod: Json, status: Mapping[str, Any]) -> str:
     waiting = status["state"]["waiting"]
     ended = (status.get("lastState") or {}).get("terminated") or {}
     image = next((each["image"] for each in _specs(pod) if each["name"] == status["name"]), "")
-    what = f"image {image}" if waiting.get("reason") in PULLING else f"container {status['name']}"
+    subject = f"image {image}" if waiting.get("reason") in PULLING else f"container {status['name']}"
     last = f" (it ended with exit code {ended['exitCode']}{_reason(ended)})" if "exitCode" in ended else ""
-    return f"{what}: {_said(waiting)}{last}"
+    return f"{subject}: {_reason_and_message(waiting)}{last}"
 
 
 def _reason(ended: Mapping[str, Any]) -> str:
@@ -157,12 +167,12 @@ def _reason(ended: Mapping[str, Any]) -> str:
     return f", {text}" if text and text != "Error" else ""
 
 
-def _is_hopeless(status: Mapping[str, Any]) -> bool:
+def _is_permanent(status: Mapping[str, Any]) -> bool:
     waiting = (status.get("state") or {}).get("waiting") or {}
     reason, message = waiting.get("reason"), str(waiting.get("message", ""))
     if reason == "CrashLoopBackOff":
         return int(status.get("restartCount", 0)) >= _RESTARTS
-    return never_comes(str(reason), message)
+    return cannot_be_pulled(str(reason), message)
 
 
 def _containers(pod: Json) -> list[Mapping[str, Any]]:
@@ -183,61 +193,62 @@ def _where(pod: Json) -> str:
     return f"pod {pod['metadata']['name']}" + (f" on {node}" if node else "")
 
 
-def _said(told: Mapping[str, Any]) -> str:
-    return ": ".join(str(told[key]).strip() for key in ("reason", "message") if told.get(key)) or "no reason is given"
+def _reason_and_message(details: Mapping[str, Any]) -> str:
+    texts = [str(details[key]).strip() for key in ("reason", "message") if details.get(key)]
+    return ": ".join(texts) or "no reason is given"
 
 
-def _workload_lack(found: Json) -> str | None:
+def _unready_workload(obj: Json) -> str | None:
     """Return why a Deployment or a StatefulSet is not ready; None if it is ready."""
-    wanted, status = int(found["spec"].get("replicas", 1)), found.get("status") or {}
-    if int(status.get("observedGeneration", 0)) < int(found["metadata"]["generation"]):
+    desired, status = int(obj["spec"].get("replicas", 1)), obj.get("status") or {}
+    if int(status.get("observedGeneration", 0)) < int(obj["metadata"]["generation"]):
         return "the cluster has not processed it yet"
-    everyone, updated = int(status.get("replicas", 0)), int(status.get("updatedReplicas", 0))
-    older = everyone - updated
-    ready = max(0, int(status.get("readyReplicas", 0)) - older)  # assume that the older replicas are ready
-    if updated >= wanted and ready >= wanted and not older:
+    total, updated = int(status.get("replicas", 0)), int(status.get("updatedReplicas", 0))
+    older = total - updated
+    ready = max(0, int(status.get("readyReplicas", 0)) - older)  # the server counts ready replicas of all revisions
+    if updated >= desired and ready >= desired and not older:
         return None
-    refused = condition(found, "ReplicaFailure")
+    refused = condition(obj, "ReplicaFailure")
     left = f", and {older} older ones are left" if older else ""
-    return f"{ready} of {wanted} replicas are ready{left}" + (f": {_said(refused)}" if refused else "")
+    return f"{ready} of {desired} replicas are ready{left}" + (f": {_reason_and_message(refused)}" if refused else "")
 
 
-def _daemon_set_lack(found: Json) -> str | None:
-    status = found.get("status") or {}
-    if int(status.get("observedGeneration", 0)) < int(found["metadata"]["generation"]):
+def _unready_daemon_set(obj: Json) -> str | None:
+    status = obj.get("status") or {}
+    if int(status.get("observedGeneration", 0)) < int(obj["metadata"]["generation"]):
         return "the cluster has not processed it yet"
-    wanted = int(status.get("desiredNumberScheduled", 0))
+    desired = int(status.get("desiredNumberScheduled", 0))
     ready = min(int(status.get("numberAvailable", 0)), int(status.get("updatedNumberScheduled", 0)))
-    return None if ready >= wanted else f"it is available on {ready} of {wanted} nodes"
+    return None if ready >= desired else f"it is available on {ready} of {desired} nodes"
 
 
-def _by_condition(kind: str, text: str) -> Any:
-    def judge(found: Json) -> str | None:
-        if condition(found, kind) is not None:
+def _unready_without(kind: str, text: str) -> Any:
+    def judge(obj: Json) -> str | None:
+        if condition(obj, kind) is not None:
             return None
-        unmet = condition(found, kind, "False")
-        return f"{text}: {_said(unmet)}" if unmet and (unmet.get("reason") or unmet.get("message")) else text
+        unmet = condition(obj, kind, "False") or {}
+        return f"{text}: {_reason_and_message(unmet)}" if unmet.get("reason") or unmet.get("message") else text
 
     return judge
 
 
-def _pod_lack(found: Json) -> str | None:
-    if (found.get("status") or {}).get("phase") == "Succeeded":
+def _unready_pod(obj: Json) -> str | None:
+    if (obj.get("status") or {}).get("phase") == "Succeeded":
         return None
-    return "; ".join(_troubles(found)) or "it is not ready" if condition(found, "Ready") is None else None
+    return "; ".join(_problems(obj)) or "it is not ready" if condition(obj, "Ready") is None else None
 
 
-def _namespace_lack(found: Json) -> str | None:
-    phase = (found.get("status") or {}).get("phase")
+def _unready_namespace(obj: Json) -> str | None:
+    phase = (obj.get("status") or {}).get("phase")
     return None if phase == "Active" else f"it is {phase}"
 
 
-_LACKS: Final = {
-    "Deployment": _workload_lack,
-    "StatefulSet": _workload_lack,
-    "DaemonSet": _daemon_set_lack,
-    "Job": _by_condition("Complete", "it has not ended"),
-    "Pod": _pod_lack,
-    "CustomResourceDefinition": _by_condition("Established", "it is not established"),
-    "Namespace": _namespace_lack,
+_UNREADY_REASONS: Final = {
+    "Deployment": _unready_workload,
+    "StatefulSet": _unready_workload,
+    "DaemonSet": _unready_daemon_set,
+    "Job": _unready_without("Complete", "it has not ended"),
+    "Pod": _unready_pod,
+    "CustomResourceDefinition": _unready_without("Established", "it is not established"),
+    "Namespace": _unready_namespace,
 }

@@ -1,9 +1,8 @@
-"""Records the objects of a cluster as names and digests, to find out whether a run left the cluster as it was.
+"""Records the objects of a cluster as names and digests, to find out whether a run has changed the cluster.
 
-A snapshot contains only kinds that can be listed, created and deleted: other kinds are measurements or responses.
-Objects that have an owner are left out, because they are deleted with their owner. Digests leave out fields that
-change by themselves: status, versions, heartbeats, generated tokens. Digests are keyed, so that a secret cannot be
-guessed from its digest.
+A snapshot contains the objects of all kinds that can be listed, created and deleted. Objects that have an owner are
+left out, because they are deleted with their owner. Digests don't cover the fields that change without a user: status,
+versions, heartbeats and generated tokens. Digests are keyed hashes, so that a secret cannot be guessed from its digest.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from typing import Any, Final
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Json
 from toolbox.kubernetes.api.objects import Kind, Objects, Query
 
-_OLD_GROUP: Final = "extensions"  # repeats the objects of networking.k8s.io
-_SHOWN: Final = 10
-_UNSEEN: Final = {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
-_NEEDED: Final = {"list", "create", "delete"}
-_NOISE: Final = {"Event", "Lease", "Endpoints", "EndpointSlice", "CertificateSigningRequest"}
+_OLD_GROUP: Final = "extensions"  # an old API group that contains the same objects as networking.k8s.io
+_MOST_LINES: Final = 10
+_UNLISTABLE: Final = {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
+_REQUIRED_VERBS: Final = {"list", "create", "delete"}
+_IGNORED_KINDS: Final = {"Event", "Lease", "Endpoints", "EndpointSlice", "CertificateSigningRequest"}
 # Kubernetes creates these objects in every namespace.
-_EVERYWHERE: Final = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
-_TOKEN: Final = "kubernetes.io/service-account-token"  # noqa: S105  # the type of a Secret
-_OF_NODES: Final = "node.kubernetes.io/"  # prefix of the taints that show the condition of a node
+_DEFAULT_OBJECTS: Final = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
+_TOKEN_TYPE: Final = "kubernetes.io/service-account-token"  # noqa: S105  # the type of a Secret
+_NODE_TAINT_PREFIX: Final = "node.kubernetes.io/"  # Kubernetes sets these taints for conditions of nodes
 _DIGEST_LENGTH: Final = 16
 
 
@@ -36,13 +35,14 @@ class Snapshot:
     """The objects of a cluster at one time.
 
     Args:
-        digests: the digests by `kind/name` or `kind/namespace/name`; the kind includes its group: `Job.batch`.
-        going: the names of the objects that are being deleted.
-        unseen: the kinds that the account may not list, and those that it may list in its own namespace only.
+        digests: the digests of the objects by `KIND/NAME` or `KIND/NAMESPACE/NAME`, where KIND includes the API group,
+            such as `Job.batch`.
+        deleted: the keys in `digests` of the objects that are being deleted.
+        unseen: the kinds that the account may not list, and the kinds that it may list in only one namespace.
     """
 
     digests: Mapping[str, str]
-    going: frozenset[str] = frozenset()
+    deleted: frozenset[str] = frozenset()
     unseen: tuple[str, ...] = ()
 
     def as_json(self) -> Json:
@@ -51,7 +51,7 @@ class Snapshot:
 
     @classmethod
     def of_json(cls, kept: Mapping[str, Any]) -> Snapshot:
-        """Return a snapshot from the result of `as_json`."""
+        """Return the snapshot that `as_json` returned as JSON."""
         return cls(kept["objects"], unseen=tuple(kept["unseen"]))
 
     @classmethod
@@ -59,37 +59,37 @@ class Snapshot:
         """Take a snapshot of a cluster.
 
         Args:
-            key: the key of the digests. Only snapshots with the same key can be compared.
+            key: the key of the hashes. Only snapshots with the same key can be compared.
 
         Raises:
             StepError: the cluster cannot be read.
         """
         objects = Objects(cluster)
         digests: dict[str, str] = {}
-        going, unseen = set(), []
+        deleted, unseen = set(), []
 
-        def look(kind: Kind, namespace: str | None) -> None:
-            for found in objects.listed(Query(kind, namespace)):
-                if not _is_noise(kind, found):
-                    name = _name(kind, found)
-                    digests[name] = _digest(kind.name, found, key)
-                    if "deletionTimestamp" in found["metadata"]:
-                        going.add(name)
+        def add_objects(kind: Kind, namespace: str | None) -> None:
+            for obj in objects.listed(Query(kind, namespace)):
+                if not _is_ignored(kind, obj):
+                    name = _name(kind, obj)
+                    digests[name] = _digest(kind.name, obj, key)
+                    if "deletionTimestamp" in obj["metadata"]:
+                        deleted.add(name)
 
-        for kind in filter(_counts, objects.kinds):
+        for kind in filter(_is_recorded, objects.kinds):
             try:
                 try:
-                    look(kind, None)
+                    add_objects(kind, None)
                 except ApiError as error:
                     if error.status != HTTPStatus.FORBIDDEN or not kind.is_namespaced:
                         raise
-                    look(kind, cluster.namespace)
+                    add_objects(kind, cluster.namespace)
                     unseen.append(f"{_label(kind)} outside of {cluster.namespace}")
             except ApiError as error:
-                if error.status not in _UNSEEN:
+                if error.status not in _UNLISTABLE:
                     raise
                 unseen.append(_label(kind))
-        return cls(digests, frozenset(going), tuple(sorted(unseen)))
+        return cls(digests, frozenset(deleted), tuple(sorted(unseen)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +105,14 @@ class Difference:
         return bool(self.added or self.removed or self.changed)
 
     def __str__(self) -> str:
-        """Return the first differences, one per line, and the number of the others."""
+        """Return the first differences, one per line, and the number of further differences."""
         lines = [f"{what}: {name}" for what in ("added", "removed", "changed") for name in getattr(self, what)]
-        more = len(lines) - _SHOWN
-        return "\n".join([*lines[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
+        more = len(lines) - _MOST_LINES
+        return "\n".join([*lines[:_MOST_LINES], *([f"and {more} more"] if more > 0 else [])])
 
     @classmethod
     def between(cls, before: Snapshot, after: Snapshot) -> Difference:
-        """Compare two snapshots, except for kinds that either snapshot could not see."""
+        """Compare two snapshots, except for the kinds that are `unseen` in one of them."""
         unseen = {*before.unseen, *after.unseen}
         was = {name: digest for name, digest in before.digests.items() if name.partition("/")[0] not in unseen}
         now = {name: digest for name, digest in after.digests.items() if name.partition("/")[0] not in unseen}
@@ -123,35 +123,35 @@ class Difference:
         )
 
 
-def _counts(kind: Kind) -> bool:
+def _is_recorded(kind: Kind) -> bool:
     """Return whether snapshots include objects of a kind."""
-    return _NEEDED.issubset(kind.verbs) and kind.name not in _NOISE and kind.group != _OLD_GROUP
+    return _REQUIRED_VERBS.issubset(kind.verbs) and kind.name not in _IGNORED_KINDS and kind.group != _OLD_GROUP
 
 
 def _label(kind: Kind) -> str:
     return f"{kind.name}.{kind.group}" if kind.group else kind.name
 
 
-def _name(kind: Kind, found: Json) -> str:
-    metadata = found["metadata"]
+def _name(kind: Kind, obj: Json) -> str:
+    metadata = obj["metadata"]
     return "/".join(filter(None, (_label(kind), metadata.get("namespace"), metadata["name"])))
 
 
-def _is_noise(kind: Kind, found: Json) -> bool:
-    metadata = found["metadata"]
-    is_token = kind.name == "Secret" and found.get("type") == _TOKEN
-    return bool(metadata.get("ownerReferences")) or is_token or (kind.name, metadata["name"]) in _EVERYWHERE
+def _is_ignored(kind: Kind, obj: Json) -> bool:
+    metadata = obj["metadata"]
+    is_token = kind.name == "Secret" and obj.get("type") == _TOKEN_TYPE
+    return bool(metadata.get("ownerReferences")) or is_token or (kind.name, metadata["name"]) in _DEFAULT_OBJECTS
 
 
-def _digest(kind: str, found: Json, key: bytes) -> str:
-    """Return the digest of the desired state of an object, without its status."""
-    content = {name: value for name, value in found.items() if name not in ("apiVersion", "kind", "metadata", "status")}
-    labels = found["metadata"].get("labels") or {}
+def _digest(kind: str, obj: Json, key: bytes) -> str:
+    """Return the digest of the labels and the desired state of an object."""
+    content = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata", "status")}
+    labels = obj["metadata"].get("labels") or {}
     if kind == "Node":
         spec = content["spec"]
-        taints = [taint for taint in spec.get("taints") or () if not taint["key"].startswith(_OF_NODES)]
+        taints = [taint for taint in spec.get("taints") or () if not taint["key"].startswith(_NODE_TAINT_PREFIX)]
         content = {"taints": taints, "unschedulable": bool(spec.get("unschedulable"))}
     elif kind == "ServiceAccount":
-        content.pop("secrets", None)  # its generated tokens
+        content.pop("secrets", None)  # these are generated tokens
     text = json.dumps([labels, content], sort_keys=True)
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:_DIGEST_LENGTH]

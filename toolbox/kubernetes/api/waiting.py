@@ -1,4 +1,4 @@
-"""Waits until objects meet a condition. Watches report changes, and the condition is tested after each change."""
+"""Waits until objects meet a condition, which is tested after each change that a watch reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolbox.kubernetes.api.connection import TIMEOUT, Json
 from toolbox.kubernetes.api.objects import Objects, Query
 from toolbox.kubernetes.api.watching import Watch
 
-_LOOK_SECONDS: Final = 1.0  # test the condition at least this often, because it may depend on the time
+_TEST_SECONDS: Final = 1.0  # the longest time between two tests of a condition, which may depend on the time
 
 T = TypeVar("T")
 
@@ -20,38 +20,38 @@ T = TypeVar("T")
 class WatchedObjects:
     """The current objects of a query, kept up to date by a watch."""
 
-    def __init__(self, news: threading.Condition) -> None:
-        self._news = news
+    def __init__(self, changes: threading.Condition) -> None:
+        self._changes = changes
         self._objects: dict[str, Json] = {}
         self.silence = ""
         """The error message while the watch cannot reach the server; empty while the watch works."""
 
     @property
     def objects(self) -> list[Json]:
-        """All objects of the query, sorted by name."""
-        with self._news:
-            return sorted(self._objects.values(), key=lambda found: str(found["metadata"]["name"]))
+        """The current objects of the query, sorted by name."""
+        with self._changes:
+            return sorted(self._objects.values(), key=lambda obj: str(obj["metadata"]["name"]))
 
     def listed(self, objects: Iterator[Json]) -> None:
-        """Replace all objects after a list request."""
-        fresh = {str(found["metadata"]["uid"]): found for found in objects}
-        with self._news:
-            self._objects, self.silence = fresh, ""
-            self._news.notify_all()
+        """Replace all objects by a complete list."""
+        new_objects = {str(obj["metadata"]["uid"]): obj for obj in objects}
+        with self._changes:
+            self._objects, self.silence = new_objects, ""
+            self._changes.notify_all()
 
-    def changed(self, kind: str, found: Json) -> None:
+    def changed(self, kind: str, obj: Json) -> None:
         """Add, replace or remove an object that has changed."""
-        uid = str(found["metadata"]["uid"])
-        with self._news:
+        uid = str(obj["metadata"]["uid"])
+        with self._changes:
             self.silence = ""
             if kind == "DELETED":
                 self._objects.pop(uid, None)
             else:
-                self._objects[uid] = found
-            self._news.notify_all()
+                self._objects[uid] = obj
+            self._changes.notify_all()
 
     def unreachable(self, seconds: float, reason: str) -> None:
-        """Record that the watch cannot reach the server."""
+        """Set `silence`, because the watch cannot reach the server."""
         self.silence = f"the cluster has not answered for {seconds:.0f} s: {reason}"
 
 
@@ -59,8 +59,8 @@ class View:
     """The objects of several queries that are watched together."""
 
     def __init__(self, count: int) -> None:
-        self._news = threading.Condition(threading.RLock())
-        self.watched = tuple(WatchedObjects(self._news) for _ in range(count))
+        self._changes = threading.Condition(threading.RLock())
+        self.watched = tuple(WatchedObjects(self._changes) for _ in range(count))
 
     @property
     def silence(self) -> str:
@@ -68,19 +68,18 @@ class View:
         return next((watched_objects.silence for watched_objects in self.watched if watched_objects.silence), "")
 
     def until(self, judge: Callable[[], T | None], seconds: float) -> T | None:
-        """Return the first result of `judge` that is not None; None after a timeout.
+        """Wait until `judge` returns a result that is not None, and return this result; None after `seconds`.
 
         Args:
             judge: called at once, after each change, and every second.
-            seconds: the timeout.
         """
         deadline = time.monotonic() + seconds
-        with self._news:
+        with self._changes:
             while (judgement := judge()) is None:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return None
-                self._news.wait(min(left, _LOOK_SECONDS))
+                self._changes.wait(min(left, _TEST_SECONDS))
             return judgement
 
 
@@ -89,8 +88,9 @@ def watching_all(objects: Objects, *queries: Query | None, timeout: float = TIME
     """Watch the objects of several queries.
 
     Args:
-        queries: the queries. The view has one `WatchedObjects` for each, in this order, and leaves it empty for None.
-        timeout: the number of seconds for which the server may be unavailable at the start.
+        queries: the queries. `View.watched` has a `WatchedObjects` for each query in this order, and an empty one for
+            None.
+        timeout: how many seconds the server may be unavailable at the start.
 
     Raises:
         StepError: the objects cannot be listed.

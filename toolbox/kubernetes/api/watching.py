@@ -1,7 +1,7 @@
-"""Watches objects of one kind: lists them, watches them, and lists them again if the server has dropped the version.
+"""Watches objects of one kind: lists the objects, and then receives their changes.
 
-A watch uses one thread and one connection for any number of objects (the Kubernetes API concepts, "Efficient detection
-of changes"). It stores no objects: its handler keeps the objects that it needs.
+A watch uses one thread and one connection for any number of objects (see "Efficient detection of changes" in the
+Kubernetes documentation). The watch does not store objects, but passes them to its handler.
 """
 
 from __future__ import annotations
@@ -23,48 +23,47 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Seconds to connect, and to wait for an event: the server sends a bookmark every minute.
+# The timeouts in seconds to connect, and between two events. The server sends at least a bookmark event every minute.
 _STREAM_TIMEOUTS: Final = (5.0, 90.0)
-_LONGEST_SECONDS: Final = 300  # after at most this time the server ends a watch request
+_LONGEST_SECONDS: Final = 300  # the server ends a watch request after this time at the latest
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _LIST_TRIES: Final = 3
-_LIST_SECONDS: Final = 10.0  # enough for a server that has just started and lists many objects
+_LIST_SECONDS: Final = 10.0  # a server that has just started may need several seconds to list many objects
 
 
 class EventHandler(Protocol):
     """The handler of a watch. The thread of the watch calls its methods."""
 
     def listed(self, objects: Iterator[Json]) -> None:
-        """Handle the complete list of objects: objects that are not in the list are deleted."""
+        """Handle the complete list of objects. Objects that are not in the list have been deleted."""
 
-    def changed(self, kind: str, found: Json) -> None:
-        """Handle an object that was `ADDED`, `MODIFIED` or `DELETED`."""
+    def changed(self, kind: str, obj: Json) -> None:
+        """Handle a changed object; `kind` is `ADDED`, `MODIFIED` or `DELETED`."""
 
     def unreachable(self, seconds: float, reason: str) -> None:
-        """Handle a server that has sent nothing for `seconds`."""
+        """Handle that the server has not answered for `seconds`."""
 
 
 class Watch:
-    """A watch, which lasts from `start` to `close`.
+    """A watch of the objects that a query selects.
 
     Args:
-        query: the objects to watch.
-        told: the handler of the changes.
+        handler: its methods are called with the list of objects and with each change, in the thread of the watch.
     """
 
-    def __init__(self, cluster: Cluster, query: Query, told: EventHandler) -> None:
+    def __init__(self, cluster: Cluster, query: Query, handler: EventHandler) -> None:
         self._cluster = cluster
         self._query = query
-        self._told = told
+        self._handler = handler
         self._version = ""
-        self._heard = time.monotonic()
+        self._last_answer = time.monotonic()
         self._is_closed = threading.Event()
         self._response: BaseHTTPResponse | None = None
         self._thread = threading.Thread(target=self._run, name=f"watch-{cluster.label}", daemon=True)
 
     def start(self, timeout: float) -> None:
-        """List the objects, and watch for changes from then on.
+        """List the objects, and start the thread that receives changes.
 
         Raises:
             StepError: the objects cannot be listed.
@@ -83,7 +82,7 @@ class Watch:
     def _run(self) -> None:
         tries = 0
         while not self._is_closed.is_set():
-            before = self._heard
+            previous_answer = self._last_answer
             try:
                 if not self._version:
                     self._list(_LIST_SECONDS)
@@ -95,20 +94,20 @@ class Watch:
                     self._lose(error)
             except (StepError, Cancelled, OSError) as error:
                 self._lose(error)
-            except Exception as error:  # without a restart, the handler would wait for ever
+            except Exception as error:  # start again, because the handler would otherwise wait forever
                 log.exception("the watch on %s failed; starting it again", self._cluster.label)
                 self._version = ""
                 self._lose(error)
-            tries = 0 if self._heard > before else tries + 1
+            tries = 0 if self._last_answer > previous_answer else tries + 1
             if not self._is_closed.is_set():
                 self._is_closed.wait(backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
 
     def _lose(self, error: BaseException) -> None:
         if not self._is_closed.is_set():
-            self._told.unreachable(time.monotonic() - self._heard, str(error))
+            self._handler.unreachable(time.monotonic() - self._last_answer, str(error))
 
     def _list(self, timeout: float) -> None:
-        """Pass the list of objects to the handler. Start again if the list expires between two pages.
+        """Pass the list of objects to the handler. If the list expires between two pages, list the objects again.
 
         Raises:
             StepError: the objects cannot be listed.
@@ -125,15 +124,15 @@ class Watch:
 
     def _list_once(self, timeout: float) -> None:
         pages = self._pages(timeout)
-        self._told.listed(pages)
+        self._handler.listed(pages)
         for _ in pages:  # the handler may not have read all objects
             pass
-        self._heard = time.monotonic()
+        self._last_answer = time.monotonic()
 
     def _pages(self, timeout: float) -> Iterator[Json]:
         page = ""
         while True:
-            answer = self._cluster.ask("GET", self._query.path, query=self._query.page(page), timeout=timeout)
+            answer = self._cluster.request("GET", self._query.path, query=self._query.page(page), timeout=timeout)
             yield from answer.get("items") or ()
             page = str(answer["metadata"].get("continue") or "")
             if not page:
@@ -144,49 +143,49 @@ class Watch:
         import orjson
         from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-        # A random time, so that the watches of a run don't all restart in the same second.
+        # The time is random, so that the watches of a run restart at different times.
         seconds = random.randint(_LONGEST_SECONDS // 2, _LONGEST_SECONDS)  # noqa: S311  # needs no secure random number
-        asked = self._query.chosen(
+        query = self._query.chosen(
             watch=True, resourceVersion=self._version, allowWatchBookmarks=True, timeoutSeconds=seconds
         )
-        response = self._response = self._cluster.stream(self._query.path, asked, _STREAM_TIMEOUTS)
+        response = self._response = self._cluster.stream(self._query.path, query, _STREAM_TIMEOUTS)
         try:
             if self._is_closed.is_set():
                 return
-            self._heard = time.monotonic()
+            self._last_answer = time.monotonic()
             for line in lines(response):
-                self._take(orjson.loads(line))
-            self._heard = time.monotonic()  # the server was available until now, even if it sent no events
+                self._handle(orjson.loads(line))
+            self._last_answer = time.monotonic()  # the server was available until now, even without events
         except ReadTimeoutError:
-            return  # the next request finds out whether the server is available
+            return  # the next request will show whether the server is available
         except (OSError, ValueError, HTTPError) as error:
-            self._heard = time.monotonic()
+            self._last_answer = time.monotonic()
             raise Unavailable(f"{self._cluster.label}: the watch was interrupted: {error}") from error
         finally:
             self._response = None
             _discard(response)
 
-    def _take(self, event: Json) -> None:
-        kind, found = str(event["type"]), event["object"]
+    def _handle(self, event: Json) -> None:
+        kind, obj = str(event["type"]), event["object"]
         if kind == "ERROR":
-            raise ApiError(str(found.get("message")), status=int(found.get("code", 0)), reason=str(found.get("reason")))
-        self._heard = time.monotonic()
-        self._version = found["metadata"]["resourceVersion"]
+            raise ApiError(str(obj.get("message")), status=int(obj.get("code", 0)), reason=str(obj.get("reason")))
+        self._last_answer = time.monotonic()
+        self._version = obj["metadata"]["resourceVersion"]
         if kind != "BOOKMARK":
-            self._told.changed(kind, found)
+            self._handler.changed(kind, obj)
 
 
 def lines(response: BaseHTTPResponse) -> Iterator[bytes]:
-    """Yield the lines of a response as they arrive. The last line may lack its line end."""
-    held = b""
+    """Yield the lines of a response as they arrive, without line ends."""
+    rest = b""
     for piece in response.stream(1 << 16, decode_content=False):
-        *whole, held = (held + piece).split(b"\n")
+        *whole, rest = (rest + piece).split(b"\n")
         yield from whole
-    if held:
-        yield held
+    if rest:
+        yield rest
 
 
 def _discard(response: BaseHTTPResponse) -> None:
-    """Close a response that was not read to its end, and its connection, which cannot be used again."""
+    """Close a response that may not be complete, and its connection, which cannot be used again."""
     response.close()
     response.release_conn()

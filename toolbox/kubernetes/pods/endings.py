@@ -99,7 +99,7 @@ def is_deletion_explained(pods: Sequence[PodView], job: JobView | None) -> bool:
 def hopeless(pod: PodView) -> WorkloadOutcome | None:
     """Return the outcome of a pod that can never start; None if it may start."""
     reason, message = pod.waiting
-    if readiness.never_comes(reason, message):
+    if readiness.cannot_be_pulled(reason, message):
         return WorkloadOutcome(EndedBy.NOT_STARTED, message=f"{reason}: {message}", host=pod.node)
     return None
 

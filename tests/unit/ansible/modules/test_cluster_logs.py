@@ -19,12 +19,12 @@ def pod(name: str, container: str) -> dict[str, object]:
 
 @pytest.mark.parametrize(("name", "container"), [("../p", "c"), ("p", "../../c"), ("/p", "c"), ("p\n", "c"), ("", "c")])
 def test_a_name_that_is_none_names_no_file(cluster: Cluster, tmp_path: Path, name: str, container: str) -> None:
-    written, _ = _logs.save(cluster, [pod(name, container)], tmp_path / "logs", _logs.Wanted())
+    written, _ = _logs.save(cluster, [pod(name, container)], tmp_path / "logs", _logs.LogSelection())
     assert (written, list(tmp_path.rglob("*.log"))) == ([], [])
 
 
 def test_a_log_is_asked_for_up_to_a_limit(server: ApiServer, cluster: Cluster, tmp_path: Path) -> None:
     server.says("GET", PATH, Answer([b"one\n"], headers={"Content-Type": "text/plain"}))
-    written, _ = _logs.save(cluster, [pod("p", "c")], tmp_path, _logs.Wanted())
+    written, _ = _logs.save(cluster, [pod("p", "c")], tmp_path, _logs.LogSelection())
     assert written == ["p/c.log"]
     assert server.asked[0].get("limitBytes") == str(1 << 28)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolbox.ansible.modules.cluster_scale import Pool, lost, refused
+from toolbox.ansible.modules.cluster_scale import Pool, foreign_pods, refusal_reason
 
 NODES = [{"metadata": {"name": name}} for name in ("n1", "n2")]
 POOL = Pool("pool", 2, NODES)
@@ -20,7 +20,7 @@ def pod(name: str, node: str = "n1", *, owner: str = "", phase: str = "Running",
 
 
 def test_what_may_be_is_not_refused() -> None:
-    assert refused(POOL, 4, 4, []) == refused(POOL, 0, None, []) == ""
+    assert refusal_reason(POOL, 4, 4, []) == refusal_reason(POOL, 0, None, []) == ""
 
 
 @pytest.mark.parametrize(
@@ -33,22 +33,22 @@ def test_what_may_be_is_not_refused() -> None:
     ],
 )
 def test_what_must_not_be_is_refused(pool: Pool, replicas: int, message: str) -> None:
-    assert message in refused(pool, replicas, 8, [])
+    assert message in refusal_reason(pool, replicas, 8, [])
 
 
 def test_nodes_with_pods_of_others_stay() -> None:
-    assert "1 of its 2 nodes would be removed, and pods of other users run on them: ns/a on n1; " in refused(
+    assert "1 of its 2 nodes would be removed, and pods of other users run on them: ns/a on n1; " in refusal_reason(
         POOL, 1, None, [pod("a")]
     )
 
 
 def test_pods_of_others_do_not_matter_where_no_node_goes() -> None:
-    assert refused(POOL, 2, None, [pod("a")]) == refused(POOL, 3, None, [pod("a")]) == ""
+    assert refusal_reason(POOL, 2, None, [pod("a")]) == refusal_reason(POOL, 3, None, [pod("a")]) == ""
 
 
 def test_only_the_first_pods_are_named() -> None:
     busy = [pod(f"p{number}") for number in range(7)]
-    assert "ns/p4 on n1 and 2 more; " in refused(POOL, 1, None, busy)
+    assert "ns/p4 on n1 and 2 more; " in refusal_reason(POOL, 1, None, busy)
 
 
 def test_what_belongs_to_a_node_has_ended_or_is_ours_is_not_lost() -> None:
@@ -60,4 +60,4 @@ def test_what_belongs_to_a_node_has_ended_or_is_ours_is_not_lost() -> None:
         pod("elsewhere", "n3"),
         pod("cell", **ours),
     ]
-    assert lost(NODES, [*spared, pod("theirs", owner="ReplicaSet")]) == ["ns/theirs on n1"]
+    assert foreign_pods(NODES, [*spared, pod("theirs", owner="ReplicaSet")]) == ["ns/theirs on n1"]

@@ -61,7 +61,7 @@ def test_a_node_that_is_not_ready_says_why() -> None:
     unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped"}
     found = node(conditions=[unknown])
     assert cluster_ready.node_fault(found) == "it is not ready: NodeStatusUnknown: Kubelet stopped"
-    assert cluster_ready.node_lacks([found], 1)[0] == "0 of 1 required nodes are ready, 1 exist"
+    assert cluster_ready.node_faults([found], 1)[0] == "0 of 1 required nodes are ready, 1 exist"
 
 
 def test_an_age_is_a_number_and_a_unit() -> None:

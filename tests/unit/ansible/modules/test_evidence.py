@@ -16,7 +16,7 @@ SECRET = {
 
 
 def test_of_a_secret_there_are_the_name_the_type_and_the_keys() -> None:
-    assert _evidence.shown(SECRET) == {
+    assert _evidence.without_secrets(SECRET) == {
         "kind": "Secret",
         "type": "Opaque",
         "metadata": {"name": "door", "annotations": {"anybody/copy": "***"}},
@@ -27,12 +27,12 @@ def test_of_a_secret_there_are_the_name_the_type_and_the_keys() -> None:
 
 def test_a_secret_with_nothing_in_it_is_no_trouble() -> None:
     empty = {"kind": "Secret", "metadata": {"annotations": None}, "data": None}
-    assert _evidence.shown(empty) == {"kind": "Secret", "metadata": {"annotations": {}}, "data": {}}
+    assert _evidence.without_secrets(empty) == {"kind": "Secret", "metadata": {"annotations": {}}, "data": {}}
 
 
 def test_another_object_is_kept_whole_but_for_who_set_what() -> None:
     found = {"kind": "Pod", "metadata": {"name": "one", "managedFields": [{}]}, "status": {"phase": "Running"}}
-    assert _evidence.shown(found) == {**found, "metadata": {"name": "one"}}
+    assert _evidence.without_secrets(found) == {**found, "metadata": {"name": "one"}}
 
 
 def test_objects_are_written_as_documents(tmp_path: Path) -> None:

@@ -49,45 +49,46 @@ def waiting(reason: str, message: str = "it says") -> dict[str, Any]:
     ],
 )
 def test_what_an_object_lacks_is_told(found: dict[str, Any], lack: str | None) -> None:
-    assert readiness.lack(found) == lack
+    assert readiness.unready_reason(found) == lack
 
 
 def test_a_quota_that_lets_no_pod_in_is_told() -> None:
     refused = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
     assert (
-        readiness.lack(deployment(1, conditions=[refused])) == "0 of 1 replicas are ready: FailedCreate: exceeded quota"
+        readiness.unready_reason(deployment(1, conditions=[refused]))
+        == "0 of 1 replicas are ready: FailedCreate: exceeded quota"
     )
 
 
 def test_a_daemon_set_is_ready_on_all_nodes_that_it_is_meant_for() -> None:
     status = {"observedGeneration": 1, "desiredNumberScheduled": 3, "numberAvailable": 3, "updatedNumberScheduled": 2}
     found = {"kind": "DaemonSet", "metadata": {"generation": 1}, "status": status}
-    assert readiness.lack(found) == "it is available on 2 of 3 nodes"
-    assert readiness.lack({**found, "status": {**status, "updatedNumberScheduled": 3}}) is None
+    assert readiness.unready_reason(found) == "it is available on 2 of 3 nodes"
+    assert readiness.unready_reason({**found, "status": {**status, "updatedNumberScheduled": 3}}) is None
 
 
 def test_a_crash_is_told_with_its_exit_code() -> None:
     last = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     found = pod(waiting("CrashLoopBackOff", "back-off 10s"), lastState=last)
     told = "pod p on n1: container main: CrashLoopBackOff: back-off 10s (it ended with exit code 137, OOMKilled)"
-    assert readiness.troubles([found]) == [told]
+    assert readiness.problems([found]) == [told]
 
 
 def test_a_server_that_crashes_again_and_again_is_given_up() -> None:
-    assert readiness.hopeless([pod(waiting("CrashLoopBackOff"), restartCount=2)]) == []
-    assert len(readiness.hopeless([pod(waiting("CrashLoopBackOff"), restartCount=3)])) == 1
+    assert readiness.permanent_problems([pod(waiting("CrashLoopBackOff"), restartCount=2)]) == []
+    assert len(readiness.permanent_problems([pod(waiting("CrashLoopBackOff"), restartCount=3)])) == 1
 
 
 def test_an_image_that_may_yet_come_is_waited_for() -> None:
-    assert readiness.hopeless([pod(waiting("ErrImagePull", "dial tcp: i/o timeout"))]) == []
-    assert len(readiness.hopeless([pod(waiting("ErrImagePull", "manifest unknown"))])) == 1
-    assert len(readiness.hopeless([pod(waiting("InvalidImageName"))])) == 1
+    assert readiness.permanent_problems([pod(waiting("ErrImagePull", "dial tcp: i/o timeout"))]) == []
+    assert len(readiness.permanent_problems([pod(waiting("ErrImagePull", "manifest unknown"))])) == 1
+    assert len(readiness.permanent_problems([pod(waiting("InvalidImageName"))])) == 1
 
 
 def test_a_pod_that_no_node_takes_says_why() -> None:
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     found = {"metadata": {"name": "p"}, "spec": {"containers": []}, "status": {"conditions": [unscheduled]}}
-    assert readiness.troubles([found]) == ["pod p: Unschedulable: 0/3 nodes"]
+    assert readiness.problems([found]) == ["pod p: Unschedulable: 0/3 nodes"]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_pods_of_before_are_not_held_against_a_deployment() -> None:
         for hashed, revision in (("old", "1"), ("new", "2"))
     ]
     pods = [{"metadata": {"name": name, "labels": {HASH: name}}} for name in ("old", "new")]
-    assert readiness.newest(deployment(), pods, sets) == pods[1:]
+    assert readiness.current_pods(deployment(), pods, sets) == pods[1:]
 
 
 def test_a_job_that_failed_never_gets_ready() -> None:

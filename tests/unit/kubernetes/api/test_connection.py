@@ -30,7 +30,7 @@ def _without_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask(cluster: Cluster, timeout: float = 30) -> Json:
-    return cluster.ask("GET", PATH, timeout=timeout)
+    return cluster.request("GET", PATH, timeout=timeout)
 
 
 def test_a_server_that_asks_for_a_pause_has_it(server: ApiServer, cluster: Cluster) -> None:
@@ -198,9 +198,9 @@ def test_who_is_cancelled_waits_no_longer(server: ApiServer, cluster: Cluster) -
 
 def test_a_mistake_of_ours_is_no_fault_of_a_server(cluster: Cluster) -> None:
     with pytest.raises(AssertionError):
-        cluster.ask("ASK", PATH)
+        cluster.request("ASK", PATH)
     with pytest.raises(AttributeError):
-        cluster.ask("POST", PATH, body={"metadata": object()})
+        cluster.request("POST", PATH, body={"metadata": object()})
 
 
 def test_what_goes_on_is_refused_at_once_or_given(server: ApiServer, cluster: Cluster) -> None:
@@ -243,7 +243,7 @@ def test_a_refusal_does_not_hide_that_an_earlier_try_may_have_been_carried_out(
 ) -> None:
     server.says("POST", PATH, *answers)
     with pytest.raises(StepError) as caught:
-        cluster.ask("POST", PATH, body={}, timeout=1)
+        cluster.request("POST", PATH, body={}, timeout=1)
     assert isinstance(caught.value, ApiError | Unavailable)
     assert caught.value.may_be_done is may_be_done
 
@@ -252,7 +252,7 @@ def test_a_request_for_which_there_was_no_connection_has_not_been_carried_out(tm
     with api_server.serving(tmp_path) as before:
         cluster = Cluster(Access(str(before.kubeconfig)))
     with pytest.raises(Unavailable) as caught:
-        cluster.ask("POST", PATH, body={}, timeout=0.5)
+        cluster.request("POST", PATH, body={}, timeout=0.5)
     assert caught.value.may_be_done is False
 
 
@@ -261,5 +261,5 @@ def test_a_host_that_has_no_address_was_sent_nothing(server: ApiServer, tmp_path
     (tmp_path / "elsewhere").write_text(text)
     cluster = Cluster(Access(str(tmp_path / "elsewhere")))
     with pytest.raises(Unavailable) as caught:
-        cluster.ask("POST", PATH, body={}, timeout=0)
+        cluster.request("POST", PATH, body={}, timeout=0)
     assert caught.value.may_be_done is False
