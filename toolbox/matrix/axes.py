@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from toolbox.matrix.specification import MatrixBlock, canonical, canonical_object, path_of
+from toolbox.matrix.axis_values import canonical, canonical_object, path_of
+from toolbox.matrix.specification import MatrixBlock
 from toolbox.model.text import abbreviated, as_text
 
 MOST: Final = 100_000  # combinations of one matrix: more are probably a mistake, and would fill the memory

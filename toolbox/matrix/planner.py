@@ -23,19 +23,14 @@ from toolbox.config.paths import PathError
 from toolbox.extensions.protocols import MetricCheck, SelectiveTarget
 from toolbox.matrix import axes
 from toolbox.matrix.axes import Combination
+from toolbox.matrix.axis_values import path_of
 from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
 from toolbox.matrix.plan import BLOCK, Cell, Plan, Selection
 from toolbox.matrix.relations import Relations
 from toolbox.matrix.sent_files import SentFiles
-from toolbox.matrix.specification import (
-    Excuse,
-    MatrixBlock,
-    Retries,
-    Timeouts,
-    WorkloadBlock,
-    path_of,
-)
+from toolbox.matrix.specification import Excuse, MatrixBlock, Retries, Timeouts
 from toolbox.matrix.targets import PlannedTarget
+from toolbox.matrix.workload_block import WorkloadBlock
 from toolbox.model import patterns, workloads
 from toolbox.model.bounds import Bound
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults, UsageError

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolbox.matrix.axes import Combination
-from toolbox.matrix.specification import canonical
+from toolbox.matrix.axis_values import canonical
 
 
 class Relations:

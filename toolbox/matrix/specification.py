@@ -1,4 +1,4 @@
-"""The models of the blocks `matrix` and `targets` of a configuration.
+"""The models of the blocks `matrix` and `targets`. `workload_block.py` has the model of `matrix.workload`.
 
 `contracts/` registers these models with the configuration, which validates the blocks before anything starts. Checks,
 metric sources and backends have models of their own; the models here only require the name of each check, source and
@@ -8,13 +8,10 @@ backend. A reference such as `@cell.batch` may replace any text or value.
 from __future__ import annotations
 
 import datetime as dt
-import functools
-import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
-from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -22,66 +19,22 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ModelWrapValidatorHandler,
     PlainValidator,
     RootModel,
     ValidationInfo,
-    create_model,
     field_validator,
     model_validator,
 )
 
 from toolbox.config import paths
-from toolbox.extensions import loading
+from toolbox.matrix.axis_values import canonical, path_of
+from toolbox.matrix.workload_block import Text, WorkloadBlock
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.quantities import MOST_SECONDS
-from toolbox.model.secrets import Secret
 from toolbox.model.text import abbreviated
 from toolbox.model.workloads import CollectLimits
 
 _TARGET = re.compile(r"[A-Za-z0-9._-]+")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_YAML: Final = (".yaml", ".yml")
-
-
-def canonical(value: object) -> str:
-    """Return the canonical JSON of a value. Two values of an axis are equal if their canonical JSON is equal.
-
-    Keys are sorted, and types matter: 1, 1.0, true, "1", null and a date all differ. A date becomes `{"!date": ...}`,
-    and a key that is not text becomes `!` and its JSON. A text key that begins with `!` gets another `!` in front.
-
-    Raises:
-        ValueError: the value contains a secret, or an object that is not plain data.
-    """
-    if isinstance(value, Mapping):
-        return canonical_object({key: canonical(item) for key, item in value.items()})
-    if isinstance(value, list):
-        return f"[{','.join(canonical(item) for item in value)}]"
-    if isinstance(value, dt.date):
-        return f'{{"!date":"{value.isoformat()}"}}'
-    if value is None or isinstance(value, str | int | float):
-        return json.dumps(value)
-    raise ValueError(f"{abbreviated(value)} is a {type(value).__name__}, but the values of an axis are plain data")
-
-
-def canonical_object(members: Mapping[Any, str]) -> str:
-    """Return the canonical JSON of a mapping, given the canonical JSON of its values."""
-    return f"{{{','.join(sorted(f'{_canonical_key(key)}:{text}' for key, text in members.items()))}}}"
-
-
-def _canonical_key(key: object) -> str:
-    if isinstance(key, str):
-        return json.dumps(f"!{key}" if key.startswith("!") else key)
-    return json.dumps(f"!{canonical(key)}")
-
-
-def path_of(axis: str) -> paths.Path | None:
-    """Return the path in the configuration that an axis sets; None if the axis is a plain setting.
-
-    Raises:
-        PathError: the name of the axis has a dot or a bracket, but is not a path.
-    """
-    return paths.parse(axis) if re.search(r"[.\[\]]", axis) else None
 
 
 class Block(BaseModel):
@@ -90,7 +43,6 @@ class Block(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-Text = Annotated[str, Field(min_length=1)]
 Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS)]
 Tries = Annotated[int, Field(ge=0, le=10)]
 Resources = dict[str, Annotated[int, Field(ge=0)]]
@@ -306,129 +258,7 @@ def _when(entry: _Conditional, info: ValidationInfo) -> _Conditional:
     return entry
 
 
-# The workload
-
-
-def _word(value: object) -> str | int | float | bool | None:
-    if isinstance(value, Secret):
-        raise ValueError("every user of the machine can read a command: pass a secret in `env`")  # noqa: TRY004
-    if value is not None and not isinstance(value, str | int | float | bool):
-        raise ValueError("a text, a number, true, false or null was expected")
-    return value
-
-
-def _word_or_secret(value: object) -> object:
-    return value if isinstance(value, Secret) else _word(value)
-
-
-def _variable(name: str) -> str:
-    if not _VARIABLE.fullmatch(name):
-        raise ValueError("the name of a variable consists of letters, digits and _, and does not begin with a digit")
-    return name
-
-
-def _inside(name: str) -> str:
-    path = PurePosixPath(name)
-    if path.is_absolute() or not path.parts or ".." in path.parts or not name.isprintable():
-        raise ValueError(f"{abbreviated(name)} is not a relative path inside the directory")
-    return name
-
-
-def _refuse_secrets(value: object) -> None:
-    if isinstance(value, Secret):
-        raise ValueError("a secret is never written to a file: pass the secret in `env`")  # noqa: TRY004
-    if isinstance(value, Mapping | list):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            _refuse_secrets(item)
-
-
-Word = Annotated[str | int | float | bool | None, PlainValidator(_word)]
-Inside = Annotated[str, AfterValidator(_inside)]
-
-
-class WorkloadBlock(Block):
-    """The workload of a cell. Backends add fields of their own: see `complete`.
-
-    Args:
-        command: a list of arguments, or text for bash.
-        env: environment variables: texts, numbers and secrets.
-        cwd: the working directory.
-        files: local files or directories to send, by their names below `src/`.
-        write: files to generate, by their names below `src/`: a text, or a value. The value is written as JSON or YAML,
-            depending on the ending of the name.
-        collect: patterns of the files to fetch.
-        log_bytes: how many bytes of the output are kept.
-        sample_seconds: the interval between two samples of the resource use; None for no sampling.
-    """
-
-    command: Annotated[list[Word], Field(min_length=1)] | str
-    env: dict[Annotated[str, AfterValidator(_variable)], Annotated[Any, AfterValidator(_word_or_secret)]] = {}
-    cwd: Text | None = None
-    files: dict[Inside, Text] = {}
-    write: dict[Inside, Any] = {}
-    collect: list[Inside] = ["**"]
-    log_bytes: int = Field(default=64 * 2**20, ge=4096)
-    sample_seconds: float | None = Field(default=None, ge=0.1, le=MOST_SECONDS)
-
-    @classmethod
-    def complete(cls) -> type[WorkloadBlock]:
-        """Return the model with the fields of all backends, which have to be imported for it."""
-        return _with_fields(tuple(target.workload_fields for target in loading.extending_targets()))
-
-    @property
-    def backend_fields(self) -> dict[str, Any]:
-        """The fields of backends that were given, by name."""
-        return {name: getattr(self, name) for name in self.model_fields_set - WorkloadBlock.model_fields.keys()}
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _has_fields_of_backends(cls, block: Any, handler: ModelWrapValidatorHandler[WorkloadBlock]) -> WorkloadBlock:
-        if cls is WorkloadBlock and isinstance(block, Mapping) and not block.keys() <= cls.model_fields.keys():
-            return cls.complete().model_validate(block)
-        return handler(block)
-
-    @field_validator("command")
-    @classmethod
-    def _command_is_not_blank(cls, command: list[Any] | str) -> list[Any] | str:
-        if isinstance(command, str) and not command.strip():
-            raise ValueError("a command was expected")
-        return command
-
-    @field_validator("write")
-    @classmethod
-    def _can_be_written(cls, write: dict[str, Any]) -> dict[str, Any]:
-        for name, content in write.items():
-            _refuse_secrets(content)
-            if isinstance(content, str) or name.endswith(_YAML):
-                continue
-            if not name.endswith(".json"):
-                raise ValueError(
-                    f"the content of {name} is not text, and the name does not end in .json, .yaml or .yml"
-                )
-            try:
-                json.dumps(content, allow_nan=False)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"the content of {name} cannot be written as JSON: {error}") from None
-        return write
-
-    @model_validator(mode="after")
-    def _file_names_are_distinct(self) -> Self:
-        counts = Counter(PurePosixPath(name) for name in (*self.files, *self.write))
-        if repeated := [str(path) for path, count in counts.items() if count > 1]:
-            raise ValueError(f"`files` and `write` name a file twice: {', '.join(repeated)}")
-        return self
-
-
-@functools.cache
-def _with_fields(models: tuple[type[BaseModel], ...]) -> type[WorkloadBlock]:
-    # A backend may inherit the model of another backend, or extend it.
-    distinct = [model for model in dict.fromkeys(models) if not any(_extends(other, model) for other in models)]
-    bases: tuple[type[Any], ...] = (WorkloadBlock, *distinct)
-    return cast("type[WorkloadBlock]", create_model("WorkloadBlock", __base__=bases))
-
-
-def _extends(model: type[BaseModel], other: type[BaseModel]) -> bool:
-    return model is not other and issubclass(model, other)
+# The blocks
 
 
 class MatrixBlock(Block):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.matrix.conftest import matrix
 from toolbox.matrix.axes import Combination, expand, matches, unmatched
-from toolbox.matrix.specification import canonical
+from toolbox.matrix.axis_values import canonical
 
 
 def names(of: dict[str, Any], **fields: Any) -> list[str]:

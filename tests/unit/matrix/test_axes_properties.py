@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from tests.unit.matrix.conftest import matrix
 from toolbox.matrix.axes import Combination, expand, matches, unmatched
-from toolbox.matrix.specification import MatrixBlock, canonical
+from toolbox.matrix.axis_values import canonical
+from toolbox.matrix.specification import MatrixBlock
 
 DAY = dt.date(2026, 1, 2)
 MIDNIGHT = dt.datetime(2026, 1, 2)  # noqa: DTZ001  # as YAML reads it

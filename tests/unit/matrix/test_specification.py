@@ -12,17 +12,9 @@ from toolbox.config import contract
 from toolbox.config.configuration import Configuration, Request
 from toolbox.matrix import specification
 from toolbox.matrix.axes import expand
-from toolbox.matrix.specification import (
-    MatrixBlock,
-    PartialRetries,
-    PartialTimeouts,
-    Retries,
-    TargetsBlock,
-    Timeouts,
-    WorkloadBlock,
-    canonical,
-    path_of,
-)
+from toolbox.matrix.axis_values import canonical, path_of
+from toolbox.matrix.specification import MatrixBlock, PartialRetries, PartialTimeouts, Retries, TargetsBlock, Timeouts
+from toolbox.matrix.workload_block import WorkloadBlock
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.secrets import Secret
 
