@@ -13,7 +13,6 @@ import base64
 import hashlib
 import json
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +24,8 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
+
+from tests.servers import certificates
 
 BREAK: Final = b"break the connection"
 HOLD: Final = b"say nothing more, for as long as there is a server"
@@ -111,13 +112,9 @@ class ApiServer(ThreadingHTTPServer):
 
     def secure(self) -> None:
         """Speak TLS from now on, with a certificate that the kubeconfig has."""
-        self._certificate, secret = (self.kubeconfig.with_name(f"certificate.{end}") for end in ("pem", "key"))
-        subject = ["-subj", "/CN=tests", "-addext", "subjectAltName=IP:127.0.0.1"]
-        key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", secret]
-        command = ["openssl", "req", "-x509", "-days", "2", *subject, *key, "-out", self._certificate]
-        subprocess.run([str(word) for word in command], check=True, capture_output=True)
+        self._certificate = certificates.make(self.kubeconfig.with_name("certificate.pem"), "127.0.0.1")
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(self._certificate, secret)
+        context.load_cert_chain(self._certificate, self._certificate.with_suffix(".key"))
         self.socket = context.wrap_socket(self.socket, server_side=True)
         self.admit("first")
 

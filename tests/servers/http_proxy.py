@@ -14,7 +14,6 @@ import asyncio
 import json
 import re
 import ssl
-import subprocess
 from asyncio import StreamReader, StreamWriter
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from tests.servers import kubeconfigs
+from tests.servers import certificates, kubeconfigs
 from tests.servers.api_proxy import ADDRESS, CHUNK, Proxy
 
 _END: Final = b"\r\n"
@@ -120,7 +119,7 @@ class HttpProxy(Proxy):
         self.requests: Counter[tuple[str, str]] = Counter()
         """How often what was asked, as `Proxy.asked` names it; to be cleared by who likes."""
         self._injections: list[Injection] = []
-        self._certificate = _certificate(directory)
+        self._certificate = certificates.make(directory / "proxy.pem", ADDRESS)
         self._as_client = ssl.create_default_context(cadata=kubeconfigs.authority(source))
 
     def inject(
@@ -220,16 +219,19 @@ class HttpProxy(Proxy):
             continue
         await self.give(writer, answer)
 
+    async def _ask(self, request: Head, reader: StreamReader, there: tuple[StreamReader, StreamWriter]) -> Head:
+        """Pass a request on to the server, and return the head of its answer."""
+        await self.give(there[1], request.content)
+        async for piece in request.body(reader):
+            await self.give(there[1], piece)
+        return await Head.read(there[0])
+
     async def _lose(
         self, injection: Injection, request: Head, reader: StreamReader, there: tuple[StreamReader, StreamWriter]
     ) -> None:
         """Have the server carry out a request, and refuse and break all connections instead of passing its answer."""
-        from_there, to_there = there
-        await self.give(to_there, request.content)
-        async for piece in request.body(reader):
-            await self.give(to_there, piece)
-        answer = await Head.read(from_there)
-        async for _ in answer.body(from_there, until_the_end=True):
+        answer = await self._ask(request, reader, there)
+        async for _ in answer.body(there[0], until_the_end=True):
             continue
         injection.use()
         self.refuse()
@@ -238,19 +240,15 @@ class HttpProxy(Proxy):
         self, request: Head, reader: StreamReader, writer: StreamWriter, there: tuple[StreamReader, StreamWriter]
     ) -> bool:
         """Have the server answer a request, and tell whether the connection serves another one."""
-        from_there, to_there = there
-        await self.give(to_there, request.content)
-        async for piece in request.body(reader):
-            await self.give(to_there, piece)
-        answer = await Head.read(from_there)
+        answer = await self._ask(request, reader, there)
         await self.give(writer, answer.content)
         status = int(answer.words[1])
         if status == _SWITCHING:
-            await self.tunnel(reader, writer, from_there, to_there)
+            await self.tunnel(reader, writer, *there)
             return False
         has_body = request.words[0] != "HEAD" and status not in (_NO_CONTENT, _NOT_MODIFIED)
         if has_body:
-            async for piece in answer.body(from_there, until_the_end=True):
+            async for piece in answer.body(there[0], until_the_end=True):
                 await self.give(writer, piece)
         frames = {"content-length", "transfer-encoding"}
         return answer.fields.get("connection") != "close" and (not has_body or bool(frames & answer.fields.keys()))
@@ -275,16 +273,6 @@ def asked(head: Head) -> tuple[str, str]:
     elif method == "GET" and len(rest) == 1:
         method = "LIST"
     return method, "/".join([rest[0], *rest[2:3]])
-
-
-def _certificate(directory: Path) -> Path:
-    """Make a certificate for the address of the proxy, with its key beside it."""
-    file = directory / "proxy.pem"
-    subject = ["-subj", f"/CN={ADDRESS}", "-addext", f"subjectAltName=IP:{ADDRESS}"]
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", file.with_suffix(".key")]
-    command = ["openssl", "req", "-x509", "-days", "2", *subject, *key, "-out", file]
-    subprocess.run([str(word) for word in command], check=True, capture_output=True)
-    return file
 
 
 def _close(connection: tuple[StreamReader, StreamWriter] | None) -> None:
