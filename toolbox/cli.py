@@ -138,11 +138,11 @@ def _read_flags(command: Command, words: list[str]) -> dict[str, Any]:
     # In Fire, a lone `-` ends a call, and `--` begins Fire's own flags.
     if "--" in words or "-" in words:
         raise UsageError(f"{command.signature.name}: unexpected argument `-`: flags are written --name=value")
-    fire.Fire(take, command=_joined(words, command), name=command.signature.name)
+    fire.Fire(take, command=_with_equals_signs(words, command), name=command.signature.name)
     return signature.bind(command.signature, arguments, text=True)
 
 
-def _joined(words: list[str], command: Command) -> list[str]:
+def _with_equals_signs(words: list[str], command: Command) -> list[str]:
     """Return the words with `--name value` written as `--name=value`, and `--noname` as `--name=False`."""
     kinds = {
         parameter.name: signature.members(parameter.annotation) - {type(None)}

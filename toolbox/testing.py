@@ -134,7 +134,7 @@ class Workspace:
         variables = {
             **{name: value for name, value in environ.everything().items() if not name.startswith(_REMOVED_VARIABLES)},
             "HOME": str(self.home),
-            "PYTHONUSERBASE": site.getuserbase(),  # by default, it depends on $HOME
+            "PYTHONUSERBASE": site.getuserbase(),  # keep the user's packages, which Python otherwise searches in $HOME
             "TOPGALLANT_NO_VENV": "1",  # use the interpreter of the tests, not the virtual environment of the checkout
             **(env or {}),
         }

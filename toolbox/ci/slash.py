@@ -33,7 +33,7 @@ _INDENT: Final = {" ", "\t"}
 # The end of a /var line whose value is in the following lines. Only such a value may contain blank lines.
 _OPENS_BLOCK = re.compile(r"(:|[|>][-+1-9]{0,2})$")
 _LONGEST_OPENING: Final = 3  # the length of `|-2`: only the last characters of a line are searched
-_DEEPEST: Final = 20  # levels; `config.outside` refuses fewer levels with a better message
+_DEEPEST: Final = 20  # levels that are parsed; `config.outside` allows only 8, and its message names the field
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +121,12 @@ def _opens_block(line: str) -> bool:
 
 
 def _fence_after(line: str, fence: str) -> str:
-    """Return the fence that is open after a line, or an empty text.
+    """Return the Markdown fence of the code block that is open after a line, or an empty string.
 
-    A fence is closed by a fence of the same character that is at least as long.
+    A code block is closed by a fence of the same character that is at least as long as the opening fence.
+
+    Args:
+        fence: the fence that is open before the line.
     """
     match = _FENCE.match(line)
     if match is None or (fence and (not match["mark"].startswith(fence) or match["info"].strip())):

@@ -103,9 +103,9 @@ def _require_change(decisions: Sequence[Decision], accepted: Acceptance) -> None
     """Raise if the acceptance matches no changed level, because the patterns may have a typing mistake."""
     covered = [decision for decision in decisions if accepted.covers(decision.series)]
     if not covered:
-        some = ", ".join(f"{decision.series.name}:{decision.series.metric}" for decision in decisions[:3])
-        examples = f"metrics are written CELL:METRIC, for example {some}" if some else "there are no metrics"
-        raise UsageError(f"--accept matches no metric: {examples}")
+        examples = ", ".join(f"{decision.series.name}:{decision.series.metric}" for decision in decisions[:3])
+        hint = f"metrics are written CELL:METRIC, for example {examples}" if examples else "there are no metrics"
+        raise UsageError(f"--accept matches no metric: {hint}")
     if not any(decision.is_accepted or decision.action is Action.REFUSED for decision in covered):
         raise UsageError(f"--accept matches {len(covered)} metrics, and the level of none of them has changed")
 

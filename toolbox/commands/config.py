@@ -46,9 +46,9 @@ class Config:
         """
         configuration = _load(project, config_file, presets, overrides)
         if raw:
-            return _printed(configuration.written(path), format)
+            return _dump(configuration.written(path), format)
         configuration.check()
-        return _printed(configuration.get(path), format)
+        return _dump(configuration.get(path), format)
 
     def get(
         self,
@@ -70,7 +70,7 @@ class Config:
         """
         configuration = _load(project, config_file, presets, overrides)
         value = configuration.written(path) if raw else configuration.get(path)
-        return _printed(value, format)
+        return _dump(value, format)
 
     def explain(
         self,
@@ -88,7 +88,7 @@ class Config:
             path: the path of the value to explain, as in a.b, a[0] or a["key.with.dots"].
         """
         configuration = _load(project, config_file, presets, overrides)
-        return "\n".join(_explained(configuration, path))
+        return "\n".join(_explanation(configuration, path))
 
     def validate(
         self,
@@ -130,7 +130,7 @@ class Config:
 def _difference(
     path: paths.Path, before: Mapping[paths.Path, Any], after: Mapping[paths.Path, Any], changed: Configuration
 ) -> dict[str, Any]:
-    row: dict[str, Any] = {"path": paths.render(path), "by": _who(changed, path)}
+    row: dict[str, Any] = {"path": paths.render(path), "by": _last_layer(changed, path)}
     if path in before:
         row["before"] = before[path]
     if path in after:
@@ -164,7 +164,7 @@ def _load(
     return configuration
 
 
-def _printed(value: Any, style: Style) -> str:
+def _dump(value: Any, style: Style) -> str:
     if style == "json":
         return json.dumps(_with_text_keys(value), indent=2, default=_as_text, ensure_ascii=False)
     return filesystem.dump_yaml(value).removesuffix("...\n").rstrip("\n")
@@ -186,23 +186,23 @@ def _with_text_keys(value: Any) -> Any:
     return [_with_text_keys(item) for item in value] if isinstance(value, list) else value
 
 
-def _explained(configuration: Configuration, path: str) -> Iterator[str]:
+def _explanation(configuration: Configuration, path: str) -> Iterator[str]:
     path = _up_to_reference(configuration, path)
     value, resolved = configuration.written(path), configuration.get(path)
     yield f"{path} = {_line(value)}" + (f" --> {_line(resolved)}" if resolved != value else "")
     history = configuration.history(path)
     for change in reversed(history):
         at = paths.render(change.path)
-        what = "it" if at == path else f"{at} to {_line(change.value)}"
-        yield f"  {change.layer}{_at(change.location)} set {what}, in place of {_line(change.replaced)}"
+        target = "it" if at == path else f"{at} to {_line(change.value)}"
+        yield f"  {change.layer}{_at(change.location)} set {target}, in place of {_line(change.replaced)}"
     first = history[0].replaced_location if history else configuration.location(path)
     if first:
         yield f"  {first} wrote {_line(history[0].replaced)}" if history else f"  {first} wrote it"
     if is_whole_reference(value):
         lines = (
-            _axis_explained(configuration, value)
+            _axis_explanation(configuration, value)
             if value == resolved and is_of_a_cell(value[1:])
-            else _explained(configuration, value[1:])
+            else _explanation(configuration, value[1:])
         )
         yield from (f"  {line}" for line in lines)
 
@@ -220,7 +220,7 @@ def _up_to_reference(configuration: Configuration, path: str) -> str:
     return path
 
 
-def _axis_explained(configuration: Configuration, reference: str) -> Iterator[str]:
+def _axis_explanation(configuration: Configuration, reference: str) -> Iterator[str]:
     """Explain a reference to the cell, whose value differs between the cells, by the axis of the matrix."""
     axis = next(iter(paths.parse(reference[1:])[1:]), None)
     if axis is None:
@@ -233,14 +233,14 @@ def _axis_explained(configuration: Configuration, reference: str) -> Iterator[st
         yield f"{reference} is a value of a cell of the matrix, but the matrix has no axis `{axis}`"
         return
     yield f"{reference} is the value of the axis `{axis}`, which differs between cells"
-    yield from _explained(configuration, field)
+    yield from _explanation(configuration, field)
 
 
 def _at(location: Location | None) -> str:
     return f" ({location})" if location else ""
 
 
-def _who(configuration: Configuration, path: paths.Path) -> str:
+def _last_layer(configuration: Configuration, path: paths.Path) -> str:
     """Return the layer that changed a field last. For a removed field, return the layer that replaced its parent."""
     while path:
         try:

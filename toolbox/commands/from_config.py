@@ -33,8 +33,8 @@ def from_config(
     Run a toolbox command with arguments from a configuration and a template.
 
     Args:
-        group: the group of the toolbox command, as in cluster.
-        command: the name of the toolbox command in its group, as in wait_ready.
+        group: the group of the toolbox command, such as cluster.
+        command: the name of the toolbox command in its group, such as wait_ready.
         config_file: the configuration file; the file of the project, or $TOPGALLANT_FROM_CONFIG_FILE, when left out.
         command_args_file: the template with the arguments; the template of the project, or
             $TOPGALLANT_FROM_COMMAND_ARGS_FILE, when left out.
@@ -48,8 +48,8 @@ def from_config(
     call = orchestration.Call(group, command, prefix, suffix, extra or {})
     values = orchestration.arguments(call, work.configuration, work.template)
     if show_args is not False and show_args != "False":
-        shown = values if show_args in {True, "True"} else orchestration.one(values, str(show_args), call.key)
-        return filesystem.dump_yaml(shown).removesuffix("...\n").rstrip("\n")
+        output = values if show_args in {True, "True"} else orchestration.argument(values, str(show_args), call.key)
+        return filesystem.dump_yaml(output).removesuffix("...\n").rstrip("\n")
     work.configuration.check_contracts()
     toolbox_command = registry.command(group, command)
     orchestration.refuse_placeholders(call.key, values)

@@ -173,29 +173,29 @@ class Project:
             logs.show()
 
 
-def _run_directory(named: str | None, hint: str = "") -> Path:
+def _run_directory(run: str | None, hint: str = "") -> Path:
     """
     Return the directory of a run.
 
     Args:
-        named: a directory, or the beginning of the name of a run; None for the newest run.
+        run: a directory, or the beginning of the name of a run; None for the newest run.
         hint: a text that the error message ends with.
 
     Raises:
         UsageError: no run, or more than one run, has a name with this beginning.
     """
-    if named is None:
+    if run is None:
         return _newest_run()
-    if Path(named).is_dir():
-        return Path(named).absolute()
+    if Path(run).is_dir():
+        return Path(run).absolute()
     base = places.artifacts()
-    runs = [run for run in layout.runs(base) if run.name.startswith(named)]
+    runs = [directory for directory in layout.runs(base) if directory.name.startswith(run)]
     if len(runs) > 1:
-        names = ", ".join([run.name for run in runs][:_MOST_RUNS])
+        names = ", ".join([directory.name for directory in runs][:_MOST_RUNS])
         more = ", ..." * (len(runs) > _MOST_RUNS)
-        raise UsageError(f"`{named}` matches {len(runs)} runs: {names}{more}; use a longer prefix")
-    if not runs or not named:
-        raise UsageError(f"`{named}` is not a directory, and {base} has no run of that name{hint}")
+        raise UsageError(f"`{run}` matches {len(runs)} runs: {names}{more}; use a longer prefix")
+    if not runs or not run:
+        raise UsageError(f"`{run}` is not a directory, and {base} has no run of that name{hint}")
     return runs[0]
 
 

@@ -276,8 +276,8 @@ def load(file: FilePath, *, what: str = "the configuration file") -> Document:
 
 def _short_name(file: FilePath) -> str:
     """Return the name of a file for messages: relative to the working directory if the file is inside it."""
-    here = FilePath.cwd()
-    return str(file.relative_to(here) if file.is_absolute() and file.is_relative_to(here) else file)
+    directory = FilePath.cwd()
+    return str(file.relative_to(directory) if file.is_absolute() and file.is_relative_to(directory) else file)
 
 
 def parse(text: str, *, source: str) -> Document:

@@ -74,18 +74,20 @@ def check(before: Document, after: Document, overrides: Document) -> None:
         UsageError: the overrides change other fields. The message says how a maintainer can allow this.
     """
     patterns = _patterns(before)
-    named = {_keys(after, paths.parse(str(text))): value for text, value in overrides.root.items()}
+    values = {_keys(after, paths.parse(str(text))): value for text, value in overrides.root.items()}
     changed = set(_changed(before.root, after.root, ()))
     faults: dict[str, None] = {}
-    for path, value in named.items():
+    for path, value in values.items():
         leaves = sorted(leaf for leaf in changed if leaf[: len(path)] == path) or [path]
         whole = path if isinstance(value, list) else None
         faults |= dict.fromkeys(
             fault for leaf in leaves for fault in _faults(leaf, patterns, source=before.source, whole=whole)
         )
-    aliased = (leaf for leaf in changed if not any(leaf[: len(path)] == path for path in named))
+    aliased = (leaf for leaf in changed if not any(leaf[: len(path)] == path for path in values))
     # A preset shares its mappings with the fields that it set, so they change too. The preset was already applied.
-    faults |= dict.fromkeys(_never(leaf) for leaf in sorted(aliased) if leaf[0] != presets.BLOCK and _is_never(leaf))
+    faults |= dict.fromkeys(
+        _never_allowed(leaf) for leaf in sorted(aliased) if leaf[0] != presets.BLOCK and _is_never(leaf)
+    )
     if not faults:
         faults |= dict.fromkeys(_reached(before, after))
     if faults:
@@ -154,10 +156,10 @@ def _faults(
         whole: the path of a list that the comment replaces: messages name the list instead of its items.
     """
     for path in (leaf, *_set_by_axis(leaf)):
-        named = whole if whole is not None and path[:-1] == whole else path
-        text = paths.render(named)
+        shown_path = whole if whole is not None and path[:-1] == whole else path
+        text = paths.render(shown_path)
         if _is_never(path):
-            yield _never(named)
+            yield _never_allowed(shown_path)
         elif not any(_matches(path, pattern) for pattern in patterns):
             yield (
                 f"a comment may not change `{text}`: a maintainer can allow this by `{BLOCK}: "
@@ -189,7 +191,7 @@ def _is_never(path: tuple[str, ...]) -> bool:
     return any(path[: len(never)] == never[: len(path)] for never in _never_paths())
 
 
-def _never(path: tuple[str, ...]) -> str:
+def _never_allowed(path: tuple[str, ...]) -> str:
     return f"a comment may never change `{paths.render(path)}`"
 
 

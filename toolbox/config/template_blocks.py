@@ -42,7 +42,7 @@ class Selection:
                 if children := list(self._select_output(node)):
                     yield nodes.Output(children, lineno=node.lineno)
             elif isinstance(node, nodes.If | nodes.For | nodes.With):
-                if _does_something(selected := self._descend(node)):
+                if _has_effect(selected := self._descend(node)):
                     yield selected
             elif self._is_selected or isinstance(node, _DEFINITIONS):
                 yield node
@@ -90,7 +90,7 @@ def _ends_a_key(rest: list[nodes.Expr]) -> bool:
     return re.search(r":(?=\s|$)", text.partition("\n")[0]) is not None
 
 
-def _does_something(node: nodes.Node) -> bool:
+def _has_effect(node: nodes.Node) -> bool:
     """Tell whether a statement outputs text, or is an `if` that defines names for later blocks."""
     if isinstance(node, nodes.If) and any(node.find(kind) for kind in _DEFINITIONS):
         return True

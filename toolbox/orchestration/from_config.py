@@ -44,7 +44,7 @@ def arguments(call: Call, configuration: Configuration, template: Template) -> d
     return {**template.arguments(call.key, configuration, replaced=call.extra), **call.extra}
 
 
-def one(values: Mapping[str, Any], name: str, key: str) -> Any:
+def argument(values: Mapping[str, Any], name: str, key: str) -> Any:
     """Return the argument of this name.
 
     Raises:

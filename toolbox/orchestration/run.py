@@ -181,7 +181,7 @@ def run_toolbox_from_config(
     call = from_config.Call(group, command, prefix, suffix, dict(extra or {}))
     arguments = from_config.arguments(call, project.configuration, project.template)
     if show_args:
-        return arguments if show_args is True else from_config.one(arguments, show_args, call.key)
+        return arguments if show_args is True else from_config.argument(arguments, show_args, call.key)
     return run_toolbox(group, command, artifact_dir_suffix=artifact_dir_suffix, check=check, **arguments)
 
 

@@ -234,7 +234,7 @@ def cross_entropy(scores: Array, targets: Tokens) -> tuple[float, Array]:
 
 
 def clip(gradients: Arrays, limit: float) -> float:
-    """Scale the gradients, in place, to a common norm of at most `limit`, and return their previous norm."""
+    """Scale the gradients in place so that their common norm is at most `limit`, and return the norm before."""
     norm = math.sqrt(sum(float(np.vdot(gradient, gradient)) for gradient in gradients.values()))
     if norm > limit:
         for gradient in gradients.values():

@@ -54,7 +54,7 @@ def _event(span: Span) -> bytes:
 def _varint(value: int) -> bytes:
     """Encode seven bits per byte, the lowest first. The top bit is set if more bytes follow."""
     if value < 0:
-        raise ValueError(f"only values from 0 on are written here, not {value}")
+        raise ValueError(f"negative values cannot be encoded here: {value}")
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

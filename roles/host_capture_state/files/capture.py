@@ -1,14 +1,14 @@
 """
-Describe the machine this runs on as one JSON document.
+Describe the machine that executes this script, as one JSON document.
 
 The role passes this file to a host's Python on stdin, so it has to be a single file, use only the standard library,
 and run on Python 3.8. The request is a JSON object, in the first argument or else on stdin:
 
-    accelerators  whether to ask for GPUs and TPUs
+    accelerators  whether to search for GPUs and TPUs
     packages      the Python distributions to look up; null for all of them
 
 The answer on stdout is `{"host": document, "raw": {file name: text}}`. If a probe fails, its value in the document is
-null, `errors` contains the reason, and the other probes go on. The names of the keys contain the units. The values of
+null, `errors` contains the reason, and the other probes continue. The names of keys contain units. The values of
 environment variables and the command lines of processes are never recorded, because both may contain secrets.
 """
 
@@ -265,16 +265,16 @@ def python() -> dict[str, object]:
     }
 
 
-def packages(wanted: Iterable[str] | None) -> dict[str, str | None]:
-    """Return the versions of some or all Python distributions; None for those that are not installed."""
-    if wanted is not None:
-        return {name: package_version(name) for name in wanted}
-    found: dict[str, str | None] = {}
+def packages(names: Iterable[str] | None) -> dict[str, str | None]:
+    """Return the versions of these Python distributions (None: of all). A missing distribution has the version null."""
+    if names is not None:
+        return {name: package_version(name) for name in names}
+    versions: dict[str, str | None] = {}
     for distribution in importlib.metadata.distributions():
         if "Name" in distribution.metadata:  # a half-removed distribution has no name
             # Python imports the first distribution of a name on sys.path.
-            found.setdefault(distribution.metadata["Name"], distribution.version)
-    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+            versions.setdefault(distribution.metadata["Name"], distribution.version)
+    return dict(sorted(versions.items(), key=lambda item: item[0].lower()))
 
 
 def package_version(name: str) -> str | None:
@@ -287,7 +287,7 @@ def package_version(name: str) -> str | None:
 # Accelerators
 
 
-def accelerator(kind: str, vendor: str, **known: object) -> dict[str, object]:
+def accelerator(kind: str, vendor: str, **values: object) -> dict[str, object]:
     """Return the description of an accelerator. The keys are the same for all vendors; unknown values are null."""
     return {
         "kind": kind,
@@ -306,7 +306,7 @@ def accelerator(kind: str, vendor: str, **known: object) -> dict[str, object]:
         "sm_clock_max_mhz": None,
         "memory_clock_mhz": None,
         "memory_clock_max_mhz": None,
-        **known,
+        **values,
     }
 
 
@@ -336,11 +336,11 @@ def nvidia_gpus() -> list[dict[str, object]]:
     nvidia_smi = find_tool("nvidia-smi")
     if nvidia_smi is None:
         return []
-    return ask_nvidia(nvidia_smi, list(NVIDIA_FIELDS))
+    return query_nvidia(nvidia_smi, list(NVIDIA_FIELDS))
 
 
-def ask_nvidia(nvidia_smi: str, keys: list[str]) -> list[dict[str, object]]:
-    """Return the GPUs with the values of some keys. Values stay null for keys that an older driver does not know."""
+def query_nvidia(nvidia_smi: str, keys: list[str]) -> list[dict[str, object]]:
+    """Return the GPUs with the values of these keys. A key that an older driver does not support has the value null."""
     query = ",".join(NVIDIA_FIELDS[key][0] for key in keys)
     try:
         text = run_tool([nvidia_smi, f"--query-gpu={query}", "--format=csv,noheader,nounits"])
@@ -348,10 +348,10 @@ def ask_nvidia(nvidia_smi: str, keys: list[str]) -> list[dict[str, object]]:
         if "No devices were found" in str(error):
             return []
         refused = re.search(r'Field "([^"]+)" is not a valid field', str(error))
-        known = [key for key in keys if not refused or NVIDIA_FIELDS[key][0] != refused.group(1)]
-        if known in (keys, []):
+        supported = [key for key in keys if not refused or NVIDIA_FIELDS[key][0] != refused.group(1)]
+        if supported in (keys, []):
             raise
-        return ask_nvidia(nvidia_smi, known)
+        return query_nvidia(nvidia_smi, supported)
     return parse_nvidia_csv(text, keys)
 
 
@@ -390,16 +390,16 @@ def nvidia_report() -> str | None:
 
 def cuda_driver_version(report: str) -> str | None:
     """Return the newest version of CUDA that the driver supports, which need not be installed."""
-    found = re.search(r"^CUDA(?: UMD)? Version\s*:\s*(\d[\d.]*)", report, re.MULTILINE)
-    return found.group(1) if found else None
+    match = re.search(r"^CUDA(?: UMD)? Version\s*:\s*(\d[\d.]*)", report, re.MULTILINE)
+    return match.group(1) if match else None
 
 
 def amd_gpus() -> list[dict[str, object]]:
     rocm_smi = find_tool("rocm-smi")
     if rocm_smi is None:
         return []
-    shown = ["--showproductname", "--showmeminfo", "vram", "--showdriverversion", "--showuniqueid"]
-    return parse_rocm_json(run_tool([rocm_smi, *shown, "--showbus", "--json"]))
+    flags = ["--showproductname", "--showmeminfo", "vram", "--showdriverversion", "--showuniqueid", "--showbus"]
+    return parse_rocm_json(run_tool([rocm_smi, *flags, "--json"]))
 
 
 def parse_rocm_json(text: str) -> list[dict[str, object]]:
@@ -477,7 +477,7 @@ class Capture:
             return probe()
         except ProbeError as error:
             self.errors[name] = str(error)
-        except Exception as error:  # an unusual machine may break a probe, but the others go on
+        except Exception as error:  # an unusual machine may break a probe, but the other probes continue
             self.errors[name] = f"{type(error).__name__}: {error}"
         return None
 
@@ -489,21 +489,21 @@ class Capture:
         return text
 
     def accelerators(self) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = []
+        accelerators: list[dict[str, object]] = []
         for name, probe in {"nvidia": nvidia_gpus, "amd": amd_gpus, "tpu": tpus}.items():
             chips = self.attempt(name, probe)
-            found += chips if isinstance(chips, list) else []
-        if any(chip["vendor"] == "nvidia" for chip in found):
+            accelerators += chips if isinstance(chips, list) else []
+        if any(chip["vendor"] == "nvidia" for chip in accelerators):
             version = cuda_driver_version(self.keep("nvidia-smi.txt", nvidia_report))
-            for chip in found:
+            for chip in accelerators:
                 if chip["vendor"] == "nvidia":
                     chip["cuda_driver_version"] = version
-        return found
+        return accelerators
 
     def why_no_accelerators(self) -> str:
         failed = [name for name in ("nvidia", "amd", "tpu") if name in self.errors]
         if failed:
-            return f"could not be asked for, see errors: {', '.join(failed)}"
+            return f"the search for accelerators failed, see `errors`: {', '.join(failed)}"
         return "nvidia-smi and rocm-smi are missing or found no GPU, and there is no TPU on the PCI bus"
 
 
@@ -515,8 +515,8 @@ def lscpu_report() -> str | None:
 def capture(request: Mapping[str, object]) -> dict[str, object]:
     """Return the answer to a request. The top of this file describes both."""
     run = Capture()
-    wanted = request.get("packages")
-    names = [str(name) for name in wanted] if isinstance(wanted, list) else None
+    requested = request.get("packages")
+    names = [str(name) for name in requested] if isinstance(requested, list) else None
     host: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
         "captured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -527,15 +527,15 @@ def capture(request: Mapping[str, object]) -> dict[str, object]:
         "disks": run.attempt("disks", disks),
         "load_average": run.attempt("load_average", load_average),
         "accelerators": [],
-        "reason": "not asked for",
+        "reason": "not requested",
         "tpu": None,
         "python": run.attempt("python", python),
         "packages": run.attempt("packages", lambda: packages(names)),
     }
     if request.get("accelerators", True):
-        found = run.accelerators()
-        host["accelerators"] = found
-        host["reason"] = None if found else run.why_no_accelerators()
+        accelerators = run.accelerators()
+        host["accelerators"] = accelerators
+        host["reason"] = None if accelerators else run.why_no_accelerators()
         host["tpu"] = run.attempt("tpu_access", lambda: tpu_access(ROOT, os.environ))
     run.keep("lscpu.txt", lscpu_report)
     return {"host": {**host, "errors": run.errors}, "raw": run.raw}

@@ -149,7 +149,7 @@ def test_a_driver_mismatch_is_an_error_and_the_rest_goes_on(fake_tool: FakeTool)
     assert host["errors"]["nvidia"] == (
         "nvidia-smi exited with 18: Failed to initialize NVML: Driver/library version mismatch"
     )
-    assert host["reason"] == "could not be asked for, see errors: nvidia"
+    assert host["reason"] == "the search for accelerators failed, see `errors`: nvidia"
     assert host["memory"]["total_bytes"] > 0
 
 
@@ -168,7 +168,7 @@ def test_a_tool_that_hangs_is_killed_with_its_children(
 def test_accelerators_are_left_alone_unless_asked_for(fake_tool: FakeTool) -> None:
     fake_tool("nvidia-smi", "exit 1")
     host = capture.capture({"accelerators": False, "packages": []})["host"]
-    assert (host["accelerators"], host["reason"], host["tpu"]) == ([], "not asked for", None)
+    assert (host["accelerators"], host["reason"], host["tpu"]) == ([], "not requested", None)
     assert "nvidia" not in host["errors"]
 
 

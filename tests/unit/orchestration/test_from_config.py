@@ -36,12 +36,12 @@ def test_extra_arguments_go_before_those_of_the_template(tmp_path: Path) -> None
 
 
 def test_one_argument_is_given_by_its_name() -> None:
-    assert from_config.one({"name": None}, "name", "cluster deploy") is None
+    assert from_config.argument({"name": None}, "name", "cluster deploy") is None
 
 
 def test_an_argument_that_is_not_there_names_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"^`cluster deploy` has no argument `nmae`: did you mean name\?$"):
-        from_config.one({"name": 1, "tag": 2}, "nmae", "cluster deploy")
+        from_config.argument({"name": 1, "tag": 2}, "nmae", "cluster deploy")
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def _cluster_or_none(entry: Any) -> Any:
 def _would_be_cluster(name: Any, value: Any) -> bool:
     """Tell whether an entry would be a cluster if the name of a field were spelled correctly.
 
-    Such an entry is an error. If it were ignored, the run would use the cluster without a lease.
+    Such an entry is an error. If the entry were ignored, the run would use the cluster without a lease.
     """
     meant = misspelled(str(name), Cluster.model_fields)
     if meant is None or value is None:
