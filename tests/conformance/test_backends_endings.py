@@ -137,7 +137,7 @@ def test_a_file_that_is_no_program_is_named(bench: Bench) -> None:
 def test_a_working_directory_that_is_not_there_is_named(bench: Bench) -> None:
     _, outcome = bench.run("true", cwd="/nowhere/at all")
     assert outcome.ended_by is EndedBy.NOT_STARTED
-    assert outcome.message == "its working directory /nowhere/at all: No such file or directory"
+    assert outcome.message == "its working directory /nowhere/at all cannot be entered: No such file or directory"
 
 
 def test_a_workload_may_delete_its_working_directory(bench: Bench) -> None:

@@ -78,8 +78,8 @@ def cancel(directory: str) -> Dict[str, Any]:
 def listing(directory: str, patterns: Sequence[str]) -> List[str]:
     """Return the paths of the files to fetch, relative to the directory of an attempt.
 
-    They are the files below `files/` that match a pattern or are inside a matching folder, and the existing files of
-    `LISTED`.
+    They are the files below `files/` that match a pattern or are inside a matching folder, and the outcome, the exit
+    code and the samples, if they exist.
     """
     top = pathlib.Path(directory)
     results = top / RESULTS
@@ -99,8 +99,8 @@ def log_sizes(directory: str) -> Dict[str, int]:
 def kill(directory: str) -> bool:
     """Kill the processes of an attempt whose supervisor was killed, and return whether some may remain.
 
-    If the attempt has a cgroup, it contains all of its processes. Otherwise, the processes are found by the environment
-    variable `TOPGALLANT_STEP`, and a process that has cleared its environment is not found.
+    If the attempt has a cgroup, the cgroup contains all processes of the attempt. Without a cgroup, the processes are
+    found by the environment variable `TOPGALLANT_STEP`, and a process that has cleared its environment is not found.
     """
     groups = cgroups.find(directory)
     are_empty = [cgroups.kill(group) for group in groups]
@@ -125,7 +125,7 @@ def _record(directory: str, name: str) -> Dict[str, Any]:
 
 
 def _holds_lock(pid: int, directory: str) -> bool:
-    """Return whether a process has the lock file of an attempt open, which only its supervisor has.
+    """Return whether a process has the lock file of an attempt open. Only the supervisor keeps the file open.
 
     The process id must be checked, because the workload can write any process id into the file `started`.
     """

@@ -2,8 +2,8 @@
 
 A process stays in its cgroup when it starts a session, loses its parent or clears its environment. It can leave only if
 it may write to another cgroup. So the processes are found even after their supervisor was killed. Cgroups of version 2
-are preferred (https://docs.kernel.org/admin-guide/cgroup-v2.html). Of version 1, only the hierarchies are used in which
-a new group needs no settings.
+are preferred (https://docs.kernel.org/admin-guide/cgroup-v2.html). Of version 1, this module uses only the hierarchies
+in which a new group needs no settings.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class _Mount(NamedTuple):
 
 
 def create(directory: str) -> str:
-    """Create a group for an attempt below the group of this process, and return its directory; empty on failure."""
+    """Create a group for an attempt, below the group of this process. Return its directory; empty on failure."""
     mounts, own_groups = _mounts(), _own_groups()
     for hierarchy in _HIERARCHIES:
         if hierarchy in mounts and hierarchy in own_groups:
             parent = _directory_of(mounts[hierarchy], own_groups[hierarchy])
             group = os.path.join(parent, _name(directory))
-            # To move a process, version 2 also requires write access to `cgroup.procs` of the parent group.
+            # To move a process, version 2 requires write access to `cgroup.procs` of the new group and of its parent.
             if parent and os.access(os.path.join(parent, _PROCESSES), os.W_OK) and _create_group(group):
                 return group
     return ""
@@ -46,7 +46,7 @@ def create(directory: str) -> str:
 def enter(group: str) -> None:
     """Move this process into a group. If this fails, remove the empty group."""
     try:
-        # System calls write to fewer memory pages than a Python stream. A forked process must copy each such page.
+        # Use system calls: a Python stream would write to more memory pages, and a forked process must copy each page.
         descriptor = os.open(os.path.join(group, _PROCESSES), os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.write(descriptor, b"0")
@@ -125,8 +125,8 @@ def _own_groups() -> Dict[str, str]:
     """Return the group of this process in each hierarchy."""
     groups = {}
     for line in _lines("/proc/self/cgroup"):
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+        _, _, controllers_and_path = line.partition(":")
+        controllers, _, path = controllers_and_path.partition(":")
         groups.update(dict.fromkeys(controllers.split(","), path))
     return groups
 
@@ -135,12 +135,12 @@ def _mounts() -> Dict[str, _Mount]:
     """Return the mount of each hierarchy; see proc_pid_mountinfo(5)."""
     mounts: Dict[str, _Mount] = {}
     for line in _lines("/proc/self/mountinfo"):
-        before, _, after = line.partition(" - ")
-        fields, kind = before.split(), after.split()
-        if kind[:1] == ["cgroup2"]:
-            mounts[""] = _Mount(fields[4], fields[3])
-        elif kind[:1] == ["cgroup"]:
-            mounts.update(dict.fromkeys(kind[2].split(","), _Mount(fields[4], fields[3])))
+        mount_text, _, file_system_text = line.partition(" - ")
+        mount, file_system = mount_text.split(), file_system_text.split()
+        if file_system[:1] == ["cgroup2"]:
+            mounts[""] = _Mount(mount[4], mount[3])
+        elif file_system[:1] == ["cgroup"]:
+            mounts.update(dict.fromkeys(file_system[2].split(","), _Mount(mount[4], mount[3])))
     return mounts
 
 

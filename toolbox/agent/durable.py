@@ -1,4 +1,4 @@
-"""Syncs the files of a workload before its outcome is written, so that a power cut cannot lose only the files."""
+"""Syncs the files of a workload, so that a power cut cannot lose files of a workload whose outcome is on the disk."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _MOST_FILES = 1000  # for more files, one sync of the whole system is faster tha
 def sync_tree(top: str) -> None:
     """Return when the files below a directory, and their names, are on the disk."""
     count = 0
-    for folder, below, names in os.walk(top):
+    for folder, subfolders, names in os.walk(top):
         # For an empty directory, the sync of its parent is enough.
-        itself = [folder] if below or names else []
-        for path in (*itself, *(os.path.join(folder, name) for name in names)):
+        non_empty = [folder] if subfolders or names else []
+        for path in (*non_empty, *(os.path.join(folder, name) for name in names)):
             count += 1
             if count > _MOST_FILES:
                 os.sync()

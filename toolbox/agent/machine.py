@@ -16,7 +16,7 @@ def host() -> str:
 def boot() -> str:
     """Return an id that changes with each start of the machine; empty if the system does not provide it."""
     try:
-        # The codec of UTF-8 is already loaded. Each supervisor would have to load the codec of ASCII.
+        # Read the ASCII text as UTF-8: Python has already loaded its UTF-8 codec, and loading another codec takes time.
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as stream:
             return stream.read().strip()
     except OSError:

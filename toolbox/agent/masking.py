@@ -21,8 +21,8 @@ _SHORTEST_BASE64 = 6
 _SHORTEST_PADDED = 8
 # Programs that print base64 in lines use lines of 76 characters (RFC 2045), which encode 57 bytes.
 _LINE_BYTES = 57
-# The characters besides letters, digits and `-._~` that these functions don't escape in a URL: Python's `quote` with
-# `safe=""` and with its default, JavaScript's `encodeURIComponent` and `encodeURI`, and HTML forms.
+# The characters, besides letters, digits and `-._~`, that are not escaped in a URL by Python's `quote` with `safe=""`,
+# by `quote` with its default, by JavaScript's `encodeURIComponent` and `encodeURI`, and by HTML forms.
 _URL_SAFE = ("", "/", "!'()*", ";,/?:@&=+$!'()*#", "*")
 _DOUBLE_QUOTES = ('"', "&quot;", "&#34;")
 _SINGLE_QUOTES = ("'", "&#x27;", "&#39;", "&apos;")
@@ -65,7 +65,7 @@ class Masker:
         return content
 
     def flush(self) -> bytes:
-        """Return the bytes that were held back, masked, at the end of the stream."""
+        """Return the masked form of the bytes that were held back. Call this method at the end of the stream."""
         content, self._held = self._held, b""
         for pattern in self._patterns:
             content = content.replace(pattern, MASK)
@@ -94,7 +94,7 @@ def _parts(value: str) -> Set[str]:
 
 
 def _encoded(part: str) -> Iterator[str]:
-    """Yield a text as JSON, Python, YAML, shell, URL, HTML and XML write it."""
+    """Yield `part` as it is written in JSON, Python, YAML, a shell command, a URL, HTML and XML."""
     once = [part, *_escaped(part)]
     yield from once
     # If a program prints JSON, Ansible escapes this output as JSON once more.
@@ -131,7 +131,7 @@ def _url_quoted(text: str) -> Iterator[str]:
 
 
 def _base64(value: bytes) -> Iterator[str]:
-    """Yield the base64 of a value, of its lines, and of the value inside of longer data.
+    """Yield the base64 of a value: whole, split into lines of 76 characters, and as a part of longer data.
 
     Base64 encodes three bytes as four characters, so the value inside of longer data has three different encodings. The
     first and last characters of each encoding are left out if they depend on the bytes before and after the value.

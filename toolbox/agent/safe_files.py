@@ -16,7 +16,7 @@ _PRIVATE = 0o600
 
 
 def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file, and return its descriptor. If `flags` has O_CREAT, create a missing file as private.
+    """Open a regular file, and return its descriptor. With O_CREAT in `flags`, create a missing file as a private file.
 
     Raises:
         OSError: the file is missing, or is not a regular file.
@@ -24,12 +24,12 @@ def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
     descriptor = os.open(path, flags | _SAFE_FLAGS, _PRIVATE)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a regular file", path)
+        raise OSError(errno.EINVAL, "not a regular file", path)
     return descriptor
 
 
 def is_regular(path: str) -> bool:
-    """Return whether a path is a regular file. A link to a regular file is not."""
+    """Return whether a path is a regular file, and not a link to a regular file."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:
@@ -101,7 +101,9 @@ def reserve(path: str, count: int) -> None:
 
 
 def overwrite(path: str, content: bytes) -> None:
-    """Overwrite a file as `write` does. If the path is not a regular file or has several hard links, replace it.
+    """Overwrite a file, and return when the content is on the disk.
+
+    A link, directory or special file with this path is removed first, and also a file with several hard links.
 
     Raises:
         OSError: the file cannot be written.
@@ -129,7 +131,7 @@ def remove(path: str) -> None:
 
 
 def make_directory(path: str) -> None:
-    """Create a directory if it is missing. Replace a link or a file that has its name."""
+    """Create a directory if it is missing. Replace a link or a file that has the name of the directory."""
     if os.path.islink(path) or not os.path.isdir(path):
         remove(path)
         os.makedirs(path, mode=0o700, exist_ok=True)

@@ -52,7 +52,7 @@ class Sampler:
     def sample(self) -> None:
         """Write one sample of CPU and memory, and the GPU samples since the last call."""
         now = time.monotonic()
-        # The system may still list processes that have exited. They have no memory.
+        # Skip processes that have exited: the system may still list them, but they have no memory.
         members = {
             pid: process
             for pid, process in tree.descendants(os.getpid()).items()

@@ -17,11 +17,11 @@ If the supervisor was killed, the outcome is null, and `may_remain` tells whethe
 run.
 
 A state is `running`, `ended`, `lost` (the supervisor was killed) or `absent` (the workload was never started). OFFSETS
-are the numbers of bytes of each log that the orchestrator already has, such as `{"stdout": 0, "stderr": 0}`. With null
-instead, the server sends no logs. If a request fails, the answer is `{"id": 1, "error": TEXT}`.
+are the numbers of bytes of each log that the orchestrator already has, such as `{"stdout": 0, "stderr": 0}`. If OFFSETS
+is null, the server sends no logs. If a request fails, the answer is `{"id": 1, "error": TEXT}`.
 
-`submit` is idempotent: only the process that locks the lock file in the directory starts the workload, and only then is
-the folder `sources` renamed to `src/`.
+`submit` is idempotent: only the process that locks the lock file in the directory starts the workload. This process
+also renames the folder `sources` to `src/`.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Watch:
     """An attempt whose end the server reports to the orchestrator.
 
     Args:
-        offsets: see the module; None if the server must not send the logs.
-        child: the process id of the supervisor if it is a child of this process; otherwise 0.
+        offsets: the number of bytes of each log that the orchestrator has; None if the server must not send the logs.
+        child: the process id of the supervisor if it is a child of this process; 0 if it is not a child.
     """
 
     def __init__(self, directory: str, offsets: Offsets, child: int) -> None:
@@ -90,7 +90,7 @@ class Server:
 
     def serve(self) -> None:
         """Serve until the orchestrator disconnects."""
-        # The output of a login shell may not end with a line break.
+        # Begin a new line, because the output of the login shell may not end with a line break.
         os.write(_OUTPUT, b"\n")
         self._send({"event": "hello", "home": os.path.expanduser("~"), "pid": os.getpid(), "python": sys.version})
         while True:
@@ -289,7 +289,7 @@ def _error_text(error: Exception) -> str:
 
 
 def _close_all_except(*descriptors: int) -> None:
-    """Close all other descriptors, so that a supervisor does not keep the connection of its server open."""
+    """Close all descriptors except these, so that a supervisor does not keep the connection of its server open."""
     null = os.open(os.devnull, os.O_RDWR)
     for standard in _STANDARD:
         os.dup2(null, standard)

@@ -54,7 +54,8 @@ class Supervisor:
     Args:
         directory: the directory of the attempt, which exists and contains `files/`.
         order: what to run: `command`, `env`, `cwd`, `secrets`, `run_seconds`, `silence_seconds`,
-            `grace_seconds`, `log_bytes`, `sample_seconds`. None means no limit, or no sampling.
+            `grace_seconds`, `log_bytes`, `sample_seconds`. `run_seconds` and `silence_seconds` are None for no limit,
+            and `sample_seconds` is None for no sampling.
         echo: copies the logs to a stream; None if the logs are only written to the directory.
     """
 
@@ -82,7 +83,8 @@ class Supervisor:
         """Run the workload to its end.
 
         Args:
-            report: called once with an empty text, or with the reason if the supervisor cannot write in the directory.
+            report: called once, with an empty string, or with the reason why the supervisor cannot write in the
+                directory.
         """
         try:
             self._prepare()
@@ -108,8 +110,8 @@ class Supervisor:
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         signal.signal(signal.SIGTERM, self._handle_sigterm)
-        for number in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+        for ignored in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(ignored, signal.SIG_IGN)
         tree.adopt_orphans()
         for name in (OUTCOME, EXIT_CODE):
             safe_files.reserve(self._path(f".{name}"), _RESERVED_BYTES)
@@ -151,8 +153,8 @@ class Supervisor:
             if self._cgroup:
                 cgroups.enter(self._cgroup)
             signal.set_wakeup_fd(-1)
-            for number in _DEFAULT_SIGNALS:
-                signal.signal(number, signal.SIG_DFL)
+            for default in _DEFAULT_SIGNALS:
+                signal.signal(default, signal.SIG_DFL)
             for target, writer in enumerate(writers, start=1):
                 os.dup2(writer, target)
             cwd = os.path.join(self._directory, os.path.expanduser(self._order["cwd"] or RESULTS))
@@ -166,7 +168,7 @@ class Supervisor:
             try:
                 os.chdir(cwd)
             except OSError as error:
-                os.write(fault_writer, f"its working directory {cwd}: {error.strerror}".encode())
+                os.write(fault_writer, f"its working directory {cwd} cannot be entered: {error.strerror}".encode())
                 os._exit(127)
             os.execvpe(program, list(self._order["command"]), variables)
         except BaseException as error:
@@ -211,25 +213,29 @@ class Supervisor:
         if self._kill_at is not None:
             times.append(self._kill_at if now < self._kill_at else now + _POLL_SECONDS)
         elif not self._ended_by:
-            times += [self._limit("run_seconds", self._began), self._limit("silence_seconds", self._last_output_at)]
+            times += self._deadlines()
         return min(time for time in times if time) - now
 
-    def _limit(self, name: str, since: float) -> float | None:
-        seconds = self._order[name]
-        return None if seconds is None else since + float(seconds)
+    def _deadlines(self) -> tuple[float | None, float | None]:
+        """Return when the workload has run for too long, and when it has printed nothing for too long."""
+        run, silence = self._order["run_seconds"], self._order["silence_seconds"]
+        return (
+            None if run is None else self._began + float(run),
+            None if silence is None else self._last_output_at + float(silence),
+        )
 
     def _reap(self) -> None:
         while True:
             try:
-                number, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 self._note_end_of_tree()
                 return
-            if number == 0:
+            if pid == 0:
                 break
-            if self._sampler is not None and number == self._sampler.gpu_reader:
+            if self._sampler is not None and pid == self._sampler.gpu_reader:
                 self._sampler.gpu_reader = 0  # another process may have this process id from now on
-            if number == self._main:
+            if pid == self._main:
                 self._status = status
                 # The process that sent SIGTERM to this supervisor may also have killed the workload.
                 by_signal = "cancelled" if self._is_cancelled else "signal"
@@ -240,7 +246,7 @@ class Supervisor:
                 self._leftovers = len(left)
                 self._terminate()
             elif not left:
-                self._close_sampler()  # after its GPU reader has ended, `os.waitpid` finds no more children
+                self._close_sampler()  # this ends the GPU reader, so that `os.waitpid` finds no more children
 
     def _note_end_of_tree(self) -> None:
         self._status = self._status if self._status is not None else 127 << 8
@@ -251,10 +257,10 @@ class Supervisor:
         if self._is_cancelled:
             self._end("cancelled", "")
         now = time.monotonic()
-        run, silence = self._limit("run_seconds", self._began), self._limit("silence_seconds", self._last_output_at)
-        if not self._ended_by and run is not None and now >= run:
+        run_deadline, silence_deadline = self._deadlines()
+        if not self._ended_by and run_deadline is not None and now >= run_deadline:
             self._end("timeout", f"it ran longer than {self._order['run_seconds']:g} s")
-        if not self._ended_by and silence is not None and now >= silence:
+        if not self._ended_by and silence_deadline is not None and now >= silence_deadline:
             self._end("silence", f"it printed nothing for {self._order['silence_seconds']:g} s")
         if self._kill_at is not None and now >= self._kill_at and self._drain_until is None:
             self._send(signal.SIGKILL)
@@ -273,13 +279,13 @@ class Supervisor:
             self._give_up_at = self._kill_at + _STUCK_SECONDS
             self._send(signal.SIGTERM)
 
-    def _send(self, number: int) -> None:
+    def _send(self, signal_number: int) -> None:
         """Send a signal to all processes of the workload. SIGKILL is sent repeatedly, because processes may fork."""
         for pid in self._members():
-            tree.send(pid, number)
-            if number == signal.SIGTERM:
+            tree.send(pid, signal_number)
+            if signal_number == signal.SIGTERM:
                 tree.send(pid, signal.SIGCONT)  # a stopped process handles the signal only after SIGCONT
-        if number == signal.SIGKILL and self._cgroup:
+        if signal_number == signal.SIGKILL and self._cgroup:
             cgroups.send_kill(self._cgroup)
 
     def _members(self) -> list[int]:
@@ -298,7 +304,7 @@ class Supervisor:
             return True
         if self._drain_until is None:
             return False
-        # All descendants have ended. If another process keeps the output open, don't wait for it any longer.
+        # All descendants have ended. Don't wait past this time for output: another process may keep the output open.
         return now >= self._drain_until or not self._open
 
     def _finish(self, began: float) -> None:
@@ -312,7 +318,7 @@ class Supervisor:
         # There is no status of a workload that could not be killed: record SIGKILL, which was sent.
         status = self._status if self._status is not None else int(signal.SIGKILL)
         by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        # Shells use the same exit code.
+        # For a signal, use the exit code that shells use.
         code = 128 + by_signal if by_signal else os.WEXITSTATUS(status)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         outcome = {
@@ -330,7 +336,7 @@ class Supervisor:
             "host": machine.host(),
             "accelerators": machine.accelerators(),
         }
-        # Sync the files before the outcome is written. Otherwise, a power cut could lose files of an ended attempt.
+        # Sync the files before the outcome is written, so that a power cut cannot lose files of an ended attempt.
         for name in (SAMPLES, GPU_SAMPLES, *(log_name(stream) for stream in STREAMS if logs[stream].bytes)):
             durable.sync(self._path(name))
         durable.sync_tree(self._path(RESULTS))

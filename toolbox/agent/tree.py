@@ -54,7 +54,7 @@ def descendants(root: int) -> dict[int, Process]:
 
 
 def send(pid: int, signal_number: int) -> None:
-    """Send a signal to a process. Ignore that the process has ended, or belongs to another user."""
+    """Send a signal to a process. Do nothing if the process has ended, or belongs to another user."""
     try:
         os.kill(pid, signal_number)
     except (ProcessLookupError, PermissionError):
@@ -62,7 +62,7 @@ def send(pid: int, signal_number: int) -> None:
 
 
 def marked(variable: str, value: str) -> list[int]:
-    """Return the ids of the other processes whose environment variable has this value."""
+    """Return the ids of all processes except this one in whose environment `variable` has this value."""
     entry = os.fsencode(f"{variable}={value}")
     pids = []
     for name in os.listdir("/proc"):
