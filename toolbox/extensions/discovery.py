@@ -55,7 +55,7 @@ class Extension:
 
 
 def available(kind: str) -> dict[str, Extension]:
-    """Return the extensions of a kind by name. Each name has the extension that takes precedence."""
+    """Return the extensions of a kind by name. If a name occurs twice, the extension with precedence counts."""
     return builtin(kind) | external(kind)
 
 

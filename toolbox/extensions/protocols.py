@@ -92,7 +92,7 @@ class MachineTarget(Protocol):
         """Return the address of the target for Ansible, as `[USER@]HOST[:PORT]`; None for this machine.
 
         Raises:
-            ValueError: no host is configured, and the name of the target is not a host.
+            ValueError: no host is configured, and the name of the target is not a valid host either.
         """
 
 
@@ -110,7 +110,7 @@ class SelectiveTarget(Protocol):
 
 @runtime_checkable
 class VerifiableTarget(Protocol):
-    """A target that can check before a run begins whether its workloads will be able to run."""
+    """A target that can check, before a run begins, whether its workloads can run."""
 
     def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:
         """Check that the target can run the workloads, as far as this can be checked before the run begins.
@@ -121,7 +121,7 @@ class VerifiableTarget(Protocol):
             workloads: the workloads that may run on the target.
 
         Raises:
-            ConfigurationError: the configuration or a permission must be changed first.
+            ConfigurationError: the configuration or a permission must be changed before the workloads can run.
             InfrastructureError: the target does not answer.
         """
 
@@ -188,7 +188,7 @@ class OwningBackend(Backend, Protocol):
     """A backend that creates objects on its target that all attempts of a run share."""
 
     def teardown_run(self) -> None:
-        """Remove the shared objects of the run. All of its attempts have been released before."""
+        """Remove the shared objects of the run. All attempts of the run have been released before this call."""
 
 
 def teardown_of(backend: Backend) -> Callable[[], None] | None:
@@ -214,7 +214,8 @@ class Kind(Generic[Extended_co]):
         folder: the name of the folder of the modules, in the workspace and in `toolbox/`.
         attribute: the name of the class or function that each module must define.
         protocol: the protocol that the class or function must implement.
-        key: the key of the configuration whose value names an extension; empty if the configuration names none.
+        key: the key of the configuration whose value names an extension; empty if the configuration does
+            not name extensions of this kind.
     """
 
     folder: str
