@@ -31,7 +31,7 @@ class Connection:
     """A connection to one agent. Its methods may be called from any thread.
 
     Args:
-        channel: the pipes of a new process that waits for the agent (`bootstrap.command`).
+        channel: the pipes of a new process that reads the program of the agent (`bootstrap.command`).
         on_event: called with each event, in the thread that reads the messages.
         on_end: called when the connection has ended, in the thread that reads the messages.
     """
@@ -45,7 +45,7 @@ class Connection:
         self._channel = channel
         self._on_event = on_event
         self._on_end = on_end
-        self._numbers = itertools.count(1)
+        self._request_ids = itertools.count(1)
         self._answers: dict[int, Future[Message]] = {}
         self._lock = threading.Lock()
         self._hello: Future[Message] = Future()
@@ -73,14 +73,14 @@ class Connection:
         Raises:
             ConnectionLost: the agent did not answer. It may have carried out the request.
         """
-        number = next(self._numbers)
+        request_id = next(self._request_ids)
         answer: Future[Message] = Future()
         with self._lock:
             if self._has_ended:
                 raise ConnectionLost("the connection has ended")
-            self._answers[number] = answer
+            self._answers[request_id] = answer
         try:
-            self._channel.write(json.dumps({"id": number, "op": op, **fields}).encode() + b"\n")
+            self._channel.write(json.dumps({"id": request_id, "op": op, **fields}).encode() + b"\n")
             return answer.result(_ANSWER_SECONDS)
         except FutureTimeoutError:  # must come before OSError, of which it is a subclass since Python 3.11
             raise ConnectionLost(f"no answer within {_ANSWER_SECONDS:g} s") from None
@@ -88,7 +88,7 @@ class Connection:
             raise ConnectionLost(str(error)) from error
         finally:
             with self._lock:
-                self._answers.pop(number, None)
+                self._answers.pop(request_id, None)
 
     def close(self) -> None:
         """End the connection. The workloads that the agent started continue to run."""
@@ -110,7 +110,7 @@ class Connection:
         except Exception:  # end the connection, because other threads would wait forever for answers
             log.exception("an error occurred while the messages of an agent were read")
         status = self._channel.close()
-        reason = fault or self._channel.errors or f"it ended with status {status}"
+        reason = fault or self._channel.errors or f"its agent ended with status {status}"
         with self._lock:
             self._has_ended = True
             waiting = [self._hello, *self._answers.values()]

@@ -61,7 +61,7 @@ def extract(stream: BinaryIO, directory: Path, limits: CollectLimits) -> None:
     try:
         with tarfile.open(fileobj=_Headers(stream), mode="r:", tarinfo=_Member) as archive:  # type: ignore[call-overload]  # tarfile uses only these methods
             while (member := archive.next()) is not None:
-                archive.members = []  # the archive would otherwise keep all members in memory
+                archive.members = []  # forget the members, which `tarfile` would keep in memory
                 extraction.extract(archive, member)
     except (ValueError, OverflowError, RecursionError) as error:  # tarfile raises them for some forged headers
         raise tarfile.ReadError(f"the archive is damaged: {error}") from error
@@ -71,7 +71,7 @@ def extract(stream: BinaryIO, directory: Path, limits: CollectLimits) -> None:
 
 @contextmanager
 def pipe_to(target: BinaryIO, most: int) -> Iterator[IO[bytes]]:
-    """Yield a pipe, and copy to a file what a program writes into the pipe.
+    """Yield a pipe for the output of a program, and copy this output to a file.
 
     Args:
         most: the largest number of bytes to copy. If the program writes more, the pipe is closed.
@@ -192,7 +192,7 @@ class _Extraction:
             raise LimitExceeded(f"the attempt left more than {self._limits.bytes} bytes: {_REMEDY}")
 
     def _fault(self, member: tarfile.TarInfo, parts: tuple[str, ...]) -> str:
-        """Return why a member must not be extracted; an empty text if it may be extracted."""
+        """Return why a member must not be extracted; empty if the member may be extracted."""
         is_own = len(parts) == 1 and parts[0] in _OWN_FILES and member.isreg()
         if member.name.startswith("/") or ".." in parts:
             return "its path leads out of the directory"
@@ -268,7 +268,7 @@ class _Extraction:
 
 def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, target: BinaryIO) -> None:
     source = archive.extractfile(member)
-    assert source is not None, "it is a regular file"
+    assert source is not None, "the member is a regular file"
     shutil.copyfileobj(source, target, _PIECE_BYTES)
     target.flush()
     with suppress(ValueError, OverflowError, OSError):  # the time may be forged
@@ -286,5 +286,5 @@ def _stays_inside(target: str, depth: int) -> bool:
         depth: the number of directories between the extracted directory and the link.
     """
     steps = [step for step in target.split("/") if step not in {"", "."}]
-    up = next((number for number, step in enumerate(steps) if step != ".."), len(steps))
-    return not target.startswith("/") and up <= depth and ".." not in steps[up:]
+    levels_up = next((index for index, step in enumerate(steps) if step != ".."), len(steps))
+    return not target.startswith("/") and levels_up <= depth and ".." not in steps[levels_up:]

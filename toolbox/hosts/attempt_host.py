@@ -55,7 +55,7 @@ class _Attempt:
     Args:
         directory: the directory of the attempt on the host.
         mirror: the local directory for copies of the logs; None if the host is this machine.
-        timeout: how many seconds the host may be unreachable.
+        timeout: how many seconds the host may be unreachable until the attempt is reported as unreachable.
         log_bytes: the limit for the size of each log.
         is_there: whether the agent has confirmed that the attempt is on the host.
     """
@@ -80,7 +80,7 @@ class Host:
 
     Args:
         label: the name of the host in messages.
-        launch: starts the process that waits for the agent (`bootstrap.command`).
+        launch: starts a process that reads and runs the agent on the host (`bootstrap.command`).
         notify: called with the name of an attempt whose status has changed, in another thread.
     """
 
@@ -123,10 +123,10 @@ class Host:
         mirror: Path | None,
         timeout: float,
     ) -> None:
-        """Start a workload in a directory of the host, and watch it. If a workload was started there before, adopt it.
+        """Start a workload in a directory of the host, and watch it. Adopt a workload that has already started there.
 
         Args:
-            order: what the agent's supervisor executes (see `toolbox.hosts.staging.order`).
+            order: the order for the agent's supervisor, as `toolbox.hosts.staging.order` returns it.
             sources: a folder on the host, which becomes `src/` if this call starts the workload.
             mirror: the local directory for copies of the logs; None if the host is this machine.
 
@@ -172,7 +172,9 @@ class Host:
             self._attempts.pop(directory, None)
 
     def request(self, op: str, timeout: float, **fields: Any) -> Message:
-        """Send a request to the agent, and return the answer. Every request is idempotent, and repeated if necessary.
+        """Send a request to the agent, and return the answer.
+
+        If the connection is lost, the request is repeated over a new connection: every request is idempotent.
 
         Raises:
             StepError: the host cannot be reached for `timeout` seconds, or the agent reports an error.
@@ -229,7 +231,7 @@ class Host:
                 connection = Connection(self._launch(), self._handle_event, self._handle_end)
                 self._home = str(connection.start_agent().get("home"))
             except (ConnectionLost, OSError) as error:
-                # A host that was reached before may be restarting: then any error may be temporary.
+                # If the host has answered before, any error may be temporary: the host may be restarting.
                 is_final = not self._home and _is_final(str(error))
                 left = deadline - time.monotonic()
                 if is_final or left <= 0 or self._is_closed.is_set():
@@ -272,7 +274,7 @@ class Host:
                     self._finish(attempt.directory, _ended({"outcome": None}))
         except (StepError, Cancelled, OSError) as error:
             self._give_up(str(error))
-        except Exception as error:  # report it, because other threads would wait forever for these attempts
+        except Exception as error:  # report the attempts as unreachable: other threads would wait for them forever
             log.exception("the connection to %s could not be restored", self.label)
             self._give_up(describe(error))
 

@@ -1,4 +1,4 @@
-"""Sends the agent to a target. Its modules are sent as text to a Python interpreter; nothing is installed."""
+"""Sends the agent to a target: the text of its modules, which a Python interpreter runs without installing a file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Final
 from toolbox import agent
 
 TOO_OLD: Final = "the agent needs Python 3.8 or later"
-# Any version of Python can run this program. It reads not more than the text of the agent, because the requests follow
-# on the same standard input.
+# Any version of Python can run this program. The program reads no byte beyond the text of the agent, because the
+# requests follow on the same standard input.
 _LOADER: Final = f"""
 import os, sys
 if sys.version_info < (3, 8):
@@ -63,6 +63,6 @@ def program() -> bytes:
     folder = Path(agent.__file__).parent
     sources = {"toolbox": "", "toolbox.agent": ""}
     sources |= {f"toolbox.agent.{file.stem}": file.read_text(encoding="utf-8") for file in folder.glob("[!_]*.py")}
-    # JSON strings are also Python strings.
+    # A JSON object of strings is also a valid Python expression.
     text = _PROGRAM.replace("{sources}", json.dumps(sources)).encode()
     return f"{len(text):08d}".encode() + text

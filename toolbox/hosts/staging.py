@@ -1,4 +1,4 @@
-"""Prepares what a host needs to execute a workload (its files and its order), and filters the files of an attempt."""
+"""Prepares the files and the order that a host needs to execute a workload, and filters the files of an attempt."""
 
 from __future__ import annotations
 

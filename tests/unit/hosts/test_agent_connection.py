@@ -86,10 +86,10 @@ def test_events_are_told_as_they_come(talk: Talks) -> None:
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("sys.exit(3)", "it ended with status 3"),
+        ("sys.exit(3)", "its agent ended with status 3"),
         ("sys.exit('Permission denied (publickey).')", r"Permission denied \(publickey\)\."),
         ("print('line 1', file=sys.stderr); sys.exit('line 2')", "line 1\nline 2"),
-        ("os.kill(os.getpid(), 9)", "it ended with status -9"),
+        ("os.kill(os.getpid(), 9)", "its agent ended with status -9"),
     ],
 )
 def test_who_does_not_come_up_says_why(talk: Talks, source: str, reason: str) -> None:
@@ -122,7 +122,7 @@ def test_who_does_not_answer_in_time_is_lost(talk: Talks, monkeypatch: pytest.Mo
 def test_who_speaks_nonsense_is_at_its_end(talk: Talks, nonsense: str) -> None:
     one = talk(f"say(**hello); hear(); print({nonsense!r}, flush=True); read()")
     one.connection.start_agent()
-    with pytest.raises(ConnectionLost, match="it ended with status 0"):
+    with pytest.raises(ConnectionLost, match="its agent ended with status 0"):
         one.connection.request("state")
     assert one.ends == 1
 
