@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from toolbox.leases.leases import Claim, Record, Seen, now
+from toolbox.leases.leases import Claim, Record, StoredRecord, now
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause, Verdict
 
@@ -24,12 +24,12 @@ class FakeLock:
         self._guard = threading.Lock()
         self._news: threading.Event | None = None
 
-    def read(self, timeout: float) -> Seen:  # noqa: ARG002
+    def read(self, timeout: float) -> StoredRecord:  # noqa: ARG002
         """See `Lock`."""
         self._check()
         with self._guard:
             self.looks += 1
-            return Seen(self.record, str(self.version or ""))
+            return StoredRecord(self.record, str(self.version or ""))
 
     def write(self, record: Record | None, version: str, timeout: float) -> str | None:  # noqa: ARG002
         """See `Lock`."""

@@ -18,7 +18,7 @@ from tests.servers import api_proxy, kubernetes
 from toolbox.kubernetes.api.connection import ApiError, Cluster
 from toolbox.kubernetes.api.snapshots import Difference, Snapshot
 from toolbox.kubernetes.lease_objects import LeaseObject
-from toolbox.leases.leases import Claim, Record, Seen, me, now
+from toolbox.leases.leases import Claim, Record, StoredRecord, current_user, now
 from toolbox.leases.taking import take
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError, StepError
@@ -79,7 +79,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def test_it_is_a_lease_as_kubernetes_knows_it_with_what_people_want_to_know(place: Place) -> None:
-    take([place.lock()], NIGHTLY, wait=0, say=print)
+    take([place.lock()], NIGHTLY, wait=0, report=print)
     found = place.found()
     assert (found["spec"]["holderIdentity"], found["spec"]["leaseDurationSeconds"]) == ("run-1", 3)
     notes = {"owner": "ann@lab", "purpose": "nightly", "run": "run-1"}
@@ -92,7 +92,7 @@ def test_what_is_written_is_read_again(place: Place, microsecond: int) -> None:
     written = Record(NIGHTLY, moment, moment, "by bob")
     version = place.lock().write(written, "", 5)
     assert version
-    assert place.lock().read(5) == Seen(written, version)
+    assert place.lock().read(5) == StoredRecord(written, version)
 
 
 def test_who_has_not_seen_the_latest_does_not_write(place: Place) -> None:
@@ -109,11 +109,11 @@ def test_who_deletes_what_another_is_about_to_write_is_noticed(place: Place) -> 
     assert version
     place.delete()
     assert place.lock().write(Record(NIGHTLY, now(), now()), version, 5) is None
-    assert place.lock().read(5) == Seen(None, "")
+    assert place.lock().read(5) == StoredRecord(None, "")
 
 
 def test_what_others_have_noted_on_it_stays(place: Place) -> None:
-    lease = take([place.lock()], NIGHTLY, wait=0, say=print)
+    lease = take([place.lock()], NIGHTLY, wait=0, report=print)
     place._leases.patch_namespaced_custom_object(
         *place._path,
         "topgallant",
@@ -128,7 +128,7 @@ def test_one_of_somebody_elses_tool_is_respected(place: Place) -> None:
     body = {"metadata": {"name": "topgallant"}, "spec": {"holderIdentity": "other-tool", "leaseDurationSeconds": 60}}
     place._leases.create_namespaced_custom_object(*place._path, body)
     with pytest.raises(StepError, match="held by other-tool for ''"):
-        take([place.lock()], OURS, wait=0, say=print)
+        take([place.lock()], OURS, wait=0, report=print)
 
 
 def test_a_namespace_that_is_not_there_is_named(place: Place) -> None:
@@ -136,7 +136,7 @@ def test_a_namespace_that_is_not_there_is_named(place: Place) -> None:
     with pytest.raises(
         ConfigurationError, match="sut: there is no namespace nowhere for its lease: create it, or name"
     ):
-        take([lock], OURS, wait=0, say=print)
+        take([lock], OURS, wait=0, report=print)
 
 
 def test_who_may_not_is_told_so(place: Place) -> None:
@@ -144,7 +144,7 @@ def test_who_may_not_is_told_so(place: Place) -> None:
         place.server.account(place.namespace, place.directory, []) as account,
         pytest.raises(ApiError, match=r"sut: leases\.coordination\.k8s\.io .* is forbidden") as caught,
     ):
-        take([place.lock(account.kubeconfig)], OURS, wait=0, say=print)
+        take([place.lock(account.kubeconfig)], OURS, wait=0, report=print)
     assert caught.value.cause is Cause.CONFIGURATION
 
 
@@ -152,18 +152,18 @@ def test_who_may_not_is_told_so(place: Place) -> None:
 
 
 def test_who_waits_is_told_of_a_release_at_once(place: Place) -> None:
-    held = take([place.lock()], NIGHTLY, wait=0, say=print)
+    held = take([place.lock()], NIGHTLY, wait=0, report=print)
     held.start(lambda: None)
     threading.Timer(4, held.release).start()
     began = time.monotonic()
-    take([place.lock()], OURS, wait=30, say=print)
+    take([place.lock()], OURS, wait=30, report=print)
     assert 3.9 < time.monotonic() - began < 5.5
 
 
 def test_a_holder_that_died_is_waited_for_no_longer_than_its_lease_lasts(place: Place) -> None:
-    take([place.lock()], NIGHTLY, wait=0, say=print)
+    take([place.lock()], NIGHTLY, wait=0, report=print)
     began = time.monotonic()
-    take([place.lock()], OURS, wait=30, say=print)
+    take([place.lock()], OURS, wait=30, report=print)
     assert 2.9 < time.monotonic() - began < 5
 
 
@@ -171,14 +171,14 @@ def test_who_may_not_watch_gets_it_all_the_same(place: Place) -> None:
     with place.server.account(
         place.namespace, place.directory, [{**LEASES, "verbs": ["get", "create", "patch"]}]
     ) as account:
-        take([place.lock()], NIGHTLY, wait=0, say=print)
-        take([place.lock(account.kubeconfig)], OURS, wait=30, say=print)
+        take([place.lock()], NIGHTLY, wait=0, report=print)
+        take([place.lock(account.kubeconfig)], OURS, wait=30, report=print)
     assert place.found()["spec"]["holderIdentity"] == "run-2"
 
 
 def test_a_deleted_object_is_written_again_by_who_holds_it(place: Place) -> None:
     lost = threading.Event()
-    lease = take([place.lock()], NIGHTLY, wait=0, say=print)
+    lease = take([place.lock()], NIGHTLY, wait=0, report=print)
     lease.start(lost.set)
     place.delete()
     time.sleep(2)
@@ -189,9 +189,9 @@ def test_a_deleted_object_is_written_again_by_who_holds_it(place: Place) -> None
 
 def test_what_is_taken_by_force_is_lost_and_that_is_recorded(place: Place) -> None:
     lost = threading.Event()
-    lease = take([place.lock()], NIGHTLY, wait=0, say=print)
+    lease = take([place.lock()], NIGHTLY, wait=0, report=print)
     lease.start(lost.set)
-    take([place.lock()], OURS, wait=0, say=print, force=True)
+    take([place.lock()], OURS, wait=0, report=print, force=True)
     assert lost.wait(3)
     assert lease.loss.startswith("the lease of sut is lost: now it is held by bob@lab for 'mine' (run run-2) since ")
     assert place.found()["metadata"]["annotations"]["topgallant.dev/forced"].startswith("by bob@lab at ")
@@ -208,7 +208,7 @@ def test_a_server_that_is_away_for_less_than_the_lease_lasts_is_borne_with(
     place: Place, proxy: api_proxy.Proxy
 ) -> None:
     lost = threading.Event()
-    lease = take([place.lock(proxy.kubeconfig)], dataclasses.replace(NIGHTLY, ttl=12), wait=0, say=print)
+    lease = take([place.lock(proxy.kubeconfig)], dataclasses.replace(NIGHTLY, ttl=12), wait=0, report=print)
     lease.start(lost.set)
     proxy.stop()
     time.sleep(6)
@@ -223,10 +223,10 @@ def test_a_server_that_is_away_for_less_than_the_lease_lasts_is_borne_with(
 @pytest.mark.parametrize("fault", ["stop", "stall"])
 def test_who_cannot_renew_it_knows_that_before_another_has_it(place: Place, proxy: api_proxy.Proxy, fault: str) -> None:
     lost: list[float] = []
-    lease = take([place.lock(proxy.kubeconfig)], dataclasses.replace(NIGHTLY, ttl=6), wait=0, say=print)
+    lease = take([place.lock(proxy.kubeconfig)], dataclasses.replace(NIGHTLY, ttl=6), wait=0, report=print)
     lease.start(lambda: lost.append(time.monotonic()))
     getattr(proxy, fault)()
-    other = take([place.lock()], OURS, wait=30, say=print)
+    other = take([place.lock()], OURS, wait=30, report=print)
     taken = time.monotonic()
     assert lost[0] < taken
     assert "it could not be renewed for 5 s: sut: the API server does not answer" in lease.loss
@@ -236,11 +236,11 @@ def test_who_cannot_renew_it_knows_that_before_another_has_it(place: Place, prox
 
 
 def test_who_waits_hears_of_a_release_after_its_connections_were_dropped(place: Place, proxy: api_proxy.Proxy) -> None:
-    held = take([place.lock()], dataclasses.replace(NIGHTLY, ttl=60), wait=0, say=print)
+    held = take([place.lock()], dataclasses.replace(NIGHTLY, ttl=60), wait=0, report=print)
     threading.Timer(2, proxy.drop).start()
     threading.Timer(4, held.release).start()
     began = time.monotonic()
-    take([place.lock(proxy.kubeconfig)], OURS, wait=50, say=print)
+    take([place.lock(proxy.kubeconfig)], OURS, wait=50, report=print)
     assert 3.9 < time.monotonic() - began < 15
 
 
@@ -266,16 +266,16 @@ def test_a_person_takes_it_sees_it_and_gives_it_back(place: Place, workspace: Wo
     assert taken.exit_code == 0, str(taken)
     assert taken.stdout.startswith(f"topgallant in the namespace {place.namespace} is yours, and it ends at ")
     shown = run(workspace, "show_lease").stdout
-    assert f"is held by {me()} for 'debugging' since " in shown
+    assert f"is held by {current_user()} for 'debugging' since " in shown
     holder = run(workspace, "show_lease", "--format=json").json["holder"]
-    assert (holder["owner"], holder["ttl"], holder["has_heartbeat"]) == (me(), 7200, False)
+    assert (holder["owner"], holder["ttl"], holder["has_heartbeat"]) == (current_user(), 7200, False)
     assert run(workspace, "release_lease").stdout == f"topgallant in the namespace {place.namespace} is free\n"
     assert run(workspace, "show_lease", "--format=json").json["holder"] is None
     assert run(workspace, "release_lease").stdout.startswith("nobody holds ")
 
 
 def test_what_another_holds_is_neither_taken_nor_released(place: Place, workspace: Workspace) -> None:
-    take([place.lock()], Claim("run-1", "ann@lab", "nightly", "run-1", ttl=60), wait=0, say=print)
+    take([place.lock()], Claim("run-1", "ann@lab", "nightly", "run-1", ttl=60), wait=0, report=print)
     for command, flags in (("take_lease", ["--purpose=x"]), ("release_lease", [])):
         outcome = run(workspace, command, *flags)
         assert outcome.exit_code == 3
@@ -286,16 +286,16 @@ def test_what_another_holds_is_neither_taken_nor_released(place: Place, workspac
 
 def test_a_forced_release_ends_who_had_it_and_is_recorded(place: Place, workspace: Workspace) -> None:
     lost = threading.Event()
-    lease = take([place.lock()], NIGHTLY, wait=0, say=print)
+    lease = take([place.lock()], NIGHTLY, wait=0, report=print)
     lease.start(lost.set)
     assert run(workspace, "release_lease", "--force").exit_code == 0
     assert lost.wait(3)
     assert "holderIdentity" not in place.found()["spec"]
-    assert f"by {me()} at " in place.found()["metadata"]["annotations"]["topgallant.dev/forced"]
+    assert f"by {current_user()} at " in place.found()["metadata"]["annotations"]["topgallant.dev/forced"]
 
 
 def test_a_person_may_wait_for_it(place: Place, workspace: Workspace) -> None:
-    take([place.lock()], NIGHTLY, wait=0, say=print)
+    take([place.lock()], NIGHTLY, wait=0, report=print)
     outcome = run(workspace, "take_lease", "--purpose=debugging", "--wait=30")
     assert outcome.exit_code == 0, str(outcome)
     assert "waiting for the lease of the cluster: held by ann@lab" in outcome.stderr

@@ -40,9 +40,9 @@ def take(lock: LeaseObject, purpose: str, *, ttl: int, wait: float, force: bool)
     Raises:
         StepError: somebody else holds the lease, or the cluster does not answer.
     """
-    claim = Claim(leases.me(), leases.me(), purpose, ttl=ttl, beats=False)
+    claim = Claim(leases.current_user(), leases.current_user(), purpose, ttl=ttl, has_heartbeat=False)
     try:
-        record = taking.take([lock], claim, wait=wait, say=_say, force=force).record
+        record = taking.take([lock], claim, wait=wait, report=_say, force=force).record
     except StepError as error:
         if error.cause is not Cause.CAPACITY:
             raise
@@ -57,7 +57,7 @@ def release(lock: LeaseObject, *, force: bool) -> str:
     Raises:
         StepError: somebody else holds the lease, and `force` is not set.
     """
-    me = leases.me()
+    me = leases.current_user()
     seen = lock.read(TIMEOUT)
     held = seen.record
     if not seen.version:
@@ -66,7 +66,7 @@ def release(lock: LeaseObject, *, force: bool) -> str:
         if not force:
             text = f"{lock} is {held}: --force takes it away"
             raise StepError(text, verdict=Verdict.ERROR, cause=Cause.CAPACITY)
-        taking.take([lock], Claim(me, me, "releasing it", beats=False), wait=0, say=_say, force=True)
+        taking.take([lock], Claim(me, me, "releasing it", has_heartbeat=False), wait=0, report=_say, force=True)
     return f"{lock} is free" if heartbeats.release(lock, me) else f"nobody holds {lock}"
 
 
@@ -79,7 +79,7 @@ def show(lock: LeaseObject, *, as_json: bool) -> str:
     if held is None:
         return f"nobody holds {lock}" + ("" if seen.version else ", and no run has ever taken it")
     age = duration((leases.now() - held.renewed).total_seconds(), digits=0)
-    beat = f", {age} ago" if held.claim.beats else ""
+    beat = f", {age} ago" if held.claim.has_heartbeat else ""
     forced = f"\n  it was taken by force {held.forced}" if held.forced else ""
     return f"{lock} is {held}; {held.expiry}{beat}{forced}"
 
@@ -93,7 +93,7 @@ def _json(record: Record) -> dict[str, str | int | bool]:
         "acquired": _text(record.acquired),
         "renewed": _text(record.renewed),
         "ttl": claim.ttl,
-        "has_heartbeat": claim.beats,
+        "has_heartbeat": claim.has_heartbeat,
         "forced": record.forced,
     }
 

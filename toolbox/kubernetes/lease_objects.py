@@ -1,7 +1,7 @@
-"""Stores the lease of a cluster in an object of the kind Lease (the Kubernetes API, coordination.k8s.io/v1).
+"""Stores the lease of a cluster in a Lease object of the Kubernetes API (coordination.k8s.io/v1).
 
-`toolbox.leases` takes and renews the lease. Annotations hold the values for which the kind has no field. A Lease object
-without a holder is free.
+`toolbox.leases` takes and renews the lease. The values for which a Lease object has no field are in annotations. If the
+object does not name a holder, the lease is free.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Json
 from toolbox.kubernetes.api.objects import LEASE, Objects, Query
 from toolbox.kubernetes.api.watching import Watch
-from toolbox.leases.leases import Claim, Record, Seen
+from toolbox.leases.leases import Claim, Record, StoredRecord
 from toolbox.model.errors import ConfigurationError, StepError
 
 NAME: Final = "topgallant"
@@ -24,9 +24,9 @@ _OWNER, _PURPOSE, _RUN, _FORCED, _HEARTBEAT = (
     f"{_PREFIX}{word}" for word in ("owner", "purpose", "run", "forced", "heartbeat")
 )
 _NONE: Final = "none"
-_USUAL_SECONDS: Final = 60  # lifetime of a lease for which another tool wrote no duration
-_BLIND_SECONDS: Final = 5.0  # interval of reads if the account may not watch
-_LONGEST_SECONDS: Final = 300.0  # interval of reads in addition to a watch
+_DEFAULT_SECONDS: Final = 60  # the lifetime of a lease that another tool wrote without a lifetime
+_READ_SECONDS_WITHOUT_WATCH: Final = 5.0  # the interval of reads if the account may not watch objects
+_READ_SECONDS_WITH_WATCH: Final = 300.0  # the interval of reads in addition to a watch
 _TIMEOUT: Final = 5.0
 _CONFLICT: Final = 409
 _LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
@@ -36,7 +36,8 @@ class LeaseObject:
     """The lease of a cluster, a `toolbox.leases.leases.Lock`.
 
     Args:
-        namespace: the namespace of the object; the default is the namespace of `cluster`.
+        name: the name of the object.
+        namespace: the namespace of the object; None for the namespace of `cluster`.
     """
 
     def __init__(self, cluster: Cluster, name: str = NAME, namespace: str | None = None) -> None:
@@ -50,15 +51,15 @@ class LeaseObject:
         """Return the name and the namespace of the object."""
         return f"{self._name} in the namespace {self._namespace}"
 
-    def read(self, timeout: float) -> Seen:
+    def read(self, timeout: float) -> StoredRecord:
         """See `Lock`."""
-        found = self._objects.read(LEASE, self._namespace, self._name, timeout=timeout)
-        if found is None:
-            return Seen(None, "")
-        return Seen(record_of(found), found["metadata"]["resourceVersion"])
+        obj = self._objects.read(LEASE, self._namespace, self._name, timeout=timeout)
+        if obj is None:
+            return StoredRecord(None, "")
+        return StoredRecord(record_of(obj), obj["metadata"]["resourceVersion"])
 
     def write(self, record: Record | None, version: str, timeout: float) -> str | None:
-        """See `Lock`. Labels and annotations of other tools are kept."""
+        """See `Lock`. Labels and annotations of other tools are not changed."""
         spec, annotations = _fields(record)
         metadata: Json = {"name": self._name, "annotations": annotations}
         body: Json = {"apiVersion": LEASE.api_version, "kind": LEASE.name, "metadata": metadata, "spec": spec}
@@ -75,23 +76,23 @@ class LeaseObject:
             if error.is_absent:
                 raise ConfigurationError(
                     f"{self.label}: there is no namespace {self._namespace} for its lease: create it, or name "
-                    "another one (`lease.namespace`, --namespace)"
+                    "another namespace (`lease.namespace`, --namespace)"
                 ) from None
             raise
         return str(answer["metadata"]["resourceVersion"])
 
     @contextmanager
-    def watched(self, news: threading.Event) -> Iterator[float]:
-        """See `Lock`. If the account may not watch, the lease is read every few seconds."""
+    def watched(self, change_event: threading.Event) -> Iterator[float]:
+        """See `Lock`. If the account may not watch objects, the caller must read the lease every few seconds."""
         query = Query(LEASE, self._namespace, fields=f"metadata.name={self._name}")
-        watch = Watch(self._objects.cluster, query, _EventHandler(news))
+        watch = Watch(self._objects.cluster, query, _EventHandler(change_event))
         try:
             watch.start(_TIMEOUT)
         except StepError:
-            yield _BLIND_SECONDS
+            yield _READ_SECONDS_WITHOUT_WATCH
             return
         try:
-            yield _LONGEST_SECONDS
+            yield _READ_SECONDS_WITH_WATCH
         finally:
             watch.close()
 
@@ -99,26 +100,26 @@ class LeaseObject:
 class _EventHandler:
     """Sets a `threading.Event` when the Lease object changes; see `toolbox.kubernetes.api.watching.EventHandler`."""
 
-    def __init__(self, news: threading.Event) -> None:
-        self._news = news
+    def __init__(self, change_event: threading.Event) -> None:
+        self._change_event = change_event
 
     def listed(self, objects: Iterator[Json]) -> None:
         """Set the event after a list request."""
         for _ in objects:
             pass
-        self._news.set()
+        self._change_event.set()
 
-    def changed(self, kind: str, found: Json) -> None:  # noqa: ARG002
+    def changed(self, kind: str, obj: Json) -> None:  # noqa: ARG002
         """Set the event after a change."""
-        self._news.set()
+        self._change_event.set()
 
     def unreachable(self, seconds: float, reason: str) -> None:
-        """Do nothing: the watch restarts by itself."""
+        """Do nothing, because the watch restarts by itself."""
 
 
-def record_of(found: Mapping[str, Any]) -> Record | None:
-    """Return the holder that a Lease object records; None if the lease is free."""
-    spec, annotations = found.get("spec") or {}, found["metadata"].get("annotations") or {}
+def record_of(obj: Mapping[str, Any]) -> Record | None:
+    """Return the record that a Lease object contains; None if the lease is free."""
+    spec, annotations = obj.get("spec") or {}, obj["metadata"].get("annotations") or {}
     holder = spec.get("holderIdentity")
     if not holder:
         return None
@@ -127,18 +128,18 @@ def record_of(found: Mapping[str, Any]) -> Record | None:
         annotations.get(_OWNER, holder),
         annotations.get(_PURPOSE, ""),
         annotations.get(_RUN, ""),
-        int(spec.get("leaseDurationSeconds") or _USUAL_SECONDS),
-        beats=annotations.get(_HEARTBEAT) != _NONE,
+        int(spec.get("leaseDurationSeconds") or _DEFAULT_SECONDS),
+        has_heartbeat=annotations.get(_HEARTBEAT) != _NONE,
     )
     renewed = _moment(spec.get("renewTime"), _LONG_AGO)
     return Record(claim, _moment(spec.get("acquireTime"), renewed), renewed, annotations.get(_FORCED, ""))
 
 
 def _fields(record: Record | None) -> tuple[Json, Json]:
-    """Return the fields and the annotations of the object. A merge patch removes those that are null here."""
+    """Return the fields and the annotations of a merge patch. The patch removes those that are None."""
     if record is None:
         return {"holderIdentity": None, "acquireTime": None, "renewTime": None}, dict.fromkeys(
-            (_OWNER, _PURPOSE, _RUN, _HEARTBEAT)  # keep `_FORCED`: who last took the lease by force
+            (_OWNER, _PURPOSE, _RUN, _HEARTBEAT)  # `_FORCED` still shows who last took the lease by force
         )
     claim = record.claim
     spec = {
@@ -152,12 +153,12 @@ def _fields(record: Record | None) -> tuple[Json, Json]:
         _PURPOSE: claim.purpose,
         _RUN: claim.run or None,
         _FORCED: record.forced or None,
-        _HEARTBEAT: None if claim.beats else _NONE,
+        _HEARTBEAT: None if claim.has_heartbeat else _NONE,
     }
 
 
 def _text(moment: datetime) -> str:
-    """Return a time as a Kubernetes MicroTime, always with six decimal places."""
+    """Return a time as a Kubernetes MicroTime, which must have six decimal places."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

@@ -1,1 +1,1 @@
-"""Leases: which run may use a shared cluster or machine, and until when."""
+"""Leases: the time-limited right of one run or person to use a shared cluster or machine."""

@@ -1,4 +1,4 @@
-"""Holds a lease: renews it by heartbeats until it is released or lost."""
+"""Renews a lease by heartbeats until the lease is released or lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from toolbox.leases.leases import Lock, Record, Seen, now
+from toolbox.leases.leases import Lock, Record, StoredRecord, now
 from toolbox.model.errors import Cancelled, StepError, describe
 from toolbox.model.text import duration
 from toolbox.system import cancellation
@@ -17,24 +17,23 @@ from toolbox.system.cancellation import CancelScope
 
 log = logging.getLogger(__name__)
 
-_BEATS: Final = 3  # number of heartbeats per lifetime of a lease
-_PATIENT_SHARE: Final = 5 / 6  # a lease is given up after this share of its lifetime without renewal
+_HEARTBEATS: Final = 3  # the number of heartbeats in the lifetime (`ttl`) of a lease
+_RENEWAL_SHARE: Final = 5 / 6  # the share of the lifetime within which a lease must be renewed
 _RELEASE_SECONDS: Final = 10.0
 _SHORTEST_PAUSE: Final = 0.2
 
 
 class Lease:
-    """A lease that this process holds.
+    """A lease that this process has taken.
 
-    The lease is lost when another holder takes it. It also counts as lost if it could not be renewed, some time before
-    others may take it: the work under the lease has to end before then. (client-go has a `RenewDeadline` below its
-    `LeaseDuration`.)
+    The lease is lost if another holder takes it. If the lease cannot be renewed, it counts as lost before it expires,
+    because the work must end before another holder may take the lease. (For the same reason, the `RenewDeadline` of
+    client-go is shorter than its `LeaseDuration`.)
 
     Args:
-        record: the record as it was written.
+        record: the record that was written to the lock.
         version: the version of the written record.
-        began: the monotonic time just before the record was written. Others count the lifetime from when they see the
-            record, which is later.
+        began: the monotonic time just before the record was written. The lifetime is counted from this time.
     """
 
     def __init__(self, lock: Lock, record: Record, version: str, began: float) -> None:
@@ -44,27 +43,27 @@ class Lease:
         self._version = version
         self._fault = "there was no answer"
         self._on_loss: Callable[[], object] = lambda: None
-        self._scope = CancelScope()  # a scope of its own: the heartbeats go on when a phase is cancelled
+        self._scope = CancelScope()  # without a parent, so that the heartbeats continue when a phase is cancelled
         self._is_over = threading.Event()
         self._guard = threading.Lock()
         self._began = began
-        self._limit = threading.Timer(0, self._give_up)
-        self._thread = threading.Thread(target=self._beat, name=f"lease-{lock.label}", daemon=True)
+        self._timer = threading.Timer(0, self._give_up)
+        self._thread = threading.Thread(target=self._send_heartbeats, name=f"lease-{lock.label}", daemon=True)
 
     def start(self, on_loss: Callable[[], object]) -> None:
         """Start the heartbeats.
 
         Args:
-            on_loss: called once, in another thread, when the lease is lost; `loss` gives the reason.
+            on_loss: called once, in another thread, when the lease is lost. The attribute `loss` has the reason.
         """
         self._on_loss = on_loss
-        self._was_renewed(self._began)
+        self._restart_timer(self._began)
         self._thread.start()
 
     def release(self) -> None:
-        """Release the lease, unless another holder has taken it. Give up soon if the server does not answer."""
+        """Release the lease, unless another holder has taken it. If the lock cannot be written, log a warning."""
         self._is_over.set()
-        self._limit.cancel()
+        self._timer.cancel()
         self._scope.cancel("the lease is released")
         if self._thread.is_alive():
             self._thread.join(_RELEASE_SECONDS)
@@ -75,10 +74,10 @@ class Lease:
 
     @property
     def _timeout(self) -> float:
-        return self.record.claim.ttl * _PATIENT_SHARE
+        return self.record.claim.ttl * _RENEWAL_SHARE
 
-    def _beat(self) -> None:
-        interval = self.record.claim.ttl / _BEATS
+    def _send_heartbeats(self) -> None:
+        interval = self.record.claim.ttl / _HEARTBEATS
         pause = interval
         with cancellation.entered(self._scope):
             while not self._is_over.wait(pause):
@@ -86,21 +85,24 @@ class Lease:
                 try:
                     reason = self._renew(interval)
                 except (StepError, Cancelled) as error:
-                    self._fault, pause = describe(error), max(_SHORTEST_PAUSE, interval / _BEATS)
+                    self._fault, pause = describe(error), max(_SHORTEST_PAUSE, interval / _HEARTBEATS)
                     continue
                 if reason:
                     self._lose(reason)
                     return
-                self._was_renewed(began)
+                self._restart_timer(began)
                 pause = interval
 
-    def _was_renewed(self, began: float) -> None:
-        """Restart the timer that gives the lease up. The timer also expires while a heartbeat waits for an answer."""
-        self._limit.cancel()
-        self._limit = threading.Timer(max(0.0, began + self._timeout - time.monotonic()), self._give_up)
-        self._limit.daemon = True
+    def _restart_timer(self, began: float) -> None:
+        """Restart the timer that gives the lease up, after a renewal that began at the given monotonic time.
+
+        A timer is necessary because a heartbeat may wait a long time for an answer.
+        """
+        self._timer.cancel()
+        self._timer = threading.Timer(max(0.0, began + self._timeout - time.monotonic()), self._give_up)
+        self._timer.daemon = True
         if not self._is_over.is_set():
-            self._limit.start()
+            self._timer.start()
 
     def _give_up(self) -> None:
         self._lose(f"it could not be renewed for {duration(self._timeout, digits=0)}: {self._fault}")
@@ -111,39 +113,39 @@ class Lease:
                 return
             self._is_over.set()
             self.loss = f"the lease of {self.lock.label} is lost: {reason}"
-        self._limit.cancel()
+        self._timer.cancel()
         self._on_loss()
 
     def _renew(self, timeout: float) -> str:
-        """Write a heartbeat, and return why the lease is lost; empty if it is not lost."""
+        """Write a heartbeat, and return why the lease is lost; empty if this process still has the lease."""
         while not self._is_over.is_set():
             record = dataclasses.replace(self.record, renewed=now())
             version = self.lock.write(record, self._version, timeout)
             if version is not None:
                 self.record, self._version = record, version
                 return ""
-            seen = self.lock.read(timeout)
-            if _is_of_another(seen, record.claim.holder):
-                return f"now it is {seen.record}"
-            if seen.record is None and seen.version:
+            stored = self.lock.read(timeout)
+            if _belongs_to_other(stored, record.claim.holder):
+                return f"now it is {stored.record}"
+            if stored.record is None and stored.version:
                 return "it was released by force, and is free now"
-            self._version = seen.version  # a heartbeat was written without an answer, or the record was deleted
+            self._version = stored.version  # the answer to a heartbeat was lost, or the record was deleted
         return ""
 
 
 def release(lock: Lock, holder: str) -> bool:
-    """Release a lease if `holder` holds it, and return whether it did.
+    """Release a lease if `holder` has it, and return whether the lease was released.
 
     Raises:
         StepError: the lease cannot be read or written.
     """
     while True:
-        seen = lock.read(_RELEASE_SECONDS)
-        if seen.record is None or _is_of_another(seen, holder):
+        stored = lock.read(_RELEASE_SECONDS)
+        if stored.record is None or _belongs_to_other(stored, holder):
             return False
-        if lock.write(None, seen.version, _RELEASE_SECONDS) is not None:
+        if lock.write(None, stored.version, _RELEASE_SECONDS) is not None:
             return True
 
 
-def _is_of_another(seen: Seen, holder: str) -> bool:
-    return seen.record is not None and seen.record.claim.holder != holder
+def _belongs_to_other(stored: StoredRecord, holder: str) -> bool:
+    return stored.record is not None and stored.record.claim.holder != holder

@@ -1,7 +1,7 @@
-"""Leases of shared clusters and machines: who holds one, for what, and how long it lasts without a heartbeat.
+"""The data of a lease, and the protocol of the stores of leases.
 
-`taking.py` takes a lease, and `heartbeats.py` renews it. A `Lock` stores it: `lock_files.py` for a machine,
-`toolbox/kubernetes/lease_objects.py` for a cluster.
+`taking.py` takes a lease, and `heartbeats.py` renews it. `lock_files.py` stores the lease of a machine, and
+`toolbox/kubernetes/lease_objects.py` stores the lease of a cluster.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Claim:
 
     Args:
         holder: the unique name of the holder: the name of a run, or `user@host` for a person.
-        owner: the person to ask about the lease, `user@host`.
-        purpose: what the lease is for, in the holder's words.
+        owner: the person to contact about the lease, as `user@host`.
+        purpose: the reason for the lease that the holder gave.
         run: the name of the run; empty if the holder is a person.
-        ttl: the number of seconds that the lease lasts after its last heartbeat.
-        beats: whether the holder sends heartbeats. A person's lease has none, and ends after `ttl` seconds.
+        ttl: the number of seconds from the last heartbeat to the end of the lease.
+        has_heartbeat: whether the holder sends heartbeats. The lease of a person ends `ttl` seconds after it was taken.
     """
 
     holder: str
@@ -36,7 +36,7 @@ class Claim:
     purpose: str
     run: str = ""
     ttl: int = 60
-    beats: bool = True
+    has_heartbeat: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Record:
     """The stored state of a lease.
 
     Args:
-        claim: who holds the lease, and for what.
+        claim: the holder of the lease, and the purpose.
         acquired: when the lease was taken, by the clock of its holder.
         renewed: when the last heartbeat was sent, by the clock of its holder.
         forced: who took the lease by force, and from whom; empty if it was not taken by force.
@@ -61,27 +61,28 @@ class Record:
         return self.renewed + timedelta(seconds=self.claim.ttl)
 
     def __str__(self) -> str:
-        """Return who holds the lease, for what, and since when."""
+        """Return the owner, the purpose and the age of the lease, for messages."""
         run = f" (run {self.claim.run})" if self.claim.run else ""
         age = duration((now() - self.acquired).total_seconds(), digits=0)
         force = ", by force" if self.forced else ""
-        return f"held by {self.claim.owner} for '{self.claim.purpose}'{run} since {clock(self.acquired)}, {age}{force}"
+        since = local_time(self.acquired)
+        return f"held by {self.claim.owner} for '{self.claim.purpose}'{run} since {since}, {age}{force}"
 
     @property
     def expiry(self) -> str:
-        """A sentence for messages on when the lease ends."""
-        if self.claim.beats:
+        """When the lease ends, as a part of a message."""
+        if self.claim.has_heartbeat:
             return f"it expires {duration(self.claim.ttl, digits=0)} after its last heartbeat"
-        return f"it ends at {clock(self.end)}, in {duration((self.end - now()).total_seconds(), digits=0)}"
+        return f"it ends at {local_time(self.end)}, in {duration((self.end - now()).total_seconds(), digits=0)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The result of reading a `Lock`.
+class StoredRecord:
+    """The content of a `Lock`.
 
     Args:
         record: the state of the lease; None if the lease is free.
-        version: the version that was read, empty if nothing is stored. `Lock.write` replaces only this version.
+        version: the version of the content; empty if nothing is stored. `Lock.write` replaces only this version.
     """
 
     record: Record | None
@@ -89,41 +90,47 @@ class Seen:
 
 
 class Lock(Protocol):
-    """A store of one lease.
+    """The store of one lease.
 
     Args:
         label: the name of the shared cluster or machine, for messages.
-        key: identifies the store: two locks with the same key are the same lease.
+        key: identifies the lease. Two locks with the same key store the same lease.
     """
 
     label: str
     key: str
 
-    def read(self, timeout: float) -> Seen:
-        """Return the stored state.
+    def read(self, timeout: float) -> StoredRecord:
+        """Return the content of the store.
 
         Raises:
-            StepError: the state could not be read within `timeout` seconds.
+            StepError: the store could not be read within `timeout` seconds.
         """
 
     def write(self, record: Record | None, version: str, timeout: float) -> str | None:
-        """Store the holder, or None to free the lease, and return the new version.
+        """Replace the content of the store, and return the new version.
 
-        Return None, and store nothing, if the stored version is no longer `version`.
+        If the version of the content is no longer `version`, change nothing, and return None.
+
+        Args:
+            record: the new state of the lease; None to free the lease.
 
         Raises:
-            StepError: the state could not be written within `timeout` seconds.
+            StepError: the store could not be written within `timeout` seconds.
         """
 
-    def watched(self, news: threading.Event) -> AbstractContextManager[float]:
-        """Set the event `news` after each change, and yield the number of seconds after which to read anyway."""
+    def watched(self, changed: threading.Event) -> AbstractContextManager[float]:
+        """Set the event after each change of the store while the body runs.
+
+        Yield the number of seconds after which to read the store even without an event.
+        """
 
 
-def me() -> str:
-    """Return the user and the host of this process: `user@host`."""
+def current_user() -> str:
+    """Return the user and the host of this process as `user@host`."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # in a container, the user id may have no name
+    except (KeyError, OSError):  # in a container, the user id may not have a name
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()}"
 
@@ -133,7 +140,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def clock(moment: datetime) -> str:
-    """Return a local time, with the date unless it is today."""
+def local_time(moment: datetime) -> str:
+    """Return a moment in local time as text, with its date unless it is today."""
     local = moment.astimezone()
     return f"{local:%H:%M}" if local.date() == now().astimezone().date() else f"{local:%Y-%m-%d %H:%M}"

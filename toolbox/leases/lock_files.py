@@ -1,7 +1,7 @@
-"""Stores the lease of a machine in a file on it, which all users who share the machine can write.
+"""Stores the lease of a machine in a local file, which all users who share the machine can write.
 
-The file is read and written under `flock`, which the system releases when a process ends. The file names the holder
-and its process. The lease is free as soon as this process has ended; if it ran on another machine, the lease expires.
+The file is locked with `flock` while it is read or written. The file contains the holder and its process. If this
+process has ended, the lease is free; if it ran on another machine, the lease expires.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.leases.leases import Claim, Record, Seen, now
+from toolbox.leases.leases import Claim, Record, StoredRecord, now
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.system import filesystem
 
-_NOBODY: Final = "{}\n"
-_LOOK_SECONDS: Final = 0.5  # a local file is cheap to read
+_FREE: Final = "{}\n"
+_READ_SECONDS: Final = 0.5
 _SHARED_FILE: Final = 0o066
 _LONGEST: Final = 1 << 16
-_STARTED: Final = 19  # index of `starttime` in /proc/PID/stat, counted from the field `state`
-_ENDED: Final = "ZX"  # states of a process that has ended, and for which its parent has not waited yet
+_STARTED: Final = 19  # the index of `starttime` in /proc/PID/stat, counted from the field `state`
+_ENDED: Final = "ZX"  # the states of a process that has ended, but still has an entry in /proc
 
 
 class LockFile:
@@ -43,26 +43,26 @@ class LockFile:
         """Return the path of the file."""
         return str(self._path)
 
-    def read(self, timeout: float) -> Seen:  # noqa: ARG002  # a file answers at once
-        """See `Lock`. The lease is free if the file is damaged, for example because the disk was full."""
+    def read(self, timeout: float) -> StoredRecord:  # noqa: ARG002  # a file needs no timeout
+        """See `Lock`. If the file is damaged, for example because the disk was full, the lease is free."""
         with self._locked() as descriptor:
             text = _content(descriptor)
-        return Seen(_record(text), text)
+        return StoredRecord(_record(text), text)
 
     def write(self, record: Record | None, version: str, timeout: float) -> str | None:  # noqa: ARG002
         """See `Lock`."""
         with self._locked() as descriptor:
             if _content(descriptor) != version:
                 return None
-            text = _text(record) if record is not None else _NOBODY
+            text = _text(record) if record is not None else _FREE
             os.pwrite(descriptor, text.encode(), 0)
             os.ftruncate(descriptor, len(text.encode()))
         return text
 
     @contextmanager
-    def watched(self, news: threading.Event) -> Iterator[float]:  # noqa: ARG002
+    def watched(self, changed: threading.Event) -> Iterator[float]:  # noqa: ARG002
         """See `Lock`."""
-        yield _LOOK_SECONDS
+        yield _READ_SECONDS
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -75,12 +75,13 @@ class LockFile:
                 os.close(descriptor)
         except OSError as error:
             message = (
-                f"{self.label}: the lock file {self._path}: {error.strerror}: all its users must be able to write it"
+                f"{self.label}: the lock file {self._path}: {error.strerror}: "
+                "all users of the machine must be able to write the file"
             )
             raise StepError(message, verdict=Verdict.ERROR, cause=Cause.CONFIGURATION) from error
 
     def _open(self) -> int:
-        """Open the file. Users who may create files in its directory share the lease, so they may write the file."""
+        """Open the file. All users who may create files in its directory may also write the file."""
         shared_by = stat.S_IMODE(self._path.parent.stat().st_mode) & _SHARED_FILE
         return filesystem.open_lock(self._path, filesystem.PRIVATE_FILE | shared_by)
 
@@ -91,40 +92,45 @@ def _content(descriptor: int) -> str:
 
 def _text(record: Record) -> str:
     claim = dataclasses.asdict(record.claim)
-    moments = {"acquired": record.acquired.isoformat(), "renewed": record.renewed.isoformat()}
-    process = {"process": _process(os.getpid())} if record.claim.beats else {}
-    return json.dumps({**claim, **moments, "forced": record.forced, **process}, indent=2) + "\n"
+    claim["beats"] = claim.pop("has_heartbeat")
+    times = {"acquired": record.acquired.isoformat(), "renewed": record.renewed.isoformat()}
+    process = {"process": _process(os.getpid())} if record.claim.has_heartbeat else {}
+    return json.dumps({**claim, **times, "forced": record.forced, **process}, indent=2) + "\n"
 
 
 def _record(text: str) -> Record | None:
     try:
-        found: dict[str, Any] = json.loads(text)
-        process = found.pop("process", None)
-        acquired, renewed = (datetime.fromisoformat(found.pop(name)) for name in ("acquired", "renewed"))
-        forced = found.pop("forced")
-        record = Record(Claim(**{**found, "ttl": int(found["ttl"])}), acquired, renewed, forced)
+        fields: dict[str, Any] = json.loads(text)
+        process = fields.pop("process", None)
+        acquired, renewed = (datetime.fromisoformat(fields.pop(name)) for name in ("acquired", "renewed"))
+        forced, has_heartbeat = fields.pop("forced"), fields.pop("beats")
+        claim = Claim(**{**fields, "ttl": int(fields["ttl"])}, has_heartbeat=has_heartbeat)
+        record = Record(claim, acquired, renewed, forced)
         _check(record)
-        return None if process is not None and _is_gone(process) else record
+        return None if process is not None and _has_ended(process) else record
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
 
 
 def _check(record: Record) -> None:
-    """Check a record that another user may have forged.
+    """Check a record, because another user may have forged it.
 
     Raises:
-        TypeError: a field has the wrong type, or a time has no zone.
+        TypeError: a field has a wrong type, or a time does not have a time zone.
         OverflowError: a time is out of range.
     """
     claim = record.claim
     texts = (claim.holder, claim.owner, claim.purpose, claim.run, record.forced)
-    if not all(isinstance(text, str) for text in texts) or not isinstance(claim.beats, bool):
-        raise TypeError("a field has another type")
+    if not all(isinstance(text, str) for text in texts) or not isinstance(claim.has_heartbeat, bool):
+        raise TypeError("a field has a wrong type")
     _ = str(record), record.expiry, record.end - now()
 
 
 def _process(pid: int) -> dict[str, Any]:
-    """Return the identity of a process: its id, its start (because ids are reused), and the boot of the machine."""
+    """Return the identity of a process: its id, its start time, and the boot and PID namespace of the machine.
+
+    The id alone would not be enough, because the system reuses ids.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -136,10 +142,10 @@ def _process(pid: int) -> dict[str, Any]:
     return {"machine": f"{boot} {namespace}", "pid": pid, "started": started}
 
 
-def _is_gone(process: dict[str, Any]) -> bool:
-    """Return whether a process has ended; False for a process of another machine."""
-    here = _process(os.getpid())
-    if not here or process.get("machine") != here["machine"]:
+def _has_ended(process: dict[str, Any]) -> bool:
+    """Return whether a process has ended; False if the process ran on another machine."""
+    own = _process(os.getpid())
+    if not own or process.get("machine") != own["machine"]:
         return False
     try:
         os.kill(process["pid"], 0)
@@ -147,5 +153,5 @@ def _is_gone(process: dict[str, Any]) -> bool:
         return True
     except PermissionError:  # the process exists, and belongs to another user
         pass
-    found = _process(process["pid"])
-    return bool(found) and found != process
+    current = _process(process["pid"])
+    return bool(current) and current != process

@@ -1,9 +1,9 @@
-"""Takes a lease: at once if it is free, or else as soon as it becomes free.
+"""Takes a lease that is free, or waits until the lease becomes free.
 
-A write fails if the version of the lease has changed since it was read, and the lease is then read again. The clocks of
-two machines differ, so a lease expires by the local clock: when its heartbeat has not changed for its lifetime. Both
-rules are those of client-go's leader election (tools/leaderelection/leaderelection.go, `observedTime` in
-`tryAcquireOrRenew`). A person's lease has no heartbeat, lasts for hours, and ends at the time that is stored in it.
+A write fails if the lease has changed since it was read; the lease is then read again. The clocks of two machines may
+differ, so the local clock decides whether a lease has expired: a lease has expired if its stored heartbeat has not
+changed for `ttl` seconds. The leader election of client-go works in the same way (`observedTime` in
+tools/leaderelection/leaderelection.go). The lease of a person lasts for hours, and ends at its stored time.
 """
 
 from __future__ import annotations
@@ -16,52 +16,52 @@ from contextlib import ExitStack
 from typing import Final
 
 from toolbox.leases.heartbeats import Lease
-from toolbox.leases.leases import Claim, Lock, Record, clock, now
+from toolbox.leases.leases import Claim, Lock, Record, local_time, now
 from toolbox.model.errors import StepError
 from toolbox.model.text import duration
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.system import cancellation, signals
 
-TIMEOUT: Final = 60.0  # timeout in seconds to read a lease that has no alternative
-_GLANCE: Final = 5.0  # timeout in seconds to read one of several leases, or to read a lease again
-_JITTER: Final = 0.3  # longest random pause in seconds, so that waiting processes don't write at the same time
+TIMEOUT: Final = 60.0  # the timeout in seconds of the first read, if only one lease is requested
+_SHORT_TIMEOUT: Final = 5.0  # the timeout in seconds of all other reads and of writes
+_JITTER: Final = 0.3  # the longest random pause in seconds, so that waiting processes don't write at the same time
 _SIGNAL_SECONDS: Final = 0.1
 
 
 class _Candidate:
-    """A lease that this process wants, with its last known record."""
+    """A lease that the caller of `take` accepts, with its last known record."""
 
     def __init__(self, lock: Lock, claim: Claim) -> None:
         self.lock = lock
         self.record: Record | None = None
         self._claim = claim
         self._changed = time.monotonic()
-        self._announced = ""
+        self._reported = ""
 
-    def attempt(self, timeout: float, *, force: bool) -> Lease | None:
-        """Take the lease if it is free, expired or already held by this claim, or if `force` is set."""
+    def try_take(self, timeout: float, *, force: bool) -> Lease | None:
+        """Take the lease if it is free or expired, or if this holder already has it, or if `force` is set."""
         while True:
-            seen = self.lock.read(timeout)
-            if seen.record != self.record:
-                self.record, self._changed = seen.record, time.monotonic()
+            stored = self.lock.read(timeout)
+            if stored.record != self.record:
+                self.record, self._changed = stored.record, time.monotonic()
             if not (force or self._seconds_left() <= 0):
                 return None
-            began, record = time.monotonic(), self._ours()
-            with signals.deferred():  # no signal may interrupt between the write and the result
-                version = self.lock.write(record, seen.version, _GLANCE)
+            began, record = time.monotonic(), self._new_record()
+            with signals.deferred():  # a signal must not lose the result of the write
+                version = self.lock.write(record, stored.version, _SHORT_TIMEOUT)
             if version is not None:
                 return Lease(self.lock, record, version, began)
 
     def seconds_left(self) -> float:
-        """Return the number of seconds after which the lease may have expired."""
+        """Return the number of seconds until the lease expires without another heartbeat."""
         return max(_SIGNAL_SECONDS, self._seconds_left())
 
-    def announce(self, say: Callable[[str], object], wait: float) -> None:
-        """Report the holder of the lease whenever the holder has changed."""
-        if self.record is None or self.record.claim.holder == self._announced:
+    def report_holder(self, report: Callable[[str], object], wait: float) -> None:
+        """Report the holder of the lease, unless the same holder was already reported."""
+        if self.record is None or self.record.claim.holder == self._reported:
             return
-        self._announced = self.record.claim.holder
-        say(
+        self._reported = self.record.claim.holder
+        report(
             f"waiting for the lease of {self.lock.label}: {self.record}; {self.record.expiry} "
             f"(waiting {duration(wait, digits=0)} at most)"
         )
@@ -69,73 +69,74 @@ class _Candidate:
     def _seconds_left(self) -> float:
         if self.record is None or self.record.claim.holder == self._claim.holder:
             return 0.0
-        if not self.record.claim.beats:
+        if not self.record.claim.has_heartbeat:
             return (self.record.end - now()).total_seconds()
         return self._changed + self.record.claim.ttl - time.monotonic()
 
-    def _ours(self) -> Record:
-        held, moment = self.record, now()
-        if held is not None and held.claim.holder == self._claim.holder:
-            return Record(self._claim, held.acquired, moment, held.forced)
-        is_forced = held is not None and self._seconds_left() > 0
-        forced = f"by {self._claim.owner} at {clock(moment)}, while it was {held}" if is_forced else ""
-        return Record(self._claim, moment, moment, forced)
+    def _new_record(self) -> Record:
+        previous, time_now = self.record, now()
+        if previous is not None and previous.claim.holder == self._claim.holder:
+            return Record(self._claim, previous.acquired, time_now, previous.forced)
+        is_forced = previous is not None and self._seconds_left() > 0
+        forced = f"by {self._claim.owner} at {local_time(time_now)}, while it was {previous}" if is_forced else ""
+        return Record(self._claim, time_now, time_now, forced)
 
 
 def take(
-    locks: Sequence[Lock], claim: Claim, *, wait: float, say: Callable[[str], object], force: bool = False
+    locks: Sequence[Lock], claim: Claim, *, wait: float, report: Callable[[str], object], force: bool = False
 ) -> Lease:
-    """Take the first of several leases that becomes free. The caller starts its heartbeats.
+    """Take the first of several leases that becomes free. The caller must start its heartbeats (`Lease.start`).
 
     Args:
         wait: the number of seconds to wait for a lease.
-        say: called with a message about the holder of each lease.
-        force: take the first lease even if another holder has it.
+        report: called with a message about the holder of each lease.
+        force: whether to take the first lease even if another holder has it.
 
     Raises:
-        StepError: no lease became free in time, or none could be read.
+        StepError: no lease became free in time, or no lease could be read.
         Cancelled: the scope of this thread was cancelled.
     """
-    candidates, news = [_Candidate(lock, claim) for lock in locks], threading.Event()
+    candidates, changed = [_Candidate(lock, claim) for lock in locks], threading.Event()
     deadline = time.monotonic() + wait
-    timeout = TIMEOUT if len(locks) == 1 else _GLANCE
-    longest: list[float] = []
+    timeout = TIMEOUT if len(locks) == 1 else _SHORT_TIMEOUT
+    read_intervals: list[float] = []
     with ExitStack() as stack:
         while True:
             signals.check()
-            news.clear()
+            changed.clear()
             faults: list[StepError] = []
             for candidate in candidates:
                 try:
-                    lease = candidate.attempt(timeout, force=force)
+                    lease = candidate.try_take(timeout, force=force)
                 except StepError as error:
                     faults.append(error)
                     continue
                 if lease is not None:
                     return lease
-            if len(faults) == len(locks) and not longest:
+            if len(faults) == len(locks) and not read_intervals:
                 raise faults[0]
             if time.monotonic() >= deadline:
-                raise _in_vain(candidates, wait)
+                raise _timeout_error(candidates, wait)
             for candidate in candidates:
-                candidate.announce(say, wait)
-            timeout = _GLANCE
-            longest = longest or [stack.enter_context(lock.watched(news)) for lock in locks]
+                candidate.report_holder(report, wait)
+            timeout = _SHORT_TIMEOUT
+            read_intervals = read_intervals or [stack.enter_context(lock.watched(changed)) for lock in locks]
             left = [candidate.seconds_left() for candidate in candidates]
-            _await(news, min(deadline - time.monotonic(), *longest, *left))
+            _await(changed, min(deadline - time.monotonic(), *read_intervals, *left))
             cancellation.current().sleep(random.uniform(0.0, _JITTER))  # noqa: S311
 
 
-def _await(news: threading.Event, seconds: float) -> None:
-    """Wait for news in short pieces, because a signal that another thread receives does not wake this thread."""
+def _await(changed: threading.Event, seconds: float) -> None:
+    """Wait for the event in short intervals: a signal that another thread receives does not end a longer wait."""
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0 and not news.wait(min(left, _SIGNAL_SECONDS)):
+    while (left := end - time.monotonic()) > 0 and not changed.wait(min(left, _SIGNAL_SECONDS)):
         cancellation.current().check()
 
 
-def _in_vain(candidates: Sequence[_Candidate], wait: float) -> StepError:
+def _timeout_error(candidates: Sequence[_Candidate], wait: float) -> StepError:
     waited = f"did not become free within {duration(wait, digits=0)}" if wait else "is not free"
     texts = [
-        f"the lease of {found.lock.label} {waited}: {found.record or 'it cannot be asked'}" for found in candidates
+        f"the lease of {candidate.lock.label} {waited}: {candidate.record or 'it cannot be read'}"
+        for candidate in candidates
     ]
     return StepError("\n".join(texts), verdict=Verdict.ERROR, cause=Cause.CAPACITY)

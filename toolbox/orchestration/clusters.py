@@ -187,7 +187,7 @@ class Reservation:
         name, acquired_keys = step.recorder.root.name, set[str]()
         for cluster in self._shared:
             lease = cluster.settings.lease
-            claim = Claim(name, leases.me(), lease.purpose or self._project, name, lease.ttl)
+            claim = Claim(name, leases.current_user(), lease.purpose or self._project, name, lease.ttl)
             earlier_choice = self._states[cluster.name].chosen
             cluster.acquire(claim, acquired_keys, earlier_choice, partial(_record_wait, step, cluster.name))
             signals.check()  # react to a signal that `acquire` held back while it wrote the lease

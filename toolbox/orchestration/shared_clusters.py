@@ -119,7 +119,7 @@ class SharedCluster:
         if not locks or candidates[0].key in acquired_keys:
             self._acquired = candidates[0]
             return
-        self.lease = take(locks, claim, wait=self.settings.lease.wait, say=on_wait)
+        self.lease = take(locks, claim, wait=self.settings.lease.wait, report=on_wait)
         self._acquired = next(candidate for candidate in candidates if candidate.lock is self.lease.lock)
 
     @property

@@ -36,7 +36,7 @@ def hold(lock: FakeLock, lost: threading.Event) -> Iterator[Hold]:
     held: list[Lease] = []
 
     def begin() -> Lease:
-        held.append(take([lock], OURS, wait=0, say=print))
+        held.append(take([lock], OURS, wait=0, report=print))
         held[-1].start(lost.set)
         return held[-1]
 
@@ -140,6 +140,6 @@ def test_only_the_holder_releases(lock: FakeLock) -> None:
 
 
 def test_a_person_has_no_heart_that_beats(lock: FakeLock) -> None:
-    lease = take([lock], dataclasses.replace(OURS, beats=False), wait=0, say=print)
+    lease = take([lock], dataclasses.replace(OURS, has_heartbeat=False), wait=0, report=print)
     lease.release()
     assert lock.record is None

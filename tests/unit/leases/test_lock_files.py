@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from toolbox.leases import lock_files
-from toolbox.leases.leases import Claim, Record, Seen, now
+from toolbox.leases.leases import Claim, Record, StoredRecord, now
 from toolbox.leases.lock_files import LockFile
 from toolbox.leases.taking import take
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause
 
-OTHERS = Claim("run-1", "ann@lab", "nightly", ttl=3600, beats=False)
+OTHERS = Claim("run-1", "ann@lab", "nightly", ttl=3600, has_heartbeat=False)
 OURS = Claim("run-2", "bob@lab", "mine", "run-2", ttl=3600)
 
 HOLDER = """
@@ -30,7 +30,7 @@ HOLDER = """
     from toolbox.leases.leases import Claim
     from toolbox.leases.lock_files import LockFile
     from toolbox.leases.taking import take
-    lease = take([LockFile(Path(sys.argv[1]))], Claim("run-1", "ann@lab", "nightly", ttl=3600), wait=0, say=print)
+    lease = take([LockFile(Path(sys.argv[1]))], Claim("run-1", "ann@lab", "nightly", ttl=3600), wait=0, report=print)
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -49,16 +49,16 @@ def test_what_is_written_is_read_again(lock: LockFile) -> None:
     written = record()
     version = lock.write(written, "", 0)
     assert version
-    assert lock.read(0) == Seen(written, version)
+    assert lock.read(0) == StoredRecord(written, version)
 
 
 def test_nobody_holds_what_is_not_there_or_was_released(lock: LockFile) -> None:
-    assert lock.read(0) == Seen(None, "")
+    assert lock.read(0) == StoredRecord(None, "")
     version = lock.write(record(), "", 0)
     assert version
     released = lock.write(None, version, 0)
     assert released
-    assert lock.read(0) == Seen(None, released)
+    assert lock.read(0) == StoredRecord(None, released)
 
 
 def test_who_has_not_seen_the_latest_does_not_write(lock: LockFile) -> None:
@@ -122,13 +122,13 @@ def test_a_file_of_another_user_is_locked_only_where_others_may_create_files(loc
     with pytest.raises(StepError, match="it belongs to another user"):
         lock.read(0)
     tmp_path.chmod(0o1777)
-    assert lock.read(0) == Seen(None, "")
+    assert lock.read(0) == StoredRecord(None, "")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"x"', "{}", '{"holder": 1}', "\0", '{"ttl": "x"}'])
 def test_what_is_no_record_is_nobodys(lock: LockFile, tmp_path: Path, text: str) -> None:
     (tmp_path / "lock").write_text(text)
-    assert take([lock], OURS, wait=0, say=print).record.claim == OURS
+    assert take([lock], OURS, wait=0, report=print).record.claim == OURS
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_record_that_another_user_has_forged_is_nobodys(
     lock.write(record(OTHERS), "", 0)
     file = tmp_path / "lock"
     file.write_text(json.dumps({**json.loads(file.read_text()), **forged}))
-    assert take([lock], OURS, wait=0, say=print).record.claim == OURS
+    assert take([lock], OURS, wait=0, report=print).record.claim == OURS
 
 
 def test_a_record_that_is_nested_too_deep_is_nobodys(lock: LockFile, tmp_path: Path) -> None:
@@ -173,10 +173,10 @@ def test_a_holder_that_was_killed_holds_it_no_more(lock: LockFile, tmp_path: Pat
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(StepError, match="held by ann@lab for 'nightly'"):
-            take([lock], OURS, wait=0, say=print)
+            take([lock], OURS, wait=0, report=print)
         holder.send_signal(signal.SIGKILL)
         began = time.monotonic()
-        take([lock], OURS, wait=10, say=print)  # also before anybody has waited for the process
+        take([lock], OURS, wait=10, report=print)  # also before anybody has waited for the process
         assert time.monotonic() - began < 5
 
 
@@ -186,7 +186,7 @@ def test_a_process_of_another_machine_may_be_alive(lock: LockFile, tmp_path: Pat
     content["process"] |= {"machine": "another", "pid": 1 << 22}
     (tmp_path / "lock").write_text(json.dumps(content))
     with pytest.raises(StepError, match="is not free"):
-        take([lock], OURS, wait=0, say=print)
+        take([lock], OURS, wait=0, report=print)
 
 
 def test_another_process_with_the_same_id_is_not_the_holder(lock: LockFile, tmp_path: Path) -> None:
@@ -194,4 +194,4 @@ def test_another_process_with_the_same_id_is_not_the_holder(lock: LockFile, tmp_
     content = json.loads((tmp_path / "lock").read_text())
     content["process"]["started"] = "1"
     (tmp_path / "lock").write_text(json.dumps(content))
-    take([lock], OURS, wait=0, say=print)
+    take([lock], OURS, wait=0, report=print)

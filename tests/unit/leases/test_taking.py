@@ -32,7 +32,7 @@ def quick(claim: Claim) -> Claim:
 
 def take_it(*locks: Lock, claim: Claim = OURS, wait: float = 5.0, force: bool = False) -> tuple[Lease, list[str]]:
     said: list[str] = []
-    return take(locks, claim, wait=wait, say=said.append, force=force), said
+    return take(locks, claim, wait=wait, report=said.append, force=force), said
 
 
 def test_what_is_free_is_taken_at_once(lock: FakeLock) -> None:
@@ -107,7 +107,7 @@ def test_our_own_is_had_back_at_once_and_is_as_old_as_it_was(lock: FakeLock) -> 
 
 def test_what_a_person_holds_ends_at_its_time_whenever_one_begins_to_wait(lock: FakeLock) -> None:
     moment = now() - timedelta(seconds=9)
-    lock.write(Record(dataclasses.replace(NIGHTLY, ttl=10, beats=False), moment, moment), "", 0)
+    lock.write(Record(dataclasses.replace(NIGHTLY, ttl=10, has_heartbeat=False), moment, moment), "", 0)
     began = time.monotonic()
     _, (line,) = take_it(lock)
     assert "; it ends at " in line
