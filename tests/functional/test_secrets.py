@@ -277,7 +277,7 @@ def test_a_binary_file_that_holds_a_secret_is_named_everywhere_and_not_changed(v
     assert vault.summary()["secrets_left"] == ["000__test/archive.bin"]
     assert "files that contain a secret, do not publish them: 000__test/archive.bin" in outcome.stdout
     page = (directory / "report.html").read_text()
-    assert "archive.bin (holds a secret)" in page
+    assert "archive.bin (contains a secret)" in page
     assert 'href="./000__test/archive.bin"' not in page
     assert 'href="./000__test/header.txt"' in page
 

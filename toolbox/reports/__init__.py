@@ -1,7 +1,7 @@
-"""Reports: how a run is shown, one package per product. What is shown comes from the events or the journal.
+"""Shows runs: one package per product. All reports are made from the events or the journal of a run.
 
-The modules of this folder without an underscore are the reports that every run has in its directory, found as those of
-a workspace are: each has a function `write`, see `toolbox.extensions.protocols.Report`.
+Each module of this folder whose name has no underscore writes one report into the directory of every run. A workspace
+can add such modules (see `toolbox.extensions.protocols.Report`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def write_all(summary: RunState) -> list[str]:
-    """Write all reports of a run, and return their paths. The verdict of the run does not depend on any of them."""
+    """Write all reports of a run, and return their paths. A report that fails does not change the verdict."""
     paths = [_write(summary, extension) for extension in discovery.available(REPORTS.folder).values()]
     return [path for path in paths if path is not None]
 
@@ -26,7 +26,7 @@ def write_all(summary: RunState) -> list[str]:
 def _write(summary: RunState, extension: Extension) -> str | None:
     try:
         path = loading.function(REPORTS, extension)(summary)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a run has left behind, or a report does
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # the report may come from a workspace
         log.warning("the report `%s` of this run could not be written: %s", extension.name, describe(error))
         return None
     if path is not None and not extension.is_builtin:

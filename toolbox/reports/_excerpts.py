@@ -1,6 +1,6 @@
-"""The lines of logs that show why a step ended as it did.
+"""Reads the lines of logs that show why a step passed or failed.
 
-A log may be of any size: there is a limit on how much of it is read, and on the excerpts of a page.
+A log may be of any size, so the amount of text that is read, and the excerpts of a page, are limited.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from toolbox.runs.layout import AttemptDirectory, StepDirectory, attempt_name
 from toolbox.runs.run_state import StepState
 from toolbox.system import redaction
 
-_AROUND: Final = 6  # lines before and after the evidence
+_AROUND: Final = 6  # lines before and after a line of evidence
 _AROUND_PASSED: Final = 1
-_LAST: Final = 15  # lines, where no line is the evidence
+_LAST: Final = 15  # lines at the end of a log without evidence
 _LONGEST: Final = 300  # characters of a line
 _MOST_EVIDENCE: Final = 5
 _TAIL_BYTES: Final = 1 << 16
@@ -34,7 +34,12 @@ _LOGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a log. `number`: from 1 on; None if it is not known."""
+    """A line of a log.
+
+    Args:
+        number: the number of the line, from 1; None if unknown.
+        is_evidence: whether a check names this line.
+    """
 
     number: int | None
     text: str
@@ -45,21 +50,21 @@ class Line:
 class Excerpt:
     """Consecutive lines of a file."""
 
-    what: str
+    title: str
     href: str
     lines: tuple[Line, ...]
 
 
 @dataclass(slots=True)
 class Excerpts:
-    """Takes excerpts for one page.
+    """Reads the excerpts of one page.
 
     Args:
         root: the run directory.
-        characters: how many characters all excerpts of the page may have.
-        scanned: how many characters may be read in search of lines.
-        withheld: files, relative to the root, that hold a secret: no line is taken from them.
-        is_cut: whether excerpts were left out because the page has no room.
+        characters: how many characters the further excerpts of the page may have together.
+        scanned: how many characters of logs may still be read.
+        withheld: files with a secret, relative to the root. They have no excerpts.
+        is_cut: whether excerpts were omitted because `characters` were used up.
     """
 
     root: Path
@@ -69,57 +74,65 @@ class Excerpts:
     is_cut: bool = field(default=False, init=False)
 
     def of(self, step: StepState, *, is_bad: bool) -> list[Excerpt]:
-        """Return the excerpts of a step; for a step that passed, only the lines around what its checks point to."""
+        """Return the excerpts of a step: the lines around the evidence of its checks, and the ends of other logs.
+
+        Args:
+            is_bad: whether the step failed. The excerpts of a step that passed are shorter and have no ends of logs.
+        """
         if self.characters <= 0:
             self.is_cut = self.is_cut or is_bad
             return []
         parts = (step.step, attempt_name(step.attempts[-1].attempt)) if step.attempts else (step.step,)
         judged = [check for check in step.checks if check.passed is False] if is_bad else step.checks
         evidence = [check for check in judged if check.file and check.line]
-        found = list(self._evidence(parts, evidence, _AROUND if is_bad else _AROUND_PASSED))
-        if is_bad and (not found or len(evidence) < len(judged)):
-            found += self._ends(parts, {excerpt.href for excerpt in found})
-        self.characters -= sum(len(line.text) + 40 for excerpt in found for line in excerpt.lines)
-        return found
+        excerpts = list(self._evidence(parts, evidence, _AROUND if is_bad else _AROUND_PASSED))
+        if is_bad and (not excerpts or len(evidence) < len(judged)):
+            excerpts += self._ends(parts, {excerpt.href for excerpt in excerpts})
+        self.characters -= sum(len(line.text) + 40 for excerpt in excerpts for line in excerpt.lines)
+        return excerpts
 
     def _evidence(self, parts: tuple[str, ...], checks: list[CheckJudged], around: int) -> Iterator[Excerpt]:
         lines: dict[str, set[int]] = {}
         for check in checks[:_MOST_EVIDENCE]:
             lines.setdefault(check.file, set()).add(check.line or 0)
-        for file, wanted in lines.items():
+        for file, evidence in lines.items():
             path = self._file(*parts, file)
             if path is None:
                 continue
-            for window in _windows(self._read(path, wanted, around)):
+            for window in _windows(self._read(path, evidence, around)):
                 yield Excerpt(file, _links.href(self.root, path), tuple(window))
 
-    def _read(self, path: Path, wanted: Collection[int], around: int) -> list[Line]:
-        """Return the lines around others, counted as checks count them."""
-        shown = {line for number in wanted for line in range(number - around, number + around + 1)}
-        last, number, found = max(shown), 1, []
+    def _read(self, path: Path, evidence: Collection[int], around: int) -> list[Line]:
+        """Return the lines of evidence and the lines around them, with the line numbers that checks use."""
+        selected = {line for number in evidence for line in range(number - around, number + around + 1)}
+        last, number, lines = max(selected), 1, []
         begins = True
         try:
             with path.open(encoding="utf-8", errors="replace") as log:
                 while number <= last and self.scanned > 0 and (piece := log.readline(PIECE)):
                     self.scanned -= len(piece)
-                    if begins and number in shown:
-                        found.append(Line(number, _shown(piece), number in wanted))
+                    if begins and number in selected:
+                        lines.append(Line(number, _masked(piece), number in evidence))
                     begins = piece.endswith("\n")
                     number += begins
         except OSError:
             return []
-        return found if any(line.is_evidence for line in found) else []
+        return lines if any(line.is_evidence for line in lines) else []
 
     def _file(self, *parts: str) -> Path | None:
         path = _links.inside(self.root, *parts)
-        is_shown = path is not None and path.is_file() and str(PurePosixPath(*parts)) not in self.withheld
-        return path if is_shown else None
+        is_readable = path is not None and path.is_file() and str(PurePosixPath(*parts)) not in self.withheld
+        return path if is_readable else None
 
-    def _ends(self, parts: tuple[str, ...], known: Collection[str]) -> Iterator[Excerpt]:
-        """Yield the ends of the logs that contain no evidence."""
+    def _ends(self, parts: tuple[str, ...], with_evidence: Collection[str]) -> Iterator[Excerpt]:
+        """Yield the ends of the logs that contain no evidence.
+
+        Args:
+            with_evidence: the addresses of the other logs.
+        """
         for name in _LOGS:
             path = self._file(*parts, name)
-            if path is not None and (address := _links.href(self.root, path)) not in known:
+            if path is not None and (address := _links.href(self.root, path)) not in with_evidence:
                 lines = _end(path)
                 if lines:
                     yield Excerpt(f"the end of {name}", address, tuple(lines))
@@ -148,10 +161,10 @@ def _end(path: Path) -> list[Line]:
         return []
     lines = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
     first = max(0, len(lines) - _LAST)
-    shown = [Line(None if begin else first + index + 1, _shown(line)) for index, line in enumerate(lines[first:])]
-    return shown if any(line.text.strip() for line in shown) else []
+    end = [Line(None if begin else first + index + 1, _masked(line)) for index, line in enumerate(lines[first:])]
+    return end if any(line.text.strip() for line in end) else []
 
 
-def _shown(line: str) -> str:
-    """Return a line as a page shows it: without secrets and control characters, and truncated where it is long."""
+def _masked(line: str) -> str:
+    """Return a line without secrets and control characters, truncated if it is long."""
     return truncate(redaction.current()(clean(line.rstrip("\n"))), _LONGEST)

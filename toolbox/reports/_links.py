@@ -1,4 +1,4 @@
-"""Relative links from a page to the files of a run. No link leads out of the directory of the run."""
+"""Makes relative links from a page to the files of a run. No link leads out of the run directory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from urllib.parse import quote
 from toolbox.runs.layout import AttemptDirectory, StepDirectory
 from toolbox.system import redaction
 
-_MOST_FILES: Final = 12  # of a directory
-_MOST_SEEN: Final = 1000  # files of a directory that are compared
-_DEEPEST: Final = 6
-_INNER: Final = (AttemptDirectory.results, StepDirectory.state)  # folders whose files are named one by one
+_MOST_FILES: Final = 12  # links to files of one directory
+_MOST_SEEN: Final = 1000  # files of a directory that are read and sorted
+_DEEPEST: Final = 6  # folders
+_INNER: Final = (AttemptDirectory.results, StepDirectory.state)  # folders whose files have links of their own
 WHOLE: Final = "the whole directory"
-_OURS: Final = (AttemptDirectory.lock, AttemptDirectory.started, AttemptDirectory.exit_code)  # outcome.json says more
-# These come first.
-_LOGS: Final = (
+_OMITTED: Final = (AttemptDirectory.lock, AttemptDirectory.started, AttemptDirectory.exit_code)
+_FIRST: Final = (
     *(StepDirectory.failure, AttemptDirectory.stdout, AttemptDirectory.stderr),
     *(StepDirectory.program_log, StepDirectory.role_log, StepDirectory.command),
 )
@@ -30,11 +29,11 @@ _LOGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A file or a folder.
+    """A link to a file or a folder.
 
     Args:
         bytes: the size of the file; None for a folder.
-        is_withheld: whether the file or its name holds a secret, so that the page names the file without a link.
+        is_withheld: whether the file or its name contains a secret. The page names such a file without a link.
     """
 
     name: str
@@ -44,7 +43,7 @@ class Link:
 
 
 def inside(root: Path, *parts: str) -> Path | None:
-    """Return a path in a directory; None if it does not exist, leads out of it, or goes through a symbolic link."""
+    """Return a path in a directory; None if the path does not exist, is outside, or goes through a symbolic link."""
     relative = PurePosixPath(*parts)
     if relative.is_absolute() or ".." in relative.parts or "\0" in str(relative):
         return None
@@ -55,48 +54,59 @@ def inside(root: Path, *parts: str) -> Path | None:
 
 
 def href(root: Path, path: Path) -> str:
-    """Return the address of a path that `inside` returned, relative to the page. No name is mistaken for a scheme."""
+    """Return the address of a path that `inside` returned, relative to the page.
+
+    The address begins with `./`, so that a colon in a name is not mistaken for the end of a URL scheme.
+    """
     return "./" + quote(os.fsencode(path.relative_to(_resolved(root))))
 
 
 @functools.lru_cache(maxsize=16)
 def _resolved(root: Path) -> Path:
-    """Return the resolved path of a directory. A page needs it thousands of times."""
+    """Return the resolved path of a directory. Cached, because a page needs it thousands of times."""
     return root.resolve()
 
 
 def withhold(links: Iterable[Link], files: Collection[str]) -> list[Link]:
-    """Mark the links to files that hold a secret. `files` are relative to the page."""
+    """Return the links, with the links to some files marked as withheld.
+
+    Args:
+        files: the files with a secret, relative to the page.
+    """
     addresses = {"./" + quote(os.fsencode(file)) for file in files}
     return [replace(link, is_withheld=link.is_withheld or link.href in addresses) for link in links]
 
 
 def link(root: Path, *parts: str, name: str) -> Link | None:
-    """Return the link to one file or folder, under a name; None where `inside` returns None."""
+    """Return the link to one file or folder; None if `inside` returns None.
+
+    Args:
+        name: the text of the link.
+    """
     path = inside(root, *parts)
     return _link(root, path, name) if path is not None else None
 
 
 def of_directory(root: Path, *parts: str) -> list[Link]:
-    """Return the links to some files of a folder, logs first and no hidden files, and to the folder itself."""
+    """Return the links to files of a folder, logs first and without hidden files, and to the folder itself."""
     folder = inside(root, *parts)
     if folder is None or not folder.is_dir():
         return []
     seen = itertools.islice(_entries(folder, 0), _MOST_SEEN)
-    found = sorted(seen, key=lambda path: (_rank(path.name), str(path)))
-    links = [_link(root, path, str(path.relative_to(folder))) for path in found[:_MOST_FILES]]
+    files = sorted(seen, key=lambda path: (_rank(path.name), str(path)))
+    links = [_link(root, path, str(path.relative_to(folder))) for path in files[:_MOST_FILES]]
     return [*links, _link(root, folder, WHOLE)]
 
 
 def _rank(name: str) -> int:
-    return _LOGS.index(name) if name in _LOGS else len(_LOGS)
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST)
 
 
 def _entries(folder: Path, depth: int) -> Iterator[Path]:
-    """Yield the files and folders of a folder; in place of a folder of `_INNER`, its files."""
+    """Yield the files and folders of a folder. A folder of `_INNER` is replaced by its files."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith(".") or entry.name in _OURS or entry.is_symlink():
+            if entry.name.startswith(".") or entry.name in _OMITTED or entry.is_symlink():
                 continue
             path = Path(entry.path)
             if entry.is_dir(follow_symlinks=False) and (depth or entry.name in _INNER) and depth < _DEEPEST:
@@ -106,9 +116,9 @@ def _entries(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _link(root: Path, path: Path, name: str) -> Link:
-    shown = redaction.current()(name)
-    if shown != name:  # a workload has put a secret into the name of a file
-        return Link(shown, "", is_withheld=True)
+    masked = redaction.current()(name)
+    if masked != name:  # a workload has put a secret into the name of a file
+        return Link(masked, "", is_withheld=True)
     if path.is_dir():
         return Link(name if name == WHOLE else f"{name}/", href(root, path) + "/")
     with suppress(OSError):

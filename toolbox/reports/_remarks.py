@@ -1,4 +1,4 @@
-"""Remarks of reports: on steps that did not fail the run, and on failures that have nothing in common."""
+"""The remarks of reports: on steps that did not fail the run, and on failures that have nothing in common."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from toolbox.runs import attribution
 from toolbox.runs.run_state import RunState, StepState
 
 NOTHING_IN_COMMON: Final = "No condition on the axes separates the cells that failed from the others."
-_FEWEST_CELLS: Final = 4  # with fewer cells it is obvious
+_FEWEST_CELLS: Final = 4  # for fewer cells no remark is needed
 _MOST_LINES: Final = 8
 _LONGEST: Final = 400  # characters of a line
 
 
 def of(summary: RunState) -> list[StepState]:
-    """Return the steps with a remark: first failures that do not count, then cells that passed with a message."""
+    """Return the steps with a remark: failures that do not count, then cells that passed with a message."""
     steps = [step for step in summary.steps.values() if step.kind in {StepKind.CELL, StepKind.COMMAND}]
     bad = [step for step in steps if not step.counts and _is_bad(step)]
     passed = [step for step in summary.cells if step.verdict is Verdict.PASSED and step.message.strip()]
@@ -25,7 +25,7 @@ def of(summary: RunState) -> list[StepState]:
 
 
 def is_quarantined_failure(step: StepState) -> bool:
-    """Tell whether a step is a cell in quarantine that did not pass."""
+    """Return whether a step is a cell in quarantine that did not pass."""
     return step.kind is StepKind.CELL and not step.counts and _is_bad(step)
 
 
@@ -36,12 +36,12 @@ def text(step: StepState) -> str:
 
 
 def uncounted(step: StepState) -> list[str]:
-    """Return the line that says that a step does not count, unless its message says so."""
-    return ["its verdict does not count"] if not step.counts and "does not count" not in step.message else []
+    """Return the line that says that a step does not count; no line if the message of the step says so."""
+    return ["the verdict does not count"] if not step.counts and "does not count" not in step.message else []
 
 
 def has_nothing_in_common(summary: RunState) -> bool:
-    """Tell whether several cells failed, others passed, and no condition separates them."""
+    """Return whether several cells failed, others passed, and no condition separates them."""
     cells = [step for step in summary.cells if step.counts and step.labels]
     failed = [step for step in cells if step.verdict in UNEXPECTED]
     has_passed = any(step.verdict is Verdict.PASSED for step in cells)

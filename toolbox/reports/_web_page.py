@@ -1,7 +1,7 @@
-"""Web pages: one file each, which needs no other file.
+"""Renders web pages. Each page is one file, which needs no other file.
 
-All values in a template are escaped, and cleaned of control characters. By its security policy, which names our scripts
-and styles by their digests, a page runs no other script, uses no other style, and loads nothing.
+All values in a template are escaped, and control characters are removed. The content security policy of a page allows
+only the scripts and styles of Topgallant, by their digests, and does not let the page load anything.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from toolbox.runs.run_state import State
 
 _HERE: Final = Path(__file__).parent
 _KILO: Final = 1000
-_DIGITS: Final = 12  # of a revision
+_REVISION_DIGITS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How a verdict, or a missing verdict, is shown: never by its colour alone.
+    """How pages show a verdict or a missing verdict: by a symbol and a word, so that the colour is not needed.
 
     Args:
-        key: its class in the style sheet.
+        key: a part of the name of its class in the style sheet.
     """
 
     key: str
@@ -52,7 +52,6 @@ _MARKS: Final = {
     Verdict.XPASSED: Mark("xpassed", "\u2260", "passed unexpectedly", is_bad=True),
     Verdict.CANCELLED: Mark("cancelled", "\u2298", "cancelled", is_bad=True),
 }
-# For steps in quarantine that did not pass: they do not count.
 _QUARANTINED: Final = {
     verdict: Mark(f"{bad.key}-quarantined", "\u22a0", f"{bad.word}, in quarantine")
     for verdict, bad in _MARKS.items()
@@ -66,7 +65,12 @@ _ICON_COLOURS: Final = {"passed": "#1d7a48", "running": "#1b63b5", "failed": "#c
 
 
 def mark(verdict: Verdict | None, state: State, *, is_quarantined: bool = False) -> Mark:
-    """Return how a verdict is shown; if there is none, how a step without a verdict is shown in a run of this state."""
+    """Return the mark of a verdict.
+
+    Args:
+        verdict: None for a step or run that has no verdict yet.
+        state: the state of the run, which decides the mark of a missing verdict.
+    """
     if verdict is not None:
         return (_QUARANTINED if is_quarantined else _MARKS).get(verdict, _MARKS[verdict])
     return _GOING_ON if state is State.RUNNING else _NOT_ENDED
@@ -76,11 +80,11 @@ def render(template: Path, *, styles: Sequence[str], scripts: Sequence[str], ico
     """Return a page.
 
     Args:
-        template: a file in the `templates/` of a product, which extends `base.html`.
-        styles: files in the `assets/` beside `templates/`, after `base.css`.
-        scripts: files in these `assets/`.
-        icon: of the browser's tab.
-        context: the variables of the template; the scripts find `data` in the element `#data`.
+        template: the path of the template, which extends `base.html`.
+        styles: the names of files in `assets/` beside the folder of the template. They follow `base.css`.
+        scripts: the names of files in the same `assets/`.
+        icon: the icon of the browser's tab.
+        context: the variables of the template. The scripts read the variable `data` from the element `#data`.
     """
     assets = template.parents[1] / "assets"
     style = _assets(_HERE / "base.css", *(assets / name for name in styles))
@@ -91,7 +95,7 @@ def render(template: Path, *, styles: Sequence[str], scripts: Sequence[str], ico
 
 
 def size(count: int) -> str:
-    """Return how large a file is, as people write it."""
+    """Return the size of a file as text: `1.5 kB`."""
     amount = float(count)
     for unit in ("bytes", "kB", "MB"):
         if amount < _KILO:
@@ -101,10 +105,10 @@ def size(count: int) -> str:
 
 
 def revision(name: str | None) -> str:
-    """Return the first characters of a revision, with the `+` of a changed tree."""
+    """Return the first characters of a revision, and the `+` that marks uncommitted changes."""
     if not name:
         return "unknown"
-    return name[:_DIGITS] + "+" if name.endswith("+") and len(name) > _DIGITS else name[:_DIGITS]
+    return name[:_REVISION_DIGITS] + ("+" if name.endswith("+") and len(name) > _REVISION_DIGITS else "")
 
 
 def _moment(when: datetime | None) -> Markup:
@@ -116,7 +120,7 @@ def _moment(when: datetime | None) -> Markup:
 
 
 def _cleaned(value: Any) -> Any:
-    """Return a value of a template without control characters and characters that change the direction of text."""
+    """Return a value of a template without control characters, and without characters that reverse text."""
     return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -151,9 +155,9 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _icon(shown: Mark) -> str:
-    colour = _ICON_COLOURS.get(shown.key, "#6b5a2a")
-    text = f'<text x="16" y="23" font-size="20" fill="#fff" text-anchor="middle">{shown.symbol}</text>'
+def _icon(mark: Mark) -> str:
+    colour = _ICON_COLOURS.get(mark.key, "#6b5a2a")
+    text = f'<text x="16" y="23" font-size="20" fill="#fff" text-anchor="middle">{mark.symbol}</text>'
     disc = f'<circle cx="16" cy="16" r="15" fill="{colour}"/>'
     image = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">{disc}{text}</svg>'
     return f"data:image/svg+xml,{quote(image)}"

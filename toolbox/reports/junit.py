@@ -1,9 +1,9 @@
 """`junit.xml`, which Jenkins, GitLab and GitHub's actions read: one suite per phase, one test case per cell or command.
 
-Derived from the summary of a run. The format is that of the schema of Jenkins' xUnit plugin (junit-10.xsd), which
-rejects a file with an unknown element or attribute. A failure is a `failure`, an error is an `error`; a step that was
-skipped, was expected to fail, or failed in quarantine is `skipped`. The schema has no properties of test cases: they
-are lines `[[PROPERTY|name=value]]` of the output, as https://github.com/testmoapp/junitxml describes.
+The file conforms to the schema of Jenkins' xUnit plugin (junit-10.xsd), which rejects a file with an unknown element or
+attribute. A failed step is a `failure`, a step with an error is an `error`, and a step that was skipped, failed as
+expected, or failed in quarantine is `skipped`. The schema has no properties of test cases. They are lines
+`[[PROPERTY|name=value]]` of the output, as https://github.com/testmoapp/junitxml describes.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ _ELEMENTS: Final = {
     Verdict.SKIPPED: "skipped",
     Verdict.XFAILED: "skipped",
 }
-_EXCERPT_CHARACTERS: Final = 4_000_000  # of all cases: GitLab reads files of up to 30 MB
-# What XML 1.0 cannot hold (section 2.2), besides control characters.
-_NO_XML = re.compile("[\ufffe\uffff]")
+_EXCERPT_CHARACTERS: Final = 4_000_000  # of all cases together, because GitLab reads files of up to 30 MB
+_NO_XML = re.compile("[\ufffe\uffff]")  # besides control characters, XML 1.0 does not allow these (section 2.2)
 _DOUBLE_BRACKET = re.compile(r"(?<=\[)(?=\[)|(?<=\])(?=\])")
 
 
@@ -54,7 +53,7 @@ def render(summary: RunState) -> str:
             suites.setdefault(step.step.partition("/")[0], []).append(step)
     report = _Report(summary)
     counts = _counts(f"{summary.project} {summary.run}", [step for cases in suites.values() for step in cases])
-    del counts["skipped"]  # the schema allows it only for a suite
+    del counts["skipped"]  # the schema allows this attribute only for a suite
     report.open("testsuites", counts)
     for phase, cases in suites.items():
         report.suite(f"{summary.project}.{phase.partition('__')[2]}", cases)
@@ -94,7 +93,7 @@ class _Report:
         self._about()
         seen: Counter[str] = Counter()
         for step in cases:
-            seen[step.name] += 1  # of cases with the same name GitLab reads only the first one
+            seen[step.name] += 1  # GitLab reads only the first of several cases with the same name
             number = f" #{seen[step.name]}" if seen[step.name] > 1 else ""
             self._case({"classname": name, "name": f"{step.name}{number}", "time": _seconds([step])}, step)
         if self._summary.attribution and any(step.kind is StepKind.CELL for step in cases):
@@ -116,7 +115,7 @@ class _Report:
         self.open("testcase", attributes)
         output = list(_properties(step))
         if (element := _element(step)) is not None:
-            about = {"message": next(iter(step.message.splitlines()), "it did not end")}
+            about = {"message": next(iter(step.message.splitlines()), "the step did not end")}
             if element != "skipped":
                 about["type"] = str(step.cause or step.verdict or Verdict.CANCELLED)
                 output += _evidence(self._excerpts.of(step, is_bad=True))
@@ -128,8 +127,8 @@ class _Report:
 
 def _element(step: StepState) -> str | None:
     """Return the name of the element inside the test case of a step; None if the step passed."""
-    found = _ELEMENTS.get(step.verdict or Verdict.CANCELLED)
-    return found if step.counts or found is None else "skipped"
+    element = _ELEMENTS.get(step.verdict or Verdict.CANCELLED)
+    return element if step.counts or element is None else "skipped"
 
 
 def _properties(step: StepState) -> Iterator[str]:
@@ -138,8 +137,7 @@ def _properties(step: StepState) -> Iterator[str]:
     if step.attempts:
         values |= {"target": step.attempts[-1].target, "attempts": str(len(step.attempts))}
     for metric in step.metrics:
-        shown = Metric(metric.metric, metric.value, metric.unit, metric.fault)
-        values[f"metrics.{metric.metric}"] = str(shown)
+        values[f"metrics.{metric.metric}"] = str(Metric(metric.metric, metric.value, metric.unit, metric.fault))
     for name, value in values.items():
         line = _plain(" ".join(f"{name}={value}".split()))
         yield f"[[PROPERTY|{line}{' ' if line.endswith(']') else ''}]]"
@@ -148,13 +146,13 @@ def _properties(step: StepState) -> Iterator[str]:
 def _evidence(excerpts: Iterable[Excerpt]) -> Iterator[str]:
     """Yield the lines of logs that show why a case failed."""
     for excerpt in excerpts:
-        yield f"\n{_plain(excerpt.what)}"
+        yield f"\n{_plain(excerpt.title)}"
         for line in excerpt.lines:
             yield f"{line.number or '':>6}{'>' if line.is_evidence else ' '} {_plain(line.text)}"
 
 
 def _plain(text: str) -> str:
-    """Return a text from outside in which tools find neither properties nor attachments."""
+    """Return a text from outside without double brackets, which mark properties and attachments."""
     return _DOUBLE_BRACKET.sub(" ", text)
 
 

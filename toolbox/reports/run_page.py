@@ -1,7 +1,7 @@
-"""`report.html`: a run on one page, for a person with a browser and nothing else.
+"""Writes `report.html`, which shows a run on one page.
 
-Derived from the summary of the run and from the files of the run directory, each of which may be missing. The page
-loads nothing, and links only to files of this directory, so that the directory can be moved or archived.
+The page is made from the summary of the run and from files of the run directory, which may be missing. The page loads
+nothing, and links only to files of this directory, so that the directory can be moved or archived.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from toolbox.reports import _links, _remarks, _web_page
 from toolbox.reports._web_page import Mark
 from toolbox.reports.page import matrix_grid, metrics_table, provenance, step_details, time_line
-from toolbox.reports.page.step_details import Shown
+from toolbox.reports.page.step_details import StepCard
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, State
 from toolbox.system import filesystem
@@ -26,7 +26,7 @@ from toolbox.system import filesystem
 _TEMPLATE: Final = Path(__file__).parent / "page/templates/report.html"
 _MOST_FAILURES: Final = 20
 _MOST_REMARKS: Final = 50
-_OPEN: Final = 3  # failures that are open at first, even without a script
+_OPEN: Final = 3  # failures that are unfolded when the page is opened
 _OWN_FILES: Final = (
     *(RunDirectory.summary, RunDirectory.junit, RunDirectory.plan),
     *(RunDirectory.configuration, RunDirectory.journal, RunDirectory.request),
@@ -42,14 +42,14 @@ def render(summary: RunState, *, now: datetime | None = None) -> str:
     """Return the report of a run.
 
     Args:
-        now: the present, up to which a run that has not ended is drawn; the current time when left out.
+        now: the end of the time line of a running run; None for the current time.
     """
     now = now or datetime.now(UTC)
     steps = step_details.collect(summary)
     grid = matrix_grid.make(steps.cells)
     verdict = _web_page.mark(summary.finished.verdict if summary.finished else None, summary.state)
     everything = [*steps.others, *steps.cells]
-    of = {shown.step.step: shown for shown in everything if shown.step.step}
+    of = {card.step.step: card for card in everything if card.step.step}
     failures = [of[step.step] for step in summary.failures if step.step in of]
     remarks = [(of[step.step], _remarks.text(step)) for step in _remarks.of(summary) if step.step in of]
     return _web_page.render(
@@ -68,11 +68,11 @@ def render(summary: RunState, *, now: datetime | None = None) -> str:
         nothing_in_common=_remarks.NOTHING_IN_COMMON if _remarks.has_nothing_in_common(summary) else "",
         remarks=remarks[:_MOST_REMARKS],
         more_remarks=max(0, len(remarks) - _MOST_REMARKS),
-        opened={shown.anchor for shown in failures[:_OPEN]},
+        opened={card.anchor for card in failures[:_OPEN]},
         steps=steps,
         most_in_full=step_details.MOST_IN_FULL,
         grid=grid,
-        metrics=metrics_table.make(steps.cells or [shown for shown in steps.others if shown.step.metrics]),
+        metrics=metrics_table.make(steps.cells or [card for card in steps.others if card.step.metrics]),
         time_line=time_line.make(steps.others, steps.cells, now, is_running=summary.state is State.RUNNING),
         configuration=provenance.of(summary),
         files=[link for name in _OWN_FILES if (link := _links.link(summary.directory, name, name=name))],
@@ -81,24 +81,24 @@ def render(summary: RunState, *, now: datetime | None = None) -> str:
 
 
 def _seconds(summary: RunState, now: datetime) -> float | None:
-    """Return how long the run took, or has taken so far; None if that is not known."""
+    """Return how long the run took, or has taken so far; None if unknown."""
     if summary.finished is not None:
         return summary.finished.seconds
     is_running = summary.state is State.RUNNING and summary.started is not None
     return (now - summary.started).total_seconds() if is_running and summary.started else None
 
 
-def _counts(cells: Sequence[Shown]) -> list[tuple[Mark, int]]:
-    """Return how the cells ended, the worst first."""
+def _counts(cells: Sequence[StepCard]) -> list[tuple[Mark, int]]:
+    """Return the number of cells with each mark, failures first."""
     counts = Counter(cell.mark for cell in cells)
     return sorted(counts.items(), key=lambda item: (not item[0].is_bad, item[0].key))
 
 
 def _about(summary: RunState) -> dict[str, str]:
-    """Return the origin of the run, from its `run.json`."""
+    """Return the facts about the run from its `run.json`, by title."""
     request = RunDirectory(summary.directory).read_request()
     argv, versions = request.get("argv"), request.get("versions")
-    found = {
+    facts = {
         "Revision": request.get("revision"),
         "Host": request.get("host"),
         "User": request.get("user"),
@@ -110,4 +110,4 @@ def _about(summary: RunState) -> dict[str, str]:
         if isinstance(versions, Mapping)
         else None,
     }
-    return {name: str(value) for name, value in found.items() if value}
+    return {name: str(value) for name, value in facts.items() if value}

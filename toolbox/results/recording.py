@@ -185,7 +185,7 @@ class _Writer:
     def _cells(self, steps: Iterable[StepState]) -> dict[str, int]:
         """Return the ids of the rows of the steps' cells, by identity. Insert missing cells."""
         cell = tables.Cell
-        wanted = {
+        cells = {
             _fit_text(step.identity): {
                 "project": self.project,
                 "cell": step.identity,
@@ -197,8 +197,8 @@ class _Writer:
         }
         query = select(cell.cell, cell.id, cell.name, cell.settings, cell.labels).where(cell.project == self.project)
         rows = {row.cell: row for row in self.connection.execute(query)}
-        self._insert(cell, [row for identity, row in sorted(wanted.items()) if identity not in rows])
-        for identity, row in wanted.items():
+        self._insert(cell, [row for identity, row in sorted(cells.items()) if identity not in rows])
+        for identity, row in cells.items():
             if (found := rows.get(identity)) is None:
                 continue
             after = {name: value for name, value in _fit(row).items() if name in {"name", "settings", "labels"}}
@@ -208,7 +208,7 @@ class _Writer:
                 self.connection.execute(update(cell).where(cell.id == found.id).values(**after))
         return {row.cell: row.id for row in self.connection.execute(query)}
 
-    def _series(self, wanted: Mapping[tuple[int, str, str], MetricMeasured]) -> dict[tuple[int, str, str], int]:
+    def _series(self, metrics: Mapping[tuple[int, str, str], MetricMeasured]) -> dict[tuple[int, str, str], int]:
         """Return the ids of the rows of series, by cell, metric and unit. Insert missing series."""
         series, cell = tables.Series, tables.Cell
         query = (
@@ -221,11 +221,11 @@ class _Writer:
             series,
             [
                 {"cell_id": key[0], "metric": key[1], "unit": key[2], "direction": metric.direction}
-                for key, metric in sorted(wanted.items(), key=lambda item: item[0])
+                for key, metric in sorted(metrics.items(), key=lambda item: item[0])
                 if key not in rows
             ],
         )
-        for key, metric in wanted.items():
+        for key, metric in metrics.items():
             if self.is_newest and key in rows and rows[key].direction != metric.direction:
                 changed = update(series).where(series.id == rows[key].id).values(direction=metric.direction)
                 self.connection.execute(changed)

@@ -248,7 +248,7 @@ def test_a_secret_that_a_program_printed_or_named_a_file_by_is_masked(tmp_path: 
     try:
         page = run_page.render(run.write(Verdict.FAILED))
         assert "hunter22" not in page
-        assert "***.txt (holds a secret)" in page
+        assert "***.txt (contains a secret)" in page
     finally:
         redaction.use(before)
 
@@ -279,7 +279,7 @@ def test_a_run_that_goes_on_says_so_and_what_waits(tmp_path: Path) -> None:
     assert text_of(one(page, "//h1")) == "… going on grid"
     assert "So far1 min 30 s" in text_of(one(page, "//header"))
     assert [text_of(each) for each in all_of(page, '//table[@id="grid"]//td')] == ["… going on", "· not started"]
-    assert "It has not started." in text_of(details(page, "x=2"))
+    assert "The cell has not started." in text_of(details(page, "x=2"))
 
 
 def test_what_failed_in_quarantine_is_told_apart(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_metrics_that_have_no_room_are_counted(tmp_path: Path) -> None:
         run.cell(x=x, metrics=[(f"m{number}", 1.0, "", "") for number in range(31 if x == 0 else 1)])
     page = read(run.write())
     assert len(all_of(page, '//table[contains(@class, "numbers")]/tbody/tr')) == 250
-    assert "There is no room for 2 more cells and 1 more metrics" in text_of(page)
+    assert "The page has no room for 2 more cells and 1 more metrics" in text_of(page)
 
 
 def test_failures_that_nothing_separates_are_said_to_have_nothing_in_common(tmp_path: Path) -> None:
@@ -494,7 +494,7 @@ def test_a_thousand_cells_make_a_page_that_a_browser_likes(tmp_path: Path) -> No
     assert len(page) < 3_000_000
     assert page.count('<details class="step') == 1001
     assert "There are many cells" in page
-    assert "no room for an excerpt of every log" in page
+    assert "no room for excerpts of all logs" in page
 
 
 def test_of_more_cells_than_a_page_holds_those_that_failed_are_kept(
@@ -506,7 +506,7 @@ def test_of_more_cells_than_a_page_holds_those_that_failed_are_kept(
         run.cell(Verdict.FAILED if x == 3 else Verdict.PASSED, x=x)
     page = read(run.write(Verdict.FAILED))
     assert [cell[1] for cell in data_of(page)["cells"]] == ["x=0", "x=3"]
-    assert "2 cells that passed are left out here" in text_of(page)
+    assert "2 cells that passed are not shown here" in text_of(page)
 
 
 def test_cells_that_overlap_are_in_lanes_of_their_own(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A run as GitHub shows it: in the summary of a workflow's step, and in a comment."""
+"""Renders a run for GitHub: for the summary of a step of a workflow, and for a comment."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Final
 from toolbox.reports.forge import run_markdown
 from toolbox.runs.run_state import RunState
 
-STEP_SUMMARY_BYTES: Final = 1 << 20  # of one step; what is longer is not shown at all
-COMMENT_CHARACTERS: Final = 1 << 16  # a longer comment is refused
+STEP_SUMMARY_BYTES: Final = 1 << 20  # GitHub does not show a longer summary of a step
+COMMENT_CHARACTERS: Final = 1 << 16  # GitHub refuses a longer comment
 
 
 def step_summary(summary: RunState, *, artifacts_url: str = "") -> str:
-    """Return a run for the file that `$GITHUB_STEP_SUMMARY` names. See `run_markdown.render`."""
+    """Return the content of the file that `$GITHUB_STEP_SUMMARY` names; see `run_markdown.render`."""
     return run_markdown.render(summary, limit=STEP_SUMMARY_BYTES, artifacts_url=artifacts_url)
 
 
 def comment(summary: RunState, *, artifacts_url: str = "") -> str:
-    """Return a run for a comment on an issue or a pull request. See `run_markdown.render`."""
+    """Return the text of a comment on an issue or a pull request; see `run_markdown.render`."""
     return run_markdown.render(summary, limit=COMMENT_CHARACTERS, artifacts_url=artifacts_url)

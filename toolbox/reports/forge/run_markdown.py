@@ -1,8 +1,8 @@
-"""A run as Markdown, of a limited length, which any forge shows.
+"""Renders a run as Markdown of a limited length, which any forge can show.
 
-Text from outside stands in `<code>` and `<pre>` only: there a forge makes no mentions, references, links or emoji.
-The page consists of blocks of HTML without empty lines, in which Markdown has no meaning. If there is no room for all
-blocks and rows, whole ones are left out: first the rows of cells that passed, then failures from the last one on.
+Text from outside is only in `<code>` and `<pre>`, where a forge makes no mentions, references, links or emoji. The page
+consists of blocks of HTML without empty lines, in which Markdown has no meaning. If there is no room for all blocks and
+rows, whole blocks and rows are omitted: first the rows of cells that passed, then failures from the end of the list.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from toolbox.reports import _remarks
 from toolbox.reports._excerpts import Excerpts
 from toolbox.runs.run_state import RunState, State, StepState
 
-FEWEST_BYTES: Final = 1 << 13  # room for what is never left out
-_MOST_LINES: Final = 20  # of a message
+FEWEST_BYTES: Final = 1 << 13  # room for the blocks that are never omitted
+_MOST_LINES: Final = 20  # lines of a message
 _MOST_REMARKS: Final = 30
 _MOST_METRICS: Final = 6
-_MOST_ROWS: Final = 30  # of a table that is not folded
+_MOST_ROWS: Final = 30  # rows of a table that is not folded
 _LONGEST_NAME: Final = 80
 _LONGEST_FINDING: Final = 500
 _URL = re.compile(r"https?://[^\s<>\"'`\\\x00-\x20\x7f]+")
@@ -37,11 +37,11 @@ def render(summary: RunState, *, limit: int, artifacts_url: str = "") -> str:
     """Return a run as Markdown.
 
     Args:
-        limit: the greatest length, in bytes of UTF-8.
-        artifacts_url: the address of the run directory, for links to it; if empty, the page names paths instead.
+        limit: the maximum length, in bytes of UTF-8.
+        artifacts_url: the address of the run directory, for links; if empty, the page names paths instead.
 
     Raises:
-        ValueError: the limit leaves no room for the verdict, or the address is not one of HTTP.
+        ValueError: the limit is below `FEWEST_BYTES`, or the address is not an HTTP URL.
     """
     if limit < FEWEST_BYTES:
         raise ValueError(f"limit: at least {FEWEST_BYTES} bytes were expected, not {limit}")
@@ -54,19 +54,19 @@ def render(summary: RunState, *, limit: int, artifacts_url: str = "") -> str:
     page.add(_pre(summary.damage_warning.splitlines()))
     page.add(_attribution(summary))
     rows = list(page.rows(summary))
-    # The table takes what the failures leave, and a quarter of the room at least.
-    kept = min(page.room // 4, sum(map(_size, rows)))
-    page.add_failures(summary, kept)
-    page.add_remarks(summary, kept)
+    # The failures and remarks leave at least a quarter of the room to the table of the cells.
+    reserved = min(page.room // 4, sum(map(_size, rows)))
+    page.add_failures(summary, reserved)
+    page.add_remarks(summary, reserved)
     page.add_cells(rows, summary)
     return page.text()
 
 
 class _Page:
-    """The blocks of a page, as long as there is room.
+    """The blocks of a page.
 
     Args:
-        room: how many bytes are left.
+        room: how many bytes may still be added.
     """
 
     def __init__(self, room: int, url: str) -> None:
@@ -78,46 +78,46 @@ class _Page:
         """Return the page."""
         return "\n".join(self._blocks)
 
-    def add(self, block: str, kept: int = 0) -> bool:
-        """Add a block and an empty line, unless the block is empty or there is no room. Tell whether it was added.
+    def add(self, block: str, reserved: int = 0) -> bool:
+        """Add a block and an empty line, unless the block is empty or too long. Return whether the block was added.
 
         Args:
-            kept: how many bytes must remain.
+            reserved: how many bytes must remain.
         """
-        fits = bool(block) and _size(block) + 1 <= self.room - kept
+        fits = bool(block) and _size(block) + 1 <= self.room - reserved
         if fits:
             self._blocks.append(f"{block}\n")
             self.room -= _size(block) + 2
         return fits
 
-    def add_failures(self, summary: RunState, kept: int) -> None:
-        """Add the failures: the first ones with excerpts of logs, then one line each, as long as there is room."""
+    def add_failures(self, summary: RunState, reserved: int) -> None:
+        """Add the failures. When there is no room for excerpts of logs, further failures have one line each."""
         excerpts = Excerpts(summary.directory, characters=self.room, withheld=summary.secrets_left)
         failures = summary.failures
         for index, step in enumerate(failures):
-            left = f"<p>and {len(failures) - index} more that did not pass</p>"
-            reserve = kept + (_size(left) + 2 if index + 1 < len(failures) else 0)
-            if not (self.add(self._failure(step, excerpts), reserve) or self.add(self._brief(step), reserve)):
-                self.add(left, kept)
+            left = f"<p>and {len(failures) - index} more steps that did not pass</p>"
+            room = reserved + (_size(left) + 2 if index + 1 < len(failures) else 0)
+            if not (self.add(self._failure(step, excerpts), room) or self.add(self._brief(step), room)):
+                self.add(left, reserved)
                 break
         if summary.cancelled and failures and failures[0].verdict is not Verdict.CANCELLED:
-            self.add(f"<p>{summary.cancelled} others were cancelled</p>", kept)
+            self.add(f"<p>{summary.cancelled} other steps were cancelled</p>", reserved)
 
-    def add_remarks(self, summary: RunState, kept: int) -> None:
+    def add_remarks(self, summary: RunState, reserved: int) -> None:
         """Add the remarks on steps that did not fail the run, as long as there is room."""
         remarks = _remarks.of(summary)
         for index, step in enumerate(remarks):
             left = f"<p>and {len(remarks) - index} more remarks</p>"
-            reserve = kept + (_size(left) + 2 if index + 1 < len(remarks) else 0)
+            room = reserved + (_size(left) + 2 if index + 1 < len(remarks) else 0)
             title = f"<p>{_standing(step, step.cause)}: {self._place(step, step.name)}</p>"
             lines = _pre(_remarks.text(step).splitlines(), longest=_LONGEST_FINDING)
             block = "\n".join(["<h3>Remarks</h3>"] * (index == 0) + [title] + [lines] * bool(lines))
-            if index == _MOST_REMARKS or not self.add(block, reserve):
-                self.add(left, kept)
+            if index == _MOST_REMARKS or not self.add(block, room):
+                self.add(left, reserved)
                 break
 
     def rows(self, summary: RunState) -> Iterator[str]:
-        """Yield a row for each cell, first those that did not pass; in a run without a matrix, for each command."""
+        """Yield a row for each cell, failed cells first; in a run without a matrix, a row for each command."""
         names = _metrics(summary)[:_MOST_METRICS]
         for step in sorted(_cases(summary), key=lambda step: step.verdict is not None and step.verdict.is_pass):
             uncounted = "" if step.counts else f", {_why_uncounted(step)}"
@@ -156,11 +156,11 @@ class _Page:
             self.add(f"<p>and {others} more metrics</p>")
 
     def _failure(self, step: StepState, excerpts: Excerpts) -> str:
-        """Return a failure, folded, with its message and excerpts of its logs."""
+        """Return the folded block of a failure, with its message and excerpts of its logs."""
         parts = [f"<details><summary>{_title(step)}</summary>", _pre(step.message.splitlines())]
         for excerpt in excerpts.of(step, is_bad=True):
             lines = [f"{line.number or '':>6}{'>' if line.is_evidence else ' '} {line.text}" for line in excerpt.lines]
-            parts += [f"<p>{_code(excerpt.what)}</p>", _pre(lines, most=len(lines))]
+            parts += [f"<p>{_code(excerpt.title)}</p>", _pre(lines, most=len(lines))]
         return "\n".join([*filter(None, parts), f"<p>look at {self._place(step, step.step)}</p>", "</details>"])
 
     def _brief(self, step: StepState) -> str:
@@ -198,8 +198,8 @@ def _attribution(summary: RunState) -> str:
         return f"<p>{_remarks.NOTHING_IN_COMMON}</p>"
     if not summary.attribution:
         return ""
-    found = "".join(f"<li>{_code(str(finding), _LONGEST_FINDING)}</li>" for finding in summary.attribution)
-    return f"<p>What failed has in common:</p>\n<ul>{found}</ul>"
+    findings = "".join(f"<li>{_code(str(finding), _LONGEST_FINDING)}</li>" for finding in summary.attribution)
+    return f"<p>Failed cells have in common:</p>\n<ul>{findings}</ul>"
 
 
 def _cases(summary: RunState) -> list[StepState]:
@@ -217,17 +217,17 @@ def _title(step: StepState) -> str:
 
 
 def _words(verdict: Verdict | None, cause: str | None, state: State) -> str:
-    """Return the verdict of a step or run; without one, whether it is going on."""
+    """Return the verdict of a step or run; if it has no verdict, whether it is going on."""
     if verdict is None:
         return "going on" if state is State.RUNNING else "not ended"
     return html.escape(f"{verdict} ({cause})" if cause else verdict)
 
 
 def _standing(step: StepState, cause: str | None, state: State = State.DEAD) -> str:
-    """Return the verdict of a step, and whether it is a failure that does not count."""
-    is_set_apart = not step.counts and step.verdict is not None and not step.verdict.is_pass
-    apart = f" {_why_uncounted(step)}" if is_set_apart else ""
-    return f"{_words(step.verdict, None, state)}{apart}" + (f" ({html.escape(cause)})" if cause else "")
+    """Return the verdict of a step, and why the verdict does not count if the step failed."""
+    is_uncounted = not step.counts and step.verdict is not None and not step.verdict.is_pass
+    why = f" {_why_uncounted(step)}" if is_uncounted else ""
+    return f"{_words(step.verdict, None, state)}{why}" + (f" ({html.escape(cause)})" if cause else "")
 
 
 def _why_uncounted(step: StepState) -> str:
@@ -247,7 +247,7 @@ def _code(text: str, longest: int = LONGEST_LINE) -> str:
 
 
 def _pre(lines: Sequence[str], most: int = _MOST_LINES, longest: int = LONGEST_LINE) -> str:
-    """Return lines from outside as a block. Line ends are character references, so that no line ends the block."""
+    """Return lines from outside as a block. Line breaks are character references, so that no line ends the block."""
     shown = without_middle(lines, most)
     text = "&#10;".join(html.escape(truncate(clean(line).replace("\n", " "), longest)) for line in shown)
     return f"<pre>{text}</pre>" if text else ""

@@ -1,1 +1,1 @@
-"""The parts of `report.html`, which `reports/run_page.py` puts together, with its templates and assets."""
+"""The parts of `report.html`, with its templates and assets. `reports/run_page.py` combines them."""

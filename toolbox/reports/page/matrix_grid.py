@@ -1,4 +1,4 @@
-"""The matrix of a run as a grid of two axes, for the page, and for its script, which can choose other axes."""
+"""Arranges the cells of a run in a grid of two axes. The script of the page can choose other axes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import Any, Final
 from toolbox.matrix.axes import short_names
 from toolbox.model.foreign_text import clean
 from toolbox.reports._web_page import Mark
-from toolbox.reports.page.step_details import Shown
+from toolbox.reports.page.step_details import StepCard
 
 MOST_BOXES: Final = 10_000
-_MOST_LABELLED: Final = 12  # cells of a box that are shown by more than their symbols
+_MOST_LABELLED: Final = 12  # if a box has more cells, the cells are shown only by their symbols
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis.
+    """An axis of the matrix.
 
     Args:
-        key: the name in the plan; `name` is the name on the page.
+        key: the name in the plan.
+        name: the name on the page.
         places: the position of each label, in the order of the plan.
     """
 
@@ -37,7 +38,11 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A cell in the grid. `text` distinguishes it from the other cells of its box; empty if there are too many."""
+    """A cell in the grid.
+
+    Args:
+        text: distinguishes the cell from the other cells of its box; empty if the box has too many cells.
+    """
 
     anchor: str
     name: str
@@ -47,13 +52,13 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table of boxes of cells, with one axis down and another across.
+    """A table of boxes. Each box contains the cells with the same labels on the two axes of the table.
 
     Args:
         axes: all axes.
         rows: the index of the axis whose labels are the rows.
-        columns: the index of the axis whose labels are the columns; None if there is one column.
-        boxes: row by row.
+        columns: the index of the axis whose labels are the columns; None if there is only one column.
+        boxes: the boxes of each row.
     """
 
     axes: Sequence[Axis]
@@ -62,8 +67,8 @@ class Grid:
     boxes: Sequence[Sequence[Sequence[Chip]]]
 
 
-def make(cells: Sequence[Shown]) -> Grid | None:
-    """Return the grid of the cells by the first axes that vary; None if no cell has an axis."""
+def make(cells: Sequence[StepCard]) -> Grid | None:
+    """Return the grid of the first two axes with several labels; None if no cell has an axis."""
     axes = _axes(cells)
     if not axes:
         return None
@@ -83,8 +88,8 @@ def make(cells: Sequence[Shown]) -> Grid | None:
     return Grid(axes, rows, columns, boxes)
 
 
-def data(cells: Sequence[Shown], grid: Grid | None) -> dict[str, Any]:
-    """Return the data that the script needs to show the cells by any two axes, and to filter them."""
+def data(cells: Sequence[StepCard], grid: Grid | None) -> dict[str, Any]:
+    """Return the data with which the script arranges the cells by other axes and filters them."""
     axes = grid.axes if grid is not None else ()
     return {
         "axes": [{"name": axis.name, "values": axis.values} for axis in axes],
@@ -96,22 +101,22 @@ def data(cells: Sequence[Shown], grid: Grid | None) -> dict[str, Any]:
     }
 
 
-def _axes(cells: Sequence[Shown]) -> list[Axis]:
+def _axes(cells: Sequence[StepCard]) -> list[Axis]:
     labels: dict[str, dict[str, int]] = {}
     for cell in cells:
         for axis, label in cell.step.labels.items():
-            known = labels.setdefault(str(axis), {})
-            known.setdefault(clean(str(label)), len(known))
+            places = labels.setdefault(str(axis), {})
+            places.setdefault(clean(str(label)), len(places))
     return [Axis(name, clean(short), labels[name]) for name, short in short_names(labels).items()]
 
 
-def _places(cell: Shown, axes: Sequence[Axis]) -> list[int]:
-    """Return the index of the cell's label on each axis; -1 if the cell has no label there."""
+def _places(cell: StepCard, axes: Sequence[Axis]) -> list[int]:
+    """Return the index of the cell's label on each axis; -1 for an axis without a label of the cell."""
     return [axis.places.get(clean(str(cell.step.labels.get(axis.key))), -1) for axis in axes]
 
 
 def _first_choice(axes: Sequence[Axis]) -> tuple[int, int | None]:
-    """Return the first two axes that vary and whose table is not too large; one axis if there are no such two."""
+    """Return the first two axes with several labels whose table is not too large; otherwise one axis and None."""
     varying = [index for index, axis in enumerate(axes) if len(axis.values) > 1] or [0]
     for rows, columns in itertools.combinations(varying, 2):
         if len(axes[rows].values) * len(axes[columns].values) <= MOST_BOXES:

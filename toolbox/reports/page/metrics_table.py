@@ -1,4 +1,4 @@
-"""The table of the metrics of all cells, each with the range that earlier runs give."""
+"""Makes the table of the metrics of all cells, with the bounds from earlier runs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from toolbox.model.bounds import Bound, Method, Side
 from toolbox.model.events import MetricMeasured
-from toolbox.reports.page.step_details import Shown
+from toolbox.reports.page.step_details import StepCard
 
 MOST_ROWS: Final = 250
 MOST_COLUMNS: Final = 30
-_WRITTEN_OUT: Final = (1e5, 1e15)  # numbers in this range have no exponent
+_WITHOUT_EXPONENT: Final = (1e5, 1e15)  # numbers in this range are written without an exponent
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,11 @@ class Number:
     """A metric of a cell.
 
     Args:
-        value: with its unit; empty if it is not known, and then `fault` says why.
-        range: of earlier runs; empty if there is none, or if its unit is another.
+        value: the value with its unit; empty if unknown.
+        fault: why the value is unknown.
+        range: the bounds from earlier runs; empty if there are none, or if they have another unit.
         side: the side of the range on which the value is; None within the range, or if too few values gave the range.
-        deviation: from the mean of earlier runs; empty if the mean is not known.
+        deviation: the distance from the mean of earlier runs, in percent; empty if the mean is unknown.
     """
 
     value: str
@@ -36,15 +37,25 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A cell. `numbers`: one for each name; None if the cell has no such metric."""
+    """The row of a cell.
 
-    shown: Shown
+    Args:
+        numbers: one for each metric of the table; None if the cell does not have the metric.
+    """
+
+    card: StepCard
     numbers: Sequence[Number | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The metrics of all cells. The page has no room for `rows_left_out` rows and `columns_left_out` columns."""
+    """The metrics of all cells.
+
+    Args:
+        names: the metrics, one per column.
+        rows_left_out: the number of rows for which the page has no room.
+        columns_left_out: the number of columns for which the page has no room.
+    """
 
     names: Sequence[str]
     rows: Sequence[Row]
@@ -52,25 +63,25 @@ class Table:
     columns_left_out: int
 
 
-def make(steps: Sequence[Shown]) -> Table | None:
+def make(steps: Sequence[StepCard]) -> Table | None:
     """Return the table of the steps that have begun; None if no step has a metric."""
-    begun = [shown for shown in steps if shown.step.step]
-    names = list(dict.fromkeys(metric.metric for shown in begun for metric in shown.step.metrics))
+    begun = [card for card in steps if card.step.step]
+    names = list(dict.fromkeys(metric.metric for card in begun for metric in card.step.metrics))
     if not names:
         return None
     kept, shown_names = begun[:MOST_ROWS], names[:MOST_COLUMNS]
-    rows = [_row(shown, shown_names) for shown in kept]
+    rows = [_row(card, shown_names) for card in kept]
     return Table(shown_names, rows, len(begun) - len(kept), len(names) - len(shown_names))
 
 
-def _row(shown: Shown, names: Sequence[str]) -> Row:
-    found = {metric.metric: _number(metric, shown.bounds.get(metric.metric)) for metric in shown.step.metrics}
-    return Row(shown, [found.get(name) for name in names])
+def _row(card: StepCard, names: Sequence[str]) -> Row:
+    numbers = {metric.metric: _number(metric, card.bounds.get(metric.metric)) for metric in card.step.metrics}
+    return Row(card, [numbers.get(name) for name in names])
 
 
 def _number(metric: MetricMeasured, planned: Any) -> Number:
     if metric.value is None:
-        return Number("", metric.fault or "it is not known")
+        return Number("", metric.fault or "the value is unknown")
     value = f"{_digits(metric.value)} {metric.unit}".strip()
     bound = _bound(planned)
     if bound is None or not bound.is_in(metric.unit):
@@ -83,7 +94,7 @@ def _number(metric: MetricMeasured, planned: Any) -> Number:
 
 
 def _bound(planned: Any) -> Bound | None:
-    """Return a bound of the plan, which is a mapping, or in earlier versions a pair; None if it is neither."""
+    """Return a bound of the plan, which is a mapping, or a pair in plans of earlier versions; None if it is neither."""
     with contextlib.suppress(KeyError, TypeError, ValueError):
         lower, upper = (planned["lower"], planned["upper"]) if isinstance(planned, Mapping) else planned
         others = planned if isinstance(planned, Mapping) else {}
@@ -96,5 +107,5 @@ def _bound(planned: Any) -> Bound | None:
 
 def _digits(value: float) -> str:
     """Return a number with five significant digits, or with all digits before the point."""
-    least, most = _WRITTEN_OUT
+    least, most = _WITHOUT_EXPONENT
     return f"{value:,.0f}" if least <= abs(value) < most else f"{value:.5g}"

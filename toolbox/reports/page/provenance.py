@@ -1,7 +1,7 @@
-"""The resolved configuration of a run, line by line, with the origin of each value.
+"""Reads the resolved configuration of a run, line by line, with the origin of each value.
 
 The configuration is in `config.yaml` of the run directory, the changes by presets and overrides are in `run.json`, and
-the changes that the orchestration made while it ran are in the journal.
+the changes that the orchestration made during the run are in the journal.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ class Change:
     """A change of the value of a field.
 
     Args:
-        by: a preset, an override, or the orchestration.
-        where: the file and line of the new value; empty if it has none.
-        replaced: the earlier value, and `replaced_where` its file and line.
+        by: the preset, the override, or the call of the orchestration that made the change.
+        where: the file and line of the new value; empty if the value does not come from a file.
+        replaced: the earlier value.
+        replaced_where: the file and line of the earlier value.
     """
 
     path: str
@@ -48,8 +49,8 @@ class ConfigLine:
     """A line of the configuration.
 
     Args:
-        by: the preset or override that gave the value; empty if the project's own file did.
-        is_first: whether the line before belongs to another change, or to none.
+        by: the author of the change that gave the line its value; empty if the line is from the project's file.
+        is_first: whether the line is the first line of its change.
     """
 
     number: int
@@ -60,7 +61,11 @@ class ConfigLine:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The configuration. The page has no room for `left_out` lines."""
+    """The resolved configuration.
+
+    Args:
+        left_out: the number of lines for which the page has no room.
+    """
 
     lines: Sequence[ConfigLine]
     changes: Sequence[Change]
@@ -68,18 +73,18 @@ class Resolved:
 
 
 def of(run: RunState) -> Resolved:
-    """Return the configuration of a run, which has no lines if the file is missing."""
+    """Return the configuration of a run; without lines if the file is missing."""
     text = _text(RunDirectory(run.directory).configuration)
     by_the_orchestration = [Change(change.path, change.value, change.by) for change in run.configuration_changes]
     changes = [*_applied(RunDirectory(run.directory)), *by_the_orchestration]
     lines = text.splitlines()
     authors = _authors(text, changes) if len(text) <= _MOST_BYTES else {}
-    shown = []
+    config_lines = []
     for number, line in enumerate(lines[:_MOST_LINES]):
         change = authors.get(number)
         is_first = change is not None and authors.get(number - 1) is not change
-        shown.append(ConfigLine(number + 1, line, change.by if change else "", is_first))
-    return Resolved(shown, changes, len(lines) - len(shown))
+        config_lines.append(ConfigLine(number + 1, line, change.by if change else "", is_first))
+    return Resolved(config_lines, changes, len(lines) - len(config_lines))
 
 
 def _text(file: Path) -> str:
@@ -96,20 +101,20 @@ def _applied(directory: RunDirectory) -> list[Change]:
 
 
 def _authors(text: str, changes: Sequence[Change]) -> dict[int, Change]:
-    """Return the change that gave each line its value, by line from 0 on. The last change wins."""
+    """Return the last change of each line, by the number of the line, from 0."""
     places: dict[tuple[str, ...], range] = {}
     with contextlib.suppress(yaml.YAMLError, RecursionError):
         _places(yaml.compose(text, Loader=_LOADER), (), places)
-    found: dict[int, Change] = {}
+    authors: dict[int, Change] = {}
     for change in changes:
         with contextlib.suppress(paths.PathError):
             path = tuple(str(key) for key in paths.parse(change.path))
-            found.update(dict.fromkeys(places.get(path, ()), change))
-    return found
+            authors.update(dict.fromkeys(places.get(path, ()), change))
+    return authors
 
 
 def _places(node: yaml.Node | None, at: tuple[str, ...], places: dict[tuple[str, ...], range]) -> None:
-    """Add the lines of each field to `places`."""
+    """Add the line numbers of each field to `places`, by the path of the field."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             path = (*at, str(key.value))
@@ -123,6 +128,6 @@ def _places(node: yaml.Node | None, at: tuple[str, ...], places: dict[tuple[str,
 
 
 def _last(node: yaml.Node) -> int:
-    """Return the last line of a value. The end mark of a block is at the beginning of the next node."""
+    """Return the number of the last line of a value. The end mark of a block is at the start of the next node."""
     is_block = getattr(node, "flow_style", None) is False or getattr(node, "style", None) in {"|", ">"}
     return max(node.start_mark.line, node.end_mark.line - 1) if is_block else node.end_mark.line

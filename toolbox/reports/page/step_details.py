@@ -1,4 +1,4 @@
-"""The steps of a run as a page shows them: with the plan of a cell, excerpts of logs, and links."""
+"""Collects what the page shows of each step of a run: the plan of a cell, excerpts of logs, and links."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from typing import Any, Final
 from toolbox.model.events import StepKind
 from toolbox.model.text import truncate
 from toolbox.model.verdicts import Verdict
-from toolbox.reports import _links, _remarks
+from toolbox.reports import _links, _remarks, _web_page
 from toolbox.reports._excerpts import Excerpt, Excerpts
 from toolbox.reports._links import Link
-from toolbox.reports._web_page import WAITING, Mark, mark
+from toolbox.reports._web_page import WAITING, Mark
 from toolbox.runs.layout import RunDirectory, StepDirectory, attempt_name
 from toolbox.runs.run_state import CellAttempt, RunState, StepState
 from toolbox.system import filesystem
 
-MOST_CELLS: Final = 1500  # on a page
-MOST_IN_FULL: Final = 250  # cells with all details, failed ones first
+MOST_CELLS: Final = 1500  # cells on a page
+MOST_IN_FULL: Final = 250  # cells with all details, failed cells first
 _PLAIN_ID = re.compile(r"[0-9a-f]{6,40}")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A step, or a cell that has not started.
+class StepCard:
+    """A step, or a cell that has not started, with everything that the page shows of it.
 
     Args:
         anchor: the id of the details on the page.
-        settings: of a cell: the axis, the label, and the value if it says more than the label.
-        remarks: remarks of the plan, such as the reason why a cell is skipped.
-        bounds: the bounds of the plan by the names of metrics.
-        command: the command as a line of a shell.
-        attempts: each with the link to its directory.
-        is_brief: whether the page shows it in a few lines, because there are many cells.
+        settings: the axis, the label and the value of each setting of a cell; the value is empty if the label shows it.
+        remarks: remarks from the plan, such as the reason why a cell is skipped.
+        bounds: the bounds in the plan, by metric.
+        command: the command as a line for a shell.
+        attempts: the attempts, each with the link to its directory.
+        is_brief: whether the page shows only a few lines of the step, because there are many cells.
     """
 
     anchor: str
@@ -57,44 +57,45 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of a run as a page shows them.
+    """The steps of a run for the page.
 
     Args:
-        left_out: how many cells the page has no room for.
-        is_brief: whether some cells are shown in brief.
-        is_cut: whether excerpts are left out.
+        others: the steps that are not cells.
+        left_out: the number of cells for which the page has no room.
+        is_brief: whether some cells have only a few lines.
+        is_cut: whether excerpts are omitted.
     """
 
-    cells: Sequence[Shown]
-    others: Sequence[Shown]
+    cells: Sequence[StepCard]
+    others: Sequence[StepCard]
     left_out: int
     is_brief: bool
     is_cut: bool
 
 
 def collect(summary: RunState) -> Steps:
-    """Return the steps of a run, including the cells of its plan that have not started."""
+    """Return the steps of a run, including the planned cells that have not started."""
     plan = _plan(summary.directory)
     cells = _in_plan_order(summary, plan)
     worst_first = [id(cell) for cell in sorted(cells, key=lambda cell: _rank(cell, summary))]
     kept, in_full = set(worst_first[:MOST_CELLS]), set(worst_first[:MOST_IN_FULL])
     excerpts = Excerpts(summary.directory, withheld=summary.secrets_left)
     others = [step for step in summary.steps.values() if step.kind is not StepKind.CELL]
-    shown_others = [_in_full(step, summary, {}, excerpts) for step in others]
-    shown = []
+    other_cards = [_in_full(step, summary, {}, excerpts) for step in others]
+    cards = []
     for cell in cells:
         if id(cell) not in kept:
             continue
         planned = plan.get(cell.identity, {})
         if cell.step and id(cell) in in_full:
-            shown.append(_in_full(cell, summary, planned, excerpts))
+            cards.append(_in_full(cell, summary, planned, excerpts))
         else:
-            shown.append(_in_brief(cell, summary, planned))
-    return Steps(shown, shown_others, len(cells) - len(shown), len(cells) > MOST_IN_FULL, excerpts.is_cut)
+            cards.append(_in_brief(cell, summary, planned))
+    return Steps(cards, other_cards, len(cells) - len(cards), len(cells) > MOST_IN_FULL, excerpts.is_cut)
 
 
 def _plan(directory: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the cells of the plan by their id; none if there is no valid plan."""
+    """Return the planned cells, by id; empty if there is no valid plan."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         return {str(cell["id"]): cell for cell in RunDirectory(directory).read_plan()["cells"] if cell["labels"]}
     return {}
@@ -116,43 +117,43 @@ def _not_started(id_: str, cell: Mapping[str, Any]) -> StepState:
 def _mark(step: StepState, summary: RunState) -> Mark:
     if not step.step:
         return WAITING
-    return mark(step.verdict, summary.state, is_quarantined=_remarks.is_quarantined_failure(step))
+    return _web_page.mark(step.verdict, summary.state, is_quarantined=_remarks.is_quarantined_failure(step))
 
 
 def _rank(step: StepState, summary: RunState) -> tuple[bool, bool]:
-    """Return a sort key: first failures, then failures that do not count, then the other steps."""
+    """Return a sort key: failures, then failures that do not count, then the other steps."""
     return not _mark(step, summary).is_bad, not _remarks.is_quarantined_failure(step)
 
 
 def _bounds(cell: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = cell.get("bounds")
-    return found if isinstance(found, Mapping) else {}
+    bounds = cell.get("bounds")
+    return bounds if isinstance(bounds, Mapping) else {}
 
 
-def _in_full(step: StepState, summary: RunState, cell: Mapping[str, Any], excerpts: Excerpts) -> Shown:
-    shown, root = _mark(step, summary), summary.directory
-    return Shown(
+def _in_full(step: StepState, summary: RunState, cell: Mapping[str, Any], excerpts: Excerpts) -> StepCard:
+    mark, root = _mark(step, summary), summary.directory
+    return StepCard(
         _anchor(step),
-        shown,
+        mark,
         step,
         tuple(_settings(step)),
-        tuple(_told(step, cell)),
+        tuple(_plan_remarks(step, cell)),
         _bounds(cell),
         _command(step, cell, root),
-        excerpts.of(step, is_bad=shown.is_bad or _remarks.is_quarantined_failure(step)) if _is_leaf(step) else (),
+        excerpts.of(step, is_bad=mark.is_bad or _remarks.is_quarantined_failure(step)) if _is_leaf(step) else (),
         _links.withhold(_files(step, root), summary.secrets_left),
         [(attempt, _links.link(root, step.step, _folder(attempt), name="")) for attempt in step.attempts],
     )
 
 
-def _in_brief(step: StepState, summary: RunState, cell: Mapping[str, Any]) -> Shown:
+def _in_brief(step: StepState, summary: RunState, cell: Mapping[str, Any]) -> StepCard:
     folder = _links.link(summary.directory, step.step, name=_links.WHOLE) if step.step else None
-    return Shown(
+    return StepCard(
         _anchor(step),
         _mark(step, summary),
         step,
         tuple(_settings(step)),
-        tuple(_told(step, cell)),
+        tuple(_plan_remarks(step, cell)),
         _bounds(cell),
         links=[folder] if folder else [],
         is_brief=True,
@@ -164,7 +165,7 @@ def _is_leaf(step: StepState) -> bool:
 
 
 def _anchor(step: StepState) -> str:
-    """Return an id that stays the same when the run goes on, and that no text from outside can choose."""
+    """Return an id for the step that stays the same when the run continues. No text from outside can choose the id."""
     if step.kind is StepKind.CELL and _PLAIN_ID.fullmatch(step.identity):
         return f"c-{step.identity}"
     return f"s-{hashlib.sha256(filesystem.encode(f'{step.step} {step.key}')).hexdigest()[:12]}"
@@ -173,27 +174,26 @@ def _anchor(step: StepState) -> str:
 def _settings(step: StepState) -> Iterator[tuple[str, str, str]]:
     for axis, label in step.labels.items():
         value = step.settings.get(axis)
-        says_more = isinstance(value, dict | list)
-        written = json.dumps(value, ensure_ascii=False, default=str) if says_more else ""
-        yield str(axis), str(label), truncate(written)
+        text = json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, dict | list) else ""
+        yield str(axis), str(label), truncate(text)
 
 
-def _told(step: StepState, cell: Mapping[str, Any]) -> Iterator[str]:
+def _plan_remarks(step: StepState, cell: Mapping[str, Any]) -> Iterator[str]:
     if cell.get("skip"):
         yield f"skipped: {cell['skip']}"
     for key, words in (("xfail", "expected to fail"), ("quarantine", "in quarantine")):
-        # The message of a cell that did not pass says it too.
+        # The message of a cell that did not pass already contains this remark.
         if isinstance(excuse := cell.get(key), Mapping) and words not in step.message:
             yield f"{words} until {excuse.get('expires')} ({excuse.get('owner')}): {excuse.get('reason')}"
     if cell.get("note"):
         yield str(cell["note"])
     yield from _remarks.uncounted(step)
     if step.verdict is Verdict.PASSED and len(step.attempts) > 1:
-        yield f"it passed at attempt {step.attempts[-1].attempt}"
+        yield f"the cell passed at attempt {step.attempts[-1].attempt}"
 
 
 def _command(step: StepState, cell: Mapping[str, Any], root: Path) -> str:
-    """Return the command of a cell, from the plan; for another step, the command line that reproduces it."""
+    """Return the planned command of a cell; for another step, the command line that reproduces it."""
     if isinstance(words := cell.get("command"), list):
         return str(words[-1]) if words[-2:-1] == ["-c"] else shlex.join(map(str, words))
     path = _links.inside(root, step.step, StepDirectory.record)
@@ -208,10 +208,10 @@ def _folder(attempt: CellAttempt) -> str:
 
 
 def _files(step: StepState, root: Path) -> list[Link]:
-    """Return the links to the files of a step; for a cell, those of its last attempt."""
+    """Return the links to the files of a step; for a cell, to the files of its last attempt."""
     if not step.attempts:
         return _links.of_directory(root, step.step)
-    found = _links.of_directory(root, step.step, _folder(step.attempts[-1]))[:-1]
+    files = _links.of_directory(root, step.step, _folder(step.attempts[-1]))[:-1]
     failure = _links.link(root, step.step, StepDirectory.failure, name=StepDirectory.failure)
     whole = _links.link(root, step.step, name=_links.WHOLE)
-    return [link for link in (failure, *found, whole) if link is not None]
+    return [link for link in (failure, *files, whole) if link is not None]

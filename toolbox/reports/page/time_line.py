@@ -1,4 +1,4 @@
-"""The time line of a run: each phase, group or command has its own row, and cells share lanes."""
+"""Makes the time line of a run: each phase, group or command has its own row, and cells share lanes."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from toolbox.model.text import duration
-from toolbox.reports.page.step_details import Shown
+from toolbox.reports.page.step_details import StepCard
 
 _TICKS: Final = 4
 _MOST_DIGITS: Final = 5
 _LANE: Final = 14  # pixels
 _THINNEST: Final = 3
 _HIGHEST: Final = 140
-_SAME_MOMENT: Final = 0.01  # seconds; the ends are rounded
+_SAME_MOMENT: Final = 0.01  # seconds: ends are rounded, so a cell may seem to begin before the end of another
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A step in its row. `left` and `width` are in percent of the run, `top` and `height` in pixels."""
+    """A step in its row: `left` and `width` in percent of the run, `top` and `height` in pixels."""
 
-    shown: Shown
+    card: StepCard
     left: float
     width: float
     top: float = 0
@@ -32,7 +32,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Bars with one label. `height`: in pixels."""
+    """Bars with one label. The height is in pixels."""
 
     label: str
     depth: int
@@ -42,7 +42,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class TimeLine:
-    """The rows, and the marks below them: the position of each in percent, and its text."""
+    """The rows of the time line.
+
+    Args:
+        ticks: the marks below the rows, each with its position in percent and its text.
+    """
 
     rows: Sequence[Row]
     ticks: Sequence[tuple[float, str]]
@@ -53,51 +57,51 @@ class _Span:
     begin: datetime
     seconds: float
 
-    def bar(self, shown: Shown, end: float, top: float = 0, height: float = _LANE) -> Bar:
-        begin = self.at(shown)
+    def bar(self, card: StepCard, end: float, top: float = 0, height: float = _LANE) -> Bar:
+        begin = self.at(card)
         scale = 100 / self.seconds
-        return Bar(shown, round(begin * scale, 2), round(max(end - begin, 0) * scale, 2), round(top, 1), height)
+        return Bar(card, round(begin * scale, 2), round(max(end - begin, 0) * scale, 2), round(top, 1), height)
 
-    def at(self, shown: Shown) -> float:
-        assert shown.step.started is not None, "only steps that have begun are here"
-        return max(0.0, (shown.step.started - self.begin).total_seconds())
+    def at(self, card: StepCard) -> float:
+        assert card.step.started is not None, "`make` selects the steps that have begun"
+        return max(0.0, (card.step.started - self.begin).total_seconds())
 
-    def end(self, shown: Shown) -> float:
-        """Return when a step ended; the end of the run if that is not known."""
-        seconds = shown.step.seconds
-        return self.seconds if seconds is None else min(self.seconds, self.at(shown) + seconds)
+    def end(self, card: StepCard) -> float:
+        """Return the end of a step in seconds after the start of the run; the end of the run if unknown."""
+        seconds = card.step.seconds
+        return self.seconds if seconds is None else min(self.seconds, self.at(card) + seconds)
 
 
-def make(steps: Sequence[Shown], cells: Sequence[Shown], now: datetime, *, is_running: bool) -> TimeLine | None:
+def make(steps: Sequence[StepCard], cells: Sequence[StepCard], now: datetime, *, is_running: bool) -> TimeLine | None:
     """Return the time line; None if no step has begun.
 
     Args:
-        steps: all steps but the cells, in their order.
-        now: the end of the time line of a run that is going on.
+        steps: all steps except cells, in their order.
+        now: the end of the time line of a running run.
     """
-    begun = [shown for shown in (*steps, *cells) if shown.step.started is not None]
+    begun = [card for card in (*steps, *cells) if card.step.started is not None]
     if not begun:
         return None
-    begin = min(shown.step.started for shown in begun if shown.step.started)
-    ends = [shown.step.started + timedelta(seconds=shown.step.seconds or 0) for shown in begun if shown.step.started]
+    begin = min(card.step.started for card in begun if card.step.started)
+    ends = [card.step.started + timedelta(seconds=card.step.seconds or 0) for card in begun if card.step.started]
     end = max([*ends, *([now] if is_running else [])])
     span = _Span(begin, max((end - begin).total_seconds(), 0.001))
     rows = []
-    inside: dict[str, list[Shown]] = {}
+    inside: dict[str, list[StepCard]] = {}
     for cell in cells:
         if cell.step.started is not None:
             inside.setdefault(cell.step.step.rpartition("/")[0], []).append(cell)
-    for shown in steps:
-        if shown.step.started is not None:
-            rows.append(Row(shown.step.name, shown.step.depth, [span.bar(shown, span.end(shown))]))
-        if found := inside.pop(shown.step.step, []):
-            rows.append(_lanes(found, span, shown.step.depth + 1))
-    rows += [_lanes(found, span, 0) for found in inside.values()]
+    for card in steps:
+        if card.step.started is not None:
+            rows.append(Row(card.step.name, card.step.depth, [span.bar(card, span.end(card))]))
+        if inner := inside.pop(card.step.step, []):
+            rows.append(_lanes(inner, span, card.step.depth + 1))
+    rows += [_lanes(inner, span, 0) for inner in inside.values()]
     return TimeLine(rows, _ticks(span.seconds))
 
 
 def _ticks(seconds: float) -> list[tuple[float, str]]:
-    """Return the marks, with as many digits as are needed for rounding not to show."""
+    """Return the marks, with enough digits for equal distances between the marks."""
     step = seconds / _TICKS
     digits = next(
         (digits for digits in range(1, _MOST_DIGITS) if abs(round(step, digits) - step) <= step / 20), _MOST_DIGITS
@@ -105,9 +109,9 @@ def _ticks(seconds: float) -> list[tuple[float, str]]:
     return [(100 * index / _TICKS, duration(step * index, digits)) for index in range(_TICKS + 1)]
 
 
-def _lanes(cells: Sequence[Shown], span: _Span, depth: int) -> Row:
+def _lanes(cells: Sequence[StepCard], span: _Span, depth: int) -> Row:
     """Return the row of cells, in the smallest number of lanes in which no two cells overlap."""
-    placed: list[tuple[Shown, float, int]] = []
+    placed: list[tuple[StepCard, float, int]] = []
     busy: list[tuple[float, int]] = []
     lanes = 0
     for cell in sorted(cells, key=span.at):

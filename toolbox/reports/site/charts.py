@@ -1,4 +1,4 @@
-"""The charts of the dashboard: small lines as SVG, and the data of the charts that its script draws."""
+"""Makes the charts of the dashboard: small lines as SVG, and the data of the charts that its script draws."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from toolbox.results.cost import Cost
 from toolbox.results.histories import History
 from toolbox.results.series import RunReference
 
-_POINTS: Final = 48  # of a small line
-_WIDTH: Final = 96
+_POINTS: Final = 48  # points of a small line
+_WIDTH: Final = 96  # pixels
 _HEIGHT: Final = 20
-_MOST_POINTS: Final = 24_000  # on one page, so that it stays small
+_MOST_POINTS: Final = 24_000  # points of all charts of a page, so that the page stays small
 _FEWEST_POINTS: Final = 50
 _MOST_DAYS: Final = 92
 
 
 def line(history: History) -> Markup:
-    """Return the history of a metric as a small line. It adds nothing to the numbers beside it."""
+    """Return the history of a metric as a small line. Screen readers skip the line and read the numbers beside it."""
     parts = np.array_split(history.series.values, min(_POINTS, history.size))
     levels = np.array([np.median(part) for part in parts])
     low, high = float(levels.min()), float(levels.max())
@@ -36,7 +36,7 @@ def line(history: History) -> Markup:
     heights = np.full(len(levels), _HEIGHT / 2) if is_flat else (_HEIGHT - 2) * (1 - (levels - low) / span) + 1
     step = _WIDTH / max(1, len(levels) - 1)
     points = " ".join(f"{place * step:.0f},{height:.1f}" for place, height in enumerate(heights))
-    return Markup(  # noqa: S704  # nothing but numbers
+    return Markup(  # noqa: S704  # the values are numbers
         f'<svg class="line" viewBox="-2 0 {_WIDTH + 4} {_HEIGHT}" width="{_WIDTH + 4}" height="{_HEIGHT}" '
         f'aria-hidden="true"><polyline points="{points}"/>'
         f'<circle cx="{(len(levels) - 1) * step:.0f}" cy="{heights[-1]:.1f}" r="2"/></svg>'
@@ -48,8 +48,8 @@ class Drawn:
     """The charts of the metrics of a cell.
 
     Args:
-        data: for the script.
-        points: how many of the latest values of each metric are drawn.
+        data: the data for the script of the page.
+        points: how many of the latest values of each metric the charts show.
     """
 
     data: dict[str, Any]
@@ -57,7 +57,7 @@ class Drawn:
 
 
 class _Runs:
-    """The runs of a page, each once, however many metrics it has."""
+    """The runs of a page. A run with several metrics is listed only once."""
 
     def __init__(self) -> None:
         self._places: dict[int, int] = {}
@@ -65,7 +65,7 @@ class _Runs:
         self.times: list[int] = []
 
     def place(self, run: RunReference) -> int:
-        """Return the index of a run, which is one object in all series."""
+        """Return the index of a run. All series must refer to a run by the same object."""
         place = self._places.setdefault(id(run), len(self.names))
         if place == len(self.names):
             self.names.append((truncate(clean(run.run), 200), truncate(clean(run.revision or ""), 60)))

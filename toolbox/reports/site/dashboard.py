@@ -1,6 +1,6 @@
-"""`results dashboard`: a static site of all projects, from the store. Each page is one file, which needs no other.
+"""Writes the static site of `results dashboard` from the store. Each page is one file, which needs no other file.
 
-`index.html` is about all projects, `projects/` has a page for each project, and `cells/` a page for each cell.
+`index.html` shows all projects, `projects/` has a page for each project, and `cells/` a page for each cell.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from toolbox.results.queries import Filter
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _SLOWEST: Final = 10
-_MOST_RESULTS: Final = 50  # of a cell
-_MOST_ROWS: Final = 2000  # of all tables of values of a page
-_ROWS: Final = 200  # of one
-_MOST_CHIPS: Final = 3000  # runs, on the page about all projects
-_ROOM: Final = 1_000_000  # bytes, about, of a page about a project, for its cells
-_MOST_OTHERS: Final = 1500  # cells on a page that only lists them
+_MOST_RESULTS: Final = 50  # results on the page of a cell
+_MOST_ROWS: Final = 2000  # rows of all tables of values on a page
+_ROWS: Final = 200  # rows of one table of values
+_MOST_CHIPS: Final = 3000  # runs on the page of all projects
+_ROOM: Final = 1_000_000  # bytes, approximately, for the cells on the page of a project
+_MOST_OTHERS: Final = 1500  # cells on a page that only lists cells
 
 
 def write(
@@ -41,16 +41,16 @@ def write(
     bounds: Mapping[str, BoundsInForce] | None = None,
     now: datetime | None = None,
 ) -> Path:
-    """Write the site of all projects, and return its first page. A reader sees the old site or the new one.
+    """Write the site, and return the path of its first page. Readers see the old site until the new site is complete.
 
     Args:
-        connection: to the store.
-        output: the directory of the site. A site that Topgallant wrote there is replaced.
-        project: the only project to show; None for all.
+        connection: a connection to the store.
+        output: the directory of the site. An earlier site of Topgallant in this directory is replaced.
+        project: the only project to show; None for all projects.
         presets: show only the runs with all these presets.
-        since: show only the runs since then.
+        since: show only the runs that started at or after this time.
         bounds: the bounds in force, by project.
-        now: the time of the site; regressions are those of the days before.
+        now: the time of the site, up to which regressions count as recent; None for the current time.
 
     Raises:
         UsageError: `output` exists, and is not a site of Topgallant.
@@ -58,30 +58,34 @@ def write(
     """
     target = site_directory.resolved(output)
     as_of = now or datetime.now(UTC)
-    wanted = Filter(project=project, presets=presets, since=since)
-    projects = project_overview.collect(connection, wanted, bounds or {}, now=as_of)
+    where = Filter(project=project, presets=presets, since=since)
+    projects = project_overview.collect(connection, where, bounds or {}, now=as_of)
     with site_directory.replacing(target) as directory:
-        pages = _Pages(directory, target, wanted, as_of)
+        pages = _Pages(directory, target, where, as_of)
         pages.index(projects)
-        for found in projects:
-            pages.project(found)
-            for cell in found.cells:
-                pages.cell(found, cell)
+        for each in projects:
+            pages.project(each)
+            for cell in each.cells:
+                pages.cell(each, cell)
     return target / "index.html"
 
 
 class _Pages:
-    """Writes pages into `directory`, which is later moved to `target`. `wanted`: the runs that the pages show."""
+    """Writes pages into `directory`, which is later moved to `target`.
 
-    def __init__(self, directory: Path, target: Path, wanted: Filter, now: datetime) -> None:
+    Args:
+        where: the filter for the runs that the pages show.
+    """
+
+    def __init__(self, directory: Path, target: Path, where: Filter, now: datetime) -> None:
         self._directory = directory
         self._target = target
-        self._wanted = wanted
+        self._where = where
         self._now = now
         self._reports = site_directory.Reports()
 
     def index(self, projects: Sequence[Project]) -> None:
-        """Write the page about all projects."""
+        """Write the page of all projects."""
         cells = [cell for project in projects for cell in project.cells]
         days = _in_all(day for project in projects for day in project.days)
         self._write(
@@ -99,7 +103,7 @@ class _Pages:
         )
 
     def project(self, project: Project) -> None:
-        """Write the page about a project, and pages that list the cells that it has no room for."""
+        """Write the page of a project, and pages with the cells for which that page has no room."""
         shown = _with_room(project.cells)
         counts = {key: sum(key in cell.states for cell in project.cells) for key in project_overview.STATES}
         self._write(
@@ -117,7 +121,11 @@ class _Pages:
         )
 
     def _others(self, project: Project, begin: int) -> Iterator[tuple[int, int, str]]:
-        """Write lists of the cells from an index on; yield the numbers of the first and the last cell, and the page."""
+        """Write pages that list the cells from index `begin`.
+
+        Yields:
+            For each page the number of the first cell, the number of the last cell, and the name of the page.
+        """
         for number, first in enumerate(range(begin, len(project.cells), _MOST_OTHERS), 1):
             cells, page = (
                 project.cells[first : first + _MOST_OTHERS],
@@ -135,7 +143,7 @@ class _Pages:
             yield first + 1, first + len(cells), page
 
     def cell(self, project: Project, cell: Cell) -> None:
-        """Write the page about a cell."""
+        """Write the page of a cell."""
         path = f"cells/{formats.cell_page(cell)}"
         drawn = charts.of_cell(cell.histories)
         rows = max(_SLOWEST, min(_ROWS, _MOST_ROWS // max(1, len(cell.histories))))
@@ -153,7 +161,7 @@ class _Pages:
         )
 
     def _values(self, history: History, count: int, page: Path) -> Iterator[tuple[str, str, str, str, str | None, str]]:
-        """Yield the lines of the table of a metric, the latest value first."""
+        """Yield the rows of the table of a metric, latest value first."""
         series = history.series
         begin = history.bounded_from
         for place in range(history.size - 1, max(-1, history.size - 1 - count), -1):
@@ -178,7 +186,7 @@ class _Pages:
             icon=icon,
             data=data,
             now=self._now,
-            wanted=self._wanted,
+            where=self._where,
             report=lambda directory: self._reports.address(directory, page),
             **formats.WORDS,
             **context,
@@ -187,7 +195,7 @@ class _Pages:
 
 
 def _with_room(cells: Sequence[Cell]) -> Sequence[Cell]:
-    """Return as many of the first cells as a page has room for, with all their details."""
+    """Return the first cells, as many as the page of a project has room for."""
     room = _ROOM
     for count, cell in enumerate(cells):
         room -= 800 + 75 * len(cell.recent) + 1200 * len(cell.histories)
@@ -197,13 +205,13 @@ def _with_room(cells: Sequence[Cell]) -> Sequence[Cell]:
 
 
 def _in_all(costs: Iterable[Cost]) -> list[Cost]:
-    """Return the sums over projects, the latest period first."""
-    found: dict[tuple[str, str], Cost] = {}
+    """Return the sums of the costs of all projects, by period and currency, latest period first."""
+    sums: dict[tuple[str, str], Cost] = {}
     for cost in costs:
-        one = found.setdefault((cost.period, cost.currency), Cost(cost.period, "", cost.currency))
-        one.runs += cost.runs
-        one.unpriced += cost.unpriced
-        one.seconds += cost.seconds
+        total = sums.setdefault((cost.period, cost.currency), Cost(cost.period, "", cost.currency))
+        total.runs += cost.runs
+        total.unpriced += cost.unpriced
+        total.seconds += cost.seconds
         if cost.cost is not None:
-            one.cost = (one.cost or 0.0) + cost.cost
-    return [found[key] for key in sorted(found, reverse=True)]
+            total.cost = (total.cost or 0.0) + cost.cost
+    return [sums[key] for key in sorted(sums, reverse=True)]

@@ -1,4 +1,4 @@
-"""How the dashboard writes numbers, times and money, and the other variables of all its templates."""
+"""Formats numbers, times and money for the dashboard, and defines the variables of all its templates."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from toolbox.results.project_overview import Cell, Project
 from toolbox.results.records import ResultRow, RunRow
 from toolbox.runs.run_state import State
 
-_MOST: Final = 20  # lines of a table of what needs attention
+_MOST: Final = 20  # rows of the tables of regressions, flaky cells and slow cells
 _MOST_MONTHS: Final = 24
 _MOST_DAYS: Final = 62
-_LARGEST: Final = 1e7  # from which on a number is not written out
+_LARGEST: Final = 1e7  # larger numbers have an exponent
 _QUARANTINED: Final = Mark("quarantined", "\u22a0", "failed in quarantine")
 _HEADINGS: Final = ("%m-%d", "%Y-%m-%d", "%m-%d %H:%M", "%m-%d %H:%M:%S")
 
@@ -43,7 +43,7 @@ def percent(value: float) -> str:
 
 
 def money(cost: Cost) -> str:
-    """Return a known cost with its currency."""
+    """Return a cost with its currency."""
     return f"{cost.cost or 0:,.2f} {truncate(cost.currency, 40)}"
 
 
@@ -53,13 +53,13 @@ def day(when: datetime) -> str:
 
 
 def headings(runs: Sequence[RunRow]) -> list[str]:
-    """Return when runs started, in UTC, in the shortest form that distinguishes them."""
-    found: list[str] = []
+    """Return the start of each run, in UTC, in the shortest form that distinguishes the runs."""
+    times: list[str] = []
     for form in _HEADINGS:
-        found = [run.started.astimezone(UTC).strftime(form) for run in runs]
-        if len(set(found)) == len(found):
+        times = [run.started.astimezone(UTC).strftime(form) for run in runs]
+        if len(set(times)) == len(times):
             break
-    return found
+    return times
 
 
 def minute(when: datetime) -> str:
@@ -68,34 +68,34 @@ def minute(when: datetime) -> str:
 
 
 def mark(verdict: str | None, state: str) -> Mark:
-    """Return how a verdict of the store is shown; see `_web_page.mark`."""
+    """Return the mark of a verdict from the store; see `_web_page.mark`."""
     return _web_page.mark(Verdict(verdict) if verdict else None, State(state))
 
 
 def result_mark(result: ResultRow) -> Mark:
-    """Return how the result of a cell is shown: a failure in quarantine differs from others."""
+    """Return the mark of the result of a cell. A failure in quarantine has a mark of its own."""
     if result.verdict in UNEXPECTED and not result.counts:
         return _QUARANTINED
     return mark(result.verdict, result.run.state)
 
 
 def project_mark(project: Project) -> Mark:
-    """Return how the end of the latest run of a project is shown."""
+    """Return the mark of the latest run of a project."""
     return mark(project.runs[0].verdict, project.runs[0].state)
 
 
 def cell_mark(cell: Cell) -> Mark | None:
-    """Return how the latest result of a cell is shown; None where it has none among the recent runs."""
+    """Return the mark of the latest result of a cell; None if the cell has no result in the recent runs."""
     return result_mark(cell.latest) if cell.latest is not None else None
 
 
 def project_page(project: Project) -> str:
-    """Return the name of the file about a project."""
+    """Return the name of the file with the page of a project."""
     return site_directory.file_name(project.name)
 
 
 def cell_page(cell: Cell) -> str:
-    """Return the name of the file about a cell."""
+    """Return the name of the file with the page of a cell."""
     return site_directory.file_name(cell.project, cell.id)
 
 

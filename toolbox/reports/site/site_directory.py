@@ -1,4 +1,4 @@
-"""The directory of a site: the names of its files, links to reports of runs, and the replacement of an older site."""
+"""Names the files of a site, links to the reports of runs, and replaces an older site."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ MARKER: Final = "topgallant-site.txt"
 _MARK: Final = "A site that Topgallant wrote, and writes anew: what is put here by hand is lost.\n"
 _PLAIN: Final = re.compile("[a-z0-9][a-z0-9_-]{0,59}")
 _READABLE: Final = re.compile("[^a-z0-9_-]+")
-_DIRECTORY_MODE: Final = 0o777  # less the umask
+_DIRECTORY_MODE: Final = 0o777  # minus the umask
 
 
 def file_name(*names: str) -> str:
-    """Return the file name of the page for these names: valid on any system, and different for different names."""
+    """Return the file name of a page. It is valid on any system, and different for different names."""
     return "~".join(_safe(name) for name in names) + ".html"
 
 
 def _safe(name: str) -> str:
-    """Return a plain name as it is, and any other name with a dot and a digest, which no plain name contains."""
+    """Return a plain name unchanged. Any other name gets a dot and a digest; no plain name contains a dot."""
     if _PLAIN.fullmatch(name):
         return name
     readable = _READABLE.sub("-", name.lower()).strip("-_")[:40]
@@ -38,21 +38,21 @@ def _safe(name: str) -> str:
 
 
 class Reports:
-    """Finds the reports of runs. It reads each directory once."""
+    """Finds the reports of runs, and remembers the result for each directory."""
 
     def __init__(self) -> None:
-        self._found: dict[str, Path | None] = {}
+        self._paths: dict[str, Path | None] = {}
 
     def address(self, directory: str, page: Path) -> str | None:
         """Return the address of the report of a run, relative to a page; None if there is no report.
 
         Args:
             directory: the directory of the run.
-            page: the later path of the page.
+            page: the path of the page in the finished site.
         """
-        if directory not in self._found:
-            self._found[directory] = _report(directory)
-        path = self._found[directory]
+        if directory not in self._paths:
+            self._paths[directory] = _report(directory)
+        path = self._paths[directory]
         if path is None:
             return None
         relative = os.path.relpath(path, page.parent)
@@ -79,14 +79,14 @@ def resolved(output: Path) -> Path:
         UsageError: the path exists, and is not a site of Topgallant.
     """
     target = environ.expanded(output).resolve()
-    if not target.exists() or (target.is_dir() and (_is_ours(target) or not any(target.iterdir()))):
+    if not target.exists() or (target.is_dir() and (_is_site(target) or not any(target.iterdir()))):
         return target
     raise UsageError(
-        f"{output} exists and is not a dashboard of Topgallant: name a directory that is empty or does not exist"
+        f"{output} exists and is not a dashboard of Topgallant: choose a directory that is empty or does not exist"
     )
 
 
-def _is_ours(directory: Path) -> bool:
+def _is_site(directory: Path) -> bool:
     try:
         return (directory / MARKER).read_text(encoding="utf-8") == _MARK
     except (OSError, ValueError):
@@ -95,10 +95,10 @@ def _is_ours(directory: Path) -> bool:
 
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """Yield an empty directory, which replaces the target at the end of the block. After an error nothing has changed.
+    """Yield an empty directory, which replaces the target at the end of the block unless an error is raised.
 
     Raises:
-        InfrastructureError: it cannot be written.
+        InfrastructureError: the site cannot be written.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 def _swap(new: Path, target: Path, old: Path) -> None:
-    """Replace a directory by another, and remove it only after that."""
+    """Replace a directory by a new one, and then remove the old directory."""
     if not target.exists():
         new.rename(target)
         return

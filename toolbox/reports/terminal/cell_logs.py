@@ -1,7 +1,7 @@
 """Prints the logs of the workloads of a run, and follows the logs while the workloads run.
 
 The standard output of a workload goes to the standard output of this process, and its standard error to the standard
-error. `commands/project.py` calls this module, which only reads the journal and the logs.
+error of this process. This module only reads the journal and the logs.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from toolbox.runs.run_state import RunState, State, StepState
 from toolbox.system import environ, filesystem
 
 _POLL_SECONDS: Final = 0.2
-_PAUSES: Final = 4
+_PAUSE_FACTOR: Final = 4  # how much longer than reading the journal a pause is, at least
 _PIECE_BYTES: Final = 1 << 16
 
 
 @dataclass(slots=True)
 class _Log:
-    """One log of an attempt, and how much of it has been shown.
+    """One log of an attempt.
 
     Args:
         prefix: a text before each line.
+        offset: how many bytes of the log have been read.
         partial: the beginning of a line that is not complete yet.
     """
 
@@ -43,23 +44,23 @@ class _Log:
     partial: bytes = b""
 
     def show_new(self) -> None:
-        """Show the lines that have come since the last call."""
+        """Show the lines that are new since the last call."""
         try:
             with self.file.open("rb") as stream:
                 stream.seek(self.offset)
                 while piece := stream.read(_PIECE_BYTES):
                     self.offset += len(piece)
-                    self._take(piece)
+                    self._show_lines(piece)
         except FileNotFoundError:
             return
 
     def show_rest(self) -> None:
-        """Show the text after the last line end."""
+        """Show the text after the last line break."""
         if self.partial:
             self._write(self.partial + (b"\n" if self.prefix else b""))
             self.partial = b""
 
-    def _take(self, piece: bytes) -> None:
+    def _show_lines(self, piece: bytes) -> None:
         *lines, self.partial = (self.partial + piece).split(b"\n")
         for line in lines:
             self._write(line + b"\n")
@@ -77,14 +78,14 @@ class _Log:
 
 @dataclass(slots=True)
 class CellLogs:
-    """The logs of the cells of one run: of their latest attempts, and of later attempts.
+    """The logs of the latest attempt of each cell of one run, and of attempts that start later.
 
     Args:
-        wanted: the name or the id of a cell, or a pattern; None for all cells.
+        pattern: the name or the id of a cell, or a pattern; None for all cells.
     """
 
     directory: Path
-    wanted: str | None = None
+    pattern: str | None = None
     stdout: TextIO = field(default_factory=lambda: sys.stdout)
     stderr: TextIO = field(default_factory=lambda: sys.stderr)
     _logs: dict[tuple[str, int], list[_Log]] = field(default_factory=dict)
@@ -93,7 +94,7 @@ class CellLogs:
         """Show the logs as they are now.
 
         Raises:
-            UsageError: the directory is not that of a run, or no such cell has begun.
+            UsageError: the directory is not a run directory, or no matching cell has begun.
         """
         run = run_reader.read(self.directory)
         cells = self._cells(run)
@@ -102,13 +103,13 @@ class CellLogs:
         self._open(cells, is_one=len(cells) == 1)
         self._advance(is_end=True)
         if not any(log.offset for logs in self._logs.values() for log in logs):
-            self._say("nothing has been printed")
+            self._note("the workloads have printed nothing")
 
     def follow(self, sleep: Callable[[float], None] = time.sleep) -> None:
         """Show the logs, and new lines until the cell or the run has ended.
 
         Raises:
-            UsageError: the directory is not that of a run, or it has ended and no such cell has begun.
+            UsageError: the directory is not a run directory, or the run has ended and no matching cell has begun.
         """
         seen, is_over = -1, False
         while not is_over:
@@ -124,19 +125,20 @@ class CellLogs:
                 self._open(cells, is_one=self._is_one_name(cells))
             self._advance(is_end=is_over)
             if not is_over:
-                # The journal of a large run takes a while to read, and is then read less often.
-                sleep(max(_POLL_SECONDS, _PAUSES * (time.monotonic() - began)))
+                # The journal of a large run takes long to read, so it is read less often.
+                sleep(max(_POLL_SECONDS, _PAUSE_FACTOR * (time.monotonic() - began)))
         if run.state is State.DEAD:
-            self._say("the process of the run is gone: its workloads may be running, and are not followed")
+            self._note("the process of the run is gone: workloads may still be running, but are no longer followed")
 
     def _cells(self, run: RunState) -> list[StepState]:
         cells = [cell for cell in run.cells if cell.attempts]
-        if self.wanted is None:
+        if self.pattern is None:
             return cells
-        return patterns.matching(self.wanted, cells, lambda cell: (cell.name, cell.identity))
+        return patterns.matching(self.pattern, cells, lambda cell: (cell.name, cell.identity))
 
     def _is_one_name(self, cells: Sequence[StepState]) -> bool:
-        return self.wanted is not None and [self.wanted in (cell.name, cell.identity) for cell in cells] == [True]
+        """Return whether the pattern is the name or id of one cell, so that following can end with the cell."""
+        return self.pattern is not None and [self.pattern in (cell.name, cell.identity) for cell in cells] == [True]
 
     def _has_ended(self, cells: Sequence[StepState]) -> bool:
         return self._is_one_name(cells) and cells[0].verdict is not None
@@ -148,7 +150,7 @@ class CellLogs:
                 continue
             if any(step == cell.step for step, _ in self._logs):
                 self._advance(is_end=True)
-                self._say(f"{clean(cell.name)}: attempt {number}")
+                self._note(f"{clean(cell.name)}: attempt {number}")
             prefix = "" if is_one else f"{clean(cell.name)} | "
             logs = RunDirectory(self.directory).attempt(cell.step, number).logs().values()
             outputs = zip(logs, (self.stdout, self.stderr), strict=True)
@@ -165,8 +167,8 @@ class CellLogs:
     def _nothing(self, run: RunState) -> str:
         begun = [cell.name for cell in run.cells if cell.attempts]
         if not begun:
-            return f"no cell of the run {run.run} has begun: the logs of its other steps are in {run.directory}"
-        return f"no cell `{self.wanted}` of the run {run.run} has begun: {did_you_mean(self.wanted or '', begun)}"
+            return f"no cell of the run {run.run} has begun: the logs of other steps are in {run.directory}"
+        return f"no cell `{self.pattern}` of the run {run.run} has begun: {did_you_mean(self.pattern or '', begun)}"
 
-    def _say(self, text: str) -> None:
+    def _note(self, text: str) -> None:
         print(printable(text), file=self.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""The live view of a run: its steps and tasks as they begin and end.
+"""The live view of a run, which shows steps and tasks when they begin and end.
 
-On a terminal the running steps stand at the bottom, with their time; otherwise each change is a line. The output of
-programs is shown as text: without markup and control characters.
+A terminal also shows the running steps and their times at the bottom. The output of programs is shown as text, without
+markup and control characters.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _MARKS: Final = {True: ("pass ", "green"), False: ("FAIL ", "bold red"), None: (
 _REFRESH_SECONDS: Final = 0.125
 _UNBROKEN_COLUMNS: Final = 2000
 _MOST_LINES: Final = 6
-MOST_ROWS: Final = 12  # running cells, at the bottom
+MOST_ROWS: Final = 12  # running cells at the bottom
 
 
 class View:
-    """Shows the events of a run as they come, from any thread."""
+    """Shows the events of a run. Any thread may call it."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -75,8 +75,8 @@ class View:
         self._progress = Progress()
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Keep the running steps at the bottom of a terminal."""
+    def live(self) -> Iterator[None]:
+        """Show the running steps at the bottom of a terminal until the end of the block."""
         if not self.console.is_terminal:
             yield
             return
@@ -91,9 +91,9 @@ class View:
                 refresher.join()
 
     def _refresh(self, live: Live, over: threading.Event) -> None:
-        """Refresh the bottom, but never while a line is printed.
+        """Refresh the running steps, but never while a line is printed.
 
-        Rich moves the cursor up before it prints. If its own thread refreshed meanwhile, lines would be lost.
+        Rich moves the cursor up before it prints. If the refresh thread of Rich ran meanwhile, lines would be lost.
         """
         while not over.wait(_REFRESH_SECONDS):
             with self._lock:
@@ -102,7 +102,7 @@ class View:
     def show(self, event: Event) -> None:
         """Show one event."""
         with self._lock:
-            self._progress.take(event)
+            self._progress.add(event)
             match event:
                 case RunStarted():
                     self.line(f"run {event.run} of {event.project}" + _with_presets(event.presets), style="bold")
@@ -120,7 +120,7 @@ class View:
                     self._tasks[event.step] = event.name
                 case TaskFinished():
                     self._task(event)
-                case CheckJudged() if not self._progress.is_running(event.step):  # a cell says it at its end
+                case CheckJudged() if not self._progress.is_running(event.step):  # a cell shows its checks at its end
                     mark = _MARKS[event.passed]
                     self._indented(
                         event.step, Text.assemble("  check ", mark, f"{event.check}: {clean(event.message)}")
@@ -161,7 +161,7 @@ class View:
                 self._detail(indent + block(event.output, indent))
 
     def _detail(self, text: str) -> None:
-        """Show less important lines, which a terminal truncates at its edge."""
+        """Show less important lines. A terminal truncates them at its edge."""
         if self.console.is_terminal:
             self.console.print(Text(text, style="dim"), no_wrap=True, overflow="ellipsis")
         else:
@@ -171,7 +171,7 @@ class View:
         self._print(Text.assemble(_indent(step), (self._side(step), "cyan"), text))
 
     def _print(self, text: Text) -> None:
-        """Show lines. Without a terminal it bypasses Rich, which is slow for the many lines of a matrix."""
+        """Show lines. Without a terminal, write them directly: Rich is slow for the many lines of a matrix."""
         if self.console.is_terminal:
             self.console.print(text, soft_wrap=True)
         elif not self.console.quiet:
@@ -182,7 +182,7 @@ class View:
                 self.console.on_broken_pipe()
 
     def _side(self, step: str) -> str:
-        """Return the name of the step that a line is about; nothing if no other step runs beside it."""
+        """Return the name of the parallel branch that a line belongs to; empty if no other branch is running."""
         parts = step.split("/")
         running = [other.split("/") for other in self._running]
         for depth, part in enumerate(parts):
@@ -212,32 +212,32 @@ class View:
 
 
 class _Console(Console):
-    """A console without foreign control sequences. If its reader goes away (`| head`), the run continues unseen."""
+    """A console that prints no foreign control sequences, and lets the run continue when its reader ends (`| head`)."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Yield what is printed. Only Rich itself writes control sequences."""
+        """Yield the segments to print. Only segments of Rich itself may contain control sequences."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def on_broken_pipe(self) -> None:
-        """Show nothing more. Rich would end the program."""
+        """Print nothing more. The default of Rich ends the program."""
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
 @contextmanager
 def view(stream: IO[str] | None = None) -> Iterator[View]:
-    """Yield a view on a stream, standard output when it is left out."""
+    """Yield a view that prints to a stream; None for standard output."""
     target = stream or sys.stdout
-    # Lines are not broken if the output is not a terminal, because programs read ids and paths from it.
+    # Programs may read ids and paths from the output. So lines are broken only on a terminal.
     width = None if target.isatty() else _UNBROKEN_COLUMNS
-    shown = View(_Console(file=target, width=width, highlight=False, markup=False, emoji=False))
-    with shown.shown():
-        yield shown
+    live_view = View(_Console(file=target, width=width, highlight=False, markup=False, emoji=False))
+    with live_view.live():
+        yield live_view
 
 
 def masked(line: str) -> str:
-    """Return a line of a log without secrets: the log itself is masked only when its attempt has ended."""
+    """Return a line of a log without secrets: the log itself is masked only after the end of the attempt."""
     return redaction.current()(clean(line))
 
 
@@ -254,6 +254,6 @@ def _indent(step: str) -> str:
 
 
 def block(text: str, indent: str) -> str:
-    """Return the lines of a text, indented; the middle ones are left out where there are many."""
+    """Return the lines of a text, indented. If there are many lines, the lines in the middle are omitted."""
     lines = [truncate(line) for line in clean(text).splitlines() if line.strip()]
     return f"\n{indent}".join(without_middle(lines, _MOST_LINES))

@@ -1,4 +1,4 @@
-"""The plan of a matrix as a table: the targets, resources and time limits of each cell, and why cells are skipped."""
+"""Prints the plan of a matrix as a table: the targets, resources, time limits and expected verdict of each cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The progress of a matrix: how many cells are done, the running ones with their last lines, and the time left."""
+"""Tracks the progress of a matrix: the number of finished cells, the running cells, and the time left."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Running:
 
 @dataclass(slots=True)
 class Progress:
-    """The cells of a run that is going on, from its events."""
+    """The cells of a running run, according to its events."""
 
     _directory: Path = field(default_factory=Path)
     _planned: int = 0
@@ -48,11 +48,11 @@ class Progress:
 
     @property
     def is_shown(self) -> bool:
-        """Whether there is a matrix with cells left."""
+        """Whether the run has a matrix with unfinished cells."""
         return self._planned > 0 and self._done < self._planned
 
-    def take(self, event: Event) -> None:
-        """Update the progress by an event."""
+    def add(self, event: Event) -> None:
+        """Update the progress after an event."""
         match event:
             case RunStarted():
                 self._directory = Path(event.directory)
@@ -74,11 +74,11 @@ class Progress:
                 self._finished[event.name] = event.seconds
 
     def is_running(self, step: str) -> bool:
-        """Tell whether a step is a running cell."""
+        """Return whether a step is a running cell."""
         return step in self._running
 
     def headline(self) -> str:
-        """Return the counts, and the time left."""
+        """Return the line with the counts of cells and the time left."""
         bad = [f"{count} {verdict}" for verdict, count in self._verdicts.items() if not verdict.is_pass]
         waiting = self._planned - self._done - len(self._running)
         parts = [f"{self._done} of {self._planned} done", *bad, f"{len(self._running)} running"]
@@ -87,7 +87,7 @@ class Progress:
         return "cells: " + ", ".join([*parts, *([f"{waiting} waiting"] if waiting > 0 else []), *time_left])
 
     def rows(self) -> Iterator[tuple[str, float, str]]:
-        """Yield the name of each running cell, its seconds so far, and its last line or why it has not started."""
+        """Yield for each running cell its name, its seconds so far, and its last line or why it has not started."""
         now = time.monotonic()
         for running in list(self._running.values()):
             yield running.name, now - running.since, last_line(running.log) or running.waiting
@@ -97,11 +97,14 @@ class Progress:
         return self._earlier + self._verdicts.total()
 
     def _seconds_left(self) -> float | None:
-        """Return an estimate: from the times in earlier runs, or from the mean for cells without earlier times."""
-        known = [*self._expected.values(), *self._finished.values()]
-        if not known:
+        """Return an estimate of the time left, from the times of cells in earlier runs; None if no time is known.
+
+        For a cell without earlier times the mean of all known times is used.
+        """
+        times = [*self._expected.values(), *self._finished.values()]
+        if not times:
             return None
-        mean = sum(known) / len(known)
+        mean = sum(times) / len(times)
         now = time.monotonic()
         rest = sum(
             max(0.0, self._expected.get(running.name, mean) - (now - running.since))

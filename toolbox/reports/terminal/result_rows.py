@@ -1,4 +1,4 @@
-"""The contents of the store as rows for `rows.py`: one function per command of `results`."""
+"""Converts data from the store to rows for `rows.py`: one function per command of `results`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolbox.results.records import ResultRow, RunRow
 from toolbox.results.series import Series
 
 Row = dict[str, Any]
-_WIDE: Final = 1.0  # of the mean, from the lower to the upper bound
+_WIDE: Final = 1.0  # the distance of the bounds, as a share of the mean, above which bounds are too wide
 
 RUNS: Final = (
     "run",
@@ -99,7 +99,11 @@ def of_values(results: Iterable[ResultRow]) -> list[Row]:
 
 
 def of_cells(results: Iterable[ResultRow], checks: Mapping[tuple[int, str], Any]) -> list[Row]:
-    """Return one row per cell of a run. `checks`: their results, by the run and the id of the cell."""
+    """Return one row per cell of a run.
+
+    Args:
+        checks: the outcomes of the checks, by the id of the row of the run and the id of the cell.
+    """
     return [
         {
             "cell": result.name,
@@ -123,12 +127,12 @@ def of_cells(results: Iterable[ResultRow], checks: Mapping[tuple[int, str], Any]
 
 
 def with_metrics(rows: Sequence[Row]) -> list[str]:
-    """Give each metric of cells a column of its own, `step_time (s)`, and return the columns."""
+    """Add a column to the rows for each metric, such as `step_time (s)`, and return the names of all columns."""
     names: dict[str, None] = {}
     for row in rows:
-        for metric, found in row["metrics"].items():
-            name = f"{metric} ({found['unit']})" if found["unit"] else metric
-            row[name] = found["value"]
+        for metric, measured in row["metrics"].items():
+            name = f"{metric} ({measured['unit']})" if measured["unit"] else metric
+            row[name] = measured["value"]
             names[name] = None
     return [*(name for name in CELLS if name != "metrics"), *names]
 
@@ -159,7 +163,7 @@ def summary_of_comparisons(comparisons: Sequence[Comparison]) -> str:
 
 
 def of_decisions(decisions: Iterable[Decision]) -> list[Row]:
-    """Return one row per metric of a cell: what was done with its bounds, and why."""
+    """Return one row per metric of a cell, which says what the update did with the bounds, and why."""
     return [
         {
             "cell": one.series.name,
@@ -172,8 +176,8 @@ def of_decisions(decisions: Iterable[Decision]) -> list[Row]:
             },
             "detects": _detected(one.after),
             "before": one.before.range if one.before is not None else None,
-            "mean_percent": _moved(one.before, one.after),
-            "change": _became(one),
+            "mean_percent": _mean_percent(one.before, one.after),
+            "change": _direction_of_change(one),
             "is_wide": one.after is not None and _is_wide(one.after),
             "why": one.why,
         }
@@ -182,20 +186,20 @@ def of_decisions(decisions: Iterable[Decision]) -> list[Row]:
 
 
 def _detected(bound: Bound | None) -> str | None:
-    """Return the smallest change for the worse that bounds detect, in percent."""
+    """Return the smallest change for the worse that the bounds detect, in percent."""
     share = bound.minimum_detectable_change if bound is not None else None
     return None if share is None else f"{100 * share:.3g} %"
 
 
-def _moved(before: Bound | None, after: Bound | None) -> float | None:
-    """Return by how much the mean went up, in percent; None if it cannot be computed."""
+def _mean_percent(before: Bound | None, after: Bound | None) -> float | None:
+    """Return the increase of the mean, in percent; None if it cannot be computed."""
     if before is None or after is None or not before.is_in(after.unit or ""):
         return None
     return _percent(before.mean, after.mean)
 
 
-def _became(decision: Decision) -> str | None:
-    """Return whether the level became better or worse: None if it is within the earlier bounds."""
+def _direction_of_change(decision: Decision) -> str | None:
+    """Return whether the level became better or worse; None if the new level is within the earlier bounds."""
     before, after, direction = decision.before, decision.after, decision.series.direction
     if before is None or after is None or after.mean is None or not before.is_in(after.unit or ""):
         return None
@@ -211,9 +215,9 @@ def _is_wide(bound: Bound) -> bool:
     return bound.upper - bound.lower > _WIDE * abs(bound.mean)
 
 
-def of_changes(found: Iterable[tuple[Series, Sequence[Change]]]) -> list[Row]:
+def of_changes(changes_of: Iterable[tuple[Series, Sequence[Change]]]) -> list[Row]:
     """Return one row per change of a level."""
-    return [_change(series, change) for series, changes in found for change in changes]
+    return [_change(series, change) for series, changes in changes_of for change in changes]
 
 
 def _change(series: Series, change: Change) -> Row:
@@ -250,9 +254,13 @@ def of_numbers(changes: Iterable[Change]) -> list[Row]:
 
 
 def of_flakiness(
-    project: str, found: Iterable[Flakiness], noise: Mapping[tuple[str, str], tuple[int, int]]
+    project: str, cells: Iterable[Flakiness], noise: Mapping[tuple[str, str], tuple[int, int]]
 ) -> list[Row]:
-    """Return one row per cell. `noise`: the noisy values and all values, by the id of the cell and the metric."""
+    """Return one row per cell.
+
+    Args:
+        noise: the number of noisy values and the number of all values, by cell id and metric.
+    """
     return [
         {
             "project": project,
@@ -272,7 +280,7 @@ def of_flakiness(
             ],
             "advice": _advice(one),
         }
-        for one in found
+        for one in cells
     ]
 
 

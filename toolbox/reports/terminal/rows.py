@@ -1,4 +1,4 @@
-"""Rows of results: a table for people, JSON or CSV for programs."""
+"""Prints rows of results: as a table for people, as JSON or CSV for programs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _WORDS: Final = {
 
 
 def dump(rows: Sequence[Row], columns: Sequence[str], kind: Literal["json", "csv"]) -> str:
-    """Return the rows as a program reads them. CSV has a header even if there are no rows.
+    """Return the rows as JSON or CSV. CSV has a header even if there are no rows.
 
-    JSON has no number for infinity or "not a number": such a value is null, and the other values stay. In CSV, a text
-    that a spreadsheet would take for a formula has a quote before it.
+    In JSON, infinity and "not a number" become null. In CSV, a quote is put before a text that a spreadsheet would take
+    for a formula.
     """
     if kind == "json":
         return json.dumps(_finite(list(rows)), indent=2, ensure_ascii=False, default=_plain, allow_nan=False)
@@ -60,11 +60,11 @@ def show(rows: Sequence[Row], columns: Sequence[str], console: Console, *, empty
         is_number = any(isinstance(row.get(name), int | float) for row in rows)
         table.add_column(name.replace("_", " "), justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(_shown(name, row.get(name)) for name in used))
+        table.add_row(*(_styled(name, row.get(name)) for name in used))
     console.print(table)
 
 
-def _shown(name: str, value: Any) -> Text:
+def _styled(name: str, value: Any) -> Text:
     text = clean(_field(value, digits=2 if name in _ROUGH else 5)).replace("\n", " ")
     if name.startswith("revision"):
         text = _REVISION.sub(r"\1", text)
@@ -96,7 +96,7 @@ def _pair(key: str, item: Any, digits: int | None) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Return a nested value in which null replaces each number that is not finite."""
+    """Return a nested value in which None replaces each number that is not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The table of a run: how its steps ended or stand, what failed, why, and where to look."""
+"""Prints the table of a run: the state of each step, what failed, why, and where the files are."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, State, StepState
 from toolbox.system import environ
 
-_MOST_CELLS: Final = 40  # in the table at the end
+_MOST_CELLS: Final = 40  # cells in the table
 _MOST_FAILURES: Final = 15
 _MOST_OPEN: Final = 5
 
 
 def show(summary: RunState, view: View) -> None:
-    """Show how a run ended or stands: its steps, what failed, why, and where to look."""
+    """Print the table of a run."""
     view.console.print(_table(summary))
     for step in _going_on(summary):
         line = masked(last_line(_log_of(step, summary.directory)) or step.attempts[-1].waiting)
-        view.line(f"  {step.name}: {line or 'it has printed nothing so far'}", style="dim")
+        view.line(f"  {step.name}: {line or 'no output yet'}", style="dim")
     for failure in summary.failures[:_MOST_FAILURES]:
         view.console.print(_failure(failure, summary.directory), soft_wrap=True)
     if (more := len(summary.failures) - _MOST_FAILURES) > 0:
         view.line(f"\nand {more} more, in {RunDirectory(summary.directory).summary}", style="bold")
     if summary.cancelled and summary.failures and summary.failures[0].verdict is not Verdict.CANCELLED:
-        view.line(f"\n{summary.cancelled} others were cancelled", style=STYLES[Verdict.CANCELLED])
+        view.line(f"\n{summary.cancelled} other steps were cancelled", style=STYLES[Verdict.CANCELLED])
     remarks = [step for step in summary.cells if step.message and step.verdict is Verdict.PASSED]
     for step in remarks[:_MOST_FAILURES]:
-        view.line(f"\n{step.name} passed, and:\n  {block(step.message, '  ')}", style="yellow")
+        view.line(f"\n{step.name} passed with a remark:\n  {block(step.message, '  ')}", style="yellow")
     if (more := len(remarks) - _MOST_FAILURES) > 0:
-        view.line(f"\nand {more} more that passed with a remark, in {RunDirectory(summary.directory).summary}")
+        view.line(f"\nand {more} more cells that passed with a remark, in {RunDirectory(summary.directory).summary}")
     for finding in summary.attribution:
-        view.line(f"\nwhat failed has in common: {clean(str(finding))}", style="bold")
+        view.line(f"\nfailed cells have in common: {clean(str(finding))}", style="bold")
     for text in _closing(summary):
         view.console.print(text, soft_wrap=True)
 
@@ -55,17 +55,18 @@ def _table(summary: RunState) -> Table:
         table.add_column(heading, overflow="fold")
     table.add_column("checks", justify="right")
     table.add_column("time", justify="right")
-    for step in _shown(summary):
-        # A directory has a number before its name, and not every character of the name of a cell.
+    for step in _listed(summary):
+        # The directory of a cell does not contain all characters of the name of the cell.
         own = clean(step.name) if step.kind is StepKind.CELL else step.step.rpartition("/")[2]
         name = Text("  " * step.depth + own)
-        shown = Text(step.verdict or _without_verdict(summary), style=STYLES[step.verdict] if step.verdict else "cyan")
+        style = STYLES[step.verdict] if step.verdict else "cyan"
+        verdict = Text(step.verdict or _without_verdict(summary), style=style)
         if not step.counts:
-            shown.append(" (does not count)", style="dim")
+            verdict.append(" (does not count)", style="dim")
         judged = [check.passed for check in step.checks if check.passed is not None]
         checks = f"{sum(judged)} of {len(judged)}" if judged else ""
         elapsed = step.seconds if step.verdict is not None else _elapsed(step, summary.state)
-        table.add_row(name, shown, step.cause or "", checks, duration(elapsed))
+        table.add_row(name, verdict, step.cause or "", checks, duration(elapsed))
     return table
 
 
@@ -89,8 +90,8 @@ def _log_of(step: StepState, directory: Path) -> Path:
     return RunDirectory(directory).attempt(step.step, step.attempts[-1].attempt).stdout
 
 
-def _shown(summary: RunState) -> list[StepState]:
-    """Return the steps to show; if there are many cells, only the cells that did not pass."""
+def _listed(summary: RunState) -> list[StepState]:
+    """Return the steps to list. If there are many cells, only the cells that did not pass are listed."""
     if len(summary.cells) <= _MOST_CELLS:
         return list(summary.steps.values())
     bad = [step.step for step in summary.cells if step.verdict is None or not step.verdict.is_pass]
@@ -132,7 +133,7 @@ def _closing(summary: RunState) -> Iterator[Text]:
         state = "is going on" if summary.state is State.RUNNING else "is dead: its process ended before the run did"
         yield Text(f"the run {summary.run} {state}", style="bold")
         if summary.state is State.DEAD:
-            yield _going_on_hint(summary)
+            yield _resume_hint(summary)
     else:
         cause = f" ({end.cause})" if end.cause else ""
         yield Text.assemble(
@@ -142,7 +143,7 @@ def _closing(summary: RunState) -> Iterator[Text]:
         for line in extra:
             yield Text(f"  {clean(line)}")
         if end.verdict is Verdict.CANCELLED:
-            yield _going_on_hint(summary)
+            yield _resume_hint(summary)
     yield from _warnings(summary)
     if end is not None and (page := RunDirectory(summary.directory).html).is_file():
         yield Text(f"the report is {page}")
@@ -154,22 +155,22 @@ def _warnings(summary: RunState) -> Iterator[Text]:
         yield Text(clean(summary.damage_warning), style="bold red")
     if summary.secrets_left:
         named = ", ".join(clean(file) for file in sorted(summary.secrets_left)[:_MOST_FAILURES])
-        yield Text(f"files that contain a secret, do not publish them: {named}", style="bold red")
+        yield Text(f"do not publish these files, which contain a secret: {named}", style="bold red")
 
 
 def _without_end(summary: RunState) -> Iterator[Text]:
-    """Yield the attempts that may be running or may have left something, and what to do about them."""
+    """Yield a line for each attempt that may be running or may have left something, with the command that ends it."""
     command = f"{environ.program()} project resume {summary.directory}"
-    for attempts, said, what_to_do in (
-        (summary.open_attempts, "may be running", f"`{command}` adopts it; with --abandon it is given up"),
-        (summary.abandoned_attempts, "was given up, and may have left files or processes", f"`{command}` removes that"),
+    for attempts, state, what_to_do in (
+        (summary.open_attempts, "may be running", f"`{command}` adopts the attempt; --abandon gives it up"),
+        (summary.abandoned_attempts, "was given up, and may have left files or processes", f"`{command}` removes them"),
     ):
         for step, attempt in attempts[:_MOST_OPEN]:
             where = f"attempt {attempt.attempt} of {step.name} on {attempt.target}"
-            yield Text(clean(f"{where} {said}: {what_to_do}"), style=STYLES[Verdict.ERROR])
+            yield Text(clean(f"{where} {state}: {what_to_do}"), style=STYLES[Verdict.ERROR])
         if (more := len(attempts) - _MOST_OPEN) > 0:
             yield Text(f"and {more} more, in {RunDirectory(summary.directory).summary}")
 
 
-def _going_on_hint(summary: RunState) -> Text:
-    return Text(f"continue it with `{environ.program()} project resume {summary.directory}`")
+def _resume_hint(summary: RunState) -> Text:
+    return Text(f"continue the run with `{environ.program()} project resume {summary.directory}`")

@@ -123,7 +123,7 @@ def test_a_command_that_may_fail_is_not_in_quarantine() -> None:
     found = shown(github.comment(summary(step)))
     assert texts(found, "td")[1] == "failed, not counted"
     assert "failed not counted (product): x" in texts(found, "p")
-    assert texts(found, "pre") == ["gone\nits verdict does not count"]
+    assert texts(found, "pre") == ["gone\nthe verdict does not count"]
 
 
 def test_remarks_are_told_line_by_line_after_what_failed() -> None:
@@ -287,7 +287,7 @@ def test_the_least_important_is_left_out_first() -> None:
 def test_failures_that_have_no_room_are_counted() -> None:
     found = shown(github.comment(many([Verdict.FAILED] * 3000)))
     told = len(texts(found, "details")) - 1 + sum("failed (check): " in text for text in texts(found, "p"))
-    assert f"and {3000 - told} more that did not pass" in texts(found, "p")
+    assert f"and {3000 - told} more steps that did not pass" in texts(found, "p")
     assert told > 100
 
 
@@ -313,7 +313,7 @@ def test_what_was_cancelled_because_of_a_failure_is_counted() -> None:
     run = summary(
         cell("a", Verdict.FAILED, "x"), cell("b", Verdict.CANCELLED, "", 1), cell("c", Verdict.CANCELLED, "", 2)
     )
-    assert "<p>2 others were cancelled</p>" in github.comment(run)
+    assert "<p>2 other steps were cancelled</p>" in github.comment(run)
 
 
 def test_ten_thousand_cells_take_a_few_seconds_at_most() -> None:

@@ -87,7 +87,7 @@ def test_a_run_whose_directory_is_gone_is_shown_without_a_link(tmp_path: Path) -
     past = Past()
     past.run({"small": Ended()}, directory="/gone/r-1")
     directory = site(past, tmp_path)
-    assert "r-1 /gone/r-1 is not here" in said(pages(directory)["projects/grid.html"])
+    assert "r-1 /gone/r-1 was not found" in said(pages(directory)["projects/grid.html"])
     assert not any(path.name == "report.html" for path in links(directory))
 
 
@@ -166,7 +166,7 @@ def test_a_lasting_change_for_the_worse_is_a_regression(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("after", "ago"), [(0.8, 0), (1.2, 40)])
 def test_a_change_for_the_better_or_of_old_is_no_regression(tmp_path: Path, after: float, ago: float) -> None:
     found = pages(site(nightly(wobbling(60, after=after, shifted=12), ago=ago), tmp_path))
-    assert "No metric got lastingly worse." in said(found["index.html"])
+    assert "There are no regressions." in said(found["index.html"])
     assert "small level changed" in said(found["projects/grid.html"])
 
 
@@ -287,7 +287,7 @@ def test_a_cell_that_is_clean_in_quarantine_may_leave_it(tmp_path: Path, nights:
         past.run({"a": Ended(counts=False)}, days_ago=night)
     found = pages(site(past, tmp_path))
     assert ("a in quarantine may leave quarantine" in said(found["projects/grid.html"])) is may_leave
-    said_of_it = "It may leave its quarantine: its latest 20 revisions have only passed."
+    said_of_it = "The cell may leave its quarantine: it passed in all runs of its latest 20 revisions."
     assert (said_of_it in said(found["cells/grid~a-id.html"])) is may_leave
 
 
@@ -424,7 +424,7 @@ def test_a_directory_that_is_no_site_of_ours_is_refused_and_kept(tmp_path: Path)
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "index.html").write_text("mine")
     with pytest.raises(
-        UsageError, match="is not a dashboard of Topgallant: name a directory that is empty or does not exist"
+        UsageError, match="is not a dashboard of Topgallant: choose a directory that is empty or does not exist"
     ):
         site(Past(), tmp_path)
     assert pages(tmp_path / "site") == {"index.html": "mine"}

@@ -191,7 +191,7 @@ def screen() -> io.StringIO:
 def live(screen: io.StringIO) -> Iterator[View]:
     """A view on a terminal, with the steps that are going on at its bottom."""
     view = View(Console(file=screen, force_terminal=True, width=100, markup=False, highlight=False, emoji=False))
-    with view.shown():
+    with view.live():
         yield view
 
 
@@ -237,7 +237,7 @@ def test_a_hostile_name_does_not_steer_the_bottom(live: View) -> None:
 
 def test_a_terminal_has_colour_and_its_cursor_back_at_the_end(screen: io.StringIO) -> None:
     view = View(Console(file=screen, force_terminal=True, color_system="standard"))
-    with view.shown():
+    with view.live():
         view.show(ended("000__a", Verdict.FAILED))
     text = screen.getvalue()
     assert re.search(r"\x1b\[[0-9;]*31m", text)

@@ -39,22 +39,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def planned(cells: int, *, jobs: int = 1, done: int = 0, expected: Mapping[str, float] | None = None) -> Progress:
     """Return the progress of a matrix that begins."""
     found = Progress()
-    found.take(RunStarted("r-1", "p", "/runs/r-1", ()))
-    found.take(DurationsExpected("000__test", expected or {}))
-    found.take(MatrixPlanned("000__test", cells, jobs, done))
+    found.add(RunStarted("r-1", "p", "/runs/r-1", ()))
+    found.add(DurationsExpected("000__test", expected or {}))
+    found.add(MatrixPlanned("000__test", cells, jobs, done))
     return found
 
 
 def begin(found: Progress, *names: str) -> None:
     """Start cells."""
     for name in names:
-        found.take(StepStarted(f"000__test/{name}", name, StepKind.CELL))
-        found.take(AttemptSubmitted(f"000__test/{name}", 1, name, "local"))
+        found.add(StepStarted(f"000__test/{name}", name, StepKind.CELL))
+        found.add(AttemptSubmitted(f"000__test/{name}", 1, name, "local"))
 
 
 def end(found: Progress, name: str, verdict: Verdict = Verdict.PASSED, seconds: float = 10.0) -> None:
     """End a cell."""
-    found.take(StepFinished(f"000__test/{name}", name, StepKind.CELL, verdict, None, "", seconds))
+    found.add(StepFinished(f"000__test/{name}", name, StepKind.CELL, verdict, None, "", seconds))
 
 
 @pytest.mark.usefixtures("clock")
@@ -103,7 +103,7 @@ def test_nobody_guesses_before_anything_is_known() -> None:
 
 def test_a_running_cell_shows_its_time_and_the_last_line_that_it_printed(clock: Clock, tmp_path: Path) -> None:
     found = Progress()
-    found.take(RunStarted("r-1", "p", str(tmp_path), ()))
+    found.add(RunStarted("r-1", "p", str(tmp_path), ()))
     begin(found, "a")
     log = tmp_path / "000__test/a/attempt-1/stdout.log"
     log.parent.mkdir(parents=True)
@@ -115,7 +115,7 @@ def test_a_running_cell_shows_its_time_and_the_last_line_that_it_printed(clock: 
 def test_a_cell_that_has_not_started_says_why() -> None:
     found = planned(1)
     begin(found, "a")
-    found.take(AttemptWaiting("000__test/a", 1, "waiting for a node"))
+    found.add(AttemptWaiting("000__test/a", 1, "waiting for a node"))
     assert [(name, text) for name, _, text in found.rows()] == [("a", "waiting for a node")]
-    found.take(AttemptWaiting("000__test/a", 1, ""))
+    found.add(AttemptWaiting("000__test/a", 1, ""))
     assert [text for _, _, text in found.rows()] == [""]

@@ -90,14 +90,14 @@ def test_steps_that_were_cancelled_because_of_a_failure_are_counted_not_listed()
     cells = [step("0__t/0__a", Verdict.FAILED, "too slow"), *(step(f"0__t/{n}__b", Verdict.CANCELLED) for n in (1, 2))]
     text = shown(summary(step("0__t", Verdict.FAILED), *cells))
     assert "failed: 0__t/0__a (product)" in text
-    assert "\n2 others were cancelled\n" in text
+    assert "\n2 other steps were cancelled\n" in text
     assert "cancelled: " not in text
 
 
 def test_steps_that_were_cancelled_alone_are_listed_not_counted() -> None:
     text = shown(summary(step("0__t", Verdict.CANCELLED), step("0__t/0__a", Verdict.CANCELLED)))
     assert "cancelled: 0__t/0__a" in text
-    assert "others were cancelled" not in text
+    assert "other steps were cancelled" not in text
 
 
 def test_a_step_that_was_cancelled_and_does_not_count_does_not_break_the_table() -> None:

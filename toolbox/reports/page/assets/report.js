@@ -1,6 +1,6 @@
 "use strict";
-// The grid by any two axes, the filter of the cells, and the state of both in the address. Text is only ever set as
-// text. Without this script the page shows the same by its first two axes, unfiltered.
+// Arranges the grid by any two axes, filters the cells, and keeps both choices in the address. Texts are never parsed as
+// HTML. Without this script the page shows the grid of the first two axes, and all cells.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
@@ -18,8 +18,8 @@
   let state = fresh();
   let laidOut = String(data.chosen);
 
-  // The address: #STEP&down=AXIS&across=AXIS&without=VERDICT,VERDICT&text=TEXT, each part where it is needed.
-  const written = () => {
+  // The address is #STEP&down=AXIS&across=AXIS&without=VERDICT,VERDICT&text=TEXT. Parts with default values are omitted.
+  const address = () => {
     const parts = new URLSearchParams();
     if (String([state.rows, state.columns]) !== String(data.chosen)) {
       parts.set("down", data.axes[state.rows].name);
@@ -41,11 +41,11 @@
       const across = axis(parts.get("across"));
       state.columns = across < 0 ? null : across;
     }
-    const known = new Set(boxes.map((box) => box.value));
-    state.hidden = new Set((parts.get("without") || "").split(",").filter((key) => known.has(key)));
+    const verdicts = new Set(boxes.map((box) => box.value));
+    state.hidden = new Set((parts.get("without") || "").split(",").filter((key) => verdicts.has(key)));
     state.text = parts.get("text") || "";
   };
-  const remember = () => history.replaceState(null, "", written());
+  const remember = () => history.replaceState(null, "", address());
 
   const matches = ([, name, verdict]) =>
     !state.hidden.has(verdict) && name.toLowerCase().includes(state.text.toLowerCase());
@@ -63,7 +63,7 @@
     const [down, across] = [data.axes[state.rows], state.columns === null ? null : data.axes[state.columns]];
     const width = across ? across.values.length : 1;
     const isTooLarge = down.values.length * width > data.boxes;
-    byId("grid-note").textContent = isTooLarge ? "By these two axes the table would be too large: choose others." : "";
+    byId("grid-note").textContent = isTooLarge ? "With these two axes the table is too large: choose other axes." : "";
     if (isTooLarge) return;
     laidOut = String([state.rows, state.columns]);
     const rest = data.axes.map((_, axis) => axis)
@@ -81,8 +81,8 @@
     table.forEach((row, index) => {
       const line = make("tr", {}, make("th", { scope: "row" }, down.values[index]));
       for (const box of row) {
-        const found = box.flatMap((cell) => [chip(cell, rest, box.length <= data.labelled), " "]);
-        line.append(make("td", {}, ...found));
+        const chips = box.flatMap((cell) => [chip(cell, rest, box.length <= data.labelled), " "]);
+        line.append(make("td", {}, ...chips));
       }
       body.append(line);
     });
@@ -105,13 +105,13 @@
     if (byId("text")) byId("text").value = state.text;
     if (cells.length) filter();
   };
-  // To a step, which is opened and shown whatever the filter says, or to another part of the page.
+  // Go to a step or to another part of the page. A step is unfolded, and shown even if the filter hides it.
   const go = (anchor) => {
-    const found = details.get(anchor);
-    if (found) [found.hidden, found.open] = [false, true];
-    const target = found ? found.querySelector("summary") : byId(anchor);
+    const step = details.get(anchor);
+    if (step) [step.hidden, step.open] = [false, true];
+    const target = step ? step.querySelector("summary") : byId(anchor);
     if (!target) return;
-    if (!found) target.tabIndex = -1;
+    if (!step) target.tabIndex = -1;
     target.focus({ preventScroll: true });
     target.scrollIntoView({ block: "start" });
   };
@@ -121,7 +121,7 @@
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     state.at = link.dataset.step || link.getAttribute("href").slice(1);
-    history.pushState(null, "", written());
+    history.pushState(null, "", address());
     go(state.at);
   });
   for (const form of document.querySelectorAll("form")) {
@@ -151,10 +151,10 @@
   });
   if (byId("open")) {
     byId("open").addEventListener("click", () => {
-      for (const found of document.querySelectorAll(".step.bad")) found.open = true;
+      for (const step of document.querySelectorAll(".step.bad")) step.open = true;
     });
     byId("close").addEventListener("click", () => {
-      for (const found of document.querySelectorAll(".step[open]")) found.open = false;
+      for (const step of document.querySelectorAll(".step[open]")) step.open = false;
     });
   }
   if (byId("changed-only")) byId("changed-only").addEventListener("change", (event) => {

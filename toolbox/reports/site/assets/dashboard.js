@@ -1,6 +1,6 @@
 "use strict";
-// The filter of the cells, and the charts, which uPlot draws. Text is only ever set as text. Without this script the
-// pages show the same numbers in their tables.
+// Filters the cells, and draws the charts with uPlot. Texts are never parsed as HTML. Without this script the tables of
+// the pages show the same numbers.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -17,7 +17,7 @@
   const unscripted = document.getElementById("unscripted");
   if (unscripted) unscripted.hidden = true;
 
-  // The filter. It stands in the address: #cell=TEXT&show=STATE.
+  // The filter. The address contains its state: #cell=TEXT&show=STATE.
   const form = document.getElementById("filter");
   if (form) {
     const [text, state] = [document.getElementById("text"), document.getElementById("state")];
@@ -28,8 +28,8 @@
     const filter = () => {
       const shown = new Set();
       for (const { row, name, states } of rows) {
-        const isWanted = state.value === "any" ? states.length > 0 : !state.value || states.includes(state.value);
-        row.hidden = !isWanted || !name.includes(text.value.toLowerCase());
+        const hasState = state.value === "any" ? states.length > 0 : !state.value || states.includes(state.value);
+        row.hidden = !hasState || !name.includes(text.value.toLowerCase());
         if (!row.hidden) shown.add(row.querySelector("a").href);
       }
       document.getElementById("shown").textContent = shown.size === cells ? "" : `${shown.size} of ${cells} cells`;
@@ -70,7 +70,7 @@
       [1, "{HH}:{mm}:{ss}", "\n{D} {MMM} {YYYY}", null, "\n{D} {MMM}", null, null, null, 1],
     ],
   });
-  // For a single value uPlot asks for a range of years. No axis is shorter than a minute: its labels would not differ.
+  // For a single value uPlot would choose a range of years. An axis of less than a minute would repeat its labels.
   const ends = (plot, low, high) => (plot.data[0].length === 1 ? [plot.data[0][0], plot.data[0][0]] : [low, high]);
   const span = (plot, low, high) => {
     const [first, last] = ends(plot, low, high);
@@ -128,16 +128,16 @@
         ctx.lineTo(left, bbox.top + bbox.height);
         ctx.stroke();
         if (percent === null) continue;
-        const said = `${percent > 0 ? "+" : ""}${percent.toFixed(1)} %${isConfirmed ? "" : " ?"}`;
-        const isRight = left + ctx.measureText(said).width + 8 * devicePixelRatio > bbox.left + bbox.width;
+        const label = `${percent > 0 ? "+" : ""}${percent.toFixed(1)} %${isConfirmed ? "" : " ?"}`;
+        const isRight = left + ctx.measureText(label).width + 8 * devicePixelRatio > bbox.left + bbox.width;
         ctx.textAlign = isRight ? "right" : "left";
-        ctx.fillText(said, left + (isRight ? -4 : 4) * devicePixelRatio, bbox.top + 3 * devicePixelRatio);
+        ctx.fillText(label, left + (isRight ? -4 : 4) * devicePixelRatio, bbox.top + 3 * devicePixelRatio);
       }
       ctx.restore();
     };
     const range = (_, low, high) => {
-      const known = [low, high, begin < size ? lower : null, begin < size ? upper : null].filter((value) => value !== null);
-      const [least, most] = [Math.min(...known), Math.max(...known)];
+      const limits = [low, high, begin < size ? lower : null, begin < size ? upper : null].filter((value) => value !== null);
+      const [least, most] = [Math.min(...limits), Math.max(...limits)];
       const margin = (most - least || Math.abs(most) || 1) * 0.08;
       return [least - margin, most + margin * 1.6];
     };
@@ -167,7 +167,7 @@
         ],
         hooks: { drawClear: [band], draw: [changes] },
       },
-      said: (at) => {
+      describe: (at) => {
         const [run, revision] = data.runs[chart.at[at]];
         return `${minute(x[at])}: ${number(chart.values[at])} ${chart.unit}${bounded(at)}. Run ${run}${revision ? `, revision ${revision}` : ""}`;
       },
@@ -194,21 +194,21 @@
         },
       ],
     },
-    said: (at) => `${day(chart.times[at])}: ${chart.values[at].toFixed(2)} ${chart.unit}`,
+    describe: (at) => `${day(chart.times[at])}: ${chart.values[at].toFixed(2)} ${chart.unit}`,
   });
 
   const draw = (box) => {
     const chart = data.charts[box.dataset.chart];
-    const { data: values, height, options, said } = chart.kind === "cost" ? cost(chart) : metric(chart);
-    const output = make("output", { "aria-live": "polite" }, said(values[0].length - 1));
+    const { data: values, height, options, describe } = chart.kind === "cost" ? cost(chart) : metric(chart);
+    const output = make("output", { "aria-live": "polite" }, describe(values[0].length - 1));
     const plain = make("div", {
       class: "plot", tabindex: "0", role: "group", "aria-roledescription": "chart",
-      "aria-label": `${box.dataset.label}, ${values[0].length} values. The arrow keys go from one to the next.`,
+      "aria-label": `${box.dataset.label}, ${values[0].length} values. The arrow keys move from value to value.`,
     });
     box.append(plain, output);
     const show = (plot) => {
       const at = plot.cursor.idx;
-      output.textContent = said(at === null || at === undefined ? values[0].length - 1 : at);
+      output.textContent = describe(at === null || at === undefined ? values[0].length - 1 : at);
     };
     const plot = new uPlot({
       width: plain.clientWidth, height, legend: { show: false }, ms: 1e-3,
@@ -233,7 +233,7 @@
     }).observe(plain);
     return plot;
   };
-  // What is far below is drawn when it comes near: a page may have many charts.
+  // A page may have many charts, so each chart is drawn only when it comes near the visible part of the page.
   const plots = [];
   const seen = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
