@@ -32,7 +32,8 @@ def of_everything(groups: Iterable[GroupSummary]) -> str:
     lines += [
         "",
         f"`{environ.program()} GROUP --help` lists the commands of a group.",
-        f"Begin with `{environ.program()} project list`. `--debug` shows the traceback of an error; `--version`.",
+        f"Begin with `{environ.program()} project list`.",
+        "`--debug` shows the traceback of an error. `--version` prints the version.",
     ]
     return "\n".join(lines)
 

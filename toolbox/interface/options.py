@@ -47,7 +47,7 @@ Argv = Annotated[
 ]
 Env = Annotated[
     dict[str, str] | None,
-    Help("environment variables of the container. Do not put secrets here: others in the cluster can read them."),
+    Help("environment variables of the container. Do not put secrets here: other users of the cluster can read them."),
 ]
 EnvFromSecrets = Annotated[
     list[str] | None, Help("the names of Secrets whose keys become environment variables of the container.")

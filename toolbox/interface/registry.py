@@ -27,7 +27,7 @@ from toolbox.system import modules, places
 
 log = logging.getLogger(__name__)
 
-# The additional parameter of each command that a role carries out; see `toolbox.ansible.roles`.
+# A command that a role carries out has this parameter in addition to those of its method.
 HOSTS = Parameter(
     "hosts",
     list[Address] | None,
@@ -46,7 +46,7 @@ class Command:
     """A toolbox command.
 
     Args:
-        call: the function or the bound method. If a role carries the command out, it is called before the role.
+        call: the function or the bound method of the command, which is called before the role, if there is a role.
         role: the name of the role that carries the command out, if there is one.
     """
 
@@ -63,7 +63,7 @@ class Group:
 
     Args:
         files: the file of each command.
-        alone: whether the group is itself a command, as `from_config`.
+        alone: whether the group is itself a command, as `from_config` is.
     """
 
     name: str
@@ -112,9 +112,9 @@ def group(name: str) -> Group:
     files = group_files()
     if name not in files:
         raise UsageError(f"unknown group `{name}`: {did_you_mean(name, files, label='groups')}")
-    result, *others = (_loaded(name, path) for path in files[name])
-    for other in others:
-        result = _merged(result, other)
+    result, *additions = (_loaded(name, path) for path in files[name])
+    for added in additions:
+        result = _merged(result, added)
     return result
 
 
@@ -124,7 +124,7 @@ def _loaded(name: str, path: Path) -> Group:
     except UsageError:
         raise
     except (Exception, SystemExit) as error:
-        # Any error of a group file breaks only this group.
+        # An error in the file of one group must not break the other groups.
         raise UsageError(f"the group `{name}` is broken: {path}: {type(error).__name__}: {error}") from error
 
 
@@ -181,8 +181,8 @@ def _command(group_name: str, name: str, call: Callable[..., Any]) -> Command:
     if role is None and (folder := places.find("roles", f"{group_name}_{name}")) is not None:
         raise TypeError(f"{label} has the role {folder}, but is not marked with `@role` (toolbox.ansible.roles)")
     described = signature.of(call, name=label, extra=[HOSTS] if role else [])
-    if role and (taken := RESERVED & {parameter.name for parameter in described.parameters[:-1]}):
-        raise TypeError(f"{label}: a parameter cannot be called {min(taken)}: `run.run_toolbox` uses this name")
+    if role and (reserved := RESERVED & {parameter.name for parameter in described.parameters[:-1]}):
+        raise TypeError(f"{label}: a parameter cannot be called {min(reserved)}: `run.run_toolbox` uses this name")
     return Command(group_name, name, call, described, role)
 
 

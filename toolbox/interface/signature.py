@@ -1,8 +1,8 @@
 """Reads the parameters of a toolbox command from its Python signature and docstring, and converts arguments.
 
 Names, types and defaults come from the signature, and the help comes from the docstring or from `Help` in a type.
-Arguments of a command line are texts that the type of the parameter converts: `--tag=1.10` is "1.10" for a `str`
-parameter, and 1.1 for a `float` parameter.
+Arguments on a command line are strings, which are converted to the type of the parameter: `--tag=1.10` is "1.10" for a
+`str` parameter, and 1.1 for a `float` parameter.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def _without_help(annotation: Any) -> tuple[Any, str]:
         return annotation, ""
     kind, *marks = get_args(annotation)
     text = next((mark.text for mark in marks if isinstance(mark, Help)), "")
-    others = [mark for mark in marks if not isinstance(mark, Help)]
-    return Annotated[(kind, *others)] if others else kind, text
+    other_marks = [mark for mark in marks if not isinstance(mark, Help)]
+    return Annotated[(kind, *other_marks)] if other_marks else kind, text
 
 
 def parse_docstring(doc: str) -> tuple[str, str, dict[str, str]]:
@@ -177,8 +177,8 @@ def bind(
 
     Args:
         arguments: the values by the names of the parameters.
-        text: whether all values are texts from a command line.
-        argv: the names of values that come from a command line but are already parsed, as the values of `--extra`.
+        text: whether all values are strings from a command line.
+        argv: the names of the arguments in `--extra`, whose values come from a command line but are already parsed.
 
     Raises:
         UsageError: the message names every argument that is unknown, missing or of the wrong type.
@@ -213,7 +213,7 @@ def call(signature: Signature, function: Callable[..., Any], values: Mapping[str
     positional: list[Any] = []
     for index, parameter in enumerate(signature.parameters):
         if parameter.variadic:
-            positional = [keywords.pop(before.name) for before in signature.parameters[:index]]
+            positional = [keywords.pop(earlier.name) for earlier in signature.parameters[:index]]
             positional += keywords.pop(parameter.name)
     return function(*positional, **keywords)
 
@@ -222,7 +222,7 @@ def convert(parameter: Parameter, value: Any, *, text: bool, argv: bool = False)
     """Convert a value to the type of a parameter.
 
     Args:
-        text: whether the value is a text from a command line.
+        text: whether the value is a string from a command line.
         argv: whether the value comes from a command line but is already parsed. A secret from a command line must be a
             reference.
 
@@ -257,7 +257,7 @@ def convert(parameter: Parameter, value: Any, *, text: bool, argv: bool = False)
 
 
 def _is_openable(path: Path) -> bool:
-    """Tell whether a path is short enough for Linux (PATH_MAX and NAME_MAX of limits.h)."""
+    """Return whether a path is short enough for Linux (PATH_MAX and NAME_MAX of limits.h)."""
     sizes = [len(os.fsencode(part)) for part in path.parts]
     return max(sizes, default=0) <= _LONGEST_NAME and sum(sizes) + len(sizes) < _LONGEST_PATH
 
@@ -299,12 +299,12 @@ def _is_flow_list(text: str, kinds: set[Any]) -> bool:
 
 
 def _yaml(text: str, *, typed: bool) -> Any:
-    """Parse a text as YAML. Unless `typed` is set, scalars stay texts, which pydantic converts later."""
+    """Parse a text as YAML. Unless `typed` is set, scalars stay strings, which pydantic converts later."""
     import yaml
 
     try:
         loader = yaml.SafeLoader if typed else yaml.BaseLoader
-        return _join_surrogates(yaml.load(text, Loader=loader))  # noqa: S506  # BaseLoader constructs only texts
+        return _join_surrogates(yaml.load(text, Loader=loader))  # noqa: S506  # both loaders are safe
     except yaml.YAMLError:
         return text
 
@@ -323,7 +323,7 @@ def _has_any(annotation: Any) -> bool:
 
 
 def _mentions(annotation: Any, *types: Any) -> bool:
-    """Tell whether an annotation is one of these types, or contains one as a type argument."""
+    """Return whether an annotation is one of these types, or contains one as a type argument."""
     return annotation in types or any(_mentions(argument, *types) for argument in get_args(annotation))
 
 
