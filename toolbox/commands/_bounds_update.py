@@ -1,4 +1,4 @@
-"""Implements `results update_bounds`: decides about the bounds of each metric of each cell, and writes the file."""
+"""Implements `results update_bounds`: decides on the bounds of each metric of each cell, and writes the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from toolbox.results.bounds_update import Acceptance, Action, Decision, Update
 from toolbox.results.queries import Filter
 from toolbox.results.series import Series
 
-_LONGEST_REASON: Final = 100  # characters; the file has the reason on one line
+_LONGEST_REASON: Final = 100  # characters: the file contains the reason on one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ def acceptance(accept: str | None, reason: str | None) -> Acceptance | None:
 
 
 def update(connection: Connection, selection: Filter, files: BoundsFiles, how: Update, *, dry_run: bool) -> Outcome:
-    """Decide about the bounds of all metrics that the filter selects, and write the bounds unless `dry_run` is set.
+    """Decide on the bounds of all metrics that the filter selects, and write the bounds unless `dry_run` is set.
 
     Raises:
         ConfigurationError: the file cannot be updated.
         UsageError: the acceptance matches no metric whose level has changed.
     """
-    # Levels are computed from all runs, also with `--since` or `--revision`, which only select runs for the bounds.
+    # `--since` and `--revision` select the runs for the bounds, but levels are always computed from all runs.
     all_runs = replace(selection, since=None, revision=None)
     series = _results.newest_units(queries.series(connection, all_runs))
     if all_runs != selection:

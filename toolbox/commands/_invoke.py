@@ -16,7 +16,7 @@ from toolbox.system.redaction import Redactor
 
 
 def invoke(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
-    """Call a command and return the exit code. An `int` that the command returns is the exit code; text is printed."""
+    """Call a command and return the exit code. A result of type `int` is the exit code; other results are printed."""
     redactor.add(secret.reveal() for secret in secrets_in(values))
     if command.role is not None:
         return _invoke_role(command, values, redactor)

@@ -42,7 +42,7 @@ def take(lock: LeaseObject, purpose: str, *, ttl: int, wait: float, force: bool)
     """
     claim = Claim(leases.current_user(), leases.current_user(), purpose, ttl=ttl, has_heartbeat=False)
     try:
-        record = taking.take([lock], claim, wait=wait, report=_say, force=force).record
+        record = taking.take([lock], claim, wait=wait, report=_print_error, force=force).record
     except StepError as error:
         if error.cause is not Cause.CAPACITY:
             raise
@@ -59,29 +59,29 @@ def release(lock: LeaseObject, *, force: bool) -> str:
     """
     me = leases.current_user()
     seen = lock.read(TIMEOUT)
-    held = seen.record
+    record = seen.record
     if not seen.version:
         return f"there is no lease {lock}: nothing is released"
-    if held is not None and held.claim.holder != me:
+    if record is not None and record.claim.holder != me:
         if not force:
-            text = f"{lock} is {held}: --force takes it away"
+            text = f"{lock} is {record}: --force takes it away"
             raise StepError(text, verdict=Verdict.ERROR, cause=Cause.CAPACITY)
-        taking.take([lock], Claim(me, me, "releasing it", has_heartbeat=False), wait=0, report=_say, force=True)
+        taking.take([lock], Claim(me, me, "releasing it", has_heartbeat=False), wait=0, report=_print_error, force=True)
     return f"{lock} is free" if heartbeats.release(lock, me) else f"nobody holds {lock}"
 
 
 def show(lock: LeaseObject, *, as_json: bool) -> str:
     """Return the holder of the lease, the purpose and the expiry as text or JSON."""
     seen = lock.read(TIMEOUT)
-    held = seen.record
+    record = seen.record
     if as_json:
-        return json.dumps({"lease": str(lock), "holder": _json(held) if held is not None else None}, indent=2)
-    if held is None:
+        return json.dumps({"lease": str(lock), "holder": _json(record) if record is not None else None}, indent=2)
+    if record is None:
         return f"nobody holds {lock}" + ("" if seen.version else ", and no run has ever taken it")
-    age = duration((leases.now() - held.renewed).total_seconds(), digits=0)
-    beat = f", {age} ago" if held.claim.has_heartbeat else ""
-    forced = f"\n  it was taken by force {held.forced}" if held.forced else ""
-    return f"{lock} is {held}; {held.expiry}{beat}{forced}"
+    age = duration((leases.now() - record.renewed).total_seconds(), digits=0)
+    renewal = f", {age} ago" if record.claim.has_heartbeat else ""
+    forced = f"\n  it was taken by force {record.forced}" if record.forced else ""
+    return f"{lock} is {record}; {record.expiry}{renewal}{forced}"
 
 
 def _json(record: Record) -> dict[str, str | int | bool]:
@@ -102,5 +102,5 @@ def _text(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds")
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     print(printable(text), file=sys.stderr)

@@ -21,8 +21,9 @@ _A_DAY: Final = timedelta(days=1) - timedelta(microseconds=1)
 def parse(text: str, *, flag: str, now: datetime | None = None, is_end: bool = False) -> datetime:
     """Return the time that a text describes, with a time zone.
 
-    A text without a time zone is in the time zone of this machine, with the UTC offset of the described date: in
-    November, a time in July is in summer time. `2 hours ago` is an exact duration, even if clocks changed since then.
+    If the text does not name a time zone, the time zone of this machine applies, with its UTC offset on the described
+    date: a date in July is read in summer time, even in November. `2 hours ago` is an exact duration, even if the
+    clocks have changed in between.
 
     Args:
         flag: the name of the flag, for the message.
@@ -42,7 +43,9 @@ def parse(text: str, *, flag: str, now: datetime | None = None, is_end: bool = F
 
 
 def parse_period(text: str, *, flag: str, now: datetime | None = None) -> tuple[datetime, datetime]:
-    """Return the beginning and the end of a period such as `2026-11-01..2026-11-07`. Either may be left out.
+    """Return the beginning and the end of a period such as `2026-11-01..2026-11-07`.
+
+    The text may leave out the beginning, for the year 1970, or the end, for the current time.
 
     Raises:
         UsageError: the text is not a period, or the period ends before it begins.
@@ -85,7 +88,7 @@ def _moment(words: str, zone: tzinfo | None, now: datetime, *, is_end: bool) -> 
 
 
 def _zone(text: str, flag: str) -> tuple[str, tzinfo | None]:
-    """Split a text into the time and the time zone at its end, which is None if the text does not name one."""
+    """Split a text into the time and the time zone at its end; None if the text does not name a time zone."""
     match = _ZONE.fullmatch(text)
     if match is None:
         return text, None

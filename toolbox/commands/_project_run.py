@@ -33,8 +33,8 @@ def run_and_show(execute: Execute, *, as_json: bool) -> int:
     view.line("")
     run_table.show(summary, view)
     if as_json:
-        # If the program that reads stdout has ended, the exit code of the run stays the same.
+        # If the program that reads stdout has ended, the exit code of the run must stay the same.
         with contextlib.suppress(BrokenPipeError):
-            # Not redacted: the journal, its source, contains no secrets, and redaction could mask names.
+            # Do not redact the summary: the journal that it comes from contains no secrets, and names could be masked.
             print(printable_json(json.dumps(run_summary.as_json(summary), indent=2, ensure_ascii=False)))
     return exit_code

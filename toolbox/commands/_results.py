@@ -28,7 +28,7 @@ _NO_RESULTS: Final = "the store {store} has no matching results"
 
 
 def location(database: str | None, project: str | None) -> str:
-    """Return the file or URL of the store: `database`, or else the store of the project, or else of this user."""
+    """Return the file or URL of the store: `database`, or else the store of the project, or else that of this user."""
     if database is not None:
         return database
     if project is not None and project in places.projects():
@@ -44,8 +44,8 @@ def opened(database: str | None, project: str | None) -> Iterator[tuple[Store, C
         UsageError: `database` does not exist, or the store has no run of the project.
     """
     with Store(location(database, project), is_new=database is None) as store, store.reading() as connection:
-        if project is not None and project not in (known := queries.projects(connection)):
-            hint = did_you_mean(project, known, label="projects")
+        if project is not None and project not in (projects := queries.projects(connection)):
+            hint = did_you_mean(project, projects, label="projects")
             raise UsageError(f"the store {store.location} has no run of the project `{project}`: {hint}")
         yield store, connection
 

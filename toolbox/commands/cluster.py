@@ -125,7 +125,7 @@ class Cluster:
         context: Context = None,
     ) -> None:
         """
-        Delete what Topgallant created in a namespace, or the whole namespace, and wait until it is gone.
+        Delete what Topgallant created in a namespace, or the whole namespace, and wait until the deletion has finished.
 
         Args:
             namespace: the name of the namespace. A system namespace is refused. Without --force, a namespace that
@@ -151,7 +151,7 @@ class Cluster:
         context: Context = None,
     ) -> None:
         """
-        Pull images to the nodes before they are needed.
+        Pull images to the nodes of a cluster, before pods need the images.
 
         Args:
             images: the images to pull.
@@ -159,7 +159,8 @@ class Cluster:
                 out.
             node_selector: the labels of the nodes that pull the images; all nodes when left out.
             tolerations: the tolerations of the DaemonSet; tolerations for accelerator taints when left out.
-            image_pull_policy: when a node pulls an image. With `Always` it asks the registry even if it has the image.
+            image_pull_policy: when a node pulls an image. With `Always`, the node asks the registry even if it
+                already has the image.
             image_pull_secret: the name of the Secret for pulling the images.
         """
 
@@ -182,8 +183,8 @@ class Cluster:
         """
         Set the number of nodes of a node pool of GKE (with gcloud) or of a MachineSet of OpenShift.
 
-        Refused if the number is below 0 or above `maximum`, if an autoscaler would change it again, or if it would
-        remove nodes that run other people's pods.
+        The command fails if --replicas is below 0 or above --maximum, if an autoscaler would change the number again,
+        or if nodes that run other people's pods would be removed.
 
         Args:
             kind: `gke` for a node pool of GKE, `openshift` for a MachineSet of OpenShift.
@@ -275,7 +276,7 @@ class Cluster:
         objects are gone.
 
         Args:
-            name: the name of the Deployment and of the Service. Names without such objects are not an error.
+            name: the name of the Deployment and of the Service. It is not an error if they do not exist.
         """
 
     def take_lease(
@@ -332,6 +333,6 @@ class Cluster:
         context: Context = None,
         format: Format[Literal["text", "json"]] = "text",  # noqa: A002  # the words of the command line
     ) -> str:
-        """Show the holder of the lease of a shared cluster, the purpose, and when the lease expires."""
+        """Show who holds the lease of a shared cluster, for which purpose, and when the lease expires."""
         with _leases.opened(name, namespace, kubeconfig, context) as lock:
             return _leases.show(lock, as_json=format == "json")

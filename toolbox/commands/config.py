@@ -62,7 +62,7 @@ class Config:
         format: Format[Style] = "yaml",  # noqa: A002  # the flag of the command line
     ) -> str:
         """
-        Print one value. Contracts are not checked, and faulty references elsewhere do not matter.
+        Print one value. Contracts are not checked, and faulty references in other values do not matter.
 
         Args:
             path: the path of the value to print, as in a.b, a[0] or a["key.with.dots"].
@@ -113,7 +113,7 @@ class Config:
         overrides: Overrides = None,
         format: Format[Literal["text", "json"]] = "text",  # noqa: A002  # the flag of the command line
     ) -> str:
-        """Print each field that presets and overrides change: its old value, its new value, and who changed it."""
+        """Print each field that presets and overrides change: its old value, its new value, and what changed it."""
         changed = _load(project, config_file, presets, overrides)
         before = dict(_leaves(_load(project, config_file, None, None).written(paths.ROOT), ()))
         after = dict(_leaves(changed.written(paths.ROOT), ()))
@@ -221,7 +221,7 @@ def _up_to_reference(configuration: Configuration, path: str) -> str:
 
 
 def _axis_explanation(configuration: Configuration, reference: str) -> Iterator[str]:
-    """Explain a reference to the cell, whose value differs between the cells, by the axis of the matrix."""
+    """Explain a reference to a value of the cell, such as `@cell.batch`, by the axis of the matrix."""
     axis = next(iter(paths.parse(reference[1:])[1:]), None)
     if axis is None:
         yield f"{reference} stands for all axis values of a cell of the matrix"

@@ -122,10 +122,10 @@ class Project:
 
         Args:
             run_dir: the directory of the run, its name, or the beginning of its name.
-            failed: also run the cells again that did not pass.
+            failed: also repeat the cells that did not pass.
             abandon: give up open attempts, and run their cells again. Without a value, all open attempts are given up;
                 a value is a pattern for the names or ids of their cells.
-            jobs: how many cells run at the same time; as many as before when left out.
+            jobs: how many cells run at the same time; the number for `project run` when left out.
             damaged: with `ignore`, resume even if lines of the journal cannot be read. The work that these lines
                 recorded may be repeated.
         """
@@ -179,7 +179,7 @@ def _run_directory(run: str | None, hint: str = "") -> Path:
 
     Args:
         run: a directory, or the beginning of the name of a run; None for the newest run.
-        hint: a text that the error message ends with.
+        hint: the end of the error message.
 
     Raises:
         UsageError: no run, or more than one run, has a name with this beginning.

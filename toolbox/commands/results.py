@@ -209,8 +209,8 @@ class Results:
         Compute the bounds of a project's metrics from its accepted runs, and write them to config/bounds/PROJECT.yaml.
 
         If the level of a metric has changed, its bounds change only after a person accepts the new level with --accept.
-        Confirmed values that made their cells fail are left out. The manual bounds of config/bounds/PROJECT.manual.yaml
-        replace computed bounds, and are never changed by this command.
+        Values that were out of their bounds in two attempts of a cell are left out. The manual bounds of
+        config/bounds/PROJECT.manual.yaml replace computed bounds, and are never changed by this command.
 
         Args:
             project: the name of the project.
@@ -322,19 +322,19 @@ class Results:
         ]
         if format != "text":
             return _results.printed(rows, result_rows.FLAKY, format, store=store.location)
-        bad = [row for row in rows if row["state"] != State.HEALTHY or row["advice"] or row["noisy"]]
+        unhealthy = [row for row in rows if row["state"] != State.HEALTHY or row["advice"] or row["noisy"]]
         unknown = len({(result.run.project, result.cell) for result in results}) - len(rows)
         remarks = [
             *(
-                [f"{len(rows) - len(bad)} {'other cells' if bad else 'cells'} are healthy"]
-                if len(bad) < len(rows)
+                [f"{len(rows) - len(unhealthy)} {'other cells' if unhealthy else 'cells'} are healthy"]
+                if len(unhealthy) < len(rows)
                 else []
             ),
             *([f"{unknown} cells are unknown: no run of them has passed or failed"] if unknown else []),
         ]
-        if results and not bad:
+        if results and not unhealthy:
             return "\n".join(remarks)
-        return _results.printed(bad, result_rows.FLAKY, format, store=store.location, remarks=remarks)
+        return _results.printed(unhealthy, result_rows.FLAKY, format, store=store.location, remarks=remarks)
 
     def cost(
         self,
@@ -416,7 +416,7 @@ class Results:
             database: the store of results, a file or a URL; the store of the project of each run, or else of this user,
                 when left out.
         """
-        faults = 0
+        faulty_runs = 0
         with ExitStack() as stack:
             stores: dict[str, Store] = {}
             for directory in run_dirs:
@@ -424,21 +424,23 @@ class Results:
                     run = run_reader.read(directory)
                     if run.damage:
                         log.warning("%s: %s", directory, run.damage_warning)
-                    where = _results.location(database, run.project)
-                    if where not in stores:
-                        stores[where] = stack.enter_context(Store(where))
-                    print(printable(_import_message(recording.record(stores[where], directory), stores[where])))
+                    location = _results.location(database, run.project)
+                    if location not in stores:
+                        stores[location] = stack.enter_context(Store(location))
+                    recorded = recording.record(stores[location], directory)
+                    print(printable(_import_message(recorded, stores[location])))
                 except UsageError as error:
-                    faults += 1
-                    log.error("%s", error)  # noqa: TRY400  # a faulty run does not prevent the import of the others
-        return ExitCode.USAGE if faults else ExitCode.PASSED
+                    faulty_runs += 1
+                    log.error("%s", error)  # noqa: TRY400  # a faulty run must not prevent the import of other runs
+        return ExitCode.USAGE if faulty_runs else ExitCode.PASSED
 
 
-def _import_message(done: Recorded, store: Store) -> str:
-    if done.is_outdated:
-        return f"{done.run} of {done.project}: not imported, because {store.location} has a later state of this run"
-    word = "recorded" if done.is_new else "recorded anew"
-    return f"{done.run} of {done.project}: {word}, {done.cells} cells, {done.samples} values, in {store.location}"
+def _import_message(recorded: Recorded, store: Store) -> str:
+    run = f"{recorded.run} of {recorded.project}"
+    if recorded.is_outdated:
+        return f"{run}: not imported, because {store.location} has a later state of this run"
+    action = "recorded" if recorded.is_new else "recorded again"
+    return f"{run}: {action}, {recorded.cells} cells, {recorded.samples} values, in {store.location}"
 
 
 def _changes_of_csv(path: Path, column: str, format_: Format) -> str | None:
