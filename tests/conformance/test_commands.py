@@ -117,7 +117,7 @@ def unset(command: Command, role: Path) -> set[str]:
 
 
 @each_group
-def test_a_group_says_what_it_is_for(name: str) -> None:
+def test_a_group_has_a_summary(name: str) -> None:
     summaries = {summary.name: summary for summary in registry.summaries()}
     assert summaries[name].fault is None
     assert summaries[name].summary
@@ -125,7 +125,7 @@ def test_a_group_says_what_it_is_for(name: str) -> None:
 
 
 @each_command
-def test_a_command_says_what_it_does_in_a_sentence(command: Command) -> None:
+def test_the_summary_of_a_command_is_a_sentence(command: Command) -> None:
     assert command.signature.summary.endswith(".")
 
 
@@ -181,13 +181,13 @@ def test_every_help_stands_alone(command: Command) -> None:
         "the name of the lease,",
     ],
 )
-def test_a_help_that_does_not_stand_alone_is_found(text: str) -> None:
+def test_the_check_finds_dependent_help_texts(text: str) -> None:
     """A test of these tests."""
     assert help_fault(text) is not None
 
 
 @each_command
-def test_nothing_is_documented_that_is_no_parameter(command: Command) -> None:
+def test_only_parameters_are_documented(command: Command) -> None:
     assert documented(command).keys() - command.signature.names == set()
 
 
@@ -248,7 +248,7 @@ def test_the_role_or_the_body_uses_every_parameter(command: Command) -> None:
 
 
 @each_command_with_role
-def test_every_variable_that_the_role_asks_for_is_set(command: Command) -> None:
+def test_every_variable_of_the_role_is_set(command: Command) -> None:
     assert unset(command, ROLES[command.role or ""]) == set()
 
 
@@ -335,7 +335,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("_commands_disk", None)
 
 
-def test_a_body_takes_part_in_the_conformance(disk: Path) -> None:
+def test_commands_with_a_body_are_covered(disk: Path) -> None:
     """A test of these tests: what a body reads and returns counts, and so does the name of another role."""
     commands = registry.group("disk").commands
     assert {name: command.role for name, command in commands.items()} == dict.fromkeys(commands, "disk_measure")
@@ -351,7 +351,7 @@ def test_a_body_takes_part_in_the_conformance(disk: Path) -> None:
     }
 
 
-def test_the_reader_of_variables_finds_them() -> None:
+def test_the_variables_of_a_role_are_found() -> None:
     """A test of these tests: a reader that found nothing would let everything pass."""
     assert undeclared("{{ a_b | default(c) }}{% if d is match('x') %}{{ e.f }}{% endif %}") == {"a_b", "c", "d", "e"}
     assert texts([{"when": "a_b > 0", "name": "x {{ y }}"}]) == ["{{ a_b > 0 }}", "x {{ y }}"]

@@ -36,14 +36,14 @@ FILLERS: tuple[object, ...] = ("text", 1, 1.5, True, ["text"], {"key": "text"}, 
 each_project = pytest.mark.parametrize("name", PROJECTS)
 
 
-def test_there_are_projects_to_hold() -> None:
+def test_there_are_projects() -> None:
     assert PROJECTS
     assert WITH_PRESET
     assert WITH_KEY
 
 
 @each_project
-def test_the_configuration_is_valid_as_it_stands(name: str) -> None:
+def test_the_configuration_is_valid_without_presets(name: str) -> None:
     load(name).check()
 
 
@@ -61,7 +61,7 @@ def test_a_preset_changes_something(name: str, preset: str) -> None:
 
 
 @each_project
-def test_a_contract_is_of_a_block_that_is_there(name: str) -> None:
+def test_every_contract_has_a_block(name: str) -> None:
     blocks = {key for key, value in load(name).get("$").items() if isinstance(value, dict)}
     own = {path.stem.split("__")[0] for folder in PROJECTS[name].contracts for path in folder.glob("[!_]*.py")}
     assert own <= blocks, "a contract of a block that there is not is never asked for"
@@ -92,7 +92,7 @@ def filler(parameter: signature.Parameter) -> object:
 
 
 @each_project
-def test_a_project_has_phases_and_says_what_it_is_for(name: str) -> None:
+def test_a_project_has_phases_and_a_summary(name: str) -> None:
     assert re.fullmatch(r"[A-Z].*\.", PROJECTS[name].summary)
     phases = projects.phases(PROJECTS[name])
     assert "test" in phases

@@ -84,11 +84,11 @@ def test_a_field_is_overridden_with_yaml_in_one_line_or_several(text: str, overr
         "```\r\n/test training\r\n```\r\n",
     ],
 )
-def test_what_stands_in_a_fenced_block_is_talk(text: str) -> None:
+def test_fenced_blocks_are_ignored(text: str) -> None:
     assert slash.parse(text) == CommentRequest()
 
 
-def test_after_a_fenced_block_commands_are_read_again() -> None:
+def test_commands_after_a_fenced_block_are_read() -> None:
     assert slash.parse("```\n/test one\n```\n/test two\n~~~\n/test three\n~~~").project == "two"
 
 
@@ -139,7 +139,7 @@ def test_every_fault_is_named_with_its_line() -> None:
         ("/тест", "line 1: unknown command /тест: "),
     ],
 )
-def test_what_cannot_be_understood_is_refused(text: str, fault: str) -> None:
+def test_unparsable_commands_are_refused(text: str, fault: str) -> None:
     with pytest.raises(UsageError) as caught:
         slash.parse(text)
     assert fault in str(caught.value)
@@ -158,7 +158,7 @@ def test_what_cannot_be_understood_is_refused(text: str, fault: str) -> None:
     ],
     ids=lambda text: text[:11],
 )
-def test_a_comment_that_would_take_minutes_is_refused(text: str) -> None:
+def test_a_comment_with_explosive_yaml_is_refused(text: str) -> None:
     began = time.process_time()
     with pytest.raises(UsageError):
         slash.parse(text)

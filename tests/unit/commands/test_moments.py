@@ -46,7 +46,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
 
 
 @pytest.mark.parametrize(("text", "moment"), MOMENTS)
-def test_a_moment_is_what_a_person_means(text: str, moment: datetime) -> None:
+def test_times_are_parsed_as_people_write_them(text: str, moment: datetime) -> None:
     assert _moments.parse(text, flag="since", now=NOW) == moment
 
 
@@ -61,28 +61,26 @@ def test_a_moment_is_what_a_person_means(text: str, moment: datetime) -> None:
         ("2026-11-01 12:00 America/Los_Angeles", datetime(2026, 11, 1, 20, tzinfo=UTC)),
     ],
 )
-def test_a_moment_without_a_time_zone_is_one_of_this_machine_on_that_date(
-    here: Here, text: str, moment: datetime
-) -> None:
+def test_a_time_without_a_zone_uses_the_local_offset_of_its_date(here: Here, text: str, moment: datetime) -> None:
     here("Europe/Berlin")
     assert _moments.parse(text, flag="since", now=NOW) == moment
 
 
-def test_the_day_is_the_one_that_this_machine_has(here: Here) -> None:
+def test_days_are_those_of_the_local_time_zone(here: Here) -> None:
     here("Asia/Tokyo")
     late = datetime(2026, 11, 20, 16, tzinfo=UTC)
     assert _moments.parse("today", flag="since", now=late) == datetime(2026, 11, 20, 15, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("text", ["2 hours ago", "120 minutes", "2h ago"])
-def test_hours_are_counted_also_where_the_clocks_were_put_back(here: Here, text: str) -> None:
+def test_relative_hours_ignore_clock_changes(here: Here, text: str) -> None:
     here("Europe/Berlin")
     now = datetime(2026, 10, 25, 2, 30, tzinfo=UTC).astimezone()  # half past three, and half past two was twice
     assert _moments.parse(text, flag="since", now=now) == now - timedelta(hours=2)
     assert _moments.parse("now", flag="since", now=now) == now
 
 
-def test_a_day_at_the_end_counts_whole() -> None:
+def test_an_end_date_includes_the_whole_day() -> None:
     found = _moments.parse("2026-11-01", flag="until", now=NOW, is_end=True)
     assert found == datetime(2026, 11, 1, 23, 59, 59, 999999, tzinfo=UTC)
     assert _moments.parse("2026-11-01 12:00", flag="until", now=NOW, is_end=True).hour == 12
@@ -90,12 +88,12 @@ def test_a_day_at_the_end_counts_whole() -> None:
 
 
 @pytest.mark.parametrize(("text", "day"), [("yesterday", 20), ("today", 21)])
-def test_a_day_that_is_named_counts_whole_at_the_end(text: str, day: int) -> None:
+def test_an_end_of_yesterday_includes_the_whole_day(text: str, day: int) -> None:
     found = _moments.parse(text, flag="until", now=NOW, is_end=True)
     assert found == datetime(2026, 11, day, 23, 59, 59, 999999, tzinfo=UTC)
 
 
-def test_the_day_on_which_the_clocks_are_put_back_has_25_hours(here: Here) -> None:
+def test_a_day_with_a_clock_change_has_25_hours(here: Here) -> None:
     here("Europe/Berlin")
     begin, end = (_moments.parse("2026-10-25", flag="x", now=NOW, is_end=is_end) for is_end in (False, True))
     assert end - begin == timedelta(hours=25) - timedelta(microseconds=1)
@@ -104,17 +102,17 @@ def test_the_day_on_which_the_clocks_are_put_back_has_25_hours(here: Here) -> No
 @pytest.mark.parametrize(
     "text", ["", "banana", "5", "2026", "11/12/2026", "1.2.2026", "2026-13-45", "0001-01-01", "@", "-1"]
 )
-def test_what_is_no_moment_or_could_be_several_is_refused(text: str) -> None:
+def test_invalid_and_ambiguous_times_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=f"--since={text}: a time was expected"):
         _moments.parse(text, flag="since", now=NOW)
 
 
-def test_a_time_zone_that_there_is_none_of_is_named() -> None:
+def test_an_unknown_time_zone_is_named() -> None:
     with pytest.raises(UsageError, match="unknown time zone Europe/Nowhere"):
         _moments.parse("2026-11-01 12:00 Europe/Nowhere", flag="since", now=NOW)
 
 
-def test_a_period_has_an_end_that_counts_whole() -> None:
+def test_a_period_includes_its_last_day() -> None:
     since, until = _moments.parse_period("2026-11-01..2026-11-07", flag="before", now=NOW)
     assert (since.day, until.day, until.hour) == (1, 7, 23)
 
@@ -124,6 +122,6 @@ def test_a_period_may_be_open() -> None:
 
 
 @pytest.mark.parametrize("text", ["2026-11-01", "2026-11-07..2026-11-01", "banana..now"])
-def test_what_is_no_period_is_refused(text: str) -> None:
+def test_an_invalid_period_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         _moments.parse_period(text, flag="before", now=NOW)

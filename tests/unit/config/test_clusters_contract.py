@@ -45,7 +45,7 @@ def test_an_entry_without_any_of_our_fields_belongs_to_the_project(entry: object
 
 
 @pytest.mark.parametrize("name", ["region", "machineset", "machine_type", "compute", "lab", "keep", "worker"])
-def test_a_cluster_keeps_the_other_fields_of_its_project(name: str) -> None:
+def test_a_cluster_keeps_the_fields_of_the_project(name: str) -> None:
     assert kinds({"sut": {**EXISTING, name: {"type": "m6i"}}}) == {"sut": "existing"}
 
 
@@ -61,7 +61,7 @@ def test_a_misspelled_field_of_a_cluster_is_named(name: str, meant: str) -> None
 @pytest.mark.parametrize(
     "entry", [{"exsting": {}}, {"pools": [{"name": "a"}]}, {"machne": MACHINE["machine"]}], ids=str
 )
-def test_an_entry_that_only_a_misspelling_keeps_from_being_a_cluster_is_refused(entry: dict[str, Any]) -> None:
+def test_an_entry_with_a_misspelled_kind_is_refused(entry: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=r"did you mean `(existing|pool|machine)`"):
         Contract.model_validate({"sut": entry})
 

@@ -137,7 +137,7 @@ def expression(tmp_path_factory: pytest.TempPathFactory) -> Template:
 @settings(deadline=None, derandomize=True, max_examples=300)
 @given(yaml_values)
 @example({"ci_presets": {"names": None}, "items": []})
-def test_whatever_yaml_can_hold_comes_through_an_expression_as_it_was(expression: Template, value: Any) -> None:
+def test_expressions_preserve_every_yaml_value(expression: Template, value: Any) -> None:
     found = expression.arguments(KEY, Configuration(Document({"m": {"x": value}}, "config.yaml")))
     assert found == {"x": value, "list": [1, value], "text": f"a{as_text(value)}b", "end": 1}
 
@@ -182,11 +182,11 @@ def test_whatever_yaml_can_hold_comes_through_an_expression_as_it_was(expression
         ("", None),
     ],
 )
-def test_an_expression_yields_a_value_and_literal_text_is_yaml(block: Arguments, line: str, value: Any) -> None:
+def test_expressions_are_values_and_literal_text_is_yaml(block: Arguments, line: str, value: Any) -> None:
     assert block(f"x: {line}", "{x: 8, text: '1.10', nothing: null, m: {deep: [8]}}")["x"] == value
 
 
-def test_keys_can_be_made_by_expressions(block: Arguments) -> None:
+def test_keys_can_come_from_expressions(block: Arguments) -> None:
     found = block("{{ a }}: 1\nv_{{ a }}: 2\n'{{ n }}': 3\n{{ n }}: 4", "{a: 'k: v', n: 8}")
     assert found == {"k: v": 1, "v_k: v": 2, "8": 4}
 
@@ -223,7 +223,7 @@ def test_a_command_can_be_named_by_an_expression_or_in_a_loop(arguments: Argumen
     assert arguments(GENERATED, "{name: made, prefixes: [p, q]}", key) == {"x": x}
 
 
-def test_a_missing_key_lists_those_that_are_there_and_the_nearest(arguments: Arguments) -> None:
+def test_a_missing_key_lists_the_available_keys(arguments: Arguments) -> None:
     with pytest.raises(ConfigurationError) as caught:
         arguments(GENERATED, "{name: made, prefixes: [p]}", "frist one")
     first, *listed = str(caught.value).split("\n  ")
@@ -231,7 +231,7 @@ def test_a_missing_key_lists_those_that_are_there_and_the_nearest(arguments: Arg
     assert listed == ["first one", "group made", "last one", "made one", "p/group command"]
 
 
-def test_prefixes_and_suffixes_are_keys_of_their_own(arguments: Arguments) -> None:
+def test_prefixes_and_suffixes_are_part_of_the_key(arguments: Arguments) -> None:
     text = "{p}group command{s}:\n  x: {v}\n"
     pieces = [("", ""), ("a/", ""), ("", "/b"), ("a/", "/b")]
     whole = "".join(text.format(p=p, s=s, v=index) for index, (p, s) in enumerate(pieces))
@@ -277,7 +277,7 @@ def test_a_template_that_is_wrong_is_refused(arguments: Arguments, text: str, me
     assert message in str(caught.value)
 
 
-def test_a_template_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_template_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"the command_args file .* does not exist"):
         Template(tmp_path / "none.yaml.j2")
 
@@ -312,7 +312,7 @@ group last:
 
 
 @pytest.mark.parametrize("key", ["group good", "group last"])
-def test_a_broken_block_breaks_its_own_command_alone(arguments: Arguments, key: str) -> None:
+def test_a_broken_block_breaks_only_its_own_command(arguments: Arguments, key: str) -> None:
     assert arguments(FAULTY, "{a: {b: 7}, broken: '@a.x'}", key) == {"x": 7}
 
 
@@ -330,13 +330,13 @@ def test_a_broken_block_breaks_its_own_command_alone(arguments: Arguments, key: 
         ("group tab", "args.yaml.j2: the rendered template is not YAML: found character '\\t'"),
     ],
 )
-def test_what_is_broken_in_a_block_is_named_with_its_line(arguments: Arguments, key: str, message: str) -> None:
+def test_a_fault_in_a_block_is_named_with_its_line(arguments: Arguments, key: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         arguments(FAULTY, "{a: {b: 7}, broken: '@a.x'}", key)
     assert message in str(caught.value)
 
 
-def test_anchors_hold_across_blocks(arguments: Arguments) -> None:
+def test_anchors_work_across_blocks(arguments: Arguments) -> None:
     text = "group one: &one\n  x: 1\n  y: &y {k: {{ a }}}\ngroup command:\n  <<: *one\n  x: 2\n  z: *y\n"
     assert arguments(text) == {"x": 2, "y": {"k": 1}, "z": {"k": 1}}
 
@@ -359,7 +359,7 @@ group command:
 """
 
 
-def test_what_a_template_defines_holds_in_every_block_after_it(arguments: Arguments) -> None:
+def test_definitions_are_visible_in_later_blocks(arguments: Arguments) -> None:
     assert arguments(DEFINITIONS, "a: 7") == {
         "top": 8,
         "between": [7, 8],
@@ -407,7 +407,7 @@ def test_a_block_in_a_condition_and_the_one_after_it_are_found(
     assert arguments(STRUCTURED, "{settings: {steps: 9}, extra: yes}", key) == expected
 
 
-def test_a_block_whose_condition_does_not_hold_is_not_there(arguments: Arguments) -> None:
+def test_a_block_with_a_false_condition_is_missing(arguments: Arguments) -> None:
     with pytest.raises(ConfigurationError, match="has no key `group optional`"):
         arguments(STRUCTURED, "{settings: {steps: 9}, extra: null}", "group optional")
 
@@ -430,7 +430,7 @@ def test_the_filters_of_the_templates_of_topsail(
     assert block(f"x: {{{{ {expression} }}}}", "{path: /a/b/c.tar, empty: null}") == {"x": value}
 
 
-def test_a_warning_is_logged_and_leaves_nothing(block: Arguments, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_warning_logs_and_outputs_nothing(block: Arguments, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert block("x: 1{{ 'a.b is deprecated' | log_warning }}\n{{ 'twice' | log_warning }}") == {"x": 1}
     assert caplog.messages == ["a.b is deprecated", "twice"]
@@ -441,7 +441,7 @@ def test_a_warning_of_another_block_is_not_logged(arguments: Arguments, caplog: 
     assert (arguments(text), caplog.messages) == ({"x": 2}, [])
 
 
-def test_what_is_set_at_run_time_stays_as_it_is_written(block: Arguments) -> None:
+def test_set_at_runtime_placeholders_are_kept(block: Arguments) -> None:
     assert block("x: SET_AT_RUNTIME\ny: [SET_AT_RUNTIME]") == {"x": "SET_AT_RUNTIME", "y": ["SET_AT_RUNTIME"]}
 
 
@@ -460,7 +460,7 @@ REFERRING = "{a: '@b', b: {k: [1, '@c']}, c: 8, text: '<{@c}>', presets: '@ci_pr
         ("{{ ci_presets.p.a }}", "@none"),
     ],
 )
-def test_references_are_followed_in_templates(block: Arguments, line: str, value: object) -> None:
+def test_references_are_resolved_in_templates(block: Arguments, line: str, value: object) -> None:
     assert block(f"x: {line}", REFERRING) == {"x": value}
 
 
@@ -491,7 +491,7 @@ def test_a_secret_inside_a_mapping_stays_a_secret(block: Arguments) -> None:
     assert isinstance(found["x"]["k"][0], Secret)
 
 
-def test_a_secret_does_not_go_through_tojson(block: Arguments) -> None:
+def test_a_secret_cannot_be_used_with_tojson(block: Arguments) -> None:
     with pytest.raises(ConfigurationError, match=r"args\.yaml\.j2:2: a secret cannot be used with `tojson`"):
         block("x: {{ {'k': token} | tojson }}", SECRETS)
 
@@ -502,7 +502,7 @@ def test_a_template_is_rendered_again_for_each_configuration(template: Callable[
     assert values == [1, "two", None]
 
 
-def test_the_keys_that_are_written_are_listed_in_order(template: Callable[[str], Template]) -> None:
+def test_keys_are_listed_in_the_order_of_the_file(template: Callable[[str], Template]) -> None:
     assert template(GENERATED).keys == ("first one", "last one")
 
 
@@ -523,7 +523,7 @@ SET = "{% set captured %}v{{ nothing }}{% endset %}\n"
 NAMES = ("plain", "quoted", "nested", "folded", "reference", "captured")
 
 
-def test_what_the_caller_replaces_may_fail_and_anchors_are_no_arguments(arguments: Arguments) -> None:
+def test_replaced_arguments_may_fail_and_anchors_are_left_out(arguments: Arguments) -> None:
     assert arguments(SET + REPLACED, replaced=NAMES) == {"kept": {"k": 1}, "last": 1}
 
 
@@ -538,7 +538,7 @@ def test_what_the_caller_replaces_may_fail_and_anchors_are_no_arguments(argument
         ("captured", "args.yaml.j2:1: 'nothing' is undefined"),
     ],
 )
-def test_what_the_caller_does_not_replace_fails_with_its_line(arguments: Arguments, missing: str, message: str) -> None:
+def test_arguments_that_are_not_replaced_fail_with_their_line(arguments: Arguments, missing: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         arguments(SET + REPLACED, replaced={*NAMES} - {missing})
     assert message in str(caught.value)
@@ -555,11 +555,11 @@ def test_what_the_caller_does_not_replace_fails_with_its_line(arguments: Argumen
         'group command:\n  y: 1\n  x: {{ "no" | raise_exception }}\n',
     ],
 )
-def test_a_fault_beside_the_values_is_no_matter_of_the_caller(arguments: Arguments, text: str) -> None:
+def test_a_fault_in_a_condition_fails_even_if_the_value_is_replaced(arguments: Arguments, text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"args\.yaml\.j2:\d: ('nothing' is undefined|no$)"):
         arguments(text, replaced=["x"])
 
 
-def test_names_of_jinja_itself_are_fields_too(arguments: Arguments) -> None:
+def test_fields_may_have_the_names_of_jinja_globals(arguments: Arguments) -> None:
     text = "group command:\n{% for caller in list %}\n  {{ caller }}: {{ kwargs }} {{ loop.index }}\n{% endfor %}\n"
     assert arguments(text, "{list: [x, y], kwargs: 5}") == {"x": "5 1", "y": "5 2"}

@@ -48,7 +48,7 @@ def layers(tmp_path: Path) -> dict[str, Any]:
         (["presets", "overrides"], "overrides"),
     ],
 )
-def test_the_highest_layer_holds(load: Load, layers: dict[str, Any], kept: list[str], value: str) -> None:
+def test_the_highest_layer_wins(load: Load, layers: dict[str, Any], kept: list[str], value: str) -> None:
     configuration = load(LAYERED, **{name: layers[name] for name in kept})
     assert (configuration.get("a"), configuration.get("b")) == (value, value)
 
@@ -64,7 +64,7 @@ def test_every_layer_is_in_the_history_with_its_line(load: Load, layers: dict[st
     ]
 
 
-def test_a_change_knows_where_what_it_replaced_was_written(load: Load, layers: dict[str, Any]) -> None:
+def test_a_change_records_the_location_of_the_replaced_value(load: Load, layers: dict[str, Any]) -> None:
     history = load(LAYERED, **layers).history("a")
     lines = [str(change.replaced_location) for change in history]
     assert lines == ["config.yaml:5", "config.yaml:3", "config.yaml:4", "one.yaml:1", "two.yaml:1"]
@@ -80,12 +80,12 @@ def test_a_change_knows_where_what_it_replaced_was_written(load: Load, layers: d
         ("", r"^o\.yaml: the document is empty, a mapping was expected$"),
     ],
 )
-def test_an_override_file_that_is_wrong_names_its_line(load: Load, tmp_path: Path, text: str, message: str) -> None:
+def test_a_wrong_override_file_is_named_with_its_line(load: Load, tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         load(LAYERED, override_files=[override_file(tmp_path, "o.yaml", text)])
 
 
-def test_an_override_without_a_field_names_the_flag_and_the_nearest(load: Load) -> None:
+def test_an_override_of_an_unknown_field_suggests_a_similar_name(load: Load) -> None:
     with pytest.raises(ConfigurationError, match=r"^--overrides: no field `tets`: .* did you mean tests\?\n"):
         load("tests: 1\n", overrides={"tets": 1})
 
@@ -94,9 +94,7 @@ def test_an_override_without_a_field_names_the_flag_and_the_nearest(load: Load) 
     ("path", "placeholder"), [("tests.b", "tests: {b: null}"), ("c", "c: null"), ("c.d.e", "c: {d: {e: null}}")]
 )
 @pytest.mark.parametrize("layer", ["preset", "override", "set_config", "cell"])
-def test_a_layer_that_would_create_a_field_asks_for_a_placeholder(
-    load: Load, layer: str, path: str, placeholder: str
-) -> None:
+def test_overriding_a_missing_field_tells_how_to_add_it(load: Load, layer: str, path: str, placeholder: str) -> None:
     text = f"ci_presets: {{p: {{{path}: 1}}}}\ntests: {{a: 1}}\n"
     make: dict[str, Callable[[], Any]] = {
         "preset": lambda: load(text, presets=["p"]),
@@ -110,7 +108,7 @@ def test_a_layer_that_would_create_a_field_asks_for_a_placeholder(
     assert str(caught.value).endswith(said)
 
 
-def test_a_field_of_what_has_no_fields_needs_no_placeholder(load: Load) -> None:
+def test_overriding_a_field_of_a_scalar_gives_no_hint_to_add_it(load: Load) -> None:
     with pytest.raises(ConfigurationError, match=r"`tests` is a int, which has no fields$"):
         load("tests: 1\n", overrides={"tests.a": 1})
 
@@ -125,12 +123,12 @@ def test_every_wrong_reference_is_named_once(load: Load) -> None:
     ]
 
 
-def test_an_override_can_change_a_preset_only_before_it_is_applied_that_is_never(load: Load) -> None:
+def test_overriding_a_preset_does_not_change_the_applied_values(load: Load) -> None:
     configuration = load(LAYERED, presets=["second"], overrides={"ci_presets.second.a": "late"})
     assert configuration.get("a") == "preset"
 
 
-def test_the_overrides_that_were_asked_for_are_left_as_they_are(load: Load) -> None:
+def test_the_requested_overrides_are_not_modified(load: Load) -> None:
     overrides: dict[str, Any] = {"a": {"k": 1}, "a.k": 2}
     assert load("a: 0\n", overrides=overrides).get("a.k") == 2
     assert overrides == {"a": {"k": 1}, "a.k": 2}
@@ -149,7 +147,7 @@ u: 0
 """
 
 
-def test_a_change_around_a_field_or_inside_it_is_in_its_history(load: Load) -> None:
+def test_the_history_includes_changes_of_parents_and_children(load: Load) -> None:
     configuration = load(NESTED, presets=["whole", "inside", "elsewhere"])
     layers = {
         path: [change.layer for change in configuration.history(path)]
@@ -165,7 +163,7 @@ def test_a_change_around_a_field_or_inside_it_is_in_its_history(load: Load) -> N
     }
 
 
-def test_a_value_is_where_the_last_layer_wrote_it(load: Load) -> None:
+def test_the_location_of_a_value_is_that_of_its_last_change(load: Load) -> None:
     configuration = load(NESTED, presets=["whole", "inside"])
     assert configuration.location("t.model.size") == "config.yaml:4"
     assert configuration.location("t.model.name") == "config.yaml:2"
@@ -182,7 +180,7 @@ ci_presets:
 """
 
 
-def test_a_change_through_one_name_is_in_the_history_of_the_other(load: Load) -> None:
+def test_a_change_through_an_alias_is_in_the_history_of_both_names(load: Load) -> None:
     configuration = load(ALIASED, presets=["p"])
     assert [configuration.get(path) for path in ("base.x", "one.x", "two.x")] == [2, 2, 1]
     assert [change.layer for change in configuration.history("base.x")] == ["preset p"]
@@ -190,20 +188,20 @@ def test_a_change_through_one_name_is_in_the_history_of_the_other(load: Load) ->
     assert configuration.history("two.x") == []
 
 
-def test_what_was_replaced_is_recorded_as_it_was(load: Load) -> None:
+def test_replaced_values_are_recorded_as_copies(load: Load) -> None:
     text = "ci_presets: {p: {a: {k: 1}}, q: {a.k: 2}, r: {a: 3}}\na: 0\n"
     history = load(text, presets=["p", "q", "r"]).history("a")
     assert [(change.value, change.replaced) for change in history] == [({"k": 1}, 0), (2, 1), (3, {"k": 2})]
 
 
-def test_a_replaced_field_leaves_the_configuration_that_was(load: Load) -> None:
+def test_replaced_does_not_change_the_original(load: Load) -> None:
     before = load("a: {b: 1}\nc: '@a.b'\n")
     after = before.replaced("a.b", 2, layer="set_config")
     assert [before.get("a.b"), before.get("c"), after.get("a.b"), after.get("c")] == [1, 1, 2, 2]
     assert before.changes == ()
 
 
-def test_the_lines_and_the_history_go_with_a_replaced_field(load: Load) -> None:
+def test_replaced_keeps_lines_and_history(load: Load) -> None:
     configuration = load(ALIASED, presets=["p"]).replaced("one.x", 3, layer="set_config (x.py:1)")
     assert configuration.get("base.x") == 3
     assert [change.layer for change in configuration.history("base.x")] == ["preset p", "set_config (x.py:1)"]
@@ -211,7 +209,7 @@ def test_the_lines_and_the_history_go_with_a_replaced_field(load: Load) -> None:
     assert configuration.location("two.x") == "config.yaml:2"
 
 
-def test_a_value_that_was_set_does_not_follow_its_caller(load: Load) -> None:
+def test_replaced_copies_the_value(load: Load) -> None:
     value = {"k": [1]}
     configuration = load("a: 0\n").replaced("a", value, layer="set_config")
     value["k"].append(2)
@@ -219,7 +217,7 @@ def test_a_value_that_was_set_does_not_follow_its_caller(load: Load) -> None:
 
 
 @pytest.mark.parametrize("path", ["b", "a.x", "$", "a..b"])
-def test_no_field_is_created_by_setting_it(load: Load, path: str) -> None:
+def test_replaced_creates_no_field(load: Load, path: str) -> None:
     with pytest.raises(ConfigurationError):
         load("a: 0\n").replaced(path, 1, layer="set_config")
 
@@ -228,14 +226,14 @@ WAYS = [(path, written) for path in ("$", "a", "a.l", "ci_presets", "ci_presets.
 
 
 @pytest.mark.parametrize(("path", "written"), [*WAYS, ("r", False)])
-def test_what_a_configuration_gives_out_is_a_copy(load: Load, path: str, written: bool) -> None:
+def test_returned_values_are_copies(load: Load, path: str, written: bool) -> None:
     configuration = load("ci_presets: {p: {a: {k: 1}}}\na: {l: [1]}\nr: '@a'\n")
     give = configuration.written if written else configuration.get
     give(path).clear()
     assert give(path)
 
 
-def test_the_presets_of_the_whole_document_are_a_copy_too(load: Load) -> None:
+def test_the_presets_in_the_whole_document_are_copies(load: Load) -> None:
     configuration = load("ci_presets: {p: {a: 1}}\na: 0\n")
     configuration.get("$")["ci_presets"]["p"]["a"] = 9
     assert configuration.get("ci_presets.p.a") == 1
@@ -249,7 +247,7 @@ def test_a_field_that_is_missing_has_the_default_or_is_an_error(load: Load, path
         configuration.get(path)
 
 
-def test_a_default_is_not_for_a_null(load: Load) -> None:
+def test_a_default_does_not_replace_null(load: Load) -> None:
     assert load("a: null\n").get("a", 7) is None
 
 
@@ -258,13 +256,13 @@ def test_a_default_does_not_hide_a_wrong_reference(load: Load) -> None:
         load("a: '@nothing'\n").get("a", 7)
 
 
-def test_the_source_and_the_changes_of_a_configuration_are_told(load: Load) -> None:
+def test_a_configuration_has_its_source_and_changes(load: Load) -> None:
     configuration = load(LAYERED)
     assert configuration.source == "config.yaml"
     assert [change.layer for change in configuration.changes] == ["preset first"]
 
 
-def test_a_view_is_read_as_a_mapping_and_resolves_what_is_read(load: Load) -> None:
+def test_a_view_resolves_values_on_access(load: Load) -> None:
     view = load("a: {b: '@c', 8: eight}\nc: [1, '@d']\nd: 2\nbroken: '@nothing'\n").view()
     assert (view["a"]["b"], view["a"]["8"], list(view), len(view)) == ([1, 2], "eight", ["a", "c", "d", "broken"], 4)
     assert str(view["a"]) == "{'b': [1, 2], 8: 'eight'}"
@@ -285,14 +283,14 @@ matrix: {command: "@cell.batch", text: "{@model.name} x {@cell.batch}"}
 """
 
 
-def test_a_cell_sees_its_own_values_wherever_they_are_referred_to(load: Load) -> None:
+def test_references_in_a_cell_use_the_values_of_the_cell(load: Load) -> None:
     seen = load(CELLS).overlaid({"model.size": 70, "model.layers[1]": 9}, {"batch": 8})
     assert (seen.get("model.size"), seen.get("model.name"), seen.get("copied.layers")) == (70, "size 70", [2, 9])
     assert seen.get("matrix") == {"command": 8, "text": "size 70 x 8"}
     assert seen.get("cell") == {"batch": 8}
 
 
-def test_what_one_cell_sees_is_seen_by_no_other(load: Load) -> None:
+def test_cells_do_not_share_values(load: Load) -> None:
     configuration = load(CELLS)
     cells = [configuration.overlaid({"model.size": size}, {"batch": size}) for size in (70, 405)]
     assert [(cell.get("model.size"), cell.get("cell.batch")) for cell in cells] == [(70, 70), (405, 405)]
@@ -302,12 +300,12 @@ def test_what_one_cell_sees_is_seen_by_no_other(load: Load) -> None:
 
 
 @pytest.mark.parametrize("path", ["model.sise", "model.layers[2]", "gone", "other.kept.x"])
-def test_a_cell_gives_values_only_to_fields_that_there_are(load: Load, path: str) -> None:
+def test_a_cell_cannot_create_fields(load: Load, path: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^config\.yaml"):
         load(CELLS).overlaid({path: 1}, {})
 
 
-def test_the_place_of_what_a_cell_did_not_change_is_still_known(load: Load) -> None:
+def test_an_overlay_keeps_the_locations_of_unchanged_values(load: Load) -> None:
     seen = load(CELLS).overlaid({"model.size": 70}, {"batch": 8})
     assert (seen.location("other.kept"), seen.location("matrix.command")) == ("config.yaml:3", "config.yaml:4")
     with pytest.raises(

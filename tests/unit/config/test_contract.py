@@ -67,12 +67,12 @@ other: {sizes: [1, 2]}
 """
 
 
-def test_what_keeps_its_contract_is_not_spoken_of(load: Load, contracts: list[Path]) -> None:
+def test_a_valid_block_is_not_reported(load: Load, contracts: list[Path]) -> None:
     load(GOOD, contracts=contracts).check()
 
 
 @pytest.mark.parametrize("text", ["a: 1\n", "tests: {}\n", "tests: {other: 1}\n", "tests: null\n"])
-def test_a_block_that_is_absent_is_not_asked_for(load: Load, contracts: list[Path], text: str) -> None:
+def test_a_missing_block_is_not_an_error(load: Load, contracts: list[Path], text: str) -> None:
     load(text, contracts=contracts).check()
 
 
@@ -112,7 +112,7 @@ def test_all_faults_are_named_at_once_each_with_its_line(load: Load, contracts: 
     ]
 
 
-def test_one_fault_is_one_fault(load: Load, contracts: list[Path]) -> None:
+def test_a_single_fault_is_one_line(load: Load, contracts: list[Path]) -> None:
     text = "tests: {training: {settings: {steps: 1}, size: []}}\n"
     assert faults(load, contracts, text) == [
         "a fault in the configuration:",
@@ -136,24 +136,24 @@ def test_a_project_of_an_installed_package_has_its_own_contracts(
 
 
 @pytest.mark.parametrize("block", ["null", "5", "[1]", "text"])
-def test_a_block_that_is_no_mapping_is_refused(load: Load, contracts: list[Path], block: str) -> None:
+def test_a_block_that_is_not_a_mapping_is_refused(load: Load, contracts: list[Path], block: str) -> None:
     head, fault = faults(load, contracts, f"tests:\n  training: {block}\n")
     assert head == "a fault in the configuration:"
     assert fault.startswith("config.yaml:2: `tests.training` is ")
 
 
-def test_a_wrong_value_is_where_the_preset_writes_it(load: Load, contracts: list[Path]) -> None:
+def test_a_wrong_value_is_located_in_the_preset(load: Load, contracts: list[Path]) -> None:
     text = f"{GOOD}ci_presets:\n  bad:\n    tests.training.settings.steps: 0\n"
     _, fault = faults(load, contracts, text, presets=["bad"])
     assert fault == "config.yaml:10: `tests.training.settings.steps` is 0: input should be greater than 0"
 
 
-def test_a_wrong_value_is_said_of_the_field_that_refers_to_it(load: Load, contracts: list[Path]) -> None:
+def test_a_wrong_value_is_reported_for_the_referring_field(load: Load, contracts: list[Path]) -> None:
     _, fault = faults(load, contracts, GOOD.replace("[1, 2]", "many"))
     assert fault == "config.yaml:6: `tests.training.sizes` is 'many': input should be a valid list"
 
 
-def test_a_long_value_is_cut(load: Load, contracts: list[Path]) -> None:
+def test_a_long_value_is_truncated(load: Load, contracts: list[Path]) -> None:
     _, fault = faults(load, contracts, f"tests: {{training: {'x' * 200}}}\n")
     assert len(fault) < 160
 
@@ -168,7 +168,7 @@ def test_the_lists_of_presets_have_a_contract(load: Load) -> None:
 
 
 @pytest.mark.parametrize("block", ["{}", "{names: null, to_apply: [p], p: {a: 1}, q: null, r: text}"])
-def test_presets_as_they_are_written_keep_their_contract(load: Load, block: str) -> None:
+def test_all_forms_of_to_apply_are_valid(load: Load, block: str) -> None:
     load(f"ci_presets: {block}\na: 1\n").check()
 
 
@@ -192,7 +192,7 @@ def test_a_block_that_is_missing_or_null_has_no_fields(load: Load, text: str) ->
     assert load(text).block("results", results.Contract) == results.Contract()
 
 
-def test_a_block_is_found_behind_a_reference(load: Load) -> None:
+def test_a_block_can_be_a_reference(load: Load) -> None:
     configuration = load("a: '@b'\nb: {results: {currency: EUR}}\n")
     assert configuration.block("a.results", results.Contract).currency == "EUR"
 
@@ -207,7 +207,7 @@ def test_the_contracts_of_the_library_are_found_by_their_place() -> None:
     assert {("secrets",), ("ci_presets",)} <= contract.find([contract.LIBRARY]).keys()
 
 
-def test_a_contract_of_a_project_goes_before_that_of_the_library(load: Load, contracts: list[Path]) -> None:
+def test_a_contract_of_a_project_replaces_that_of_the_library(load: Load, contracts: list[Path]) -> None:
     (contracts[0] / "secrets.py").write_text("from pydantic import BaseModel\nclass Contract(BaseModel): vault: str\n")
     _, fault = faults(load, contracts, "secrets: {}\n")
     assert fault == "config.yaml:1: `secrets.vault` is missing"
@@ -225,7 +225,7 @@ def test_a_contract_of_a_project_goes_before_that_of_the_library(load: Load, con
         ("raise SystemExit(0)\n", "SystemExit"),
     ],
 )
-def test_a_contract_that_is_broken_is_named(load: Load, contracts: list[Path], source: str, fault: str) -> None:
+def test_a_broken_contract_is_named(load: Load, contracts: list[Path], source: str, fault: str) -> None:
     file = contracts[0] / "broken.py"
     file.write_text(source)
     with pytest.raises(ConfigurationError, match=fault) as caught:

@@ -49,7 +49,7 @@ def line(text: str, path: str) -> int | None:
         ("$", None),
     ],
 )
-def test_a_field_knows_its_line_or_that_of_the_nearest_one_around_it(path: str, number: int | None) -> None:
+def test_a_field_has_its_line_or_that_of_its_parent(path: str, number: int | None) -> None:
     assert line(TEXT, path) == number
 
 
@@ -76,21 +76,21 @@ def test_merge_keys_and_anchors_keep_the_line_that_wrote_the_value() -> None:
     assert [line(MERGED, path) for path in ("a.x", "a.y", "b.x", "b.y")] == [2, 6, 2, 3]
 
 
-def test_an_alias_is_the_same_container_and_a_merge_is_not() -> None:
+def test_an_alias_shares_its_container_and_a_merge_copies_it() -> None:
     root = document.parse(MERGED, source="f").root
     assert root["b"] is root["base"]
     assert root["a"] is not root["base"]
 
 
 @pytest.mark.parametrize("text", ["a: &a {b: *a}", "x: 1\na: &a [[*a]]", "&a {b: [*a]}"])
-def test_an_anchor_that_holds_itself_is_refused(text: str) -> None:
+def test_an_anchor_that_contains_itself_is_refused(text: str) -> None:
     with pytest.raises(
         ConfigurationError, match=r"^f: broken YAML: an anchor \(&\) contains an alias \(\*\) of itself"
     ):
         document.parse(text, source="f")
 
 
-def test_a_key_given_twice_is_told_with_both_lines_and_the_last_counts(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_duplicate_key_is_a_warning_and_the_last_value_is_used(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         found = document.parse("a: 1\nb: 2\na: 3\n", source="f")
     assert found.root == {"a": 3, "b": 2}
@@ -117,12 +117,12 @@ def test_a_key_given_twice_is_told_with_both_lines_and_the_last_counts(caplog: p
         ("!!set {a}\n", r"f: the document is a set, a mapping was expected"),
     ],
 )
-def test_a_text_that_is_no_mapping_is_refused_with_its_place(text: str, message: str) -> None:
+def test_a_document_that_is_not_a_mapping_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{message}"):
         document.parse(text, source="f")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"the override file .*none\.yaml does not exist"):
         document.load(tmp_path / "none.yaml", what="the override file")
 
@@ -139,7 +139,7 @@ def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         document.load(file)
 
 
-def test_a_file_in_the_working_directory_is_named_from_there(tmp_path: Path) -> None:
+def test_a_file_in_the_working_directory_has_a_relative_name(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("a: 1\n")
     assert document.load(tmp_path / "c.yaml").where(("a",)) == "c.yaml:1"
 
@@ -151,12 +151,12 @@ def changed(text: str, path: str, value: object, location: Location | None = Non
     return found
 
 
-def test_a_value_replaces_what_was_there_whole() -> None:
+def test_a_value_replaces_the_whole_old_value() -> None:
     assert changed("a: {b: 1, c: 2}\n", "a", {"d": 3}).root == {"a": {"d": 3}}
 
 
 @pytest.mark.parametrize("path", ["nothing", "a.x", "a.b.c", "list[2]", "list.x"])
-def test_no_field_is_created(path: str) -> None:
+def test_set_creates_no_field(path: str) -> None:
     with pytest.raises(PathError, match=r"^f: no field"):
         changed("a: {b: 1}\nlist: [1, 2]\n", path, 1)
 
@@ -166,24 +166,24 @@ def test_the_document_itself_cannot_be_replaced() -> None:
         changed("a: 1\n", "$", {})
 
 
-def test_a_change_says_what_it_replaced_and_where_that_was_written() -> None:
+def test_a_change_records_the_old_value_and_its_location() -> None:
     (change,) = changed("a:\n  b: [1]\n", "a.b", 2, Location("g", 9)).changes
     assert (change.path, change.value, change.replaced) == (("a", "b"), 2, [1])
     assert (str(change.location), str(change.replaced_location)) == ("g:9", "f:2")
 
 
-def test_a_later_change_inside_a_value_does_not_alter_the_record_of_the_earlier_one() -> None:
+def test_later_changes_do_not_alter_recorded_changes() -> None:
     found = changed("a: 0\n", "a", {"k": 1})
     found.set(("a", "k"), 2, layer="preset q", location=None)
     assert [change.value for change in found.changes] == [{"k": 1}, 2]
 
 
-def test_a_changed_field_is_where_the_change_is_written() -> None:
+def test_a_changed_field_has_the_location_of_the_change() -> None:
     found = changed("a: {b: 1}\n", "a.b", 2, Location("g", 9))
     assert found.where(("a", "b")) == "g:9"
 
 
-def test_a_change_that_no_file_writes_is_where_its_layer_says() -> None:
+def test_a_change_outside_of_files_has_its_layer_as_location() -> None:
     found = changed("x: 0\na:\n  b:\n    c: 1\n", "a.b.c", 2)
     assert found.where(("a", "b", "c")) == "preset p"
 
@@ -195,7 +195,7 @@ def test_a_copy_shares_nothing_with_its_original() -> None:
     assert (found.root, found.changes) == ({"a": {"b": [1]}}, [])
 
 
-def test_a_copy_keeps_the_lines_and_what_the_values_share() -> None:
+def test_a_copy_keeps_lines_and_shared_containers() -> None:
     found = document.parse(MERGED, source="f").copy()
     assert [found.where(paths.parse(path)) for path in ("a.x", "b.y")] == ["f:2", "f:3"]
     found.set(("b", "x"), 9, layer="set_config", location=None)
@@ -207,14 +207,14 @@ def test_a_copy_keeps_the_changes_in_their_slots() -> None:
     assert [change.slot for change in copied.changes] == [copied.slots(("a", "b"))[-1]]
 
 
-def test_an_overlay_has_other_values_and_leaves_the_document_as_it_was() -> None:
+def test_an_overlay_does_not_change_the_document() -> None:
     found = document.parse("a: {b: {c: 1}, d: [1, {e: 2}]}\n", source="f")
     overlay = found.overlaid({("a", "b", "c"): 7, ("a", "d", 1, "e"): 8}, {"cell": {"x": 9}})
     assert overlay.root == {"a": {"b": {"c": 7}, "d": [1, {"e": 8}]}, "cell": {"x": 9}}
     assert found.root == {"a": {"b": {"c": 1}, "d": [1, {"e": 2}]}}
 
 
-def test_an_overlay_copies_only_what_is_on_the_way() -> None:
+def test_an_overlay_copies_only_containers_along_the_path() -> None:
     found = document.parse("a: {b: {c: 1}, d: {e: 2}}\nf: {g: 3}\n", source="f")
     overlay = found.overlaid({("a", "b", "c"): 7}, {})
     assert overlay.root["f"] is found.root["f"]
@@ -222,7 +222,7 @@ def test_an_overlay_copies_only_what_is_on_the_way() -> None:
     assert overlay.where(("a", "d", "e")) == "f:1"
 
 
-def test_an_overlay_through_one_name_leaves_the_other_name_of_a_container_alone() -> None:
+def test_an_overlay_does_not_change_aliases_of_the_container() -> None:
     overlay = document.parse(MERGED, source="f").overlaid({("b", "x"): 9}, {})
     assert (overlay.root["b"]["x"], overlay.root["base"]["x"]) == (9, 1)
 

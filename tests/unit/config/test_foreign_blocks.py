@@ -27,7 +27,7 @@ def test_a_configuration_in_the_shapes_of_topsail_is_valid(load: Load) -> None:
 
 
 @pytest.mark.parametrize("preset", yaml.safe_load(TOPSAIL.read_text(encoding="utf-8"))["ci_presets"]["all"]["extends"])
-def test_a_preset_of_these_may_change_what_belongs_to_the_project(load: Load, preset: str) -> None:
+def test_a_preset_may_change_fields_of_the_project(load: Load, preset: str) -> None:
     load(TOPSAIL.read_text(encoding="utf-8"), contracts=[plan.CONTRACTS], presets=[preset]).check()
 
 
@@ -37,7 +37,7 @@ def test_the_examples_of_the_page_on_clusters_are_valid(load: Load, text: str) -
 
 
 @pytest.mark.parametrize("fields", ["", "  region: lab\n", "  machineset: {type: m6i.2xlarge}\n  is_metal: false\n"])
-def test_a_documented_cluster_takes_fields_of_the_project(load: Load, fields: str) -> None:
+def test_a_documented_cluster_may_have_fields_of_the_project(load: Load, fields: str) -> None:
     text = f"clusters:\n  cleanup_on_exit: false\n  sut:\n    existing: {{}}\n{fields.replace('  ', '    ')}"
     load(text, contracts=[plan.CONTRACTS]).check()
 
@@ -53,6 +53,6 @@ def test_a_block_of_results_with_none_of_our_fields_belongs_to_the_project(load:
 
 
 @pytest.mark.parametrize("fields", ["databse: x.db", "records: false", "record: true, directory: /data"])
-def test_a_slip_in_our_block_of_results_is_reported(load: Load, fields: str) -> None:
+def test_a_misspelled_field_of_results_is_reported(load: Load, fields: str) -> None:
     with pytest.raises(ConfigurationError, match=r"config\.yaml:1: `results\.\w+` is not a field here"):
         load(f"results: {{{fields}}}\n").check()

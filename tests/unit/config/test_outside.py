@@ -67,7 +67,7 @@ def test_a_listed_field_is_changed(tmp_path: Path, path: str, value: Any) -> Non
     assert changed(tmp_path, {path: value}).written(path) == value
 
 
-def test_what_a_preset_has_assigned_is_changed_too(tmp_path: Path) -> None:
+def test_a_field_that_a_preset_assigned_can_be_changed(tmp_path: Path) -> None:
     assert changed(tmp_path, {"training.settings.steps": 7}, "small").get("training.settings.steps") == 7
 
 
@@ -84,7 +84,7 @@ def test_what_a_preset_has_assigned_is_changed_too(tmp_path: Path) -> None:
         ("matrix.axes", {"batch": [1, 2], "training.corpus.size": [9]}, "training.corpus.size"),
     ],
 )
-def test_a_field_that_is_not_listed_is_refused_with_what_a_maintainer_can_do(
+def test_an_unlisted_field_is_refused_with_a_hint_for_maintainers(
     tmp_path: Path, path: str, value: Any, named: str
 ) -> None:
     with pytest.raises(UsageError, match=f"a comment may not change `({named})`.*ci: .overridable: ") as caught:
@@ -124,7 +124,7 @@ def test_a_backend_guards_the_fields_that_it_adds(
             changed(tmp_path, {f"matrix.workload.{field}": 3}, config=config)
 
 
-def test_a_list_that_is_replaced_is_named_once(tmp_path: Path) -> None:
+def test_a_replaced_list_is_named_once(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         changed(tmp_path, {"matrix.workload.command": ["sh", "-c", "id", "all"]})
     assert str(caught.value) == "/var: a comment may never change `matrix.workload.command`"
@@ -161,9 +161,7 @@ NEVER = [
 
 @pytest.mark.parametrize(("path", "value"), NEVER, ids=str)
 @pytest.mark.parametrize("listed", ["**", "*", "matrix", "matrix.workload.**"])
-def test_what_is_executed_where_and_with_which_secrets_is_never_changed(
-    tmp_path: Path, path: str, value: Any, listed: str
-) -> None:
+def test_commands_targets_and_secrets_are_never_overridable(tmp_path: Path, path: str, value: Any, listed: str) -> None:
     config = CONFIG.replace("overridable: [", f'overridable: ["{listed}", ')
     with pytest.raises(UsageError, match="a comment may never change `"):
         changed(tmp_path, {path: value}, config=config)
@@ -177,7 +175,7 @@ def test_what_is_executed_where_and_with_which_secrets_is_never_changed(
         ("names.program", "bash", "matrix.workload.command"),
     ],
 )
-def test_what_refers_to_a_listed_field_is_never_changed_either(
+def test_guarded_fields_that_refer_to_a_listed_field_stay_guarded(
     tmp_path: Path, path: str, value: Any, reached: str
 ) -> None:
     with pytest.raises(UsageError, match=f"a comment may never change `{reached}`, which refers to"):
@@ -193,7 +191,7 @@ def test_the_program_of_a_text_is_its_first_word(tmp_path: Path) -> None:
         changed(tmp_path, {"names.program": "bash"}, config=config)
 
 
-def test_a_mapping_that_an_anchor_puts_below_a_command_is_never_changed(tmp_path: Path) -> None:
+def test_a_guarded_mapping_cannot_be_changed_through_an_anchor(tmp_path: Path) -> None:
     config = CONFIG.replace('    env: {A: "1"}\n', "    env: *shared\n")
     with pytest.raises(UsageError, match=r"may never change `matrix\.workload\.env\.run`"):
         changed(tmp_path, {"shared.run": "id"}, config=config)
@@ -205,7 +203,7 @@ def test_nothing_is_listed_by_default(tmp_path: Path, config: str) -> None:
         changed(tmp_path, {"a": 2}, config=config)
 
 
-def test_every_fault_is_named_as_far_as_there_is_room(tmp_path: Path) -> None:
+def test_at_most_three_faults_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         changed(tmp_path, dict.fromkeys(["hosts", "password", "targets", "results", "secrets"]))
     assert len(str(caught.value).splitlines()) == 4
@@ -213,7 +211,7 @@ def test_every_fault_is_named_as_far_as_there_is_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("listed", ["5", "[5]", "[a..b]", "[$]", "{a: b}"])
-def test_a_list_that_is_none_is_refused(tmp_path: Path, listed: str) -> None:
+def test_overridable_must_be_a_list(tmp_path: Path, listed: str) -> None:
     config = f"a: 1\nci: {{overridable: {listed}}}"
     with pytest.raises(ConfigurationError, match=r"p\.yaml:2: `ci\.overridable"):
         changed(tmp_path, {"a": 2}, config=config)
@@ -221,7 +219,7 @@ def test_a_list_that_is_none_is_refused(tmp_path: Path, listed: str) -> None:
         Configuration.load(Request(tmp_path / "p.yaml")).check()
 
 
-def test_a_block_of_the_projects_own_is_no_fault(tmp_path: Path) -> None:
+def test_a_ci_block_of_the_project_is_valid(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("ci: {overridable: [a.*], nightly: true}")
     Configuration.load(Request(tmp_path / "p.yaml")).check()
     assert ("ci",) in contract.find([contract.LIBRARY])
@@ -246,7 +244,7 @@ def test_a_block_of_the_projects_own_is_no_fault(tmp_path: Path) -> None:
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_a_value_is_plain_small_and_refers_to_nothing(value: Any, fault: str) -> None:
+def test_values_that_are_large_or_contain_references_are_refused(value: Any, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         outside.check_value(value)
 
@@ -254,5 +252,5 @@ def test_a_value_is_plain_small_and_refers_to_nothing(value: Any, fault: str) ->
 @pytest.mark.parametrize(
     "value", [None, 1, 0.5, True, "text", "x" * 10_000, [1] * 999, {"a": {"b": [None]}}, "a@b", "{{ x }}"]
 )
-def test_other_values_are_data(value: Any) -> None:
+def test_plain_values_are_accepted(value: Any) -> None:
     outside.check_value(value)

@@ -30,6 +30,6 @@ def test_overrides_are_a_mapping_or_the_names_of_files(
 
 
 @pytest.mark.parametrize("text", ["{a: ", "{a: 1} x", "{[1]: 2}", "{a: !!python/name:os.system }", "{a: *b}"])
-def test_a_mapping_that_is_broken_names_the_flag(text: str) -> None:
+def test_a_broken_mapping_names_the_flag(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^--overrides:\d+:\d+: broken YAML: "):
         overrides.parse(text)

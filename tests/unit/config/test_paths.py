@@ -31,7 +31,7 @@ from toolbox.config.paths import Path, PathError
         ('a[""]', ("a", "")),
     ],
 )
-def test_a_path_is_read(text: str, path: Path) -> None:
+def test_a_path_is_parsed(text: str, path: Path) -> None:
     assert paths.parse(text) == path
 
 
@@ -56,7 +56,7 @@ def test_a_path_is_read(text: str, path: Path) -> None:
         f"a[{'9' * 5000}]",
     ],
 )
-def test_what_is_no_path_is_refused_with_what_to_write(text: str) -> None:
+def test_an_invalid_path_is_refused_with_examples(text: str) -> None:
     with pytest.raises(PathError, match=r"is not a path: write a\.b, a\[0\]") as caught:
         paths.parse(text)
     assert repr(text) in str(caught.value)
@@ -69,7 +69,7 @@ KEYS = st.one_of(
 
 @settings(deadline=None, derandomize=True, max_examples=400)
 @given(st.lists(KEYS, max_size=4).map(tuple))
-def test_a_path_that_is_written_is_read_back(path: Path) -> None:
+def test_rendered_paths_can_be_parsed(path: Path) -> None:
     assert paths.parse(paths.render(path)) == path
 
 
@@ -86,14 +86,14 @@ def test_a_path_that_is_written_is_read_back(path: Path) -> None:
         (["x", "y"], -1, (1, "y")),
     ],
 )
-def test_a_key_is_found_as_the_container_has_it(container: Any, key: str | int, found: tuple[Any, Any]) -> None:
+def test_child_returns_the_actual_key(container: Any, key: str | int, found: tuple[Any, Any]) -> None:
     assert paths.child(container, key) == found
 
 
 @pytest.mark.parametrize(
     ("container", "key"), [({}, "a"), (["x"], 1), (["x"], -2), (["x"], "0"), ("text", 0), (None, "a"), (5, "real")]
 )
-def test_a_key_that_is_not_there_is_a_key_error(container: Any, key: str | int) -> None:
+def test_a_missing_key_is_a_key_error(container: Any, key: str | int) -> None:
     with pytest.raises(KeyError):
         paths.child(container, key)
 
@@ -108,7 +108,5 @@ def test_a_key_that_is_not_there_is_a_key_error(container: Any, key: str | int) 
         (("a", "x"), 1, "text", "f: no field `a.x`: `a` is a str, which has no fields"),
     ],
 )
-def test_a_field_that_is_missing_is_described_with_what_is_there(
-    path: Path, depth: int, container: Any, message: str
-) -> None:
+def test_a_missing_field_suggests_existing_fields(path: Path, depth: int, container: Any, message: str) -> None:
     assert str(paths.missing(path, depth, container, source="f")) == message

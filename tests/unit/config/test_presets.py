@@ -37,7 +37,9 @@ a: {b: 0, c: 0}
     ],
     ids=str,
 )
-def test_presets_are_applied_in_order_and_extends_at_its_place(load: Load, presets: list[str], value: object) -> None:
+def test_presets_are_applied_in_order_and_extends_at_its_position(
+    load: Load, presets: list[str], value: object
+) -> None:
     assert load(TEXT, presets=presets).get("a") == value
 
 
@@ -57,7 +59,7 @@ def test_the_file_itself_can_ask_for_presets(load: Load, to_apply: str, value: i
 
 
 @pytest.mark.parametrize("to_apply", ["7", "{p: 1}", "[p, 7]", "true"])
-def test_presets_to_apply_that_are_no_names_are_refused(load: Load, to_apply: str) -> None:
+def test_to_apply_must_be_a_list_of_names(load: Load, to_apply: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^config\.yaml:2: `ci_presets\.to_apply` is .* was expected$"):
         load(f"ci_presets:\n  to_apply: {to_apply}\n  p: {{}}\n")
 
@@ -88,7 +90,7 @@ def test_a_preset_loop_names_its_chain(load: Load, preset: str, message: str) ->
     assert str(caught.value) == message
 
 
-def test_a_preset_extended_twice_is_no_loop(load: Load) -> None:
+def test_extending_a_preset_twice_is_not_a_loop(load: Load) -> None:
     text = "ci_presets: {base: {x: 1}, a: {extends: [base]}, b: {extends: [base, a]}}\nx: 0\n"
     assert load(text, presets=["b"]).get("ci_presets.names") == ["b", "base", "a"]
 
@@ -144,9 +146,7 @@ tests: {step: 0}
         ("to_none", "config.yaml:23: `ci_presets.none` is None, not a preset, requested by to_none"),
     ],
 )
-def test_a_preset_that_cannot_be_applied_is_named_with_its_chain_its_line_and_the_nearest(
-    load: Load, preset: str, message: str
-) -> None:
+def test_a_faulty_preset_is_named_with_its_chain_and_line(load: Load, preset: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(FAULTY, presets=[preset])
     assert message in str(caught.value)
@@ -159,11 +159,11 @@ def test_a_document_without_presets_has_none(load: Load, text: str) -> None:
         load(text, presets=["light"])
 
 
-def test_only_presets_are_presets() -> None:
+def test_other_fields_of_ci_presets_are_not_presets() -> None:
     assert presets.names(document.parse(TEXT, source="config.yaml")) == ["light", "heavy", "last", "whole", "empty"]
 
 
-def test_a_preset_that_changes_another_holds_from_then_on(load: Load) -> None:
+def test_a_preset_can_change_a_later_preset(load: Load) -> None:
     text = "ci_presets: {light: {a.b: 1}, tune: {'ci_presets.light[\"a.b\"]': 9}}\na: {b: 0}\n"
     assert load(text, presets=["tune", "light"]).get("a.b") == 9
     assert load(text, presets=["light", "tune"]).get("a.b") == 1

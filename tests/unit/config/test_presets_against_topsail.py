@@ -112,7 +112,7 @@ def by_us(text: str, names: Sequence[str]) -> str:
 
 @settings(deadline=None, derandomize=True, max_examples=300)
 @given(documents(), st.lists(st.sampled_from(NAMES), max_size=5))
-def test_presets_leave_what_topsail_leaves(text: str, names: list[str]) -> None:
+def test_presets_give_the_same_result_as_topsail(text: str, names: list[str]) -> None:
     assert by_us(text, names) == by_topsail(text, names)
 
 
@@ -146,11 +146,11 @@ ci_presets:
     ],
     ids="+".join,
 )
-def test_what_presets_share_is_shared_as_topsail_shares_it(names: list[str]) -> None:
+def test_presets_share_mappings_as_in_topsail(names: list[str]) -> None:
     assert by_us(SHARED, names) == by_topsail(SHARED, names)
 
 
-def test_a_presets_mapping_keeps_what_a_later_preset_changed_inside_it(load: Load) -> None:
+def test_a_shared_mapping_keeps_changes_of_later_presets(load: Load) -> None:
     configuration = load(SHARED, presets=["whole", "inside", "other", "whole"])
     assert configuration.get("a") == {"k": 2, "l": {"n": [3]}}
 

@@ -58,11 +58,11 @@ at_the_end: "x @number"
         ("at_the_end", "x @number"),
     ],
 )
-def test_a_reference_is_followed(load: Load, path: str, value: Any) -> None:
+def test_a_reference_is_resolved(load: Load, path: str, value: Any) -> None:
     assert load(TEXT).get(path) == value
 
 
-def test_the_document_is_resolved_whole(load: Load) -> None:
+def test_the_whole_document_is_resolved(load: Load) -> None:
     document = load(TEXT).get("$")
     assert (document["through"], document["list"], document["map"]["list"]) == (
         8,
@@ -71,7 +71,7 @@ def test_the_document_is_resolved_whole(load: Load) -> None:
     )
 
 
-def test_what_was_put_into_a_text_is_not_looked_at_again(load: Load) -> None:
+def test_inserted_values_are_not_resolved_again(load: Load) -> None:
     configuration = load('a: "{@b}"\nb: "{{@c}}"\nc: "@d"\nd: x\n')
     assert configuration.get("a") == "{x}"
 
@@ -89,7 +89,7 @@ def test_what_was_put_into_a_text_is_not_looked_at_again(load: Load) -> None:
         (None, False),
     ],
 )
-def test_what_refers_is_told_from_what_does_not(value: object, is_one: bool) -> None:
+def test_references_are_distinguished_from_plain_text(value: object, is_one: bool) -> None:
     assert is_reference(value) is is_one
 
 
@@ -108,13 +108,13 @@ def test_what_refers_is_told_from_what_does_not(value: object, is_one: bool) -> 
         ("a: '*$@b'\nb: '*$@a'", "a", "*$@b -> *$@a -> *$@b"),
     ],
 )
-def test_a_reference_loop_names_its_way(load: Load, text: str, path: str, loop: str) -> None:
+def test_a_reference_loop_names_its_chain(load: Load, text: str, path: str, loop: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(text).get(path)
     assert str(caught.value).endswith(f"reference loop: {loop}")
 
 
-def test_one_container_at_two_places_is_no_loop(load: Load) -> None:
+def test_a_shared_container_is_not_a_loop(load: Load) -> None:
     assert load("a: &a {k: 1}\nb: {x: *a, y: [*a, *a]}\n").get("b") == {"x": {"k": 1}, "y": [{"k": 1}, {"k": 1}]}
 
 
@@ -132,22 +132,22 @@ def test_one_container_at_two_places_is_no_loop(load: Load) -> None:
         ("*@test", "'*@test' is not a reference: write `@a.b`, or `*$@a.b` for a secret"),
     ],
 )
-def test_a_reference_that_leads_nowhere_names_its_place(load: Load, value: str, message: str) -> None:
+def test_a_dangling_reference_is_named_with_its_location(load: Load, value: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(f"test: {{a: 1}}\nlist: [1, 2]\nm:\n  - '{value}'\n").get("m")
     assert str(caught.value).startswith(f"config.yaml:4: `m[0]`: {message}")
 
 
-def test_a_fault_is_told_of_the_reference_that_has_it_not_of_the_one_that_led_there(load: Load) -> None:
+def test_a_fault_is_reported_for_the_reference_that_is_wrong(load: Load) -> None:
     with pytest.raises(ConfigurationError, match=r"^config\.yaml:2: `b`: dangling reference '@c'"):
         load("a: '@b'\nb: '@c'\n").get("a")
 
 
-def test_a_fault_elsewhere_is_not_met(load: Load) -> None:
+def test_faulty_references_elsewhere_do_not_matter(load: Load) -> None:
     assert load("good: 1\nbad: '@nothing'\n").get("good") == 1
 
 
-def test_references_in_presets_are_left_as_they_are(load: Load) -> None:
+def test_references_in_presets_are_not_resolved(load: Load) -> None:
     configuration = load("ci_presets: {p: {a: '@nothing', b: '*$@nothing'}}\na: 0\nb: 0\n")
     configuration.check()
     assert configuration.get("$")["ci_presets"]["p"]["a"] == "@nothing"
@@ -155,7 +155,7 @@ def test_references_in_presets_are_left_as_they_are(load: Load) -> None:
     assert list(configuration.secret_values()) == []
 
 
-def test_a_reference_that_a_preset_brings_is_followed_where_it_lands(load: Load) -> None:
+def test_references_that_a_preset_assigns_are_resolved(load: Load) -> None:
     assert load("ci_presets: {p: {a: '@b'}}\na: 0\nb: 7\n", presets=["p"]).get("a") == 7
 
 
@@ -218,7 +218,7 @@ def test_a_secret_is_read_from_its_file_and_stays_a_secret(load: Load, path: str
 
 
 @pytest.mark.usefixtures("directory")
-def test_a_secret_says_how_the_configuration_writes_it(load: Load) -> None:
+def test_a_secret_keeps_its_reference(load: Load) -> None:
     configuration = load(SECRETS)
     assert configuration.get("again").reference == "*$@secrets.token_file"
     assert configuration.get("text").reference == "Bearer {@token}, twice {@token} as {@user}"
@@ -235,7 +235,7 @@ def test_a_secret_says_how_the_configuration_writes_it(load: Load) -> None:
         ("latin", "the file .*latin \\(OUR_SECRETS\\) cannot be read: .*utf-8"),
     ],
 )
-def test_a_secret_that_cannot_be_read_is_named_when_it_is_asked_for(load: Load, path: str, message: str) -> None:
+def test_an_unreadable_secret_is_named_on_access(load: Load, path: str, message: str) -> None:
     secret = load(SECRETS).get(path)
     with pytest.raises(ConfigurationError, match=rf"^config\.yaml:\d+: `{path}`: secret '\*\$@\S+': {message}"):
         secret.reveal()
@@ -265,7 +265,7 @@ def test_a_secret_without_a_directory_in_the_configuration_names_the_field(load:
         secret.reveal()
 
 
-def test_every_secret_is_checked_when_that_is_asked(load: Load, directory: Path) -> None:
+def test_check_secrets_reads_every_secret(load: Load, directory: Path) -> None:
     text = "secrets: {dir: {env_key: OUR_SECRETS}, file: token}\na: [{b: '*$@secrets.file'}]\n"
     load(text).check_secrets()
     (directory / "token").unlink()
@@ -273,7 +273,7 @@ def test_every_secret_is_checked_when_that_is_asked(load: Load, directory: Path)
         load(text).check_secrets()
 
 
-def test_what_must_not_be_shown_are_the_secrets_and_the_variables_that_are_named(
+def test_secret_values_include_secrets_and_named_variables(
     load: Load, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("API_KEY", "k3y")
@@ -295,7 +295,7 @@ size: 4
 """
 
 
-def test_in_the_matrix_a_reference_to_the_cell_waits_for_it(load: Load) -> None:
+def test_references_to_cell_in_the_matrix_stay_unresolved(load: Load) -> None:
     configuration = load(WAITING)
     configuration.check()
     waits = ["@cell.batch", "--b={@cell.batch}/4", '@cell["model.size"]']
@@ -315,10 +315,10 @@ def test_in_the_matrix_a_reference_to_the_cell_waits_for_it(load: Load) -> None:
         ("matrix: {b: '*$@cell.x'}", "matrix"),
     ],
 )
-def test_elsewhere_there_is_no_cell(load: Load, text: str, path: str) -> None:
+def test_references_to_cell_outside_of_the_matrix_are_errors(load: Load, text: str, path: str) -> None:
     with pytest.raises(ConfigurationError, match=r"dangling reference|no field|secret"):
         load(text).get(path)
 
 
-def test_a_block_of_the_name_is_what_is_meant_where_there_is_no_cell(load: Load) -> None:
+def test_a_block_named_cell_can_be_referenced(load: Load) -> None:
     assert load("cell: {x: 1}\nmatrix: {b: '@cell.x'}\n").get("matrix.b") == 1

@@ -52,7 +52,7 @@ def printed(text: str, directory: Path) -> str:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_value_is_one_word_wherever_its_reference_stands(text: str, tmp_path: Path) -> None:
+def test_a_value_is_one_word_in_every_quoting(text: str, tmp_path: Path) -> None:
     for value in HOSTILE:
         if "END" in text:
             assert printed(shell_text.fill(text, {"x": value}), tmp_path) == f"<{value}>"
@@ -79,7 +79,7 @@ def test_a_value_is_one_word_wherever_its_reference_stands(text: str, tmp_path: 
         ("{@x} command", "A=1", "'A=1' command"),
     ],
 )
-def test_values_are_quoted_where_they_have_to_be(text: str, value: Any, filled: str) -> None:
+def test_values_are_quoted_only_if_necessary(text: str, value: Any, filled: str) -> None:
     assert shell_text.fill(text, {"x": value}) == filled
 
 
@@ -105,7 +105,7 @@ def test_values_are_quoted_where_they_have_to_be(text: str, value: Any, filled: 
         "cat <\\\n<EOF\n{@x}\nEOF",
     ],
 )
-def test_a_reference_is_refused_where_its_value_could_not_be_quoted(text: str) -> None:
+def test_a_reference_is_refused_where_quoting_is_impossible(text: str) -> None:
     with pytest.raises(shell_text.ShellTextError, match=r"cannot be quoted.*set a variable in `env`"):
         shell_text.fill(text, {"x": "a"})
 
@@ -162,7 +162,7 @@ def test_the_commands_of_a_created_cluster_are_shell_text_too(load: Load) -> Non
     assert load(text).get("clusters.c.create") == {"command": "make 'a b'", "destroy": "rm 'a b'"}
 
 
-def test_text_of_a_cell_is_not_a_command(load: Load) -> None:
+def test_a_text_of_a_cell_is_not_a_command(load: Load) -> None:
     seen = load("matrix: {workload: {command: '@cell.x'}}\n").overlaid({}, {"x": "touch pwned"})
     with pytest.raises(
         ConfigurationError, match=r"^config\.yaml:1: `matrix\.workload\.command`: @cell\.x is a text of a c"
@@ -170,12 +170,12 @@ def test_text_of_a_cell_is_not_a_command(load: Load) -> None:
         seen.get("matrix.workload")
 
 
-def test_the_words_of_a_cell_are_a_command(load: Load) -> None:
+def test_a_list_of_a_cell_is_a_command(load: Load) -> None:
     seen = load("matrix: {workload: {command: '@cell.x'}}\n").overlaid({}, {"x": ["echo", "$(a)"]})
     assert seen.get("matrix.workload.command") == ["echo", "$(a)"]
 
 
-def test_a_reference_that_cannot_be_quoted_is_found_before_there_are_cells(load: Load) -> None:
+def test_unquotable_references_are_reported_before_the_cells(load: Load) -> None:
     configuration = load("matrix:\n  workload:\n    command: 'echo `{@cell.x}`'\n")
     with pytest.raises(
         ConfigurationError, match=r"^config\.yaml:3: `matrix\.workload\.command`: \{@cell\.x\} is where its value"

@@ -27,7 +27,7 @@ def deploy(
 COMMAND = Command("thing", "deploy", deploy, signature.of(deploy, name="thing deploy"), role="thing_deploy")
 
 
-def test_a_command_is_explained_with_each_of_its_arguments() -> None:
+def test_the_help_of_a_command_explains_each_argument() -> None:
     assert (
         helptext.of_command(COMMAND)
         == """\
@@ -54,7 +54,7 @@ The Ansible role roles/thing_deploy carries out this command."""
     )
 
 
-def test_a_command_without_arguments_is_one_line_and_its_usage() -> None:
+def test_the_help_of_a_command_without_arguments() -> None:
     def nothing() -> None:
         """Do nothing."""
 
@@ -68,7 +68,7 @@ def test_a_group_lists_its_commands() -> None:
     assert "\n  deploy  Deploy a thing.\n" in text
 
 
-def test_all_groups_are_listed_and_a_broken_one_is_said_to_be() -> None:
+def test_the_list_of_groups_marks_broken_groups() -> None:
     text = helptext.of_everything([GroupSummary("a", "First."), GroupSummary("long_name", "", "x.py: bad syntax")])
     assert "\n  a          First.\n" in text
     assert "\n  long_name  BROKEN: x.py: bad syntax\n" in text

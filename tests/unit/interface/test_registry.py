@@ -56,21 +56,21 @@ def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("team")
-def test_the_groups_of_a_team_stand_beside_our_own() -> None:
+def test_groups_of_a_workspace_are_listed_with_built_in_groups() -> None:
     names = {summary.name for summary in registry.summaries()}
     assert {"good", "alone", "host", "config", "project"} <= names
     assert not {"_private", "_invoke", "__init__"} & names
 
 
 @pytest.mark.usefixtures("team")
-def test_a_summary_is_read_without_an_import() -> None:
+def test_summaries_are_read_without_imports() -> None:
     summaries = {summary.name: summary for summary in registry.summaries()}
     assert summaries["good"].summary == "What is good for a team."
     assert summaries["raises"].fault is None
     assert "invalid syntax" in (summaries["syntax"].fault or "")
 
 
-def test_a_group_that_cannot_be_read_is_reported(team: Path) -> None:
+def test_an_unreadable_group_is_reported(team: Path) -> None:
     (team / "commands" / "latin.py").write_bytes(b"'caf\xe9'")
     (fault,) = [summary.fault for summary in registry.summaries() if summary.name == "latin"]
     assert fault is not None
@@ -85,7 +85,7 @@ def test_a_group_has_its_public_methods_as_commands() -> None:
 
 
 @pytest.mark.usefixtures("team")
-def test_a_function_is_a_group_of_one() -> None:
+def test_a_function_is_a_group_with_one_command() -> None:
     group = registry.group("alone")
     assert (group.alone, group.summary) == (True, "A command that is its own group.")
     assert group.commands["alone"].signature.name == "alone"
@@ -93,26 +93,26 @@ def test_a_function_is_a_group_of_one() -> None:
 
 @pytest.mark.usefixtures("team")
 @pytest.mark.parametrize("name", sorted(set(BROKEN) - {"empty"}))
-def test_a_broken_group_says_so_and_names_its_file(name: str) -> None:
+def test_a_broken_group_is_named_with_its_file(name: str) -> None:
     with pytest.raises(UsageError, match=rf"the group `{name}` is broken: .*{name}\.py: \w+"):
         registry.group(name)
     assert registry.command("good", "thing").call() == "good"
 
 
 @pytest.mark.usefixtures("team")
-def test_a_group_without_its_class_says_what_was_expected() -> None:
+def test_a_group_without_a_class_or_function_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"empty\.py: a class Empty or a function empty was expected in this file"):
         registry.group("empty")
 
 
-def test_a_file_of_our_name_adds_its_commands_to_our_group(team: Path) -> None:
+def test_a_workspace_file_extends_a_built_in_group(team: Path) -> None:
     (team / "commands" / "host.py").write_text(GOOD.replace("Good", "Host"))
     group = registry.group("host")
     assert list(group.commands) == ["capture_state", "thing"]
     assert group.summary == "Inspect one machine: its hardware, its system and its packages."
 
 
-def test_a_command_of_our_name_counts_and_is_noted(team: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_workspace_command_replaces_a_built_in_command(team: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     (team / "commands" / "ci.py").write_text(GOOD.replace("Good", "Ci").replace("thing", "parse"))
     assert registry.command("ci", "parse").call(count=2) == "goodgood"
@@ -120,9 +120,7 @@ def test_a_command_of_our_name_counts_and_is_noted(team: Path, caplog: pytest.Lo
     assert caplog.messages[0] == f"{team}/commands/ci.py replaces the command `ci parse` of {places.COMMANDS}/ci.py"
 
 
-def test_a_file_that_replaces_a_command_of_a_project_is_noted_with_the_project(
-    team: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_replacing_a_command_of_a_project_is_logged(team: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     files = [team / folder / "disk.py" for folder in ("commands", "projects/a/commands", "projects/b/commands")]
     for file, name in zip(files, ("thing", "thing", "other"), strict=True):
@@ -132,7 +130,7 @@ def test_a_file_that_replaces_a_command_of_a_project_is_noted_with_the_project(
     assert caplog.messages == [f"{files[0]} replaces the command `disk thing` of {files[1]}"]
 
 
-def test_a_group_of_one_command_is_replaced_as_a_whole(team: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_group_with_one_command_is_replaced_as_a_whole(team: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     (team / "commands" / "from_config.py").write_text(GOOD.replace("Good", "FromConfig"))
     assert list(registry.group("from_config").commands) == ["thing"]
@@ -153,7 +151,7 @@ def test_a_group_of_one_command_is_replaced_as_a_whole(team: Path, caplog: pytes
         ("good", "__init__", "unknown command `good __init__`: "),
     ],
 )
-def test_an_unknown_name_names_the_nearest(group: str, command: str, message: str) -> None:
+def test_an_unknown_name_suggests_a_similar_name(group: str, command: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         registry.command(group, command)
     assert str(caught.value).startswith(message)
@@ -178,7 +176,7 @@ print(json.dumps([before, sorted(sys.modules)]))
 """
 
 
-def test_only_the_group_that_is_asked_for_is_imported(tmp_path: Path) -> None:
+def test_only_the_requested_group_is_imported(tmp_path: Path) -> None:
     environment = environ.everything() | {"PYTHONPATH": str(places.builtin_root())}
     done = subprocess.run(
         [sys.executable, "-c", IMPORTED], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
@@ -190,7 +188,7 @@ def test_only_the_group_that_is_asked_for_is_imported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["check", "group", "command", "hosts", "artifact_dir_suffix"])
-def test_a_parameter_that_stands_in_the_way_of_run_toolbox_breaks_its_group(team: Path, name: str) -> None:
+def test_a_parameter_with_a_reserved_name_breaks_its_group(team: Path, name: str) -> None:
     source = f"""
 from toolbox.ansible.roles import role
 

@@ -78,7 +78,7 @@ FROM_TEXT: list[tuple[Any, str, Any]] = [
 
 
 @pytest.mark.parametrize(("annotation", "value", "expected"), FROM_TEXT, ids=str)
-def test_text_of_a_command_line_becomes_what_the_annotation_says(annotation: Any, value: str, expected: Any) -> None:
+def test_command_line_texts_are_converted_by_annotation(annotation: Any, value: str, expected: Any) -> None:
     found = convert(annotation, value, text=True)
     assert (found, type(found)) == (expected, type(expected))
 
@@ -107,7 +107,7 @@ FROM_PYTHON: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("annotation", "value", "expected"), FROM_PYTHON, ids=str)
-def test_a_value_of_python_becomes_what_the_annotation_says(annotation: Any, value: Any, expected: Any) -> None:
+def test_python_values_are_converted_by_annotation(annotation: Any, value: Any, expected: Any) -> None:
     found = convert(annotation, value, text=False)
     assert (found, type(found)) == (expected, type(expected))
 
@@ -130,7 +130,7 @@ def test_a_value_of_python_becomes_what_the_annotation_says(annotation: Any, val
     ],
     ids=str,
 )
-def test_text_of_another_type_is_refused_with_what_was_expected(annotation: Any, value: str, message: str) -> None:
+def test_wrong_text_is_refused_with_the_expected_type(annotation: Any, value: str, message: str) -> None:
     if value == "9" * 100:
         value += "x"
     with pytest.raises(ValueError, match=r"was expected$") as caught:
@@ -158,18 +158,18 @@ def test_text_of_another_type_is_refused_with_what_was_expected(annotation: Any,
     ],
     ids=str,
 )
-def test_a_value_of_python_of_another_type_is_refused(annotation: Any, value: Any) -> None:
+def test_a_python_value_of_the_wrong_type_is_refused(annotation: Any, value: Any) -> None:
     with pytest.raises(ValueError, match=r"^--x(\[\d\])? is .* was expected$"):
         convert(annotation, value, text=False)
 
 
-def test_a_type_of_our_own_says_what_is_wrong() -> None:
+def test_our_own_types_give_their_own_messages() -> None:
     with pytest.raises(ValueError, match=r"^--x\[1\]: '\.\.' is not a host: "):
         convert(list[Address], "a,..", text=True)
 
 
 @pytest.mark.parametrize("annotation", [Secret, Secret | None])
-def test_text_for_a_secret_becomes_one(annotation: Any) -> None:
+def test_python_text_becomes_a_secret(annotation: Any) -> None:
     found = convert(annotation, "t0ken", text=False)
     assert (repr(found), found.reveal(), found.reference) == ("***", "t0ken", None)
 
@@ -220,7 +220,7 @@ def test_a_command_line_names_a_secret(
     ],
     ids=str,
 )
-def test_a_command_line_that_does_not_name_a_secret_is_refused(
+def test_a_plain_secret_on_the_command_line_is_refused(
     annotation: Any, text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
@@ -232,12 +232,12 @@ def test_a_command_line_that_does_not_name_a_secret_is_refused(
 
 
 @pytest.mark.parametrize("annotation", [str, str | None, Secret, Any])
-def test_a_secret_goes_through_where_text_is_expected(annotation: Any) -> None:
+def test_a_secret_is_accepted_for_a_text_parameter(annotation: Any) -> None:
     secret = Secret("t0ken")
     assert convert(annotation, secret, text=False) is secret
 
 
-def test_a_secret_that_is_refused_is_not_shown() -> None:
+def test_a_refused_secret_is_not_shown() -> None:
     with pytest.raises(ValueError, match=r"^--x is \*\*\*, int was expected$"):
         convert(int, Secret("t0ken"), text=False)
 
@@ -259,7 +259,7 @@ def test_a_secret_that_is_refused_is_not_shown() -> None:
         (dict, "dict"),
     ],
 )
-def test_a_type_is_called_what_people_call_it(annotation: Any, text: str) -> None:
+def test_types_have_readable_names(annotation: Any, text: str) -> None:
     assert signature.expected(annotation) == text
 
 
@@ -311,7 +311,7 @@ Label = Annotated[str | None, Help("the label of the thing.")]
 Attempts = Annotated[Count, Help("how often to try.")]
 
 
-def test_an_option_that_commands_share_brings_its_help() -> None:
+def test_a_shared_option_has_its_help() -> None:
     def relabel(name: str, label: Label = None, attempts: Attempts = 1, *labels: Label) -> None:
         """
         Relabel a thing.
@@ -358,7 +358,7 @@ def test_a_docstring_is_parsed(doc: str, parsed: tuple[str, str, dict[str, str]]
     assert signature.parse_docstring(doc) == parsed
 
 
-def test_what_a_command_has_besides_comes_last() -> None:
+def test_extra_parameters_come_last() -> None:
     extra = Parameter("hosts", list[str], None, "where", positional=False)
     assert signature.of(deploy, name="x", extra=[extra]).parameters[-1] is extra
 
@@ -425,7 +425,7 @@ def test_a_number_in_its_range_is_taken() -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 256, "a/" * 2100, "é" * 128])
-def test_a_path_that_no_file_can_have_is_refused(text: str) -> None:
+def test_an_overlong_path_is_refused(text: str) -> None:
     parameter = signature.Parameter("directory", Path | None, None, "where")
     with pytest.raises(ValueError, match="which is too long for a path"):
         signature.convert(parameter, text, text=True)

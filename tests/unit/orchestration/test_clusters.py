@@ -50,12 +50,12 @@ def lose(file: Path, seen: Seen) -> None:
         time.sleep(0.01)
 
 
-def test_a_run_without_clusters_has_none_and_nothing_to_do(reserve: Any, seen: Seen) -> None:
+def test_a_run_without_clusters_acquires_nothing(reserve: Any, seen: Seen) -> None:
     assert reserve({}).is_held
     assert (seen.events, session.current().clusters) == ([], {})
 
 
-def test_an_unknown_name_is_answered_with_those_there_are(work: Work) -> None:
+def test_an_unknown_cluster_name_lists_the_known_names(work: Work) -> None:
     work("{}").clusters = {"sut": Access("/k", "c", "n"), "driver": Access()}
     with pytest.raises(ConfigurationError, match=r"this run has no cluster `sat`: did you mean sut\?"):
         clusters.access("sat")
@@ -63,7 +63,7 @@ def test_an_unknown_name_is_answered_with_those_there_are(work: Work) -> None:
     assert clusters.arguments("sut") == {"kubeconfig": "/k", "context": "c"}
 
 
-def test_how_the_existing_ones_are_reached_is_known_beforehand(work: Work, tmp_path: Path) -> None:
+def test_access_to_existing_clusters_is_known_before_the_run(work: Work, tmp_path: Path) -> None:
     block = {
         "a": {"existing": {"kubeconfig": "k/a"}},
         "b": {"pool": [{"name": "x"}]},
@@ -77,14 +77,12 @@ def test_how_the_existing_ones_are_reached_is_known_beforehand(work: Work, tmp_p
     assert access == {"a": Access(str(tmp_path.parent / "k/a")), "b": None, "c": Access(None, "c"), "d": None}
 
 
-def test_they_are_taken_in_one_order_whatever_they_are_called(reserve: Any, seen: Seen, tmp_path: Path) -> None:
+def test_clusters_are_acquired_in_the_order_of_their_keys(reserve: Any, seen: Seen, tmp_path: Path) -> None:
     reserve({"a": machine(str(tmp_path / "2")), "b": machine(str(tmp_path / "1"))})
     assert seen.lines == ["b: the lease of b was acquired", "a: the lease of a was acquired"]
 
 
-def test_a_lease_that_is_lost_cancels_what_runs_and_is_an_error_of_the_infrastructure(
-    reserve: Any, seen: Seen, tmp_path: Path
-) -> None:
+def test_a_lost_lease_cancels_the_phase_with_an_infrastructure_error(reserve: Any, seen: Seen, tmp_path: Path) -> None:
     reservation = reserve({"dgx": machine(str(tmp_path / "lock"))})
     threading.Thread(target=lose, args=(tmp_path / "lock", seen)).start()
     with (
@@ -98,13 +96,13 @@ def test_a_lease_that_is_lost_cancels_what_runs_and_is_an_error_of_the_infrastru
     assert not reservation.is_held
 
 
-def test_what_does_not_notice_a_loss_has_not_passed_all_the_same(reserve: Any, seen: Seen, tmp_path: Path) -> None:
+def test_a_phase_that_ignores_a_lost_lease_does_not_pass(reserve: Any, seen: Seen, tmp_path: Path) -> None:
     reservation = reserve({"dgx": machine(str(tmp_path / "lock"))})
     with pytest.raises(StepError, match="is lost"), reservation.guarding(cancellation.CancelScope()):
         lose(tmp_path / "lock", seen)
 
 
-def test_after_a_loss_nothing_begins(reserve: Any, seen: Seen, tmp_path: Path) -> None:
+def test_no_phase_starts_after_a_lost_lease(reserve: Any, seen: Seen, tmp_path: Path) -> None:
     reservation = reserve({"dgx": machine(str(tmp_path / "lock"))})
     lose(tmp_path / "lock", seen)
     begun = False
@@ -113,7 +111,7 @@ def test_after_a_loss_nothing_begins(reserve: Any, seen: Seen, tmp_path: Path) -
     assert not begun
 
 
-def test_a_signal_is_a_signal_also_after_a_loss(reserve: Any, seen: Seen, tmp_path: Path) -> None:
+def test_a_signal_is_reported_even_after_a_lost_lease(reserve: Any, seen: Seen, tmp_path: Path) -> None:
     reservation = reserve({"dgx": machine(str(tmp_path / "lock"))})
 
     def interrupted() -> None:
@@ -125,7 +123,7 @@ def test_a_signal_is_a_signal_also_after_a_loss(reserve: Any, seen: Seen, tmp_pa
         interrupted()
 
 
-def test_what_is_not_to_be_had_ends_with_nothing_held(reserve: Any, work: Work, top: Step, tmp_path: Path) -> None:
+def test_a_failed_acquisition_releases_the_leases_it_took(reserve: Any, work: Work, top: Step, tmp_path: Path) -> None:
     reserve({"dgx": machine(str(tmp_path / "2"))})
     opened = work(
         yaml.safe_dump({"clusters": {"a": machine(str(tmp_path / "1")), "b": machine(str(tmp_path / "none/2"))}})

@@ -28,14 +28,14 @@ def _project(work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     work(DOCUMENT)
 
 
-def test_a_value_is_read_by_its_path_with_references_followed() -> None:
+def test_a_value_is_read_with_its_references_resolved() -> None:
     assert config.project.get_config("tests.again") == 1
     assert config.project.get_config('tests["key.with.dots"][1]') == "b"
     assert isinstance(config.project.get_config("token"), Secret)
 
 
 @pytest.mark.parametrize("default", [None, 0, "x"])
-def test_a_default_stands_for_a_missing_field(default: object) -> None:
+def test_a_default_is_returned_for_a_missing_field(default: object) -> None:
     assert config.project.get_config("tests.missing", default=default) is default
 
 
@@ -44,7 +44,7 @@ def test_a_missing_field_without_a_default_is_named() -> None:
         config.project.get_config("tests.sise")
 
 
-def test_a_change_holds_for_what_follows_and_is_told_with_its_place(seen: Seen) -> None:
+def test_set_config_changes_later_reads_and_records_the_caller(seen: Seen) -> None:
     config.project.set_config("tests.size", 5)
     assert config.project.get_config("tests.again") == 5
     (change,) = seen.of(ConfigurationChanged)
@@ -52,20 +52,20 @@ def test_a_change_holds_for_what_follows_and_is_told_with_its_place(seen: Seen) 
     assert f"{Path(__file__).name}:" in change.by
 
 
-def test_a_change_reaches_the_file_that_children_read(tmp_path: Path) -> None:
+def test_set_config_updates_the_file_for_child_processes(tmp_path: Path) -> None:
     config.project.set_config("tests.size", 5)
     written = yaml.safe_load((tmp_path / "config.yaml").read_text())
     assert written["tests"] == {"size": 5, "again": 5, "key.with.dots": ["a", "b"]}
     assert written["token"] == "*$@secrets.token"
 
 
-def test_a_field_that_is_not_there_is_not_created() -> None:
+def test_set_config_does_not_create_fields() -> None:
     with pytest.raises(ConfigurationError, match="sise"):
         config.project.set_config("tests.sise", 5)
     assert config.project.get_config("tests.sise", default=None) is None
 
 
-def test_a_change_of_the_value_afterwards_changes_nothing() -> None:
+def test_mutating_the_value_after_set_config_changes_nothing() -> None:
     value = ["a"]
     config.project.set_config("tests.size", value)
     value.append("b")
@@ -73,7 +73,7 @@ def test_a_change_of_the_value_afterwards_changes_nothing() -> None:
     assert config.project.get_config("tests.size") == ["a"]
 
 
-def test_a_secret_that_is_set_is_neither_shown_nor_written(top: Step, seen: Seen, tmp_path: Path) -> None:
+def test_a_secret_passed_to_set_config_is_not_shown_or_written(top: Step, seen: Seen, tmp_path: Path) -> None:
     top.recorder.redactor.add(["hunter2"])
     config.project.set_config("tests.size", "hunter2")
     assert seen.of(ConfigurationChanged)[0].value == "***"
@@ -102,7 +102,7 @@ def test_a_parallel_region_cannot_change_a_field_and_the_error_names_it() -> Non
     assert config.project.get_config("tests.size") == 1
 
 
-def test_a_task_cannot_change_a_field_even_alone_and_may_read_it() -> None:
+def test_a_parallel_task_can_read_fields_but_not_change_them() -> None:
     def task() -> None:
         assert config.project.get_config("tests.size") == 1
         with pytest.raises(ConfigurationError, match="`deploy`"):
@@ -127,7 +127,7 @@ REFUSED: dict[str, tuple[str, object, str]] = {
 
 
 @pytest.mark.parametrize(("path", "value", "said"), REFUSED.values(), ids=REFUSED)
-def test_a_value_that_is_wrong_is_refused_and_nothing_has_changed(
+def test_a_wrong_value_is_refused_without_changing_the_configuration(
     seen: Seen, tmp_path: Path, path: str, value: object, said: str
 ) -> None:
     config.project.set_config("tests.size", 5)

@@ -10,7 +10,7 @@ from toolbox.system import filesystem
 
 
 @pytest.mark.usefixtures("top")
-def test_the_next_directory_is_the_current_one_inside_of_its_block(tmp_path: Path) -> None:
+def test_next_artifact_dir_is_current_inside_its_block(tmp_path: Path) -> None:
     assert tmp_path == env.ARTIFACT_DIR
     with env.NextArtifactDir("deploy") as outer, env.NextArtifactDir("check") as inner:
         assert outer == tmp_path / "000__deploy"
@@ -27,6 +27,6 @@ def test_the_block_is_a_step_and_fails_with_it(top: Step, tmp_path: Path) -> Non
     assert not outcome.verdict.is_pass
 
 
-def test_other_names_are_not_there() -> None:
+def test_unknown_names_of_env_raise_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="ARTIFACTS"):
         _ = env.ARTIFACTS

@@ -27,7 +27,7 @@ def test_a_call_names_its_key(prefix: str | None, suffix: str | None, key: str) 
     assert Call("cluster", "deploy", prefix, suffix).key == key
 
 
-def test_extra_arguments_go_before_those_of_the_template(tmp_path: Path) -> None:
+def test_extra_arguments_replace_those_of_the_template(tmp_path: Path) -> None:
     file = tmp_path / "args.yaml.j2"
     file.write_text("p/cluster deploy:\n  name: SET_AT_RUNTIME\n  tag: {{ tag }}\n  size: 1\n")
     call = Call("cluster", "deploy", prefix="p", extra={"name": "x: y", "more": None})
@@ -35,11 +35,11 @@ def test_extra_arguments_go_before_those_of_the_template(tmp_path: Path) -> None
     assert found == {"name": "x: y", "tag": "1.10", "size": 1, "more": None}
 
 
-def test_one_argument_is_given_by_its_name() -> None:
+def test_one_argument_is_returned_by_name() -> None:
     assert from_config.argument({"name": None}, "name", "cluster deploy") is None
 
 
-def test_an_argument_that_is_not_there_names_the_nearest() -> None:
+def test_a_missing_argument_suggests_a_similar_name() -> None:
     with pytest.raises(UsageError, match=r"^`cluster deploy` has no argument `nmae`: did you mean name\?$"):
         from_config.argument({"name": 1, "tag": 2}, "nmae", "cluster deploy")
 
@@ -53,7 +53,7 @@ def test_an_argument_that_is_not_there_names_the_nearest() -> None:
         {"SET_AT_RUNTIME": 1},
     ],
 )
-def test_arguments_that_are_set_are_let_through(values: dict[str, Any]) -> None:
+def test_arguments_without_placeholders_are_accepted(values: dict[str, Any]) -> None:
     from_config.refuse_placeholders("cluster deploy", values)
 
 
@@ -67,7 +67,7 @@ def test_arguments_that_are_set_are_let_through(values: dict[str, Any]) -> None:
         ({"a": "SET_AT_RUNTIME", "b": "SET_AT_RUNTIME"}, "--a, --b"),
     ],
 )
-def test_arguments_that_nobody_set_are_refused_by_name(values: dict[str, Any], named: str) -> None:
+def test_unset_placeholders_are_refused_by_name(values: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError) as caught:
         from_config.refuse_placeholders("cluster deploy", values)
     assert str(caught.value).startswith(f"cluster deploy: {named} is SET_AT_RUNTIME: ")

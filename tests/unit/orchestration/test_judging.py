@@ -32,7 +32,7 @@ def attempt(tmp_path: Path, top: Step) -> Path:
     return directory
 
 
-def test_checks_that_pass_are_told_and_kept(attempt: Path, tmp_path: Path, seen: Seen) -> None:
+def test_passing_checks_are_reported_and_written(attempt: Path, tmp_path: Path, seen: Seen) -> None:
     judging.judge(attempt, [STATUS, {**SLOW, "upper": 3}], METRICS)
     assert [(event.check, event.passed) for event in seen.of(CheckJudged)] == [("exit_status", True), ("metric", True)]
     assert filesystem.read_json(tmp_path / "checks.json") == {
@@ -61,7 +61,7 @@ def test_checks_that_pass_are_told_and_kept(attempt: Path, tmp_path: Path, seen:
     }
 
 
-def test_all_are_judged_and_those_that_fail_are_named_with_value_and_bound(attempt: Path, seen: Seen) -> None:
+def test_all_checks_run_and_failed_ones_show_value_and_bound(attempt: Path, seen: Seen) -> None:
     missing = {"check": "files", "glob": "*.pb"}
     with pytest.raises(CheckFailed) as caught:
         judging.judge(attempt, [SLOW, STATUS, missing], METRICS)
@@ -74,14 +74,14 @@ def test_all_are_judged_and_those_that_fail_are_named_with_value_and_bound(attem
     assert [event.passed for event in seen.of(CheckJudged)] == [False, True, False]
 
 
-def test_a_metric_that_cannot_be_read_fails_the_checks_that_need_it_alone(attempt: Path) -> None:
+def test_an_unreadable_metric_fails_only_its_own_checks(attempt: Path) -> None:
     (attempt / "metrics.json").write_text("{")
     judging.judge(attempt, [STATUS], METRICS)
     with pytest.raises(CheckFailed, match=r"step_time is unknown .*metrics\.json is not JSON"):
         judging.judge(attempt, [SLOW], METRICS)
 
 
-def test_without_checks_it_is_said_that_nothing_is_judged(attempt: Path, tmp_path: Path, seen: Seen) -> None:
+def test_without_checks_a_note_says_that_nothing_is_judged(attempt: Path, tmp_path: Path, seen: Seen) -> None:
     judging.judge(attempt, [])
     assert filesystem.read_json(tmp_path / "checks.json") == {"metrics": {}, "checks": []}
     assert seen.lines == ["no checks are configured here: nothing is judged"]
@@ -99,20 +99,18 @@ def test_without_checks_it_is_said_that_nothing_is_judged(attempt: Path, tmp_pat
         ({"check": "metric", "metric": "x"}, "a lower or an upper bound was expected"),
     ],
 )
-def test_a_check_that_is_not_described_well_is_refused_before_any_is_judged(
-    attempt: Path, tmp_path: Path, spec: Any, said: str
-) -> None:
+def test_a_faulty_check_is_refused_before_any_check_runs(attempt: Path, tmp_path: Path, spec: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         judging.judge(attempt, [STATUS, spec])
     assert not (tmp_path / "checks.json").exists()
 
 
-def test_an_unknown_source_is_named_with_the_nearest(attempt: Path) -> None:
+def test_an_unknown_source_suggests_a_similar_name(attempt: Path) -> None:
     with pytest.raises(ConfigurationError, match="unknown source `json_fil`: did you mean json_file"):
         judging.judge(attempt, [STATUS], {"x": {"source": "json_fil"}})
 
 
-def test_a_secret_that_a_check_saw_is_in_no_file(attempt: Path, tmp_path: Path, top: Step, seen: Seen) -> None:
+def test_a_secret_in_a_judgement_is_masked_in_files(attempt: Path, tmp_path: Path, top: Step, seen: Seen) -> None:
     top.recorder.redactor.add(["hunter2"])
     (attempt / "exit_code").write_text("hunter2")
     with pytest.raises(CheckFailed):
@@ -121,7 +119,7 @@ def test_a_secret_that_a_check_saw_is_in_no_file(attempt: Path, tmp_path: Path, 
     assert "hunter2" not in seen.of(CheckJudged)[0].message
 
 
-def test_bounds_of_earlier_runs_are_for_cells_and_a_check_elsewhere_is_refused(attempt: Path) -> None:
+def test_bounds_auto_is_refused_outside_of_a_matrix(attempt: Path) -> None:
     auto = {"check": "metric", "metric": "step_time", "bounds": "auto"}
     with pytest.raises(ConfigurationError, match="works only for cells of a matrix"):
         judging.judge(attempt, [auto], METRICS)

@@ -70,7 +70,7 @@ def test_the_results_are_in_the_order_of_the_plan(at_work: AtWork, top: Step) ->
     assert results[0].directory == top.directory / "000__x=b"
 
 
-def test_what_did_not_pass_is_counted_and_the_first_of_the_worst_is_told(at_work: AtWork, top: Step) -> None:
+def test_the_error_counts_failures_and_names_the_first_of_the_worst(at_work: AtWork, top: Step) -> None:
     at_work("abcd", Machines({"b": CRASH, "c": BROKEN, "d": BROKEN}))
     error = fail()
     assert (error.verdict, error.cause, error.directory) == (
@@ -85,9 +85,7 @@ def test_what_did_not_pass_is_counted_and_the_first_of_the_worst_is_told(at_work
     ]
 
 
-def test_a_cell_that_is_known_to_be_flaky_is_not_told_first(
-    at_work: AtWork, seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_flaky_cell_is_not_named_first(at_work: AtWork, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = at_work("abc", Machines(dict.fromkeys("abc", CRASH)))
     flaky = {plan.cells[0].id, plan.cells[1].id}
     monkeypatch.setattr(storing, "flaky_cells", lambda *_: flaky)
@@ -95,12 +93,12 @@ def test_a_cell_that_is_known_to_be_flaky_is_not_told_first(
     assert [event.cells for event in seen.of(FlakyCellsFailed)] == [tuple(sorted(flaky))]
 
 
-def test_what_did_not_pass_may_be_left_to_the_caller(at_work: AtWork) -> None:
+def test_without_check_failures_are_returned_and_not_raised(at_work: AtWork) -> None:
     at_work("ab", Machines({"a": CRASH}))
     assert [result.outcome.verdict for result in matrix.run(check=False)] == [Verdict.FAILED, Verdict.PASSED]
 
 
-def test_what_was_never_started_is_counted(at_work: AtWork) -> None:
+def test_cells_that_did_not_start_are_counted(at_work: AtWork) -> None:
     at_work("abc", Machines({"a": CRASH}), options=Options(1, max_failures=1))
     assert str(fail()).splitlines()[:2] == [
         "of 3 cells: 1 failed, 2 not started", "a cell did not pass: no more cells were started",
@@ -108,7 +106,7 @@ def test_what_was_never_started_is_counted(at_work: AtWork) -> None:
 
 
 @pytest.mark.parametrize(("ending", "verdict"), [(Machines(), Verdict.XPASSED), (Machines({"a": CRASH}), None)])
-def test_what_was_expected_to_fail_does_not_raise_unless_it_passes(
+def test_an_expected_failure_raises_only_if_the_cell_passes(
     at_work: AtWork, ending: Machines, verdict: Verdict | None
 ) -> None:
     at_work("a", ending, xfail=[{"when": {}, "reason": "#7", "owner": "me", "expires": dt.date(2030, 1, 1)}])
@@ -118,26 +116,26 @@ def test_what_was_expected_to_fail_does_not_raise_unless_it_passes(
         assert fail().verdict is verdict
 
 
-def test_cells_that_are_all_skipped_are_no_failure(at_work: AtWork, top: Step) -> None:
+def test_skipping_all_cells_is_not_a_failure(at_work: AtWork, top: Step) -> None:
     at_work("ab", Machines(), skip=[{"when": {}, "reason": "#7"}])
     assert [result.outcome.message for result in matrix.run()] == ["#7", "#7"]
     assert top.outcome() == Outcome(Verdict.SKIPPED, None, "#7")
 
 
-def test_a_part_without_cells_ran_nothing(at_work: AtWork, top: Step) -> None:
+def test_an_empty_shard_is_skipped(at_work: AtWork, top: Step) -> None:
     at_work("ab", Machines(), selection=Selection(shard=(3, 3)))
     assert matrix.run() == []
     assert top.outcome() == Outcome(Verdict.SKIPPED, None, "there are no cells to run")
 
 
-def test_a_run_has_one_matrix(at_work: AtWork) -> None:
+def test_a_matrix_cannot_run_twice(at_work: AtWork) -> None:
     at_work("a", Machines())
     matrix.run()
     with pytest.raises(UsageError, match="the matrix of this run has already been run"):
         matrix.run()
 
 
-def test_without_a_matrix_there_is_nothing_to_run(work: Work) -> None:
+def test_running_a_missing_matrix_is_an_error(work: Work) -> None:
     work("a: 1\n")
     with pytest.raises(ConfigurationError, match=r"project\.yaml: there is no block `matrix` to run"):
         matrix.run()
@@ -158,7 +156,7 @@ def test_workloads_on_this_machine_find_the_configuration(at_work: AtWork, monke
 # The machines
 
 
-def test_ansible_is_told_where_the_machines_of_the_plan_are(work: Work, planned: Planned) -> None:
+def test_machines_returns_the_hosts_of_all_targets(work: Work, planned: Planned) -> None:
     machines = Machines()
     found = work("a: 1\n")
     assert matrix.machines() == [None]
@@ -187,9 +185,7 @@ def durations(at_work: AtWork, seen: Seen) -> Callable[[], dict[str, float]]:
     return found
 
 
-def test_how_long_cells_took_is_known_from_the_newest_runs(
-    top: Step, durations: Callable[[], dict[str, float]]
-) -> None:
+def test_expected_durations_come_from_the_newest_runs(top: Step, durations: Callable[[], dict[str, float]]) -> None:
     for run, seconds in (("20260101", 1.0), ("20260102", 2.0), ("20260103", 3.0), ("20260104", 4.0)):
         earlier(top.directory, run, a=seconds)
     earlier(top.directory, "20260102", b=5.0)
@@ -198,15 +194,13 @@ def test_how_long_cells_took_is_known_from_the_newest_runs(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"steps": [{"kind": "cell"}]}', '{"steps": 5}', "\xff"])
-def test_a_summary_that_cannot_be_read_is_no_obstacle(
-    top: Step, durations: Callable[[], dict[str, float]], text: str
-) -> None:
+def test_unreadable_summaries_are_ignored(top: Step, durations: Callable[[], dict[str, float]], text: str) -> None:
     earlier(top.directory, "20260102", a=2.0)
     filesystem.write_bytes(top.directory.parent / "20260103" / "summary.json", text.encode("latin-1"))
     assert durations() == {"x=a": 2.0}
 
 
-def test_only_what_passed_tells_how_long_it_takes(
+def test_only_passed_cells_give_expected_durations(
     top: Step, seen: Seen, durations: Callable[[], dict[str, float]]
 ) -> None:
     failed = {"name": "x=a", "kind": "cell", "verdict": "failed", "seconds": 1.0}

@@ -50,7 +50,7 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if not path.name.startswith("."))
 
 
-def test_each_task_has_a_numbered_directory_in_that_of_the_region(tmp_path: Path) -> None:
+def test_each_task_has_a_numbered_directory_in_the_regions_directory(tmp_path: Path) -> None:
     with run.Parallel("deploy") as parallel:
         for number in range(3):
             parallel.task(f"node-{number}", lambda number: (env.ARTIFACT_DIR / "mine").write_text(str(number)), number)
@@ -59,7 +59,7 @@ def test_each_task_has_a_numbered_directory_in_that_of_the_region(tmp_path: Path
     assert [(region / f"00{n}__node-{n}/mine").read_text() for n in range(3)] == ["0", "1", "2"]
 
 
-def test_a_region_without_a_directory_of_its_own_puts_the_tasks_beside(tmp_path: Path) -> None:
+def test_without_dedicated_dir_tasks_are_in_the_parent_directory(tmp_path: Path) -> None:
     with run.Parallel("deploy", dedicated_dir=False) as parallel:
         parallel.delayed(time.monotonic)
     assert names(tmp_path) == ["000__monotonic"]
@@ -80,7 +80,7 @@ def test_there_are_as_many_threads_as_tasks() -> None:
             parallel.delayed(all_of_them.wait)
 
 
-def test_a_limit_of_threads_is_kept() -> None:
+def test_max_threads_is_respected() -> None:
     lock, running, most = threading.Lock(), set[int](), list[int]()
 
     def task(number: int) -> None:
@@ -98,13 +98,13 @@ def test_a_limit_of_threads_is_kept() -> None:
     assert max(most) <= 2
 
 
-def test_an_empty_region_makes_nothing(tmp_path: Path) -> None:
+def test_an_empty_region_creates_no_directory(tmp_path: Path) -> None:
     with run.Parallel("x"):
         pass
     assert names(tmp_path) == []
 
 
-def test_an_error_in_the_block_runs_nothing_and_comes_through(tmp_path: Path) -> None:
+def test_an_error_in_the_block_propagates_and_runs_no_task(tmp_path: Path) -> None:
     ran: list[int] = []
 
     def block() -> None:
@@ -117,7 +117,7 @@ def test_an_error_in_the_block_runs_nothing_and_comes_through(tmp_path: Path) ->
     assert (ran, names(tmp_path)) == ([], [])
 
 
-def test_the_first_failure_ends_the_others_with_their_processes(
+def test_the_first_failure_cancels_the_other_tasks_and_their_processes(
     top: Step, tmp_path: Path, seen: Seen, fail: Callable[[], None]
 ) -> None:
     with pytest.raises(SeveralErrors, match="in `deploy`: too slow") as caught:
@@ -135,7 +135,7 @@ def test_the_first_failure_ends_the_others_with_their_processes(
     assert (outcome.verdict, outcome.cause) == (Verdict.FAILED, Cause.CHECK)
 
 
-def test_all_failures_are_carried_and_the_region_ends_as_the_first(top: Step, tmp_path: Path) -> None:
+def test_the_error_contains_all_failures_and_the_verdict_of_the_first(top: Step, tmp_path: Path) -> None:
     first_failed = threading.Event()
 
     def fail(number: int) -> None:
@@ -156,7 +156,7 @@ def test_all_failures_are_carried_and_the_region_ends_as_the_first(top: Step, tm
     assert outcome.verdict is Verdict.FAILED
 
 
-def test_the_others_run_to_their_end_where_that_is_asked(tmp_path: Path) -> None:
+def test_without_exit_on_exception_other_tasks_run_to_their_end(tmp_path: Path) -> None:
     failed = threading.Event()
 
     def fail() -> None:
@@ -173,7 +173,7 @@ def test_the_others_run_to_their_end_where_that_is_asked(tmp_path: Path) -> None
     assert (tmp_path / "000__x/001__late/done").exists()
 
 
-def test_what_has_not_begun_does_not_begin_after_a_failure(tmp_path: Path) -> None:
+def test_queued_tasks_do_not_start_after_a_failure(tmp_path: Path) -> None:
     ran: list[int] = []
 
     def fail() -> None:
@@ -185,20 +185,20 @@ def test_what_has_not_begun_does_not_begin_after_a_failure(tmp_path: Path) -> No
     assert filesystem.read_json(tmp_path / "000__x/002__append/step.json")["verdict"] == "cancelled"
 
 
-def test_tasks_that_pass_make_a_region_that_passed(top: Step) -> None:
+def test_a_region_passes_if_all_tasks_pass(top: Step) -> None:
     with run.Parallel("x") as parallel:
         parallel.delayed(time.monotonic)
     assert top.outcome() == Outcome(Verdict.PASSED)
 
 
-def test_an_error_that_is_none_of_ours_keeps_its_type() -> None:
+def test_a_foreign_exception_keeps_its_type() -> None:
     with pytest.raises(SeveralErrors, match="KeyError: 'gone'") as caught:
         in_parallel("x", {"look": partial(dict[str, int]().__getitem__, "gone")})
     assert isinstance(caught.value.errors[0], KeyError)
     assert caught.value.exit_code == ExitCode.ERROR
 
 
-def test_what_cancels_the_region_ends_its_tasks_and_is_raised(tmp_path: Path, seen: Seen) -> None:
+def test_a_cancelled_region_ends_its_tasks_and_raises(tmp_path: Path, seen: Seen) -> None:
     with cancellation.opened() as scope:
 
         def cancel() -> None:
@@ -213,7 +213,7 @@ def test_what_cancels_the_region_ends_its_tasks_and_is_raised(tmp_path: Path, se
     assert processes.marked(tmp_path) == []
 
 
-def test_regions_nest_and_a_failure_outside_ends_those_inside(tmp_path: Path, fail: Callable[[], None]) -> None:
+def test_a_failure_in_an_outer_region_ends_inner_regions(tmp_path: Path, fail: Callable[[], None]) -> None:
     with pytest.raises(SeveralErrors) as caught:
         in_parallel("outer", {"inner": partial(in_parallel, "inner", {"long": long}), "fail": fail})
     assert [str(error) for error in caught.value.errors] == ["too slow"]
@@ -221,7 +221,7 @@ def test_regions_nest_and_a_failure_outside_ends_those_inside(tmp_path: Path, fa
     assert (tmp_path / "000__outer/000__inner/000__inner/000__long/FAILURE").exists()
 
 
-def test_a_region_can_be_left_and_another_opened(tmp_path: Path) -> None:
+def test_two_regions_can_follow_each_other(tmp_path: Path) -> None:
     for name in ("one", "two"):
         with run.Parallel(name) as parallel:
             parallel.delayed(time.monotonic)

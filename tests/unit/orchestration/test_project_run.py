@@ -67,7 +67,7 @@ def project(repository: Path, seen: Seen) -> Project:
     return Project(repository, seen)
 
 
-def test_the_phases_run_in_their_order_each_a_step(project: Project) -> None:
+def test_the_phases_run_in_order_as_steps(project: Project) -> None:
     project.write(
         """
         from toolbox.orchestration import env
@@ -82,19 +82,19 @@ def test_the_phases_run_in_their_order_each_a_step(project: Project) -> None:
     assert code == 0
 
 
-def test_a_phase_that_the_project_does_not_have_is_left_out(project: Project) -> None:
+def test_phases_that_the_project_lacks_are_left_out(project: Project) -> None:
     project.write("def test(): ...")
     assert project.run()[1] == 0
     assert project.phases == {"000__test": "passed"}
 
 
-def test_only_the_phases_asked_for_run(project: Project) -> None:
+def test_only_requested_phases_run(project: Project) -> None:
     project.write("def prepare(): ...\ndef test(): 1 / 0\ndef post_cleanup(): ...")
     assert project.run(phases=["post_cleanup", "prepare"])[1] == 0
     assert list(project.phases) == ["000__prepare", "001__post_cleanup"]
 
 
-def test_when_nothing_ran_the_exit_code_says_so(project: Project) -> None:
+def test_a_run_of_nothing_has_its_own_exit_code(project: Project) -> None:
     project.write("def helper(): ...")
     summary, code = project.run()
     assert code == 4
@@ -117,7 +117,7 @@ def test_when_nothing_ran_the_exit_code_says_so(project: Project) -> None:
         ("raise Cancelled('the deadline')", "cancelled", "interrupted", 3),
     ],
 )
-def test_the_end_of_a_run_is_told_by_its_verdict(
+def test_the_exit_code_follows_the_verdict(
     project: Project, statement: str, verdict: str, cause: str | None, code: int
 ) -> None:
     project.write(
@@ -135,7 +135,7 @@ def test_the_end_of_a_run_is_told_by_its_verdict(
     assert project.phases == {"000__test": verdict, "001__post_cleanup": "passed"}
 
 
-def test_a_program_that_fails_before_the_test_is_no_failure_of_the_product(project: Project) -> None:
+def test_a_program_that_fails_in_prepare_is_an_infrastructure_error(project: Project) -> None:
     project.write("from toolbox.orchestration import run\ndef prepare(): run.run(['false'])\ndef test(): ...")
     summary, code = project.run()
     assert summary.finished is not None
@@ -143,7 +143,7 @@ def test_a_program_that_fails_before_the_test_is_no_failure_of_the_product(proje
     assert project.phases == {"000__prepare": "error"}
 
 
-def test_an_error_that_an_orchestration_swallows_still_decides_the_verdict(project: Project) -> None:
+def test_a_swallowed_error_still_decides_the_verdict(project: Project) -> None:
     project.write(
         """
         from toolbox.orchestration import env
@@ -157,7 +157,7 @@ def test_an_error_that_an_orchestration_swallows_still_decides_the_verdict(proje
     assert project.run()[1] == 1
 
 
-def test_an_error_in_the_cleanup_is_added_and_hides_nothing(project: Project) -> None:
+def test_a_cleanup_error_is_added_to_the_first_error(project: Project) -> None:
     project.write(
         """
         from toolbox.model.errors import CheckFailed, InfrastructureError
@@ -172,14 +172,14 @@ def test_an_error_in_the_cleanup_is_added_and_hides_nothing(project: Project) ->
     assert [step.step for step in summary.failures] == ["000__test", "001__post_cleanup"]
 
 
-def test_an_error_in_the_cleanup_alone_is_an_error_of_the_run(project: Project) -> None:
+def test_a_cleanup_error_alone_makes_the_run_an_error(project: Project) -> None:
     project.write("def test(): ...\ndef post_cleanup(): raise KeyError('gone')")
     summary, code = project.run()
     assert summary.finished is not None
     assert (code, summary.finished.message) == (3, "KeyError: 'gone'")
 
 
-def test_a_signal_is_what_is_reported_whatever_else_went_wrong(project: Project) -> None:
+def test_a_signal_is_reported_before_other_errors(project: Project) -> None:
     project.write(
         """
         from toolbox.model.errors import Interrupted, CheckFailed
@@ -201,7 +201,7 @@ def test_a_signal_that_arrived_between_the_phases_ends_the_run(
     assert project.run()[1] == 130
 
 
-def test_a_process_that_a_phase_left_is_ended_and_told(project: Project) -> None:
+def test_a_process_that_a_phase_left_is_ended_and_reported(project: Project) -> None:
     project.write(
         """
         import subprocess
@@ -239,7 +239,7 @@ def test_the_files_of_a_run_are_private(project: Project) -> None:
     assert not [path for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o077]
 
 
-def test_every_change_of_a_preset_is_listed_with_its_place(project: Project) -> None:
+def test_every_change_of_a_preset_is_listed_with_its_location(project: Project) -> None:
     project.write(
         "def test(): ...",
         """
@@ -270,7 +270,7 @@ header: "Bearer {@token}"
 """
 
 
-def test_secrets_stay_references_and_are_found_nowhere(
+def test_secrets_are_written_as_references_only(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "token-file").write_text("it's hunter2\n")
@@ -348,7 +348,7 @@ def on_clusters(block: dict[str, Any], cluster: str) -> str:
         ({"sutt": {"machine": {"lock_file": "lock"}}, "lab": {"pool": [{"name": "a"}]}}, "it has: lab"),
     ],
 )
-def test_a_target_on_a_cluster_that_the_run_will_not_have_starts_nothing(
+def test_a_target_on_an_unknown_cluster_starts_nothing(
     project: Project, server: ApiServer, monkeypatch: pytest.MonkeyPatch, block: dict[str, Any], hint: str
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
@@ -359,7 +359,7 @@ def test_a_target_on_a_cluster_that_the_run_will_not_have_starts_nothing(
     assert not (project.root / "made").exists()
 
 
-def test_what_cells_lack_on_an_existing_cluster_is_said_before_its_lease_is_waited_for(
+def test_missing_permissions_on_existing_clusters_are_reported_before_the_lease(
     project: Project, server: ApiServer
 ) -> None:
     server.says("POST", REVIEWS, {"status": {"allowed": False}})
@@ -370,7 +370,7 @@ def test_what_cells_lack_on_an_existing_cluster_is_said_before_its_lease_is_wait
     assert (project.runs, {asked.path for asked in server.asked}) == ([], {REVIEWS})
 
 
-def test_what_cells_lack_on_a_cluster_that_is_made_ends_the_run_before_its_first_phase(
+def test_missing_permissions_on_created_clusters_end_the_run_before_the_first_phase(
     project: Project, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(project.root / "state"))
@@ -383,12 +383,12 @@ def test_what_cells_lack_on_a_cluster_that_is_made_ends_the_run_before_its_first
     assert (code, project.phases, (project.root / "destroyed").exists()) == (3, {}, True)
 
 
-def test_a_run_without_tests_asks_nothing_of_a_cluster_for_them(project: Project) -> None:
+def test_permissions_are_not_checked_without_the_test_phase(project: Project) -> None:
     project.write("def prepare(): ...\ndef test(): ...", on_clusters({}, "sutt"))
     assert project.run(phases=["prepare"])[1] == 0
 
 
-def test_the_events_begin_and_end_with_the_run(project: Project) -> None:
+def test_the_journal_begins_with_run_started_and_ends_with_run_finished(project: Project) -> None:
     project.write("def test(): ...")
     summary, _ = project.run()
     assert isinstance(project.seen.events[0], RunStarted)
@@ -397,14 +397,14 @@ def test_the_events_begin_and_end_with_the_run(project: Project) -> None:
     assert not session.is_open()
 
 
-def test_two_runs_have_two_directories(project: Project) -> None:
+def test_each_run_has_its_own_directory(project: Project) -> None:
     project.write("def test(): ...")
     assert project.run()[0].directory != project.run()[0].directory
     assert len(project.runs) == 2
 
 
 @pytest.mark.parametrize(("variable", "place"), [("elsewhere", "elsewhere/tiny"), (None, "artifacts/tiny")])
-def test_runs_go_where_the_environment_says(
+def test_the_environment_sets_the_directory_of_runs(
     project: Project, monkeypatch: pytest.MonkeyPatch, variable: str | None, place: str
 ) -> None:
     monkeypatch.delenv(environ.ARTIFACT_DIR, raising=False)
@@ -415,7 +415,7 @@ def test_runs_go_where_the_environment_says(
     assert summary.directory.parent == project.root / place
 
 
-def test_a_user_that_nobody_named_is_no_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_id_without_a_name_is_not_an_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container that runs under a number of its own."""
 
     def unknown() -> str:
@@ -451,7 +451,7 @@ def test_a_thread_that_the_project_starts_belongs_to_the_phase(project: Project)
     assert (summary.directory / "001__test/000__mine/run.log").is_file()
 
 
-def test_the_cleanup_is_called_also_where_its_step_cannot_be_recorded(
+def test_the_cleanup_runs_even_if_its_step_cannot_be_recorded(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = steps.opened
@@ -476,9 +476,7 @@ def test_the_cleanup_is_called_also_where_its_step_cannot_be_recorded(
     assert summary.finished.message == "no space left on device"
 
 
-def test_what_goes_wrong_in_a_cleanup_without_a_step_is_added(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_a_cleanup_without_a_step_are_added(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     def on_a_full_disk(name: str, **_options: Any) -> Any:
         raise InfrastructureError(f"no space for {name}")
 
@@ -490,7 +488,7 @@ def test_what_goes_wrong_in_a_cleanup_without_a_step_is_added(
     assert (code, summary.finished.message.splitlines()) == (3, said)
 
 
-def test_a_cleanup_that_fails_is_not_called_twice(project: Project) -> None:
+def test_a_failing_cleanup_is_called_once(project: Project) -> None:
     project.write(
         """
         def post_cleanup():

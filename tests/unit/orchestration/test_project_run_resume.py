@@ -112,7 +112,7 @@ def post_cleanup(): log("cleanup")
 # The phases
 
 
-def test_a_phase_that_passed_answers_and_the_one_that_was_going_on_is_run(project: Project) -> None:
+def test_passed_phases_are_replayed_and_the_interrupted_phase_runs(project: Project) -> None:
     project.write(PHASES)
     project.run()
     project.cut(StepFinished, name="test")
@@ -134,7 +134,7 @@ class Probe:
 """
 
 
-def test_the_body_of_a_toolbox_command_that_passed_is_not_run_again(project: Project) -> None:
+def test_a_passed_toolbox_command_is_not_repeated(project: Project) -> None:
     for name, text in {"commands/probe.py": PROBE, "roles/probe_nothing/tasks/main.yml": "[]\n"}.items():
         (project.root / name).parent.mkdir(parents=True)
         (project.root / name).write_text(text)
@@ -146,7 +146,7 @@ def test_the_body_of_a_toolbox_command_that_passed_is_not_run_again(project: Pro
     assert project.log == ["test"]
 
 
-def test_after_the_cleanup_everything_is_prepared_again(project: Project) -> None:
+def test_preparation_is_repeated_after_a_cleanup(project: Project) -> None:
     project.write(PHASES)
     project.run()
     project.cut(StepFinished, name="post_cleanup")
@@ -154,7 +154,7 @@ def test_after_the_cleanup_everything_is_prepared_again(project: Project) -> Non
     assert project.log == ["prepare", "test", "cleanup"]
 
 
-def test_a_run_that_is_gone_on_with_ends_as_it_would_have(project: Project) -> None:
+def test_a_resumed_run_ends_with_the_same_verdict(project: Project) -> None:
     project.write(PHASES)
     (project.root / "good").touch()
     project.run()
@@ -167,9 +167,7 @@ def test_a_run_that_is_gone_on_with_ends_as_it_would_have(project: Project) -> N
 
 
 @pytest.mark.parametrize(("failed", "log", "code"), [(False, [], 1), (True, ["prepare", "test", "cleanup"], 0)])
-def test_what_failed_for_good_is_run_again_only_where_that_is_asked(
-    project: Project, failed: bool, log: list[str], code: int
-) -> None:
+def test_failed_work_is_repeated_only_with_failed(project: Project, failed: bool, log: list[str], code: int) -> None:
     project.write(PHASES)
     assert project.run() == 1
     (project.root / "good").touch()
@@ -177,7 +175,7 @@ def test_what_failed_for_good_is_run_again_only_where_that_is_asked(
     assert project.log == log
 
 
-def test_a_run_that_an_error_ended_is_gone_on_with(project: Project) -> None:
+def test_a_run_that_ended_in_an_error_can_be_resumed(project: Project) -> None:
     project.write("def test():\n    log('test')\n    if not Path('good').exists(): raise OSError('no route')")
     assert project.run() == 3
     (project.root / "good").touch()
@@ -185,7 +183,7 @@ def test_a_run_that_an_error_ended_is_gone_on_with(project: Project) -> None:
     assert project.log == ["test"]
 
 
-def test_the_phases_that_were_asked_for_are_those_that_go_on(project: Project) -> None:
+def test_a_resumed_run_keeps_its_phases(project: Project) -> None:
     project.write(PHASES)
     project.run(phases=["test"])
     project.cut(StepFinished, name="test")
@@ -193,7 +191,7 @@ def test_the_phases_that_were_asked_for_are_those_that_go_on(project: Project) -
     assert project.log == ["test"]
 
 
-def test_an_orchestration_that_was_mended_is_what_goes_on(project: Project) -> None:
+def test_a_resumed_run_uses_the_corrected_orchestration(project: Project) -> None:
     project.write("def test(): 1 / 0")
     assert project.run() == 3
     project.write("def test(): log('mended')")
@@ -218,7 +216,7 @@ def work(word):
 """
 
 
-def test_a_directory_is_gone_into_again_and_a_task_that_passed_is_not_run_again(project: Project) -> None:
+def test_directories_are_reused_and_passed_tasks_are_not_repeated(project: Project) -> None:
     project.write(GROUPS)
     assert project.run() == 1
     project.cut(StepFinished, name="test")
@@ -232,7 +230,7 @@ def test_a_directory_is_gone_into_again_and_a_task_that_passed_is_not_run_again(
     ]  # fmt: skip
 
 
-def test_of_two_directories_with_one_name_each_is_gone_into_again(project: Project) -> None:
+def test_two_directories_with_the_same_name_are_both_reused(project: Project) -> None:
     project.write(
         """
         def test():
@@ -250,7 +248,7 @@ def test_of_two_directories_with_one_name_each_is_gone_into_again(project: Proje
 # The configuration
 
 
-def test_a_configuration_that_has_changed_is_refused_and_nothing_is_done(project: Project) -> None:
+def test_a_changed_configuration_is_refused(project: Project) -> None:
     project.write(PHASES, "a: {b: 1}\nc: 2\n")
     project.run(overrides={"c": 3})
     project.cut(StepFinished, name="test")
@@ -283,7 +281,7 @@ def test_a_phase_that_changed_the_configuration_changes_it_again(project: Projec
     assert (project.log, written(project)) == (["prepare", "a=2"], {"a": 2})
 
 
-def test_a_run_that_changed_its_configuration_can_be_gone_on_with_again_and_again(project: Project) -> None:
+def test_a_run_with_set_config_can_be_resumed_repeatedly(project: Project) -> None:
     project.write(SETTING, "a: 1\n")
     project.run()
     for _ in range(3):
@@ -292,7 +290,7 @@ def test_a_run_that_changed_its_configuration_can_be_gone_on_with_again_and_agai
     assert project.log == ["prepare", "a=2"]
 
 
-def test_to_find_nothing_to_do_does_not_change_what_there_is(project: Project) -> None:
+def test_resuming_a_finished_run_changes_no_files(project: Project) -> None:
     project.write(SETTING, "a: 1\n")
     project.run()
     for _ in range(2):
@@ -301,9 +299,7 @@ def test_to_find_nothing_to_do_does_not_change_what_there_is(project: Project) -
 
 
 @pytest.mark.parametrize("at", [StepStarted, StepFinished])
-def test_a_run_that_died_while_it_changed_its_configuration_can_be_gone_on_with(
-    project: Project, at: type[Event]
-) -> None:
+def test_a_run_killed_during_set_config_can_be_resumed(project: Project, at: type[Event]) -> None:
     """The journal says of the change before the file does, and a run that is resumed begins with the file as it was."""
     project.write(SETTING, "a: 1\n")
     project.run()
@@ -313,7 +309,9 @@ def test_a_run_that_died_while_it_changed_its_configuration_can_be_gone_on_with(
     assert project.log == ["prepare", "a=2"]
 
 
-def test_a_secret_in_the_configuration_is_no_change(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_in_the_configuration_does_not_count_as_a_change(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (project.root / "token").write_text("hunter2")
     monkeypatch.setenv("TINY_SECRETS", str(project.root))
     secrets = "secrets: {dir: {env_key: TINY_SECRETS}, file: token}\ntoken: '*$@secrets.file'\nshown: x\n"
@@ -353,7 +351,7 @@ def test_a_secret_that_is_also_a_name_does_not_repeat_finished_work(
 
 
 @pytest.mark.parametrize("name", ["missing", "empty"])
-def test_a_directory_that_is_not_that_of_a_run_is_refused(project: Project, name: str) -> None:
+def test_a_directory_that_is_not_a_run_is_refused(project: Project, name: str) -> None:
     (project.root / "empty").mkdir()
     project.directory = project.root / name
     with pytest.raises(UsageError, match="is not the directory of a run"):
@@ -361,7 +359,7 @@ def test_a_directory_that_is_not_that_of_a_run_is_refused(project: Project, name
     assert list((project.root / "empty").iterdir()) == []
 
 
-def test_a_project_that_is_gone_is_named(project: Project) -> None:
+def test_a_removed_project_is_named(project: Project) -> None:
     project.run()
     shutil.rmtree(project.root / "projects/tiny")
     with pytest.raises(UsageError, match="unknown project `tiny`"):
@@ -371,7 +369,7 @@ def test_a_project_that_is_gone_is_named(project: Project) -> None:
 # What was left running
 
 
-def test_what_a_dead_orchestrator_left_running_is_ended_but_for_the_workloads_of_cells(project: Project) -> None:
+def test_orphaned_processes_are_ended_except_workloads_of_cells(project: Project) -> None:
     project.write(MATRIX_PHASES, matrix_of(project.root))
     project.run()
     cell = next((project.directory / "001__test").glob("000__*"))
@@ -406,7 +404,7 @@ def matrix_of(root: Path) -> str:
     """
 
 
-def test_the_cells_that_have_ended_are_not_run_again(project: Project) -> None:
+def test_finished_cells_are_not_repeated(project: Project) -> None:
     project.write(MATRIX_PHASES, matrix_of(project.root))
     assert project.run() == 1
     assert project.log == ["a", "b", "c"]
@@ -415,14 +413,14 @@ def test_the_cells_that_have_ended_are_not_run_again(project: Project) -> None:
     assert [event.done for event in project.seen.of(MatrixPlanned)] == [1]
 
 
-def test_only_the_cells_that_failed_are_run_again_where_that_is_asked(project: Project) -> None:
+def test_with_failed_only_failed_cells_are_repeated(project: Project) -> None:
     project.write(MATRIX_PHASES, matrix_of(project.root))
     project.run()
     assert (project.resume(failed=True), project.log) == (1, ["b"])
     assert (project.resume(), project.log) == (1, [])
 
 
-def test_the_number_of_jobs_may_be_another_one(project: Project) -> None:
+def test_a_resumed_run_may_change_jobs(project: Project) -> None:
     project.write(MATRIX_PHASES, matrix_of(project.root))
     project.run()
     project.resume(failed=True, jobs=3)
@@ -464,7 +462,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
     forget_modules()
 
 
-def test_a_journal_that_is_cut_anywhere_is_read(recorded: Recorded, tmp_path: Path) -> None:
+def test_a_journal_that_is_truncated_anywhere_can_be_read(recorded: Recorded, tmp_path: Path) -> None:
     first = recorded.ends[0] - 1  # a line is whole also without its end
     RunDirectory(tmp_path).journal.write_bytes(recorded.content)
     for cut in reversed(range(len(recorded.content) + 1)):
@@ -519,20 +517,18 @@ def hold(found: RunState, code: int, kept: list[JournalEvent], executed: list[st
     assert len(ends) == 1
 
 
-def test_a_run_that_was_killed_between_any_two_events_goes_on(recorded: Recorded, resume: Resume) -> None:
+def test_a_run_killed_between_any_two_events_can_be_resumed(recorded: Recorded, resume: Resume) -> None:
     for end in [0, *recorded.ends]:
         resume(end)
 
 
 @settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_a_run_whose_last_event_was_torn_anywhere_goes_on(
-    recorded: Recorded, resume: Resume, data: st.DataObject
-) -> None:
+def test_a_run_with_a_torn_last_event_can_be_resumed(recorded: Recorded, resume: Resume, data: st.DataObject) -> None:
     resume(data.draw(st.integers(0, len(recorded.content))))
 
 
-def test_a_change_of_the_configuration_is_kept_with_its_place(project: Project) -> None:
+def test_set_config_is_recorded_with_its_location(project: Project) -> None:
     project.write(SETTING, "a: 1\n")
     project.run()
     changes = [

@@ -38,11 +38,11 @@ def test_the_files_of_a_project_are_those_of_its_root(root: Path) -> None:
         ("", ""),
     ],
 )
-def test_the_first_line_says_what_it_is_for(root: Path, source: str, summary: str) -> None:
+def test_the_summary_is_the_first_line_of_the_orchestration(root: Path, source: str, summary: str) -> None:
     assert write(root, source).summary == summary
 
 
-def test_an_unknown_project_is_named_with_the_nearest() -> None:
+def test_an_unknown_project_suggests_a_similar_name() -> None:
     with pytest.raises(UsageError, match="unknown project `trainin_e2e`: did you mean training_e2e"):
         projects.find("trainin_e2e")
 
@@ -56,7 +56,7 @@ def test_phases_are_functions_by_name_in_their_order(root: Path) -> None:
     assert [function() for function in phases.values()] == [3, 4]
 
 
-def test_an_orchestration_imports_what_stands_beside_it(root: Path) -> None:
+def test_an_orchestration_can_import_files_beside_it(root: Path) -> None:
     found = write(root, "from projects.tiny import helper\ntest = helper.work\n")
     (root / "projects/tiny/helper.py").write_text("def work(): return 'from beside'\n")
     assert projects.phases(found)["test"]() == "from beside"
@@ -66,7 +66,7 @@ def test_an_orchestration_imports_what_stands_beside_it(root: Path) -> None:
     ("source", "said"),
     [("def test(:", "SyntaxError"), ("import no_such_module", "no_such_module"), ("1 / 0", "ZeroDivisionError")],
 )
-def test_a_broken_orchestration_is_a_fault_of_the_project_with_its_file(root: Path, source: str, said: str) -> None:
+def test_a_broken_orchestration_is_reported_with_its_file(root: Path, source: str, said: str) -> None:
     found = write(root, source)
     with pytest.raises(ConfigurationError, match=said) as caught:
         projects.phases(found)
@@ -77,7 +77,7 @@ def available() -> dict[str, Callable[[], object]]:
     return dict.fromkeys(projects.PHASES, list)
 
 
-def test_all_phases_are_selected_unless_some_are_wanted() -> None:
+def test_all_phases_are_selected_by_default() -> None:
     assert list(projects.select(available(), None)) == list(projects.PHASES)
     assert list(projects.select(available(), [])) == []
     assert list(projects.select(available(), ["test", "pre_cleanup"])) == ["pre_cleanup", "test"]
@@ -90,6 +90,6 @@ def test_an_unknown_phase_is_named(wanted: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "../projects", "/etc", "..", ".", ""])
-def test_a_name_that_is_a_path_or_too_long_for_one_is_no_project(name: str) -> None:
+def test_a_path_or_an_overlong_name_is_not_a_project(name: str) -> None:
     with pytest.raises(UsageError, match=r"unknown project|is not a project"):
         projects.find(name)

@@ -6,11 +6,11 @@ import threading
 from toolbox.orchestration import region
 
 
-def test_outside_of_any_there_is_none() -> None:
+def test_outside_of_a_region_the_name_is_none() -> None:
     assert region.current() is None
 
 
-def test_the_innermost_region_is_named_and_left_again() -> None:
+def test_the_innermost_region_is_current() -> None:
     with region.entered("outer"):
         with region.entered("inner"):
             assert region.current() == "inner"
@@ -18,7 +18,7 @@ def test_the_innermost_region_is_named_and_left_again() -> None:
     assert region.current() is None
 
 
-def test_a_thread_is_in_the_region_with_its_context_alone() -> None:
+def test_a_thread_is_in_the_region_only_with_its_context() -> None:
     seen: list[str | None] = []
     with region.entered("deploy"):
         copied = contextvars.copy_context()

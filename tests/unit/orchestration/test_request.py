@@ -35,21 +35,21 @@ def kept(asked: RunRequest, directory: Path) -> RunRequest:
     return RunRequest.read(directory)
 
 
-def test_a_request_is_read_as_it_was_asked(tmp_path: Path) -> None:
+def test_a_request_is_read_as_it_was_written(tmp_path: Path) -> None:
     found = kept(ASKED, tmp_path)
     assert (found.project, tuple(found.presets), found.overrides) == ("tiny", ("small", "fast"), ASKED.overrides)
     assert (found.selection, found.options, found.deadline) == (ASKED.selection, ASKED.options, 90.5)
     assert (found.phases, found.override_files) == (["prepare", "test"], [Path.cwd() / "changes.yaml"])
 
 
-def test_what_was_not_asked_is_not_asked_later(tmp_path: Path) -> None:
+def test_unset_options_stay_unset_when_read(tmp_path: Path) -> None:
     found = kept(RunRequest("tiny"), tmp_path)
     assert (found.phases, found.selection, found.options, found.deadline) == (None, Selection(), Options(), None)
     assert (list(found.presets), list(found.override_files), found.overrides) == ([], [], {})
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "{}", '{"project": "tiny"}'])
-def test_a_request_that_cannot_be_read_is_named(tmp_path: Path, text: str | None) -> None:
+def test_an_unreadable_request_is_named(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "run.json").write_text(text)
     with pytest.raises(UsageError, match=r"/run\.json is damaged, and the run cannot be resumed without it: "):
@@ -84,7 +84,7 @@ def test_a_project_with_a_matrix_has_a_plan(tiny: Path) -> None:
 
 
 @pytest.mark.parametrize(("today", "is_expected"), [(dt.date(2026, 6, 15), True), (dt.date(2026, 6, 16), False)])
-def test_what_is_expected_to_fail_depends_on_the_day(tiny: Path, today: dt.date, is_expected: bool) -> None:
+def test_expired_expectations_of_failure_have_no_effect(tiny: Path, today: dt.date, is_expected: bool) -> None:
     tiny.write_text(MATRIX)
     loaded = request.load(RunRequest("tiny"), today=today)
     assert loaded.plan is not None
@@ -92,14 +92,14 @@ def test_what_is_expected_to_fail_depends_on_the_day(tiny: Path, today: dt.date,
 
 
 @pytest.mark.parametrize("selection", [Selection("x=a"), Selection(shard=(1, 2))])
-def test_without_a_matrix_there_are_no_cells_to_choose(tiny: Path, selection: Selection) -> None:
+def test_selecting_cells_without_a_matrix_is_refused(tiny: Path, selection: Selection) -> None:
     tiny.write_text("a: 1\n")
     assert request.load(RunRequest("tiny")).plan is None
     with pytest.raises(UsageError, match=r"^--cells, --shard: config/tiny\.yaml has no matrix to take cells from$"):
         request.load(RunRequest("tiny", selection=selection))
 
 
-def test_a_matrix_is_held_against_its_contract(tiny: Path) -> None:
+def test_a_matrix_is_checked_against_its_contract(tiny: Path) -> None:
     tiny.write_text(MATRIX.replace("axes: {x", "axs: {x") + "targets: {far: {capacity: {jobs: 0}}}\n")
     with pytest.raises(ConfigurationError) as caught:
         request.load(RunRequest("tiny"))
@@ -143,20 +143,20 @@ def refusal(directory: Path, was: dict[str, Any], now: dict[str, Any]) -> list[s
         ({"a": "x" * 99}, {"a": "y"}, [f"a was '{'x' * 56}..., is 'y'"]),
     ],
 )
-def test_what_has_changed_is_named(tmp_path: Path, was: dict[str, Any], now: dict[str, Any], said: list[str]) -> None:
+def test_changed_fields_are_named(tmp_path: Path, was: dict[str, Any], now: dict[str, Any], said: list[str]) -> None:
     assert refusal(tmp_path, was, now) == said
 
 
-def test_of_many_changes_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
+def test_at_most_five_changes_are_named(tmp_path: Path) -> None:
     was, now = ({str(key): value for key in range(9)} for value in (1, 2))
     assert refusal(tmp_path, was, now)[-2:] == ["4 was 1, is 2", "and 4 more"]
 
 
-def test_the_same_is_refused_in_no_order(tmp_path: Path) -> None:
+def test_the_order_of_fields_does_not_matter(tmp_path: Path) -> None:
     request.refuse_changes(tmp_path, {"a": 1, "b": [dt.date(2026, 1, 2)]}, {"b": [dt.date(2026, 1, 2)], "a": 1}, None)
 
 
-def test_a_plan_is_held_against_the_one_that_was_frozen(tmp_path: Path, planned: Planned) -> None:
+def test_a_changed_plan_is_refused(tmp_path: Path, planned: Planned) -> None:
     block: dict[str, Any] = {"axes": {"x": ["a"], "day": [dt.date(2026, 1, 2)]}}
     planned(block).write(tmp_path)
     request.refuse_changes(tmp_path, {}, {}, planned(block))
@@ -168,7 +168,7 @@ def test_a_plan_is_held_against_the_one_that_was_frozen(tmp_path: Path, planned:
         request.refuse_changes(tmp_path, {}, {}, planned(block))
 
 
-def test_a_plan_of_an_earlier_version_names_no_files_and_is_taken(tmp_path: Path, planned: Planned) -> None:
+def test_a_plan_of_an_earlier_version_without_files_is_accepted(tmp_path: Path, planned: Planned) -> None:
     block: dict[str, Any] = {"axes": {"x": ["a"]}, "workload": {"command": ["a"]}}
     planned(block).write(tmp_path)
     kept = json.loads((tmp_path / "plan.json").read_text())
@@ -177,7 +177,7 @@ def test_a_plan_of_an_earlier_version_names_no_files_and_is_taken(tmp_path: Path
     request.refuse_changes(tmp_path, {}, {}, planned(block))
 
 
-def test_files_that_have_changed_are_named(tmp_path: Path, planned: Planned) -> None:
+def test_changed_files_are_named(tmp_path: Path, planned: Planned) -> None:
     (tmp_path / "lib").mkdir()
     for name in ("a.py", "lib/b.py", "lib/c.py"):
         (tmp_path / name).write_text("1")
@@ -195,6 +195,6 @@ def test_files_that_have_changed_are_named(tmp_path: Path, planned: Planned) -> 
     assert [line.strip() for line in files_named] == ["lib/b.py is gone", "lib/d.py is new", "a.py has changed"]
 
 
-def test_the_words_of_a_request_are_json(tmp_path: Path) -> None:
+def test_a_request_can_be_written_as_json(tmp_path: Path) -> None:
     written = json.dumps(RunRequest("tiny", override_files=[tmp_path / "o.yaml"]).as_json())
     assert json.loads(written)["override_files"] == [str(tmp_path / "o.yaml")]

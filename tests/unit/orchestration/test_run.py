@@ -27,23 +27,23 @@ def _top(top: Step) -> Step:
     return top
 
 
-def test_a_list_is_a_program_and_its_arguments_as_they_are(tmp_path: Path) -> None:
+def test_a_list_is_run_without_a_shell(tmp_path: Path) -> None:
     done = run.run(["printf", "%s|", HOSTILE, 7, tmp_path], capture_stdout=True, cwd=tmp_path)  # type: ignore[list-item]
     assert done.stdout == f"{HOSTILE}|7|{tmp_path}|"
     assert [path.name for path in tmp_path.iterdir()] == ["run.log"]
 
 
-def test_what_a_program_prints_is_kept(tmp_path: Path) -> None:
+def test_the_output_of_a_program_is_written_to_run_log(tmp_path: Path) -> None:
     run.run("echo out; echo err >&2")
     assert set((tmp_path / "run.log").read_text().splitlines()) == {"$ echo out; echo err >&2", "out", "err"}
 
 
-def test_a_failure_shows_the_errors_also_when_they_are_not_captured() -> None:
+def test_a_failure_shows_stderr_even_if_it_is_not_captured() -> None:
     with pytest.raises(StepError, match="ended with status 3\nthe reason"):
         run.run("echo the reason >&2; exit 3")
 
 
-def test_a_secret_reaches_a_program_in_its_environment_and_no_log(tmp_path: Path) -> None:
+def test_a_secret_in_env_reaches_the_program_but_no_log(tmp_path: Path) -> None:
     secret = Secret("hunter2-and-more")
     assert run.run("printf %s $TOKEN | wc --chars", env={"TOKEN": secret}, capture_stdout=True).stdout == "16\n"
     run.run("echo it is $TOKEN", env={"TOKEN": secret})
@@ -51,12 +51,12 @@ def test_a_secret_reaches_a_program_in_its_environment_and_no_log(tmp_path: Path
 
 
 @pytest.mark.parametrize("command", [[], "", ["echo", Secret("hunter2")]])
-def test_no_command_or_a_secret_in_it_is_refused(command: Any) -> None:
+def test_an_empty_command_or_one_with_a_secret_is_refused(command: Any) -> None:
     with pytest.raises(UsageError, match=r"run\.run: the command is empty or contains a secret"):
         run.run(command)
 
 
-def test_a_text_is_for_bash() -> None:
+def test_a_string_is_run_by_bash() -> None:
     assert run.run("echo a{1,2} | tr a b; [[ x == x* ]]", capture_stdout=True).stdout == "b1 b2\n"
 
 
@@ -80,7 +80,7 @@ def test_a_failure_names_the_command_its_status_and_the_end_of_its_errors(tmp_pa
 
 
 @pytest.mark.parametrize("meaning", [(Verdict.ERROR, Cause.INFRASTRUCTURE), (Verdict.FAILED, Cause.PRODUCT)])
-def test_a_failure_means_what_the_step_says(top: Step, meaning: tuple[Verdict, Cause]) -> None:
+def test_a_failure_has_the_verdict_that_the_step_defines(top: Step, meaning: tuple[Verdict, Cause]) -> None:
     top.failure = meaning
     with pytest.raises(StepError) as caught:
         run.run(["false"])
@@ -92,7 +92,7 @@ def test_without_check_the_status_is_returned() -> None:
     assert run.run("kill -KILL $$", check=False).returncode == -signal.SIGKILL
 
 
-def test_what_is_captured_is_not_shown(seen: Seen) -> None:
+def test_captured_output_is_not_shown(seen: Seen) -> None:
     done = run.run("echo out; echo err >&2", capture_stdout=True, capture_stderr=True)
     assert (done.stdout, done.stderr) == ("out\n", "err\n")
     assert seen.lines == ["$ echo out; echo err >&2"]
@@ -103,7 +103,7 @@ def test_the_command_and_its_lines_are_shown(seen: Seen) -> None:
     assert seen.lines == ["$ printf 'one\ntwo words'", "one", "two words"]
 
 
-def test_the_command_is_not_shown_when_nobody_wants_it(seen: Seen) -> None:
+def test_without_log_command_the_command_is_not_shown(seen: Seen) -> None:
     run.run(["true"], log_command=False)
     assert seen.lines == []
 
@@ -115,19 +115,19 @@ def test_a_file_can_be_its_standard_input(tmp_path: Path) -> None:
     assert int(done.stdout or "") == 14
 
 
-def test_it_runs_where_it_is_asked_to(tmp_path: Path) -> None:
+def test_a_program_runs_in_cwd(tmp_path: Path) -> None:
     (tmp_path / "inside").mkdir()
     for folder in (tmp_path / "inside", str(tmp_path / "inside")):
         assert run.run(["pwd"], cwd=folder, capture_stdout=True).stdout == f"{tmp_path / 'inside'}\n"
 
 
-def test_its_environment_is_ours_and_what_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_gets_our_environment_and_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INHERITED", "1")
     done = run.run('echo "$INHERITED $GIVEN $ARTIFACT_DIR"', env={"GIVEN": HOSTILE}, capture_stdout=True)
     assert done.stdout == f"1 {HOSTILE} {tmp_path}\n"
 
 
-def test_it_finds_the_configuration_of_the_project(work: Work, tmp_path: Path) -> None:
+def test_a_program_finds_the_configuration_of_the_project(work: Work, tmp_path: Path) -> None:
     work("a: 1")
     done = run.run("echo $TOPGALLANT_FROM_CONFIG_FILE", capture_stdout=True)
     assert done.stdout == f"{tmp_path / 'config.yaml'}\n"
@@ -139,7 +139,7 @@ def test_a_program_that_cannot_be_started_is_named(command: list[str]) -> None:
         run.run(command)
 
 
-def test_a_directory_that_is_not_there_is_an_error_of_the_step(tmp_path: Path) -> None:
+def test_a_missing_cwd_is_a_step_error(tmp_path: Path) -> None:
     with pytest.raises(StepError, match="missing"):
         run.run(["true"], cwd=tmp_path / "missing")
 
@@ -154,7 +154,7 @@ def test_secrets_are_masked_in_the_command_its_output_and_the_error(top: Step, s
     assert not [line for line in told if "secret" in line]
 
 
-def test_a_cancelled_scope_ends_it(seen: Seen) -> None:
+def test_a_cancelled_scope_ends_the_program(seen: Seen) -> None:
     with cancellation.opened() as scope:
         scope.cancel("enough")
         with pytest.raises(Cancelled, match="enough"):
@@ -162,7 +162,7 @@ def test_a_cancelled_scope_ends_it(seen: Seen) -> None:
     assert "started" not in seen.lines
 
 
-def test_all_functions_run_and_the_first_error_carries_the_others() -> None:
+def test_run_all_calls_all_functions_and_raises_the_first_error() -> None:
     ran: list[int] = []
 
     def fail(number: int) -> None:
@@ -176,12 +176,12 @@ def test_all_functions_run_and_the_first_error_carries_the_others() -> None:
     assert caught.value.__notes__ == ["and after it CheckFailed: error 3", "and after it CheckFailed: error 4"]
 
 
-def test_functions_that_do_not_fail_raise_nothing() -> None:
+def test_run_all_raises_nothing_without_errors() -> None:
     run.run_all()
     run.run_all(list, dict)
 
 
-def test_a_cancelled_run_calls_no_further_function() -> None:
+def test_run_all_stops_on_a_cancellation() -> None:
     ran: list[int] = []
 
     def cancel() -> None:
@@ -192,13 +192,13 @@ def test_a_cancelled_run_calls_no_further_function() -> None:
     assert ran == []
 
 
-def test_an_argument_that_nobody_set_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_an_unset_placeholder_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--packages is SET_AT_RUNTIME"):
         run.run_toolbox("host", "capture_state", packages=["numpy", "SET_AT_RUNTIME"])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_arguments_that_a_template_gives_can_be_had_alone(work: Work, tmp_path: Path) -> None:
+def test_show_args_returns_the_arguments_of_the_template(work: Work, tmp_path: Path) -> None:
     (tmp_path / "args.yaml.j2").write_text(
         'pre/host capture_state/post:\n  packages: ["{{ name }}"]\n  accelerators: x\n'
     )
@@ -245,18 +245,18 @@ def test_a_command_without_a_role_is_a_step_too(tmp_path: Path, seen: Seen) -> N
 
 
 @pytest.mark.usefixtures("failing")
-def test_a_command_without_a_role_is_called_here_and_returns_its_value(tmp_path: Path) -> None:
+def test_a_command_without_a_role_returns_its_value(tmp_path: Path) -> None:
     result = run.run_toolbox("failing", "add", a="40")
     assert (result.value, result.directory, result.passed) == (42, tmp_path / "000__failing__add", True)
 
 
 @pytest.mark.usefixtures("failing", "top")
-def test_a_command_takes_all_that_is_left_as_on_the_command_line() -> None:
+def test_a_command_accepts_a_list_for_variadic_arguments() -> None:
     assert run.run_toolbox("failing", "join", separator="-", words=["a", 1]).value == "a-1"
 
 
 @pytest.mark.usefixtures("failing")
-def test_a_command_without_a_role_that_may_fail_does_not_count(top: Step, seen: Seen) -> None:
+def test_a_failure_with_check_false_does_not_count(top: Step, seen: Seen) -> None:
     result = run.run_toolbox("failing", "judge", message="too slow", check=False)
     assert isinstance(result.error, CheckFailed)
     assert (result.passed, top.outcome()) == (False, None)

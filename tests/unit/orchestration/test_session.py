@@ -39,7 +39,7 @@ def test_the_project_ends_with_its_block(work: Work, top: Step) -> None:
     assert session.current() is outer
 
 
-def test_children_find_the_configuration_and_the_template(work: Work, tmp_path: Path) -> None:
+def test_child_processes_find_the_configuration_and_the_template(work: Work, tmp_path: Path) -> None:
     opened = work("a: 1")
     assert opened.variables == {
         "TOPGALLANT_FROM_CONFIG_FILE": str(tmp_path / "config.yaml"),
@@ -50,7 +50,7 @@ def test_children_find_the_configuration_and_the_template(work: Work, tmp_path: 
 
 
 @pytest.mark.parametrize(("variable", "expected"), [("elsewhere", "elsewhere"), (None, "artifacts/toolbox")])
-def test_a_command_by_itself_has_a_directory(
+def test_a_command_outside_of_a_run_has_a_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, expected: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -62,11 +62,11 @@ def test_a_command_by_itself_has_a_directory(
     assert found.directory.is_dir()
 
 
-def test_the_current_step_goes_before_that_of_a_command_by_itself(top: Step) -> None:
+def test_the_current_step_is_used_inside_of_a_run(top: Step) -> None:
     assert steps.current() is session.step() is top
 
 
-def test_who_loads_the_written_configuration_applies_no_preset_again(work: Work, tmp_path: Path) -> None:
+def test_the_written_configuration_applies_no_preset_again(work: Work, tmp_path: Path) -> None:
     opened = work(
         """
         size: 1

@@ -30,13 +30,13 @@ def store(tmp_path: Path) -> Path:
     return file
 
 
-def test_cells_that_pass_and_fail_at_one_revision_are_flaky(work: Work, store: Path) -> None:
+def test_cells_that_pass_and_fail_at_the_same_revision_are_flaky(work: Work, store: Path) -> None:
     configuration = work(f"results: {{database: {store}}}\n").configuration
     assert storing.flaky_cells(configuration, "grid") == {identity("x=a")}
     assert storing.flaky_cells(configuration, "other") == set()
 
 
 @pytest.mark.parametrize("block", ["record: false", "database: no/such/store.db"])
-def test_without_a_store_no_cell_is_known_to_be_flaky(work: Work, block: str) -> None:
+def test_without_a_store_no_cell_is_flaky(work: Work, block: str) -> None:
     configuration = work(f"results: {{{block}}}\n").configuration
     assert storing.flaky_cells(configuration, "grid") == set()

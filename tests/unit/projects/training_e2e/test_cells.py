@@ -35,7 +35,7 @@ def planned(*presets: str, **overrides: Any) -> Plan:
     return plan
 
 
-def test_smoke_has_two_models_and_what_to_compare_them_by() -> None:
+def test_smoke_has_two_models_and_their_reference_cells() -> None:
     assert [cell.name for cell in planned("smoke").cells] == [
         "model=tiny,batch=8,precision=float32",
         "model=tiny,batch=8,precision=float64",
@@ -59,7 +59,7 @@ def test_the_workload_takes_the_settings_of_every_cell(presets: Sequence[str], t
 
 
 @each_preset
-def test_every_comparison_has_another_cell_to_compare_with(presets: Sequence[str]) -> None:
+def test_every_relation_has_a_reference_cell(presets: Sequence[str]) -> None:
     plan = planned(*presets)
     relations = Relations(list(plan.combinations.values()))
     compared = [
@@ -73,7 +73,7 @@ def test_every_comparison_has_another_cell_to_compare_with(presets: Sequence[str
 
 
 @each_preset
-def test_a_preset_leaves_nothing_in_the_matrix_without_effect(presets: Sequence[str]) -> None:
+def test_every_entry_of_the_matrix_has_an_effect_in_each_preset(presets: Sequence[str]) -> None:
     without = [note for note in planned(*presets).notes if "have no bounds yet" not in note]  # nobody has measured here
     assert without == []
 
@@ -89,7 +89,7 @@ def test_ssh_runs_the_same_cells_on_two_machines_one_at_a_time_on_each() -> None
     }
 
 
-def test_a_machine_may_be_named_by_an_override() -> None:
+def test_an_override_can_set_the_host() -> None:
     plan = planned("ssh", **{"targets.ssh-2.host": "tpu-7", "targets.ssh-2.user": "ci", "training.python": "/opt/py"})
     addresses = [target.address for target in plan.targets.values()]
     assert addresses == ["topgallant-1", "ci@tpu-7"]

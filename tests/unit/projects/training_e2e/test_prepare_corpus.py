@@ -16,7 +16,7 @@ def prepare(path: Path, characters: int, capsys: pytest.CaptureFixture[str]) -> 
     return answer
 
 
-def test_the_corpus_has_the_characters_that_were_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_corpus_has_the_requested_length(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "new" / "corpus.txt"
     answer = prepare(path, 5000, capsys)
     text = path.read_text(encoding="utf-8")
@@ -26,13 +26,15 @@ def test_the_corpus_has_the_characters_that_were_asked_for(tmp_path: Path, capsy
     assert [file.name for file in path.parent.iterdir()] == ["corpus.txt"]
 
 
-def test_a_corpus_that_is_there_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_corpus_is_not_rewritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "corpus.txt"
     changed = [prepare(path, characters, capsys)["changed"] for characters in (5000, 5000, 6000)]
     assert changed == [True, False, True]
 
 
-def test_more_than_there_is_gives_all_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_requesting_too_many_characters_writes_the_whole_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     answer = prepare(tmp_path / "corpus.txt", 10**9, capsys)
     assert 200_000 < answer["characters"] < answer["requested"]
 

@@ -74,14 +74,14 @@ def test_it_plans_without_a_cluster(plan: Plan, monkeypatch: pytest.MonkeyPatch)
     assert [note for note in plan.notes if "have no bounds yet" not in note] == []
 
 
-def test_its_first_cell_becomes_this_job_set(plan: Plan) -> None:
+def test_the_first_cell_becomes_this_job_set(plan: Plan) -> None:
     found = manifest(plan, plan.cells[0])
     if os.environ.get("TOPGALLANT_TEST_WRITE_MANIFESTS"):
         FILE.write_text(yaml.dump(found, Dumper=Indented, sort_keys=False, width=100))
     assert yaml.safe_load(FILE.read_text()) == found
 
 
-def test_its_other_cells_differ_by_their_names_alone(plan: Plan) -> None:
+def test_the_other_cells_differ_only_in_their_names(plan: Plan) -> None:
     def unnamed(cell: Cell) -> str:
         found = manifest(plan, cell)
         return json.dumps(found).replace(found["metadata"]["name"], "NAME").replace(cell.id, "ID")
@@ -105,7 +105,7 @@ def test_it_runs_in_an_image_of_the_users_own() -> None:
     assert {container["image"] for container in containers} == {image}
 
 
-def test_it_goes_with_the_cells_of_another_preset() -> None:
+def test_it_can_be_combined_with_another_preset() -> None:
     here, there = planned("smoke"), planned("smoke", "gke_tpu_multislice")
     assert [cell.id for cell in there.cells] == [cell.id for cell in here.cells]
     assert {cell.targets for cell in there.cells} == {("kubernetes",)}

@@ -18,7 +18,7 @@ def metrics(directory: Path) -> dict[str, Any]:
     return content
 
 
-def test_a_training_says_each_step_and_ends_with_its_last_word(
+def test_a_training_prints_each_step_and_the_last_line(
     train: Train, small: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert train() == 0
@@ -83,7 +83,7 @@ def test_a_single_step_is_a_run(train: Train, tmp_path: Path) -> None:
         ({"layers": 0, "heads": 0}, "layers must be an integer from 1 on, not 0; heads must be"),
     ],
 )
-def test_unfit_settings_are_refused_on_one_line(
+def test_invalid_settings_are_refused_on_one_line(
     train: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], fault: str
 ) -> None:
     assert train(**changes) == 2
@@ -94,7 +94,7 @@ def test_unfit_settings_are_refused_on_one_line(
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "\xff"])
-def test_settings_that_are_no_json_object_are_refused(tmp_path: Path, content: str) -> None:
+def test_settings_must_be_a_json_object(tmp_path: Path, content: str) -> None:
     from train_settings import SettingsError, read_settings
 
     path = tmp_path / "settings.json"
@@ -114,9 +114,7 @@ def test_a_training_that_diverges_fails_and_leaves_no_result(
     assert list((tmp_path / "output").iterdir()) == []
 
 
-def test_the_corpus_may_be_named_from_the_home_directory(
-    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_corpus_path_may_begin_with_a_tilde(train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from train import main
 
     train()  # leaves the settings and the corpus

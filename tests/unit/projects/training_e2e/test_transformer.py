@@ -55,7 +55,7 @@ def test_a_token_does_not_see_what_follows_it() -> None:
     assert (before != after).any(axis=1).tolist() == [False, False, False, True, True]
 
 
-def test_an_untrained_model_is_as_good_as_guessing() -> None:
+def test_the_loss_of_an_untrained_model_is_that_of_guessing() -> None:
     subject = Transformer(SHAPE, initial_parameters(SHAPE, np.random.default_rng(0), "float64"))
     loss, _ = loss_and_gradients(subject)
     assert loss == pytest.approx(np.log(SHAPE.vocabulary), abs=0.05)

@@ -52,7 +52,7 @@ def decode(content: bytes) -> Any:
     return space
 
 
-def test_a_profile_holds_each_span_in_picoseconds() -> None:
+def test_a_profile_contains_each_span_in_picoseconds() -> None:
     spans = [Span(0, 5), Span(1_000_000, 2_000_000_000)]
     space = decode(encode_profile(spans, start_ns=1_795_225_623_000_000_000, hostname="höst"))
     (plane,) = space.planes
