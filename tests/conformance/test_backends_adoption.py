@@ -41,6 +41,13 @@ def wait_for_more(attempt: Attempt) -> None:
     wait_for(lambda: len(attempt.text()) > before + 100, "more lines")
 
 
+def begin(bench: Bench, stop: Path, by: Orchestrator) -> Attempt:
+    """Start to count, and wait until some is there."""
+    attempt = count(bench, stop, by)
+    wait_for_more(attempt)
+    return attempt
+
+
 def assert_whole(attempt: Attempt) -> None:
     """See to it that no line is missing, and none is there twice."""
     *lines, last = attempt.text().splitlines()
@@ -50,31 +57,33 @@ def assert_whole(attempt: Attempt) -> None:
     assert attempt.text("stderr.log").splitlines() == [f"error {n}" for n in range(1, total + 1)]
 
 
+def check_end(attempt: Attempt) -> None:
+    """See to it that it ended by itself, and that its evidence is whole."""
+    assert attempt.wait().exit_code == 0
+    attempt.collect()
+    assert_whole(attempt)
+
+
 def test_a_workload_outlives_its_orchestrator_and_is_adopted(bench: Bench, stop: Path) -> None:
     first, second = bench.orchestrator(), bench.orchestrator()
-    wait_for_more(count(bench, stop, first))
+    begin(bench, stop, first)
     first.backend.close()
     adopted = count(bench, stop, second)
     assert second.status(adopted.handle).state is AttemptState.RUNNING
     wait_for_more(adopted)
     stop.touch()
-    assert adopted.wait().ended_by is EndedBy.EXIT
-    adopted.collect()
-    assert_whole(adopted)
+    check_end(adopted)
     assert first.told == []
 
 
 def test_a_workload_that_ends_while_nobody_looks_is_adopted_with_its_end(bench: Bench, stop: Path) -> None:
     first, second = bench.orchestrator(), bench.orchestrator()
-    attempt = count(bench, stop, first)
-    wait_for_more(attempt)
+    attempt = begin(bench, stop, first)
     first.backend.close()
     stop.touch()
     attempt.end_there()
     adopted = count(bench, stop, second)
-    assert adopted.wait().exit_code == 0
-    adopted.collect()
-    assert_whole(adopted)
+    check_end(adopted)
 
 
 def test_no_line_is_lost_or_repeated_however_often_the_connection_drops(bench: Bench, stop: Path) -> None:
@@ -88,29 +97,23 @@ def test_no_line_is_lost_or_repeated_however_often_the_connection_drops(bench: B
         orchestrator.wait_for_another(before)
     wait_for_more(attempt)
     stop.touch()
-    assert attempt.wait().exit_code == 0
-    attempt.collect()
-    assert_whole(attempt)
+    check_end(attempt)
     assert orchestrator.told == [attempt.handle.name]
 
 
 def test_an_end_during_an_outage_is_told_afterwards(bench: Bench, stop: Path) -> None:
     orchestrator = bench.orchestrator()
-    attempt = count(bench, stop, orchestrator)
-    wait_for_more(attempt)
+    attempt = begin(bench, stop, orchestrator)
     orchestrator.stall_connections()
     stop.touch()
     attempt.end_there()
     orchestrator.drop_connections()
-    assert attempt.wait().exit_code == 0
-    attempt.collect()
-    assert_whole(attempt)
+    check_end(attempt)
 
 
 def test_what_is_asked_during_an_outage_is_done_afterwards(bench: Bench, stop: Path) -> None:
     orchestrator = bench.orchestrator()
-    attempt = count(bench, stop, orchestrator)
-    wait_for_more(attempt)
+    attempt = begin(bench, stop, orchestrator)
     orchestrator.drop_connections()
     assert attempt.cancel().ended_by is EndedBy.CANCELLED
     orchestrator.drop_connections()
@@ -138,8 +141,7 @@ def test_a_target_that_does_not_answer_is_not_taken_for_one_without_the_attempt(
     server = bench.site.server
     if server is None:
         pytest.skip("this machine is always within reach")
-    attempt = count(bench, stop, bench.orchestrator())
-    wait_for_more(attempt)
+    attempt = begin(bench, stop, bench.orchestrator())
     server.stop()
     try:
         with pytest.raises(StepError, match=r"[Cc]onnection refused"):
@@ -152,10 +154,8 @@ def test_a_target_that_does_not_answer_is_not_taken_for_one_without_the_attempt(
 
 def test_two_who_look_on_both_have_every_line(bench: Bench, stop: Path) -> None:
     first, second = bench.orchestrator(), bench.orchestrator()
-    attempt = count(bench, stop, first)
-    wait_for_more(attempt)
-    again = count(bench, stop, second)
-    wait_for_more(again)
+    attempt = begin(bench, stop, first)
+    again = begin(bench, stop, second)
     stop.touch()
     assert attempt.wait() == again.wait()
     assert_whole(attempt)
@@ -198,9 +198,7 @@ def test_a_server_may_be_started_again(bench: Bench, stop: Path) -> None:
         wait_for(orchestrator.connections, "another connection")
     wait_for_more(attempt)
     stop.touch()
-    assert attempt.wait().exit_code == 0
-    attempt.collect()
-    assert_whole(attempt)
+    check_end(attempt)
 
 
 def test_a_target_that_does_not_come_back_is_out_of_reach(bench: Bench, stop: Path) -> None:
@@ -219,6 +217,4 @@ def test_a_target_that_does_not_come_back_is_out_of_reach(bench: Bench, stop: Pa
     assert bench.site.refusal in status.message
     adopted = count(bench, stop, bench.orchestrator())
     stop.touch()
-    assert adopted.wait().exit_code == 0
-    adopted.collect()
-    assert_whole(adopted)
+    check_end(adopted)

@@ -205,7 +205,7 @@ def test_one_run_is_found_without_reading_the_others(
         rows.append(row)
         return True
 
-    monkeypatch.setattr(queries, "_is_wanted", count)
+    monkeypatch.setattr(queries, "_matches", count)
     with store.reading() as connection:
         assert queries.run(connection, name).started == START + timedelta(days=4)
     assert len(rows) == 1

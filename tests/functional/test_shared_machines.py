@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,63 +10,39 @@ from typing import Any
 import pytest
 
 from tests.functional.grid import wait
+from tests.functional.team import Team
 from toolbox.system import processes
-from toolbox.testing import Workspace
-
-FILES = {
-    "projects/team/orchestration.py": '''
-        """Waits while it is told to."""
-        from toolbox.orchestration import run
 
 
-        def test():
-            run.run("echo begin >>said; while [ -e hold ]; do sleep 0.02; done; echo end >>said")
-
-
-        def post_cleanup():
-            run.run("echo cleanup >>said")
-    ''',
-    "command_args/team.yaml.j2": "",
-}
-
-
-class Team:
-    """A project in a repository of its own, which works on the machine that it calls `dgx`."""
-
-    def __init__(self, directory: Path, lock_file: Path, **lease: Any) -> None:
-        self.workspace = Workspace(directory, FILES)
-        dgx = {"machine": {"lock_file": str(lock_file)}, "lease": {"ttl": 60, "wait": 60, **lease}}
-        self.workspace.write({"config/team.yaml": json.dumps({"clusters": {"dgx": dgx}})})
-        self.hold = directory / "hold"
-
-    @property
-    def said(self) -> list[str]:
-        file = self.workspace.directory / "said"
-        return file.read_text().split() if file.exists() else []
+def team_on(directory: Path, lock_file: Path, **lease: Any) -> Team:
+    """Return a team that works on the machine that it calls `dgx`."""
+    dgx = {"machine": {"lock_file": str(lock_file)}, "lease": {"ttl": 60, "wait": 60, **lease}}
+    return Team.of(directory).configure(dgx, name="dgx")
 
 
 @pytest.fixture
 def teams(tmp_path: Path) -> Iterator[tuple[Team, Team]]:
-    yield Team(tmp_path / "one", tmp_path / "lock", purpose="nightly"), Team(tmp_path / "other", tmp_path / "lock")
+    lock = tmp_path / "lock"
+    yield team_on(tmp_path / "one", lock, purpose="nightly"), team_on(tmp_path / "other", lock)
     processes.end_marked(tmp_path, grace=0.1)  # what a run left that was killed
 
 
 def test_the_second_run_waits_until_the_first_has_ended(teams: tuple[Team, Team]) -> None:
     first, second = teams
-    first.hold.touch()
-    with first.workspace.start("project", "run", "team") as holder:
+    first.hold()
+    with first.start() as holder:
         wait(lambda: first.said == ["begin"], "the first")
-        with second.workspace.start("project", "run", "team") as waiter:
+        with second.start() as waiter:
             assert "for 'nightly' (run " in waiter.wait_for("waiting for the lease of dgx: held by ")
-            first.hold.unlink()
+            first.let_go()
             assert (holder.wait().exit_code, waiter.wait().exit_code) == (0, 0)
     assert first.said == second.said == ["begin", "end", "cleanup"]
 
 
 def test_the_machine_of_a_killed_run_is_free_at_once(teams: tuple[Team, Team]) -> None:
     first, second = teams
-    first.hold.touch()
-    with first.workspace.start("project", "run", "team") as killed:
+    first.hold()
+    with first.start() as killed:
         wait(lambda: first.said == ["begin"], "the first")
         killed.send(signal.SIGKILL)
         killed.wait()
@@ -77,9 +52,9 @@ def test_the_machine_of_a_killed_run_is_free_at_once(teams: tuple[Team, Team]) -
 
 
 def test_a_run_that_lost_the_machine_ends_and_touches_it_no_more(tmp_path: Path) -> None:
-    team = Team(tmp_path / "one", tmp_path / "lock", ttl=3)
-    team.hold.touch()
-    with team.workspace.start("project", "run", "team") as running:
+    team = team_on(tmp_path / "one", tmp_path / "lock", ttl=3)
+    team.hold()
+    with team.start() as running:
         wait(lambda: team.said == ["begin"], "the test")
         (tmp_path / "lock").write_text("{}\n")  # as by force
         outcome = running.wait(30)
@@ -90,20 +65,20 @@ def test_a_run_that_lost_the_machine_ends_and_touches_it_no_more(tmp_path: Path)
 
 
 def test_a_lock_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    team = Team(tmp_path / "one", tmp_path / "none" / "lock")
-    outcome = team.workspace.run("project", "run", "team")
+    team = team_on(tmp_path / "one", tmp_path / "none" / "lock")
+    outcome = team.run()
     assert outcome.exit_code == 3, str(outcome)
     assert f"dgx: the lock file {tmp_path}/none/lock: No such file or directory" in outcome.stdout
     assert team.said == []
 
 
 def test_a_mistake_in_the_block_is_named_with_its_place_and_nothing_starts(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path / "one", FILES)
-    workspace.write({"config/team.yaml": "clusters:\n  dgx: {machine: {lockfile: x}}\n"})
-    outcome = workspace.run("project", "run", "team")
+    team = Team.of(tmp_path / "one")
+    team.workspace.write({"config/team.yaml": "clusters:\n  dgx: {machine: {lockfile: x}}\n"})
+    outcome = team.run()
     assert outcome.exit_code == 2
     assert (
         "config/team.yaml:2: `clusters.dgx.machine.lockfile` is not a field here: did you mean lock_file?"
         in outcome.stderr
     )
-    assert workspace.runs() == []
+    assert team.workspace.runs() == []

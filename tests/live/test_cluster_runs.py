@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Iterator
@@ -14,72 +13,10 @@ import pytest
 import yaml
 
 from tests.functional.grid import wait
+from tests.functional.team import Team
 from tests.servers import kubernetes
-from toolbox.testing import Outcome, Running, Workspace
 
 pytestmark = pytest.mark.live
-
-ORCHESTRATION = '''
-    """Says what it does, and waits while it is told to."""
-    from toolbox.orchestration import clusters, config, run
-
-
-    def prepare():
-        for command in config.project.get_config("prepare"):
-            run.run(command, env={"KUBECONFIG": clusters.access("sut").kubeconfig or ""})
-
-
-    def test():
-        run.run("echo begin >>said; while [ -e hold ]; do sleep 0.02; done; echo end >>said")
-
-
-    def post_cleanup():
-        run.run("echo cleanup >>said")
-        for command in config.project.get_config("cleanup"):
-            run.run(command, env={"KUBECONFIG": clusters.access("sut").kubeconfig or ""})
-'''
-FILES = {"projects/team/orchestration.py": ORCHESTRATION, "command_args/team.yaml.j2": ""}
-
-
-@dataclass
-class Team:
-    """A project in a repository of its own, which works on a cluster that it calls `sut`."""
-
-    workspace: Workspace
-
-    @property
-    def said(self) -> list[str]:
-        """What its phases have said."""
-        file = self.workspace.directory / "said"
-        return file.read_text().split() if file.exists() else []
-
-    def configure(self, sut: dict[str, Any], **fields: Any) -> Team:
-        """Write its configuration."""
-        config = {"prepare": [], "cleanup": [], **fields, "clusters": {"sut": sut, **fields.get("clusters", {})}}
-        self.workspace.write({"config/team.yaml": json.dumps(config)})
-        return self
-
-    def hold(self) -> Team:
-        """Have its test wait."""
-        (self.workspace.directory / "hold").touch()
-        return self
-
-    def let_go(self) -> None:
-        """Have it wait no more."""
-        (self.workspace.directory / "hold").unlink()
-
-    def start(self) -> Running:
-        return self.workspace.start("project", "run", "team")
-
-    def run(self, *flags: str) -> Outcome:
-        return self.workspace.run("project", "run", "team", *flags)
-
-    def resume(self) -> Running:
-        return self.workspace.start("project", "resume", str(self.workspace.run_directory()))
-
-    def status(self) -> str:
-        """What `project status` says of its run."""
-        return self.workspace.run("project", "status", str(self.workspace.run_directory())).stdout
 
 
 @dataclass
@@ -127,8 +64,7 @@ def shared(tmp_path: Path) -> Iterator[Shared]:
 @pytest.fixture
 def teams(tmp_path: Path) -> tuple[Team, Team]:
     """Two teams, each with a project of its own."""
-    one, other = (Team(Workspace(tmp_path / name, FILES)) for name in ("one", "other"))
-    return one, other
+    return Team.of(tmp_path / "one"), Team.of(tmp_path / "other")
 
 
 # One cluster, two runs
@@ -282,7 +218,7 @@ def test_of_a_pool_a_run_has_the_one_that_is_free_and_waits_for_either(
     pool: dict[str, Any], teams: tuple[Team, Team], tmp_path: Path
 ) -> None:
     first, second = (team.configure(pool).hold() for team in teams)
-    third = Team(Workspace(tmp_path / "third", FILES)).configure(pool)
+    third = Team.of(tmp_path / "third").configure(pool)
     with first.start() as one, second.start() as other:
         wait(lambda: first.said == second.said == ["begin"], "the first two")
         has_a = ["cluster sut: a of its pool" in team.status() for team in (first, second)]

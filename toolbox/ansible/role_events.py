@@ -9,7 +9,6 @@ import json
 import shlex
 from collections import deque
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from toolbox.model.events import Note, TaskFinished, TaskStarted
@@ -85,9 +84,7 @@ class RoleEvents:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _show(self, kind: str, data: dict[str, Any]) -> None:

@@ -1,0 +1,77 @@
+"""The project `team` of the tests, which works on a cluster or on a machine that others use too."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolbox.testing import Outcome, Running, Workspace
+
+ORCHESTRATION = '''
+    """Says what it does, and waits while it is told to."""
+    from toolbox.orchestration import clusters, config, run
+
+
+    def prepare():
+        for command in config.project.get_config("prepare"):
+            run.run(command, env={"KUBECONFIG": clusters.access("sut").kubeconfig or ""})
+
+
+    def test():
+        run.run("echo begin >>said; while [ -e hold ]; do sleep 0.02; done; echo end >>said")
+
+
+    def post_cleanup():
+        run.run("echo cleanup >>said")
+        for command in config.project.get_config("cleanup"):
+            run.run(command, env={"KUBECONFIG": clusters.access("sut").kubeconfig or ""})
+'''
+
+
+@dataclass
+class Team:
+    """A project in a repository of its own."""
+
+    workspace: Workspace
+
+    @classmethod
+    def of(cls, directory: Path) -> Team:
+        """Make the repository."""
+        files = {"projects/team/orchestration.py": ORCHESTRATION, "command_args/team.yaml.j2": ""}
+        return cls(Workspace(directory, files))
+
+    @property
+    def said(self) -> list[str]:
+        """What its phases have said."""
+        file = self.workspace.directory / "said"
+        return file.read_text().split() if file.exists() else []
+
+    def configure(self, cluster: dict[str, Any], *, name: str = "sut", **fields: Any) -> Team:
+        """Write its configuration, with the name by which it calls its cluster or machine."""
+        config = {"prepare": [], "cleanup": [], **fields, "clusters": {name: cluster, **fields.get("clusters", {})}}
+        self.workspace.write({"config/team.yaml": json.dumps(config)})
+        return self
+
+    def hold(self) -> Team:
+        """Have its test wait."""
+        (self.workspace.directory / "hold").touch()
+        return self
+
+    def let_go(self) -> None:
+        """Have it wait no more."""
+        (self.workspace.directory / "hold").unlink()
+
+    def start(self) -> Running:
+        return self.workspace.start("project", "run", "team")
+
+    def run(self, *flags: str) -> Outcome:
+        return self.workspace.run("project", "run", "team", *flags)
+
+    def resume(self) -> Running:
+        return self.workspace.start("project", "resume", str(self.workspace.run_directory()))
+
+    def status(self) -> str:
+        """What `project status` says of its run."""
+        return self.workspace.run("project", "status", str(self.workspace.run_directory())).stdout
