@@ -4,7 +4,7 @@ from toolbox.orchestration import config, matrix, run
 
 
 def prepare() -> None:
-    """Record the state of the machines, and write the training text to each."""
+    """Record the state of the machines, and write the training text to each machine."""
     for hosts in matrix.machines():
         if config.project.get_config("host.capture_state.enabled"):
             run.run_toolbox_from_config("host", "capture_state", extra={"hosts": hosts})

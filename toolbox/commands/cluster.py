@@ -43,7 +43,7 @@ class Cluster:
         Wait until a cluster is ready: its API server, its nodes, and the DaemonSets of the namespace kube-system.
 
         Args:
-            nodes: the least number of nodes that must be ready. Every other node that exists must be ready too.
+            nodes: the minimum number of ready nodes. Every other node that exists must be ready too.
             selector: wait only for the nodes with this label, as in gke-nodepool=a100; all nodes when left out.
             system: also wait for the DaemonSets of the namespace kube-system.
         """
@@ -104,7 +104,7 @@ class Cluster:
                 create Jobs can read every Secret of the namespace.
             cells_need: additional permissions of the service account: `hosts` for cells with several hosts, `slices`
                 for cells with several TPU slices, `leases` for taking leases in the namespace.
-            network_policy: with `isolated`, only pods of the namespace can reach its pods.
+            network_policy: with `isolated`, pods of other namespaces cannot connect to the pods of this namespace.
         """
         contents = [content for content in (docker_config, docker_config_file) if content is not None]
         if len(contents) != (1 if image_pull_secret else 0):
@@ -229,7 +229,7 @@ class Cluster:
         """
 
     @role
-    def deploy_server(  # noqa: PLR0913, PLR0917  # they are flags of a command line
+    def deploy_server(  # noqa: PLR0913, PLR0917  # the parameters are flags of a command
         self,
         name: str,
         image: str,

@@ -176,7 +176,7 @@ def _set_by_axis(leaf: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def _never_paths() -> tuple[Path, ...]:
-    """Return the paths that no comment may change, with those that backends add to them."""
+    """Return the paths that no comment may change, including the paths that backends add."""
     from toolbox.extensions import loading  # pydantic is slow to import
 
     added: list[Path] = []

@@ -155,7 +155,7 @@ class Resolver:
         return fill(text, values)
 
     def _command(self, text: str, at: Path, trail: tuple[str, ...]) -> Any:
-        """Return the command to which a single reference refers. If the command is a text, it is a shell command too.
+        """Return the command to which a single reference refers. A text there is a shell command too.
 
         Raises:
             ConfigurationError: the command is a text of a cell, which is never executed.

@@ -82,7 +82,7 @@ def _quoted(value: object, match: re.Match[str], quote: str) -> str:
     words = [as_text(item) for item in (value if isinstance(value, list) else [value])]
     if len(words) == 1 and _needs_no_quotes(words[0], match):
         return words[0]
-    # Close the quotes around the reference before the words, and open them again after the words.
+    # Close the quotes around the reference before the words, and open the quotes again after the words.
     return f"{quote}{' '.join(map(_in_quotes, words))}{quote}"
 
 

@@ -1,4 +1,4 @@
-"""Options that commands of several groups share. Each is a type with a help text.
+"""Options that commands of several groups share. Each option is a type with a help text.
 
 A command uses such a type for a parameter (`namespace: Namespace = None`), and need not repeat the help. If the
 docstring of the command documents the parameter, that text replaces the shared help.

@@ -135,7 +135,7 @@ def cpu(root: Path = ROOT) -> dict[str, object]:
 
 
 def cpu_model(root: Path) -> str | None:
-    """Return the CPU model from the kernel, or from lscpu on Arm, where the kernel knows only numbers."""
+    """Return the CPU model from the kernel, or from lscpu on Arm, because the Arm kernel reports only model numbers."""
     model = colon_pairs(read(root / "proc/cpuinfo") or "").get("model name")
     lscpu = find_tool("lscpu")
     if model is None and lscpu:
