@@ -23,13 +23,17 @@ LISTED = (OUTCOME, EXIT_CODE, SAMPLES, GPU_SAMPLES)
 
 
 def state(directory: str) -> Dict[str, Any]:
-    """Return the state of an attempt: `running`, `ended` (with an outcome), `lost`, or `absent` (never started)."""
+    """Return the state of an attempt.
+
+    The state is `running`, `ended` (with an outcome), `lost` (the supervisor was killed), or `absent` (the workload was
+    never started).
+    """
     try:
         lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR)
     except OSError:
         return state_of_unlocked(directory)
     try:
-        # The lock is shared, because several processes may read the state at the same time.
+        # Take a shared lock, because several processes may read the state at the same time.
         return state_of_unlocked(directory) if try_lock(lock, fcntl.LOCK_SH) else {"state": "running"}
     finally:
         os.close(lock)

@@ -1,4 +1,4 @@
-"""Syncs the files of a workload, so that a power cut cannot lose files of a workload whose outcome is on the disk."""
+"""Syncs the files of a workload to the disk, before the supervisor writes the outcome of the workload."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from toolbox.agent import safe_files
 from toolbox.agent.masking import Masker
 
 _TAIL_BYTES = 1 << 16
-END_BYTES = _TAIL_BYTES + 256  # a log may exceed its limit by the end of the output and a note about the dropped bytes
+END_BYTES = _TAIL_BYTES + 256  # a full log also contains the end of the output, and a note about the dropped bytes
 
 
 def log_name(stream: str) -> str:
@@ -35,7 +35,7 @@ class Log:
         self.dropped = 0
         self.fault = ""
 
-    def take(self, content: bytes) -> None:
+    def write(self, content: bytes) -> None:
         """Write a piece of output."""
         self.bytes += len(content)
         self._keep(self._masker.feed(content))
@@ -46,19 +46,19 @@ class Log:
         if self.dropped:
             left_out = self.dropped - len(self._tail)
             note = f"\n[topgallant: {left_out} bytes are left out here: the log has reached its limit]\n"
-            self._write(note.encode() + self._tail)
+            self._append(note.encode() + self._tail)
         os.close(self._descriptor)
 
     def _keep(self, content: bytes) -> None:
         room = max(0, self._limit)
         if room:
-            self._write(content[:room])
+            self._append(content[:room])
             self._limit -= len(content)
         if len(content) > room:
             self.dropped += len(content) - room
             self._tail = (self._tail + content[room:])[-_TAIL_BYTES:]
 
-    def _write(self, content: bytes) -> None:
+    def _append(self, content: bytes) -> None:
         try:
             while content and not self.fault:
                 content = content[os.write(self._descriptor, content) :]

@@ -103,7 +103,7 @@ def reserve(path: str, count: int) -> None:
 def overwrite(path: str, content: bytes) -> None:
     """Overwrite a file, and return when the content is on the disk.
 
-    A link, directory or special file with this path is removed first, and also a file with several hard links.
+    A link, a directory, a special file, or a file with several hard links at this path is removed first.
 
     Raises:
         OSError: the file cannot be written.

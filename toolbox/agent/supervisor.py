@@ -63,7 +63,7 @@ class Supervisor:
         self._directory = directory
         self._order = order
         self._echo = echo
-        self._main = 0
+        self._main_pid = 0
         self._cgroup = ""
         self._status: int | None = None
         self._ended_by = ""
@@ -135,8 +135,8 @@ class Supervisor:
             writers.append(writer)
         self._poll.register(self._wakeup, select.POLLIN)
         fault_reader, fault_writer = os.pipe()
-        self._main = os.fork()
-        if self._main == 0:
+        self._main_pid = os.fork()
+        if self._main_pid == 0:
             self._become_the_workload(writers, fault_writer)
         for descriptor in (*writers, fault_writer):
             os.close(descriptor)
@@ -201,7 +201,7 @@ class Supervisor:
             return
         if content:
             self._last_output_at = time.monotonic()
-            self._logs[self._open[descriptor]].take(content)
+            self._logs[self._open[descriptor]].write(content)
         else:
             self._poll.unregister(descriptor)
             os.close(descriptor)
@@ -217,7 +217,7 @@ class Supervisor:
         return min(time for time in times if time) - now
 
     def _deadlines(self) -> tuple[float | None, float | None]:
-        """Return when the workload has run for too long, and when it has printed nothing for too long."""
+        """Return when the workload will exceed its time limit and its limit for silence; None for no limit."""
         run, silence = self._order["run_seconds"], self._order["silence_seconds"]
         return (
             None if run is None else self._began + float(run),
@@ -235,7 +235,7 @@ class Supervisor:
                 break
             if self._sampler is not None and pid == self._sampler.gpu_reader:
                 self._sampler.gpu_reader = 0  # another process may have this process id from now on
-            if pid == self._main:
+            if pid == self._main_pid:
                 self._status = status
                 # The process that sent SIGTERM to this supervisor may also have killed the workload.
                 by_signal = "cancelled" if self._is_cancelled else "signal"
@@ -304,7 +304,8 @@ class Supervisor:
             return True
         if self._drain_until is None:
             return False
-        # All descendants have ended. Don't wait past this time for output: another process may keep the output open.
+        # All descendants have ended. Wait at most until `_drain_until` for the end of the output: another process may
+        # keep the output open.
         return now >= self._drain_until or not self._open
 
     def _finish(self, began: float) -> None:
@@ -357,7 +358,7 @@ class Supervisor:
 
 
 def _drain(echo: Echo) -> None:
-    """Write the rest of the output, for `_ECHO_SECONDS` at most."""
+    """Copy the remaining output to the stream of the echo, for `_ECHO_SECONDS` at most."""
     deadline = time.monotonic() + _ECHO_SECONDS
     echo.pump()
     while echo.is_behind and time.monotonic() < deadline:

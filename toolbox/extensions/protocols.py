@@ -104,7 +104,7 @@ class SelectiveTarget(Protocol):
         """Check that the target can run a workload.
 
         Raises:
-            ValueError: the target cannot run the workload, for the reason in the message.
+            ValueError: the target cannot run the workload. The message contains the reason.
         """
 
 

@@ -50,7 +50,7 @@ def extract(stream: BinaryIO, directory: Path, limits: CollectLimits) -> None:
     """Extract the files of an attempt from an uncompressed tar archive.
 
     A member that is not a file of an attempt, or that would be written outside of the directory, is skipped with a
-    warning. Only their owner can access the extracted files.
+    warning. The extracted files are private to their owner.
 
     Raises:
         LimitExceeded: the archive exceeds the limits. The members before this point are extracted.
@@ -238,7 +238,7 @@ class _Extraction:
 
     @contextmanager
     def _folder_for(self, parts: tuple[str, ...]) -> Iterator[int]:
-        """Remove an earlier file of this path, and yield a descriptor of the directory for the new file."""
+        """Remove an earlier file with this path, and yield a descriptor of the directory for the new file."""
         folder = self._open_directory(parts[:-1])
         try:
             with suppress(FileNotFoundError):

@@ -57,7 +57,7 @@ class _Attempt:
         mirror: the local directory for copies of the logs; None if the host is this machine.
         timeout: how many seconds the host may be unreachable until the attempt is reported as unreachable.
         log_bytes: the limit for the size of each log.
-        is_there: whether the agent has confirmed that the attempt is on the host.
+        is_confirmed: whether the agent has confirmed that the attempt is on the host.
     """
 
     name: str
@@ -66,7 +66,7 @@ class _Attempt:
     timeout: float
     log_bytes: int = LOG_BYTES
     status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.RUNNING))
-    is_there: bool = False
+    is_confirmed: bool = False
 
     def offsets(self) -> dict[str, int] | None:
         """Return the sizes of the local copies of the logs; None if the logs are not copied."""
@@ -140,7 +140,7 @@ class Host:
         except BaseException:
             self.unwatch(directory)
             raise
-        attempt.is_there = True
+        attempt.is_confirmed = True
 
     def watch(self, name: str, directory: str, *, mirror: Path | None, timeout: float) -> bool:
         """Watch an attempt, and return whether it exists on the host."""
@@ -153,7 +153,7 @@ class Host:
         if answer["states"].get(directory, _ABSENT)["state"] == "absent":
             self.unwatch(directory)
             return False
-        attempt.is_there = True
+        attempt.is_confirmed = True
         return True
 
     def _add(self, attempt: _Attempt) -> _Attempt:
@@ -268,8 +268,8 @@ class Host:
             states = self.request("watch", timeout, directories=offsets)["states"]
             for attempt in running:
                 # If the directory of a started attempt was removed, the agent cannot report its end. An attempt without
-                # `is_there` is still being submitted, and may have no directory yet.
-                if attempt.is_there and states.get(attempt.directory, _ABSENT)["state"] == "absent":
+                # `is_confirmed` is still being submitted, and may have no directory yet.
+                if attempt.is_confirmed and states.get(attempt.directory, _ABSENT)["state"] == "absent":
                     self.request("cancel", timeout, directory=attempt.directory)
                     self._finish(attempt.directory, _ended({"outcome": None}))
         except (StepError, Cancelled, OSError) as error:
@@ -280,7 +280,7 @@ class Host:
 
     def _give_up(self, reason: str) -> None:
         with self._lock:
-            lost = [] if self._is_closed.is_set() else [attempt for attempt in self._running() if attempt.is_there]
+            lost = [] if self._is_closed.is_set() else [attempt for attempt in self._running() if attempt.is_confirmed]
         for attempt in lost:
             self._finish(attempt.directory, AttemptStatus(AttemptState.UNREACHABLE, message=reason))
 

@@ -1,4 +1,4 @@
-"""Sends the agent to a target: the text of its modules, which a Python interpreter runs without installing a file."""
+"""Sends the agent to a target, where a Python interpreter reads it from standard input. Nothing is installed."""
 
 from __future__ import annotations
 

@@ -106,8 +106,8 @@ def remove_unmatched(directory: Path, patterns: Sequence[str]) -> None:
 def discard_special_files(directory: Path) -> None:
     """Remove pipes, devices and sockets below an attempt's directory, and symbolic links directly in the directory.
 
-    A special file may block a reader, and the workload may have replaced a file of the supervisor by a link. If an
-    attempt ran on another machine, `archives.extract` skips these files.
+    A special file may block a reader, and the workload may have replaced a file of the supervisor by a link. Call this
+    for attempts on this machine: `archives.extract` skips such files of attempts on other machines.
     """
     for folder, folders, names in os.walk(directory):
         for name in (*folders, *names):

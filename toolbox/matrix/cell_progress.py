@@ -229,9 +229,9 @@ class CellRun:
         record = self.step.recorder.record
         identity = self.step.identity
         for metric in conclusion.metrics.values():
-            record(MetricMeasured.of(identity, metric), sync=False)
+            record(MetricMeasured.from_metric(identity, metric), sync=False)
         for name, judgement in conclusion.judgements:
-            record(CheckJudged.of(identity, name, judgement), sync=False)
+            record(CheckJudged.from_judgement(identity, name, judgement), sync=False)
         message = self.step.recorder.redactor(outcome.message)
         ended = AttemptEnded(
             identity,

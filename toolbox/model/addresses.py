@@ -108,7 +108,8 @@ def _is_name(text: str) -> bool:
 
 
 def _is_ipv6(text: str) -> bool:
-    # Refuse a zone such as `%eth0`: ssh expands `%`, and the zone would be in file names. An alias can contain a zone.
+    # Refuse a zone such as `%eth0`: ssh expands `%`, and the zone would be in file names. An alias of ~/.ssh/config can
+    # stand for an address with a zone.
     return "%" not in text and _is_ip(text, ipaddress.IPv6Address)
 
 

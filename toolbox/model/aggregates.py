@@ -55,7 +55,7 @@ def after_warmup(values: Iterable[Value], warmup: int, *, source: str) -> list[V
 
 
 def number(value: object, *, source: str) -> float:
-    """Return a value that was read from a file as a float.
+    """Convert a value from a file to a float.
 
     Raises:
         ValueError: the value is not a finite number.

@@ -108,12 +108,12 @@ class Bound:
 
     @property
     def is_reported(self) -> bool:
-        """Whether a value out of these bounds is reported: a person wrote them, or there were enough samples."""
+        """Whether a value out of these bounds is reported: a person wrote them, or `REPORTED_FROM` samples exist."""
         return self._sample_count is None or self._sample_count >= REPORTED_FROM
 
     @property
     def is_gating(self) -> bool:
-        """Whether a value out of these bounds fails its cell: a person wrote them, or there were enough samples."""
+        """Whether a value out of these bounds fails its cell: a person wrote them, or `GATED_FROM` samples exist."""
         return self._sample_count is None or self._sample_count >= GATED_FROM
 
     def is_in(self, unit: str) -> bool:

@@ -29,7 +29,7 @@ class RunStarted:
     Args:
         directory: the absolute path of the run directory.
         pid: the id of the process on `host` that executes the run.
-        revision: the git revision of the configuration; empty outside of a checkout.
+        revision: the git revision of the configuration; empty if the configuration is not in a checkout.
     """
 
     run: str
@@ -186,7 +186,7 @@ class MetricMeasured:
     direction: Direction | None = None
 
     @classmethod
-    def of(cls, step: str, metric: Metric) -> Self:
+    def from_metric(cls, step: str, metric: Metric) -> Self:
         """Return the event for a metric of a step."""
         return cls(step, metric.name, metric.value, metric.unit, metric.fault, metric.direction)
 
@@ -220,7 +220,7 @@ class CheckJudged:
     out_of_range: bool = False
 
     @classmethod
-    def of(cls, step: str, check: str, judgement: Judgement) -> Self:
+    def from_judgement(cls, step: str, check: str, judgement: Judgement) -> Self:
         """Return the event for a check's judgement on a step."""
         passed, message, file, line = judgement.passed, judgement.message, judgement.file, judgement.line
         event = cls(step, check, passed, message, file, line, out_of_range=judgement.out_of_range)

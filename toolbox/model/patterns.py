@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def matching(pattern: str, things: Iterable[T], names: Callable[[T], Iterable[str]]) -> list[T]:
-    """Return the objects with a name that equals the pattern. If there are none, return those with a matching name.
+    """Return the objects with a name that equals the pattern; if there are none, the objects with a matching name.
 
     The pattern `x=[a]` selects the object named `x=[a]`, if it exists, and not the object named `x=a`.
 

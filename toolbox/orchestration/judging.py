@@ -62,10 +62,10 @@ def judge(
         step.recorder.record(Note(step.identity, "no checks are configured here: nothing is judged"))
     measured = expected.measure(directory)
     for metric in measured.values():
-        step.recorder.record(MetricMeasured.of(step.identity, metric))
+        step.recorder.record(MetricMeasured.from_metric(step.identity, metric))
     results = judgement.judge(expected.checks, directory, measured, lambda _: None)
     for name, judgement_ in results:
-        step.recorder.record(CheckJudged.of(step.identity, name, judgement_))
+        step.recorder.record(CheckJudged.from_judgement(step.identity, name, judgement_))
     content = {
         "metrics": {name: _without_nulls(metric, "direction") for name, metric in measured.items()},
         "checks": [{"check": name, **_without_nulls(judgement_, "deviation")} for name, judgement_ in results],

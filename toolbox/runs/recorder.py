@@ -74,7 +74,7 @@ class Recorder:
             step: the identity of the step.
             directory: the directory to search.
         """
-        swept = self.redactor.sweep(directory, spare=lambda file: layout.is_record(file.relative_to(self.root)))
+        swept = self.redactor.sweep(directory, skip=lambda file: layout.is_record(file.relative_to(self.root)))
         texts = [f"a secret was masked in {file.relative_to(directory)}" for file in swept.masked]
         for file in map(self.identity, swept.binary):
             if file not in self._unmasked:

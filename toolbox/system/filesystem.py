@@ -50,7 +50,7 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> Path:
     """Write a private text file atomically: a reader sees either the old text or the new text.
 
     Args:
-        durable: see `write_bytes`.
+        durable: whether to return only when the text is on the disk, as `write_bytes` explains.
     """
     return write_bytes(path, encode(text), durable=durable)
 
@@ -74,7 +74,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False, 
     """Write a file atomically from pieces of content. The pieces may be read from the old file.
 
     Args:
-        durable: see `write_bytes`.
+        durable: whether to return only when the content is on the disk, as `write_bytes` explains.
         mode: the permissions of the file.
     """
     (make_durable_directory if durable else make_directory)(path.parent)
@@ -188,7 +188,7 @@ def dump_json(value: object) -> str:
 
 
 def write_json(path: Path, value: object, *, durable: bool = False) -> Path:
-    """Write a value to a file as JSON with indentation. See `write_bytes` for `durable`."""
+    """Write a value to a file as JSON with indentation. `durable` means the same as for `write_bytes`."""
     return write_text(path, dump_json(value), durable=durable)
 
 
@@ -207,7 +207,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_yaml(path: Path, value: object, *, durable: bool = False) -> Path:
-    """Write a value to a file as YAML, without sorting the keys. See `write_bytes` for `durable`."""
+    """Write a value to a file as YAML, without sorting the keys. `durable` means the same as for `write_bytes`."""
     return write_text(path, dump_yaml(value), durable=durable)
 
 

@@ -83,17 +83,17 @@ class Redactor:
             return {key if keep_keys else mask(key): mask(item) for key, item in value.items()}
         return type(value)(map(mask, value)) if isinstance(value, list | tuple) else value
 
-    def sweep(self, directory: Path, *, spare: Callable[[Path], bool] = lambda _: False) -> Swept:
+    def sweep(self, directory: Path, *, skip: Callable[[Path], bool] = lambda _: False) -> Swept:
         """Mask the secret values in the files below a directory. The files are read in pieces.
 
         Args:
-            spare: returns whether to skip a file.
+            skip: returns whether to leave a file unchanged.
         """
         patterns = [value.encode("utf-8", "surrogateescape") for value in self._values]
         swept = Swept([], [], [])
         for file in sorted(directory.rglob("*")) if patterns else ():
             try:
-                if not file.is_symlink() and file.is_file() and not spare(file) and _holds_any(file, patterns):
+                if not file.is_symlink() and file.is_file() and not skip(file) and _holds_any(file, patterns):
                     if _is_binary(file):
                         swept.binary.append(file)
                     else:
@@ -124,7 +124,7 @@ def _pieces(file: Path) -> Iterator[bytes]:
 
 
 def _next_data(descriptor: int, offset: int, end: int) -> tuple[int, int]:
-    """Return where the data at `offset` starts and ends; if there is a hole at `offset`, the data after the hole."""
+    """Return where the next data starts and ends: the data at `offset`, or after a hole at `offset`."""
     try:
         start = os.lseek(descriptor, offset, os.SEEK_DATA)
     except OSError as error:

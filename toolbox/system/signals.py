@@ -115,7 +115,7 @@ def deferred(wake: Callable[[], object] | None = None) -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise `Interrupted` if a signal has arrived. In other threads and in a shielded region, do nothing."""
+    """Raise `Interrupted` if a signal has arrived. Do nothing outside of the main thread, and in a shielded region."""
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and _state.received and not _state.is_shielded:
         raise Interrupted(_state.received[0])

@@ -18,7 +18,7 @@ def written(file: Path, *pieces: bytes, limit: int = 1 << 30, secrets: tuple[byt
     """Return what is in a log that has taken pieces."""
     log = Log(str(file), limit, secrets)
     for piece in pieces:
-        log.take(piece)
+        log.write(piece)
     log.close()
     content = file.read_bytes()
     file.unlink()
@@ -60,7 +60,7 @@ def test_a_secret_that_begins_with_another_one_is_masked_whole(file: Path) -> No
 
 def test_what_may_become_a_secret_is_all_that_is_held_back(file: Path) -> None:
     log = Log(str(file), 100, [b"hunter22"])
-    log.take(b"password: hunt")
+    log.write(b"password: hunt")
     assert file.read_bytes() == b"password: "
     log.close()
     file.unlink()
@@ -97,8 +97,8 @@ def test_of_what_passes_the_limit_the_end_is_kept(file: Path, count: int) -> Non
 
 def test_it_is_counted_what_was_printed_and_what_had_no_room(file: Path) -> None:
     log = Log(str(file), 4, [])
-    log.take(b"123")
-    log.take(b"456")
+    log.write(b"123")
+    log.write(b"456")
     log.close()
     file.unlink()
     assert (log.bytes, log.dropped, log.fault) == (6, 2, "")
@@ -107,7 +107,7 @@ def test_it_is_counted_what_was_printed_and_what_had_no_room(file: Path) -> None
 def test_a_full_disk_is_a_fault_of_the_log_and_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(safe_files, "open_regular", os.open)
     log = Log("/dev/full", 1 << 20, [])
-    log.take(b"one")
-    log.take(b"two")
+    log.write(b"one")
+    log.write(b"two")
     log.close()
     assert (log.bytes, log.fault) == (6, "No space left on device")
