@@ -1,8 +1,8 @@
-"""Simulates nightly runs with an update of the bounds after each: the tables of docs/bounds.md.
+"""Simulates nightly runs with an update of the bounds after each run, and prints the tables of docs/bounds.md.
 
-A cell has 40 nights at one level. Then its level changes without being accepted; or an improvement of 10% is accepted
-after some nights, and a loss of 5% follows at once. A night fails if both of its attempts are out of bounds.
-Argument: the number of cells of each kind (100).
+A cell has 40 nights at one level. Then, in the first table, its level becomes worse, and no person accepts the new
+level. In the second table, its level improves by 10%, a person accepts that after some nights, and a loss of 5% follows
+at once. A night fails if both of its attempts are out of bounds. Argument: the number of cells of each kind (100).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.unit.results.nightly import with_history  # importable because of `sy
 NIGHTS: Final = 30
 LEVEL: Final = 22.0
 LOSSES: Final = (0.0, 0.03, 0.05, 0.08)
-LEAST_FOUND: Final = 0.99  # required share of failed nights with a loss of 8%
+LEAST_FAILED: Final = 0.99  # required share of failed nights with a loss of 8%
 
 
 def unaccepted(cells: int, loss: float) -> tuple[float, float, float]:
@@ -32,7 +32,7 @@ def unaccepted(cells: int, loss: float) -> tuple[float, float, float]:
 def accepted(cells: int, noise: float, count: int) -> tuple[float, float, float]:
     """Return the half-width of the bounds of a level that was accepted after `count` nights, and two shares.
 
-    These are the shares of cells that fail in the first night with a loss of 5%, and in ten such nights.
+    The shares are of failed cells in the first night with a loss of 5%, and in ten such nights.
     """
     widths, failed = [], []
     for seed in range(cells):
@@ -50,12 +50,12 @@ def accepted(cells: int, noise: float, count: int) -> tuple[float, float, float]
 def main(cells: int = 100) -> int:
     """Print the tables, and return 1 if a limit is exceeded."""
     is_right = True
-    print(f"| noise | loss that nobody accepted | first night fails | all {NIGHTS} nights | night {NIGHTS} |")
+    print(f"| noise | loss that no person accepted | first night fails | all {NIGHTS} nights | night {NIGHTS} |")
     print("| --- " * 5 + "|")
     for loss in LOSSES:
         shares = unaccepted(cells, loss)
         print(f"| 1% | {loss:.0%} | {' | '.join(f'{share:.1%}' for share in shares)} |", flush=True)
-        is_right &= loss < max(LOSSES) or min(shares) >= LEAST_FOUND
+        is_right &= loss < max(LOSSES) or min(shares) >= LEAST_FAILED
     print("\n| noise | values when accepted | half-width | first night with a loss of 5% fails | ten nights |")
     print("| --- " * 5 + "|")
     for noise in (0.005, 0.01):
@@ -63,7 +63,7 @@ def main(cells: int = 100) -> int:
             width, first, every = accepted(cells, noise, count)
             print(f"| {noise:.1%} | {count} | {width:.1%} | {first:.0%} | {every:.0%} |", flush=True)
             is_right &= count == 1 or width < 0.05  # noqa: PLR2004  # from the second night on
-    print(f"within our limits: {'yes' if is_right else 'NO'}")
+    print(f"within the limits: {'yes' if is_right else 'NO'}")
     return int(not is_right)
 
 

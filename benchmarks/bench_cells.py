@@ -1,7 +1,7 @@
-"""Measures the cost of a cell: matrices of `true`, compared with a loop of `subprocess.run`, ReFrame and tmt.
+"""Measures the cost of a cell with the workload `true`, compared with a loop of `subprocess.run`, ReFrame and tmt.
 
-ReFrame and tmt are left out if they are not installed. Processor time is that of all processes that took part.
-Argument: the number of cells in the large matrix (10000).
+ReFrame and tmt are omitted if they are not installed. Processor time includes all processes of a run. Argument: the
+number of cells in the large matrix (10000).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PROJECT = {
 
 
 def cost(cells: int, args: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> Cost:
-    """Run a program, and return its cost, including all processes that it started."""
+    """Run a program, and return its cost, which includes all processes that the program started."""
     began = time.perf_counter()
     process = subprocess.Popen(args, cwd=cwd, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
@@ -51,7 +51,7 @@ def cost(cells: int, args: Sequence[str], *, cwd: Path, env: Mapping[str, str] |
     return Cost(cells, time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
-def ours(cells: int, folder: Path) -> Cost:
+def topgallant(cells: int, folder: Path) -> Cost:
     """Run a matrix in Topgallant, with journal, logs and JUnit."""
     workspace = Workspace(folder, PROJECT)
     axes = f"{{hundreds: {list(range(cells // 100))}, ones: {list(range(100))}}}"
@@ -95,19 +95,19 @@ def main() -> int:
     large_cells = int(sys.argv[1]) if len(sys.argv) > 1 else LARGE
     with tempfile.TemporaryDirectory() as top:
         folders = iter(Path(tempfile.mkdtemp(dir=top)) for _ in range(9))
-        floor_cost, small = floor(SMALL, next(folders)), ours(SMALL, next(folders))
+        floor_cost, small = floor(SMALL, next(folders)), topgallant(SMALL, next(folders))
         print(f"a loop of subprocess.run   {floor_cost}\na matrix                   {small}", flush=True)
         for name, peer in (("reframe", reframe), ("tmt", tmt)):
-            found = shutil.which(name)
-            print(f"{name:<26} {peer(PEERS, next(folders)) if found else 'is not installed here'}", flush=True)
-        large = ours(large_cells, next(folders))
+            is_installed = shutil.which(name) is not None
+            print(f"{name:<26} {peer(PEERS, next(folders)) if is_installed else 'is not installed'}", flush=True)
+        large = topgallant(large_cells, next(folders))
         print(f"a large matrix             {large}")
     cpu = 1e3 * small.cpu / small.cells
     ratio = (large.cpu / large.cells) / (small.cpu / small.cells)
     within = (cpu <= CPU_MS, ratio <= RATIO, large.memory <= MEMORY_MB)
     print(
-        f"{cpu:.1f} ms of CPU a cell (at most {CPU_MS}: {_word(within[0])}); "
-        f"a cell of the large matrix costs {ratio:.2f} times that (at most {RATIO}: {_word(within[1])}); "
+        f"{cpu:.1f} ms of CPU per cell (at most {CPU_MS}: {_word(within[0])}); "
+        f"a cell of the large matrix costs {ratio:.2f} times as much (at most {RATIO}: {_word(within[1])}); "
         f"{large.memory:.0f} MB (at most {MEMORY_MB}: {_word(within[2])})"
     )
     return 0 if all(within) else 1

@@ -1,10 +1,9 @@
 """Compares Topgallant's change points with those of E-divisive as in Apache Otava, a stricter E-divisive, and PELT.
 
-The detectors run on generated series with known shifts, on 25 real series if these lie beside this repository (SAP's
-performance regression data set of 2021, CC-BY-4.0), and, for their time, on series of 800 points. A point within 5 of a
-label is a hit. PELT needs the package ruptures.
-
-Arguments: the number of series for each kind of noise (40), and a seed.
+The detectors run on generated series with known shifts, and on 25 real series if their file is beside this repository
+(SAP's performance regression data set of 2021, CC-BY-4.0). Their times are measured on series of 800 points. A point
+within 5 of a label is a hit. PELT needs the package ruptures. Arguments: the number of series for each kind of noise
+(40), and a seed.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ MOST_ALARMS: Final = 1
 _LOCAL: Final = 20  # number of points on each side of the local t-test
 
 
-def ours(values: Values) -> list[int]:
-    """Return the indices of all changes that Topgallant finds, including suspects."""
+def topgallant(values: Values) -> list[int]:
+    """Return the indices of all changes that Topgallant finds, including suspected changes."""
     return [change.index for change in detect(values)]
 
 
@@ -60,7 +59,7 @@ def _student(left: Values, right: Values) -> tuple[float, float]:
 def _split(values: Values) -> tuple[float, int]:
     """Return the largest energy distance between two adjacent parts, and the size of the first part.
 
-    The first part begins with the first value. The second part may end before the last value, as in E-divisive.
+    The first part begins at the first value. As in E-divisive, the second part may end before the last value.
     """
     count = len(values)
     if count < 3:  # noqa: PLR2004  # Otava does not split two values
@@ -78,7 +77,7 @@ def _split(values: Values) -> tuple[float, int]:
 
 
 def _weak(values: Values, largest_p: float) -> list[int]:
-    """Split a window at its largest distance, again and again until a t-test rejects a split; return the splits."""
+    """Return the splits of a window. It is split at its largest distance until a t-test rejects a split."""
     edges = [0, len(values)]
     while True:
         splits = [(*_split(values[a:b]), a, b) for a, b in pairwise(edges)]
@@ -90,9 +89,9 @@ def _weak(values: Values, largest_p: float) -> list[int]:
 
 
 def e_divisive(window: int, largest_p: float, local_t: float = 0) -> Detector:
-    """Return Otava's method: split overlapping windows, then drop the weakest splits until all pass a t-test."""
+    """Return Otava's detector: split overlapping windows, then drop the weakest splits until all pass a t-test."""
 
-    def found(values: Values) -> list[int]:
+    def detector(values: Values) -> list[int]:
         places, start, count = set[int](), 0, len(values)
         while start < count:
             new = [start + place for place in _weak(values[start : start + window], 10 * largest_p)]
@@ -113,36 +112,43 @@ def e_divisive(window: int, largest_p: float, local_t: float = 0) -> Detector:
             if _student(values[max(before, at - _LOCAL) : at], values[at : min(after, at + _LOCAL)])[0] >= local_t
         ]
 
-    return found
+    return detector
 
 
 def pelt(penalty: float) -> Detector:
-    """Return PELT on the means. The penalty is in units of the noise's variance times the logarithm of the length."""
+    """Return the detector PELT for changes of the mean.
+
+    Args:
+        penalty: the penalty, divided by the variance of the noise and by the logarithm of the length.
+    """
     ruptures = importlib.import_module("ruptures")  # not a dependency of Topgallant
 
-    def found(values: Values) -> list[int]:
+    def detector(values: Values) -> list[int]:
         steps = np.diff(values)
         spread = 1.4826 * np.median(np.abs(steps - np.median(steps))) / math.sqrt(2) or values.std() or 1.0
         search = ruptures.KernelCPD(kernel="linear", min_size=3).fit((values / spread)[:, None])
         return [int(place) for place in search.predict(pen=penalty * math.log(len(values)))[:-1]]
 
-    return found
+    return detector
 
 
-def on_generated(found: Detector, made: list[Labelled]) -> tuple[Score, float]:
+def on_generated(detector: Detector, made: list[Labelled]) -> tuple[Score, float]:
     """Return the score over all series, and the number of false points per 1,000 points."""
-    total = sum((score(series.labels, found(series.values)) for series in made), Score())
+    total = sum((score(series.labels, detector(series.values)) for series in made), Score())
     return total, 1000 * total.false / sum(len(series.values) for series in made)
 
 
-def on_real(found: Detector) -> tuple[int, int] | None:
-    """Return the number of regressions found of 5, and of alarms on 20 decoys; None if the data set is missing."""
+def on_real(detector: Detector) -> tuple[int, int] | None:
+    """Return the number of hits among the 5 regressions of the data set, and of alarms on its 20 other series.
+
+    Return None if the data set is missing.
+    """
     if not REAL.is_file():
         return None
     hits = alarms = 0
     for line in REAL.read_text(encoding="utf-8").splitlines():
         series = json.loads(line)
-        places = found(np.array(series["values"], dtype=float))
+        places = detector(np.array(series["values"], dtype=float))
         if series["type"] == "regression":
             hits += score([series["cp"]], places).hits
         else:
@@ -150,15 +156,15 @@ def on_real(found: Detector) -> tuple[int, int] | None:
     return hits, alarms
 
 
-def milliseconds(found: Detector, series: list[Labelled]) -> float:
-    """Return the median over all series of the faster of two runs."""
-    return 1e3 * statistics.median(min(seconds(partial(found, made.values)) for _ in range(2)) for made in series)
+def milliseconds(detector: Detector, series: list[Labelled]) -> float:
+    """Return the median time per series. The time of a series is the faster of two runs."""
+    return 1e3 * statistics.median(min(seconds(partial(detector, made.values)) for _ in range(2)) for made in series)
 
 
 def main(count: int = 40, seed: int = 1) -> int:
     """Measure, and return 1 if Topgallant's detector exceeds a limit."""
     detectors: dict[str, Detector] = {
-        "ours": ours,
+        "Topgallant": topgallant,
         "Otava's defaults: windows of 50, p < 0.001": e_divisive(50, 1e-3),
         "windows of 40, p < 1e-6, local t > 4": e_divisive(40, 1e-6, local_t=4),
     }
@@ -169,22 +175,23 @@ def main(count: int = 40, seed: int = 1) -> int:
     long = labelled_series.collection(seed, 2, size=800)
     shifts = sum(len(series.labels) for series in made)
     print(
-        f"{len(made)} generated series with {shifts} shifts to be seen; {len(quiet)} without; {REAL.name}; 800 points"
+        f"{len(made)} generated series with {shifts} labelled shifts; {len(quiet)} series without shifts; {REAL.name}; "
+        "times for 800 points"
     )
-    print(f"{'':44}   F1  precision recall false/1,000  without shifts  found of 5  alarms on 20     ms")
+    print(f"{'':44}   F1  precision recall false/1,000  without shifts   hits of 5  alarms on 20     ms")
     failures = 0
-    for name, found in detectors.items():
-        total, false = on_generated(found, made)
-        none, real, took = on_generated(found, quiet)[1], on_real(found), milliseconds(found, long)
+    for name, detector in detectors.items():
+        total, false = on_generated(detector, made)
+        none, real, took = on_generated(detector, quiet)[1], on_real(detector), milliseconds(detector, long)
         hits, alarms = real or ("-", "-")
         print(
             f"{name:44} {total.f1:.2f}  {total.precision:9.2f} {total.recall:6.2f} {false:11.2f}  {none:14.2f}"
             f"  {hits:>10}  {alarms:>12}  {took:5.1f}"
         )
-        if found is ours:
+        if detector is topgallant:
             failures = (max(false, none) > LARGEST_FALSE) + (took > LARGEST_MS)
             failures += real is not None and (real[0] < 5 or real[1] > MOST_ALARMS)  # noqa: PLR2004
-    print(f"ours within its limits: {'NO' if failures else 'yes'}")
+    print(f"Topgallant is within the limits: {'NO' if failures else 'yes'}")
     return int(failures > 0)
 
 

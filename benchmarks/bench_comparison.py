@@ -1,7 +1,7 @@
-"""Measures how often `results compare` finds a change: the table of docs/results.md.
+"""Measures how often `results compare` finds a change, and prints the table of docs/results.md.
 
-The cells have 1% of normal noise and 30 earlier runs each. A slower cell is slower in all runs of the second side.
-Arguments: the number of cells per draw (1000), and the number of draws (5).
+Each cell has 1% of normal noise and 30 earlier runs. A slower cell is slower in all runs of the second set. Arguments:
+the number of cells per draw (1000), and the number of draws (5).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ HISTORY: Final = 30
 NOISE: Final = 0.01
 LOSSES: Final = (0.0, 0.03, 0.05, 0.08)
 RUNS: Final = (1, 2, 3, 5)
-LEAST_POWER: Final = 0.9  # required share of detected losses of 8%, with two or more runs per side
+LEAST_POWER: Final = 0.9  # required share of detected losses of 8%, with two or more runs per set
 
 
 def counted(cells: int, runs: int, loss: float, rng: np.random.Generator) -> Counter[Change]:
-    """Return the number of cells by their change, with `runs` runs per side."""
+    """Return the number of cells with each change, for `runs` runs per set."""
     count = HISTORY + 2 * runs
     references = tuple(RunReference(f"run-{night}", BEGAN + timedelta(days=night)) for night in range(count))
     values = 100 * (1 + NOISE * rng.standard_normal((cells, count)))
@@ -47,9 +47,7 @@ def main(cells: int = 1000, draws: int = 5) -> int:
     """Print the table, and return 1 if a limit is exceeded."""
     rng = np.random.default_rng(1)
     is_right = True
-    print(
-        f"| loss | runs to a side | worse | better | same | unsure | most called wrongly in {cells} |\n{'| --- ' * 7}|"
-    )
+    print(f"| loss | runs per set | worse | better | same | unsure | most wrong results in {cells} |\n{'| --- ' * 7}|")
     for loss in LOSSES:
         for runs in RUNS:
             parts = [counted(cells, runs, loss, rng) for _ in range(draws)]
@@ -63,7 +61,7 @@ def main(cells: int = 1000, draws: int = 5) -> int:
             is_right &= wrong <= 1
             if loss == max(LOSSES) and runs > 1:
                 is_right &= total[Change.WORSE] >= LEAST_POWER * cells * draws
-    print(f"within our limits: {'yes' if is_right else 'NO'}")
+    print(f"within the limits: {'yes' if is_right else 'NO'}")
     return int(not is_right)
 
 

@@ -1,7 +1,7 @@
-"""Computes how often a value like all others is out of bounds: the table of false alarms in docs/bounds.md.
+"""Computes how often a value is out of bounds although nothing changed: the table of false alarms in docs/bounds.md.
 
-Values are normal with a spread of 5% of their mean. A rate is the mean, over many samples of n values, of the
-probability that a further value is out of the bounds from the sample. Only the samples are random.
+Values are normal with a spread of 5% of their mean. Bounds are computed from many random samples of n values. The rate
+is the mean of the exact probabilities that a further value is out of these bounds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROUNDS, DRAWS = 20, 50_000
 
 
 def rates(method: Method, n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return for each sample the probabilities that a value, or two in a row on one side, are out of its bounds."""
+    """Return for each sample two probabilities: that one value is out of bounds, and that two are on the same side."""
     values = rng.normal(MEAN, SPREAD, (DRAWS, n))
     middle, half = values.mean(axis=1), bounds_formulas.half_width(values, method)
     below, above = ndtr((middle - half - MEAN) / SPREAD), ndtr((MEAN - middle - half) / SPREAD)

@@ -1,9 +1,8 @@
-"""Measures the cost of a cell on Kubernetes: Jobs of `true`, compared with `kubectl create` and `kubectl wait`.
+"""Measures the cost of a cell with the workload `true` on Kubernetes, beside `kubectl create` and `kubectl wait`.
 
-A second part measures only the orchestrator, its memory and its processor time per cell, with many cells whose pods
-never run. A helper process binds these pods to a node that is only an object, and reports them as completed.
-
-The cluster is that of TOPGALLANT_TEST_KUBECONFIG. Arguments: the number of Jobs (200), and the number of cells (2000).
+A second part measures the memory and processor time of the orchestrator, with many cells whose pods never run. A helper
+process binds these pods to a node without a kubelet, and reports the pods as completed. The cluster is the cluster of
+TOPGALLANT_TEST_KUBECONFIG. Arguments: the number of Jobs (200), and the number of cells (2000).
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def kubectl(cluster: kubernetes.Cluster, namespace: str, *args: str) -> str:
 
 
 def peer(cluster: kubernetes.Cluster, namespace: str, work: Workspace, folder: Path) -> float:
-    """Create the Jobs of a run again by kubectl, wait for them, and return the wall time in seconds."""
+    """Create the Jobs of a run again with kubectl, wait until they are complete, and return the time in seconds."""
     manifests = [yaml.safe_load(file.read_text()) for file in work.runs()[-1].glob("*/*/*/src/topgallant-job.json")]
     for manifest in manifests:
         manifest["metadata"] |= {"ownerReferences": [], "labels": dict([_PEER.split("=")])}
@@ -82,7 +81,7 @@ def peer(cluster: kubernetes.Cluster, namespace: str, work: Workspace, folder: P
     jobs.write_text(yaml.safe_dump_all(manifests))
     kubectl(cluster, namespace, "create", "-f", str(agent))
     began = time.perf_counter()
-    # This kubectl is as old as the server, and does not know newer fields.
+    # This kubectl may be older than some fields of the manifests.
     kubectl(cluster, namespace, "create", "--validate=false", "-f", str(jobs))
     kubectl(cluster, namespace, "wait", "--for=condition=complete", "--timeout=1800s", "job", f"--selector={_PEER}")
     wall = time.perf_counter() - began
@@ -114,7 +113,7 @@ def requests(cluster: kubernetes.Cluster, namespace: str, folder: Path, pod: Map
 
 @contextmanager
 def completer(cluster: kubernetes.Cluster, namespace: str) -> Iterator[None]:
-    """Complete the pods of a namespace without a kubelet, in another process."""
+    """Complete the pods of a namespace in another process, without a kubelet, until the end of the block."""
     with suppress(Exception):  # a benchmark that was killed may have left the node
         cluster.core.delete_node(_NODE)
     cluster.core.create_node({"metadata": {"name": _NODE}})
@@ -132,15 +131,15 @@ def complete(kubeconfig: str, namespace: str) -> None:
     from kubernetes import client, config, watch
 
     api = client.CoreV1Api(config.new_client_from_config(kubeconfig))
-    told = {"ended_by": "exit", "exit_code": 0, "message": "", "seconds": 0.1, "cpu_seconds": 0.1, "leftovers": 0}
-    told |= {"log_dropped": {}, "log_fault": "", "host": "", "accelerators": "", "left": 0}
-    message = json.dumps({**told, "log_said": {"stdout": 0, "stderr": 0}})
+    outcome = {"ended_by": "exit", "exit_code": 0, "message": "", "seconds": 0.1, "cpu_seconds": 0.1, "leftovers": 0}
+    outcome |= {"log_dropped": {}, "log_fault": "", "host": "", "accelerators": "", "left": 0}
+    message = json.dumps({**outcome, "log_said": {"stdout": 0, "stderr": 0}})
     state = {"terminated": {"exitCode": 0, "reason": "Completed", "message": message}}
     ended = {"name": "workload", "state": state, "image": "x", "imageID": "", "ready": False, "restartCount": 0}
     for event in watch.Watch().stream(api.list_namespaced_pod, namespace):
         pod = event["object"]
         name = pod.metadata.name
-        with suppress(client.ApiException):  # the pod has changed meanwhile
+        with suppress(client.ApiException):  # the pod has changed since the event
             if event["type"] == "ADDED" and not pod.spec.node_name and ATTEMPT_LABEL in pod.metadata.labels:
                 reference: Any = {"apiVersion": "v1", "kind": "Node", "name": _NODE}
                 body: Any = {"metadata": {"name": name}, "target": reference}
@@ -151,18 +150,18 @@ def complete(kubeconfig: str, namespace: str) -> None:
                 api.delete_namespaced_pod(name, namespace, grace_period_seconds=0)
 
 
-def say(text: str, value: float, limit: float) -> bool:
+def print_figure(text: str, value: float, limit: float) -> bool:
     """Print a figure and its limit, and return whether the figure is within the limit."""
     print(f"{text} (at most {limit:g}: {'yes' if value <= limit else 'NO'})")
     return value <= limit
 
 
 def jobs_beside_kubectl(cluster: kubernetes.Cluster, folder: Path, count: int) -> bool:
-    """Measure Jobs on the node, by Topgallant and by kubectl."""
+    """Measure Jobs that run, created by Topgallant and by kubectl."""
     with cluster.namespace() as namespace:
         pod = cluster.pod_python()
         target = {"kubeconfig": str(cluster.kubeconfig), "namespace": namespace, "pod": pod}
-        # The first run compiles the modules, and creates the store.
+        # A first run compiles the modules and creates the store.
         of_run(workspace(folder / "first", 1, target), 1)
         one = of_run(workspace(folder / "one", 1, target), 1)
         work = workspace(folder / "jobs", count, target)
@@ -172,36 +171,36 @@ def jobs_beside_kubectl(cluster: kubernetes.Cluster, folder: Path, count: int) -
         wait_until_empty(cluster, namespace)
         each = requests(cluster, namespace, folder / "counted", pod)
     further = 1e3 * (mine.cpu - one.cpu) / (count - 1)
-    print(f"{count} Jobs of `true`, {AT_ONCE} at once\n  ours: {mine}; {mine.wall:.1f} s")
-    print(f"  of that a run of one Job: {one.cpu:.1f} s of CPU, and each other Job: {further:.1f} ms")
+    print(f"{count} Jobs of `true`, {AT_ONCE} at once\n  Topgallant: {mine}; {mine.wall:.1f} s")
+    print(f"  a run of one Job takes {one.cpu:.1f} s of CPU, and each further Job {further:.1f} ms")
     print(f"  kubectl create, kubectl wait: {other:.1f} s")
     ratio = mine.wall / other
     return all(
         [
-            say(f"  {ratio:.2f} times the wall time", ratio, RATIO),
-            say(f"  {mine.cpu_ms:.1f} ms of CPU a Job", mine.cpu_ms, CPU_MS),
-            say(f"  {each:.1f} requests a Job", each, REQUESTS),
+            print_figure(f"  {ratio:.2f} times the wall time", ratio, RATIO),
+            print_figure(f"  {mine.cpu_ms:.1f} ms of CPU per Job", mine.cpu_ms, CPU_MS),
+            print_figure(f"  {each:.1f} requests per Job", each, REQUESTS),
         ]
     )
 
 
 def many_cells(cluster: kubernetes.Cluster, folder: Path, count: int) -> bool:
     """Measure many cells whose pods never run."""
-    found = []
+    costs = []
     for cells in (FEW, count):
         with cluster.namespace() as namespace, completer(cluster, namespace):
-            # With this scheduler name, which is unknown to the cluster, the pods wait for the completer.
-            patch = {"spec": {"template": {"spec": {"schedulerName": "nobody"}}}}
+            # The cluster has no scheduler with this name, so the pods wait for the completer.
+            patch = {"spec": {"template": {"spec": {"schedulerName": "missing"}}}}
             target = {"kubeconfig": str(cluster.kubeconfig), "namespace": namespace}
             work = workspace(folder / f"cells-{cells}", cells, {**target, "pod": {"image": "any", "patch": patch}})
-            found.append(of_run(work, cells))
-    few, many = found
+            costs.append(of_run(work, cells))
+    few, many = costs
     print(f"cells that no kubelet runs\n  {few}\n  {many}")
     cpu, memory = many.cpu / many.cells / (few.cpu / few.cells), many.memory / few.memory
     return all(
         [
-            say(f"  {cpu:.2f} times the CPU a cell", cpu, CPU_RATIO),
-            say(f"  {memory:.2f} times the memory", memory, MEMORY_RATIO),
+            print_figure(f"  {cpu:.2f} times the CPU per cell", cpu, CPU_RATIO),
+            print_figure(f"  {memory:.2f} times the memory", memory, MEMORY_RATIO),
         ]
     )
 
@@ -216,7 +215,7 @@ def main() -> int:
     try:
         with kubernetes.cluster() as cluster, tempfile.TemporaryDirectory() as top:
             os.environ["XDG_STATE_HOME"] = f"{top}/state"
-            # Measure memory first: only the largest memory of any process so far is known.
+            # Memory is measured first, because the system only knows the largest memory of all processes so far.
             passed = [many_cells(cluster, Path(top), cells)] if cells else []
             passed += [jobs_beside_kubectl(cluster, Path(top), jobs)] if jobs else []
     except kubernetes.ClusterError as error:

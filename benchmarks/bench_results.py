@@ -1,6 +1,6 @@
-"""Measures the cost of a large store: a million samples in 500 series, in SQLite and in PostgreSQL.
+"""Measures the time that commands take with a large store: a million samples in 500 series, in SQLite and PostgreSQL.
 
-The floor for reading is the time in which the database driver alone fetches the rows of all samples. Argument: the
+Reading is compared with the time in which the database driver alone fetches the rows of all samples. Argument: the
 number of samples in thousands (1000).
 """
 
@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 
 def fill(store: Store, samples: int) -> int:
-    """Fill a store with nightly runs: noise, and a shift in every fourth series. Return the runs per project."""
+    """Fill a store with nightly runs, with a shift in every fourth series. Return the number of runs per project."""
     generator = np.random.default_rng(4)
     runs = samples // (PROJECTS * CELLS * METRICS)
     with store.writing() as connection:
@@ -151,7 +151,7 @@ def timed(work: Callable[[], Result]) -> tuple[float, Result]:
 
 
 def measure(kind: str, location: str, samples: int, directory: Path) -> bool:
-    """Fill a store, measure and print the times of its uses, and return whether all are within their limits."""
+    """Fill a store, measure and print the times of commands, and return whether all are within their limits."""
     store = Store(location)
     filling, _ = timed(lambda: fill(store, samples))
     with store.reading() as connection:
@@ -159,15 +159,15 @@ def measure(kind: str, location: str, samples: int, directory: Path) -> bool:
         floor = statistics.median(timed(lambda: connection.execute(query).fetchall())[0] for _ in range(3))
         reading, series = timed(lambda: queries.series(connection, Filter()))
         bounding, _ = timed(lambda: _update_bounds(series, directory / f"{kind}.yaml"))
-        detecting, found = timed(lambda: [changes.detect(one.values) for one in series])
+        detecting, detected = timed(lambda: [changes.detect(one.values) for one in series])
         drawing, index = timed(lambda: dashboard.write(connection, directory / kind))
     pages = sorted((page.stat().st_size, page.name) for page in index.parent.rglob("*") if page.is_file())
     size, name = pages[-1]
     ratio = reading / floor
     print(f"{kind}: {samples} samples in {len(series)} series, filled in {filling:.0f} s")
-    print(f"  read: {reading:.1f} s, {ratio:.2f} times the bare rows ({floor:.1f} s)")
-    print(f"  update_bounds beyond reading: {bounding:.2f} s (at most {BOUNDS_SECONDS})")
-    print(f"  changes: {detecting:.1f} s (at most {CHANGES_SECONDS}), {sum(map(len, found))} found")
+    print(f"  read all series: {reading:.1f} s, {ratio:.2f} times the time of the driver alone ({floor:.1f} s)")
+    print(f"  update_bounds without reading: {bounding:.2f} s (at most {BOUNDS_SECONDS})")
+    print(f"  changes: {detecting:.1f} s (at most {CHANGES_SECONDS}), {sum(map(len, detected))} changes")
     print(f"  dashboard: {drawing:.1f} s (at most {DASHBOARD_SECONDS}), {len(pages)} files")
     print(f"  largest page: {size / 1e6:.2f} MB, {name} (at most {PAGE_BYTES / 1e6:.0f})")
     return (
@@ -188,21 +188,21 @@ def _update_bounds(series: list[Series], file: Path) -> None:
 
 @contextmanager
 def stores(directory: Path) -> Iterator[dict[str, str]]:
-    """Yield the locations of the stores that are available here."""
+    """Yield the locations of the available stores, by kind."""
     with ExitStack() as stack:
-        found = {"sqlite": str(directory / "results.sqlite")}
+        locations = {"sqlite": str(directory / "results.sqlite")}
         try:
-            found["postgresql"] = stack.enter_context(postgres.Server()).database()
+            locations["postgresql"] = stack.enter_context(postgres.Server()).database()
         except postgres.ServerError as error:
             print(f"postgresql: skipped: {error}")
-        yield found
+        yield locations
 
 
 def main() -> int:
     """Measure each store, and return 1 if a limit is exceeded."""
     samples = int(sys.argv[1]) * 1000 if len(sys.argv) > 1 else SAMPLES
-    with tempfile.TemporaryDirectory() as scratch, stores(Path(scratch)) as found:
-        passed = [measure(kind, location, samples, Path(scratch)) for kind, location in found.items()]
+    with tempfile.TemporaryDirectory() as scratch, stores(Path(scratch)) as locations:
+        passed = [measure(kind, location, samples, Path(scratch)) for kind, location in locations.items()]
         return int(not all(passed))
 
 

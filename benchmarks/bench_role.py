@@ -1,4 +1,4 @@
-"""Compares the time of a toolbox command with an empty role with that of bare `ansible-playbook` on the same role."""
+"""Compares the time of a toolbox command with an empty role with the time of `ansible-playbook` with the same role."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def main() -> int:
         def bare() -> None:
             subprocess.run([program, "play.yaml"], env=variables, check=True, capture_output=True)
 
-        title = "a toolbox command with an empty role / ansible-playbook on that role"
+        title = "a toolbox command with an empty role / ansible-playbook with the role"
         within = compare(title, lambda: run.run_toolbox("bench", "empty"), bare, rounds=9, limit=1.25)
         os.chdir("/")
     return 0 if within else 1

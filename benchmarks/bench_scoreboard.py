@@ -1,13 +1,12 @@
-"""Counts what runs lose or leave when they are disturbed: 8 cells sleep for a second, and one of them fails.
+"""Counts what runs lose or leave behind when they are disturbed.
 
-At a random moment after the start of the fourth cell, the orchestrator gets a signal, or the SSH server is killed and
-started again. Then the run is resumed. The score counts over all rounds: lost results, finished cells that were
-executed again, cells that were executed twice to their end, processes that are still alive, and attempts left on the
-targets. All counts have to be 0.
+In each round, a run has 8 cells that sleep for a second, and one of them fails. At a random moment after the start of
+the fourth cell, the orchestrator gets a signal, or the SSH server is killed and started again. Then the run is resumed.
+The score counts lost results, finished cells that were executed again, cells that were executed twice to their end,
+processes that are still alive, and attempts left on the targets. All counts must be 0. On Kubernetes (the cluster of
+TOPGALLANT_TEST_KUBECONFIG), any object of the run in its namespace counts as left.
 
-On Kubernetes (the cluster of TOPGALLANT_TEST_KUBECONFIG), any object of the run in its namespace counts as left.
-
-Arguments: the number of rounds (25), a seed (0 for any), and the backends: `local ssh kubernetes`.
+Arguments: the number of rounds (25), a seed (0 for a random seed), and the backends: `local ssh kubernetes`.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ PROJECT = {
 
 @dataclass
 class Score:
-    """The number of errors of each kind, over all rounds."""
+    """The number of errors of each kind in all rounds."""
 
     lost: int = 0
     again: int = 0
@@ -99,13 +98,11 @@ class Arena:
     """The workspace and the backend for the rounds.
 
     Args:
-        workspace: the workspace.
         env: additional environment variables.
         overrides: the overrides that make the cells run on the backend.
         server: the SSH server of the backend `ssh`.
-        adopts: whether running workloads go on when the run is disturbed.
+        adopts: whether workloads continue to run when the run is disturbed, so that the resumed run adopts them.
         cluster: the cluster of the backend `kubernetes`.
-        namespace: the namespace in the cluster.
     """
 
     workspace: Workspace
@@ -118,7 +115,7 @@ class Arena:
 
     @property
     def executed(self) -> Path:
-        """The file to which each cell writes when it begins and ends."""
+        """The file to which each cell writes a line when it begins and another line when it ends."""
         return self.workspace.directory / "executed"
 
     def play(self, disturb: Callable[[Running], object], score: Score) -> None:
@@ -144,56 +141,56 @@ class Arena:
 
     def _judge(self, steps: list[dict[str, str]], began: Counter[str], done: Iterable[str], score: Score) -> None:
         verdicts = {step["name"].rpartition("=")[2]: step["verdict"] for step in steps if step["kind"] == "cell"}
-        wanted = {str(cell): "failed" if cell == FAILING else "passed" for cell in range(CELLS)}
-        score.lost += sum(verdicts.get(cell) != verdict for cell, verdict in wanted.items())
+        expected = {str(cell): "failed" if cell == FAILING else "passed" for cell in range(CELLS)}
+        score.lost += sum(verdicts.get(cell) != verdict for cell, verdict in expected.items())
         after = self._counts("begin")
-        # SIGINT and SIGTERM end the workloads, which begin again. Otherwise they are adopted: each begins only once.
+        # If running workloads are adopted, no cell begins twice. Otherwise only finished cells must not begin again.
         again = (
-            [cell for cell in wanted if after[cell] > 1] if self.adopts else [c for c in done if after[c] > began[c]]
+            [cell for cell in expected if after[cell] > 1] if self.adopts else [c for c in done if after[c] > began[c]]
         )
         score.again += len(again)
         score.twice += sum(count > 1 for count in self._counts("end").values())
         score.alive += len(self._alive())
-        score.left += sum(1 for _ in self.workspace.directory.glob("far-*/*")) + len(self._left_there())
+        score.left += sum(1 for _ in self.workspace.directory.glob("far-*/*")) + len(self._objects_left())
 
     def _counts(self, word: str) -> Counter[str]:
         lines = (line.split() for line in self.executed.read_text().splitlines())
-        return Counter(cell for found, cell in lines if found == word)
+        return Counter(cell for first, cell in lines if first == word)
 
-    def _left_there(self) -> list[str]:
-        """Return the objects of the run that are still in the cluster after a while."""
+    def _objects_left(self) -> list[str]:
+        """Return the objects of the run that are still in the cluster after the time for their removal."""
         if self.cluster is None:
             return []
         deadline = time.monotonic() + _CLUSTER_SECONDS
-        while (found := self.cluster.things(self.namespace)) and time.monotonic() < deadline:
+        while (objects := self.cluster.things(self.namespace)) and time.monotonic() < deadline:
             time.sleep(1)
-        return found
+        return objects
 
     def _alive(self) -> list[psutil.Process]:
-        """Return the processes of the workspace that are still alive after a while, and its SSH sessions."""
+        """Return the processes and SSH sessions of the workspace that are still alive after the timeout."""
         deadline = time.monotonic() + _TIMEOUT_SECONDS
-        while (found := self._ours()) and time.monotonic() < deadline:
+        while (alive := self._processes()) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
-        return found
+        return alive
 
-    def _ours(self) -> list[psutil.Process]:
+    def _processes(self) -> list[psutil.Process]:
         marked = [psutil.Process(pid) for pid in processes.marked(self.workspace.directory)]
         return marked + (self.server.sessions() if self.server is not None else [])
 
 
 def disturbances(server: openssh.Server | None) -> dict[str, Callable[[Running], object]]:
     """Return the ways to disturb a run, by name."""
-    found: dict[str, Callable[[Running], object]] = {
+    by_name: dict[str, Callable[[Running], object]] = {
         name: lambda running, number=number: running.send(number)  # type: ignore[misc]
         for name, number in (("SIGKILL", signal.SIGKILL), ("SIGINT", signal.SIGINT), ("SIGTERM", signal.SIGTERM))
     }
     if server is not None:
-        found["server killed and started"] = lambda _: restart(server)
-    return found
+        by_name["server killed and started"] = lambda _: restart(server)
+    return by_name
 
 
 def restart(server: openssh.Server) -> None:
-    """Kill the server with its sessions, and start it again a moment later."""
+    """Kill the server and its sessions, and start the server again after a short time."""
     server.stop()
     time.sleep(_DOWN_SECONDS)
     server.start()
@@ -219,7 +216,7 @@ def main() -> int:
     random.seed(seed or None)
     clean = True
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))  # a socket's path is short
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))  # paths of sockets must be short
         server = server_here(folder / "sshd") if "ssh" in backends else None
         if server is not None:
             stack.callback(server.stop)
@@ -255,7 +252,7 @@ def arena(
     if backend == "local":
         yield Arena(workspace, {}, "matrix.target: local")
     elif backend == "kubernetes":
-        assert cluster is not None, "it was looked for"
+        assert cluster is not None, "`main` skips this backend without a cluster"
         with cluster.namespace() as namespace:
             target = {"backend": "kubernetes", "kubeconfig": str(cluster.kubeconfig), "namespace": namespace}
             described = json.dumps({**target, "pod": cluster.pod_python(workspace.directory)})
@@ -267,12 +264,12 @@ def arena(
                 namespace=namespace,
             )
     else:
-        assert server is not None, "it was looked for"
+        assert server is not None, "`main` skips this backend without a server"
         yield over_ssh(workspace, server)
 
 
 def over_ssh(workspace: Workspace, server: openssh.Server) -> Arena:
-    """Return an arena with two SSH targets, which are both this machine."""
+    """Return an arena with two SSH targets on this machine."""
     targets = ", ".join(
         f"far-{number}: {{backend: ssh, host: {openssh.ADDRESS}, port: {server.port}, labels: [far], "
         f"directory: '{workspace.directory}/far-{number}'}}"

@@ -15,7 +15,13 @@ _TIMEOUT = 3600.0
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a number of cells, in seconds. `memory` is the largest memory of any process so far, in MB."""
+    """The cost of a number of cells.
+
+    Args:
+        wall: wall time, in seconds.
+        cpu: processor time, in seconds.
+        memory: the largest memory of any process so far, in MB.
+    """
 
     cells: int
     wall: float
@@ -30,14 +36,14 @@ class Cost:
     def __str__(self) -> str:
         wall = 1e3 * self.wall / self.cells
         cells = f"{self.cells} cell{'s' if self.cells > 1 else ''}"
-        return f"{self.cpu_ms:5.1f} ms of CPU, {wall:5.1f} ms of wall time a cell, {self.memory:4.0f} MB ({cells})"
+        return f"{self.cpu_ms:5.1f} ms of CPU, {wall:5.1f} ms of wall time per cell, {self.memory:4.0f} MB ({cells})"
 
 
 def of_run(work: Workspace, cells: int, *args: str) -> Cost:
-    """Run the project `cells`, and return its cost, including all processes that it started.
+    """Run the project `cells`, and return the cost of the run, which includes all processes that the run started.
 
-    A workspace has a home of its own, in which the first run would create the store. If the benchmark sets
-    `$XDG_STATE_HOME`, its runs share this directory and its store, as the runs of a user do. Modules are compiled once.
+    If the benchmark sets `$XDG_STATE_HOME`, its runs share the store in this directory, as the runs of a user do.
+    Otherwise each workspace has a home, in which the first run creates a store.
     """
     shared = {name: os.environ[name] for name in ("XDG_STATE_HOME",) if name in os.environ}
     shared["PYTHONDONTWRITEBYTECODE"] = ""

@@ -15,26 +15,23 @@ def seconds(function: Callable[[], object]) -> float:
 
 
 def compare(
-    title: str, ours: Callable[[], object], floor: Callable[[], object], *, rounds: int, limit: float | None = None
+    title: str, function: Callable[[], object], floor: Callable[[], object], *, rounds: int, limit: float | None = None
 ) -> bool:
     """Time two functions alternately, after one round of warm-up, and print the medians and the median ratio.
 
     Args:
-        title: the title of the output.
-        ours: the function to measure.
         floor: the function to compare with.
-        rounds: the number of rounds.
         limit: the largest allowed ratio; None for no limit.
 
     Returns:
         whether the ratio is within its limit.
     """
-    ours()
+    function()
     floor()
-    pairs = [(seconds(ours), seconds(floor)) for _ in range(rounds)]
+    pairs = [(seconds(function), seconds(floor)) for _ in range(rounds)]
     ratio = statistics.median(mine / other for mine, other in pairs)
     mine, other = (statistics.median(column) for column in zip(*pairs, strict=True))
     within = limit is None or ratio <= limit
-    wanted = "" if limit is None else f" (at most {limit:g}: {'yes' if within else 'NO'})"
-    print(f"{title}\n  {mine * 1e3:.1f} ms against {other * 1e3:.1f} ms: {ratio:.2f} times{wanted}")
+    verdict = "" if limit is None else f" (at most {limit:g}: {'yes' if within else 'NO'})"
+    print(f"{title}\n  {mine * 1e3:.1f} ms against {other * 1e3:.1f} ms: {ratio:.2f} times{verdict}")
     return within
