@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from toolbox.config import contract
+from toolbox.config import contract, paths
 from toolbox.extensions import discovery, loading
-from toolbox.extensions.protocols import CHECKS, METRICS, REPORTS, Kind
+from toolbox.extensions.protocols import CHECKS, METRICS, REPORTS, ExtendingTarget, Kind
+from toolbox.matrix.workload_block import WorkloadBlock
 from toolbox.model.events import RunFinished, StepKind
 from toolbox.model.evidence import Evidence, Judgement, Metric, Reference
 from toolbox.model.verdicts import Verdict
@@ -212,3 +213,13 @@ def test_a_contract_refuses_a_block_that_is_no_mapping(file: Path, wrong: object
     module = modules.load(f"_conformance_{file.parents[1].name}_{file.stem}", file)
     with pytest.raises(ValidationError):
         module.Contract.model_validate(wrong)
+
+
+@pytest.mark.parametrize("target", loading.extending_targets(), ids=lambda target: target.__module__)
+def test_the_workload_fields_of_a_backend_disturb_no_other_backend(target: type[ExtendingTarget]) -> None:
+    fields = target.workload_fields.model_fields
+    assert not fields.keys() & WorkloadBlock.model_fields.keys()
+    assert not [name for name, field in fields.items() if field.is_required()]
+    assert {str(paths.parse(path)[0]) for path in getattr(target, "guarded_fields", ())} <= fields.keys()
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+        WorkloadBlock.complete().model_validate({"command": "true", "no such field": 1})

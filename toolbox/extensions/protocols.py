@@ -130,8 +130,9 @@ class ExtendingTarget(Protocol):
     """A target whose backend adds fields to workloads.
 
     Args:
-        workload_fields: the pydantic model of these fields, which `Workload.backend_fields` contains. If several
-            backends define a field with the same name, the model of the first backend, by name, validates it.
+        workload_fields: the pydantic model of these fields, which `Workload.backend_fields` contains. Each field has a
+            default, because it is missing in workloads of other backends. If several backends define a field with the
+            same name, the model of the first backend, by name, validates it.
         guarded_fields: the paths below these fields that a comment must not change, because they determine which
             program runs or which secrets it gets. Without this attribute, a comment cannot change any of the fields.
     """
