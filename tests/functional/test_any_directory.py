@@ -82,20 +82,20 @@ def test_a_workspace_is_found_from_a_directory_below_it(small: Workspace, below:
     assert small.run("project", "status", cwd=below).stdout.count("passed") >= 1
 
 
-def test_a_workspace_is_found_by_its_name(small: Workspace, elsewhere: Path) -> None:
+def test_a_workspace_is_found_by_the_environment_variable(small: Workspace, elsewhere: Path) -> None:
     named = {"TOPGALLANT_WORKSPACE": str(small.directory)}
     outcome = small.run("project", "run", "small", env=named, cwd=elsewhere)
     assert outcome.exit_code == 0, str(outcome)
     assert small.summary()["verdict"] == "passed"
 
 
-def test_a_name_that_is_no_directory_is_wrong_usage(small: Workspace) -> None:
+def test_a_workspace_that_is_not_a_directory_is_wrong_usage(small: Workspace) -> None:
     outcome = small.run("project", "list", env={"TOPGALLANT_WORKSPACE": "/nonexistent"})
     assert (outcome.exit_code, outcome.stdout) == (2, "")
     assert "$TOPGALLANT_WORKSPACE is /nonexistent, which is not a directory" in outcome.stderr
 
 
-def test_an_unknown_project_says_where_was_looked(small: Workspace, below: Path, elsewhere: Path) -> None:
+def test_an_unknown_project_lists_the_searched_folders(small: Workspace, below: Path, elsewhere: Path) -> None:
     outcome = small.run("project", "run", "smal", cwd=below)
     assert outcome.exit_code == 2
     assert f"searched {small.directory}/projects and " in outcome.stderr
@@ -104,7 +104,7 @@ def test_an_unknown_project_says_where_was_looked(small: Workspace, below: Path,
     assert len(outcome.stderr.splitlines()) <= 5
 
 
-def test_a_run_goes_on_from_any_directory(small: Workspace, elsewhere: Path) -> None:
+def test_a_run_can_be_resumed_from_any_directory(small: Workspace, elsewhere: Path) -> None:
     failing = json.dumps({"commands.test": ["pwd >> $ARTIFACT_DIR/pwd; test -e $HOME/ready"]})
     assert small.run("project", "run", "small", f"--overrides={failing}").exit_code == 1
     (small.home / "ready").touch()
@@ -116,7 +116,7 @@ def test_a_run_goes_on_from_any_directory(small: Workspace, elsewhere: Path) -> 
     assert set(directories) == {str(small.directory)}, "the commands of the run have the directory that it began in"
 
 
-def test_a_run_goes_on_after_its_repository_was_moved(small: Workspace, elsewhere: Path, tmp_path: Path) -> None:
+def test_a_run_can_be_resumed_after_its_repository_was_moved(small: Workspace, elsewhere: Path, tmp_path: Path) -> None:
     failing = json.dumps({"commands.test": ["test -e $HOME/ready"]})
     assert small.run("project", "run", "small", f"--overrides={failing}").exit_code == 1
     (small.home / "ready").touch()
@@ -127,7 +127,7 @@ def test_a_run_goes_on_after_its_repository_was_moved(small: Workspace, elsewher
     assert outcome.exit_code == 0, str(outcome)
 
 
-def test_a_change_of_the_directory_loses_neither_roles_nor_the_store(workspace: Workspace, elsewhere: Path) -> None:
+def test_chdir_in_an_orchestration_keeps_roles_and_store(workspace: Workspace, elsewhere: Path) -> None:
     workspace.write(RELATIVE)
     outcome = workspace.run("project", "run", "moving")
     assert "not ready" in outcome.stdout, str(outcome)
@@ -137,7 +137,7 @@ def test_a_change_of_the_directory_loses_neither_roles_nor_the_store(workspace: 
     assert (workspace.directory / "results.db").exists()
 
 
-def test_a_change_of_the_directory_loses_neither_commands_nor_checks_nor_files(workspace: Workspace) -> None:
+def test_chdir_in_an_orchestration_keeps_commands_checks_and_files(workspace: Workspace) -> None:
     orchestration = f"""
         import os
         import sys

@@ -63,7 +63,7 @@ def test_a_bad_configuration_is_refused(workspace: Workspace, text: str, flags: 
 
 
 @pytest.mark.parametrize("name", ["missing.yaml", "projects", "/dev/null/x"])
-def test_a_configuration_file_that_cannot_be_read_is_named(workspace: Workspace, name: str) -> None:
+def test_an_unreadable_configuration_file_is_named(workspace: Workspace, name: str) -> None:
     assert name in refuse(workspace, "config", "show", f"--config_file={name}").stderr
 
 
@@ -156,13 +156,13 @@ def test_a_bad_command_line_is_refused(small: Workspace, argv: list[str], expect
     assert len(outcome.stderr.splitlines()) <= 5
 
 
-def test_all_arguments_that_are_wrong_are_named_at_once(small: Workspace) -> None:
+def test_all_wrong_arguments_are_named_at_once(small: Workspace) -> None:
     outcome = refuse(small, "training", "prepare_corpus", "--characters=x", "--carachters=3")
     for part in ("--directory is missing", "--characters is 'x'", "unknown argument --carachters"):
         assert part in outcome.stderr
 
 
-def test_all_faults_against_a_contract_are_named_at_once(workspace: Workspace) -> None:
+def test_all_faults_of_a_contract_are_named_at_once(workspace: Workspace) -> None:
     overrides = "{training.directory: 5, training.settings.steps: many, training.corpus: {characters: 9, x: 1}}"
     outcome = refuse(workspace, "project", "run", "training_e2e", f"--overrides={overrides}")
     for part in (
@@ -175,7 +175,7 @@ def test_all_faults_against_a_contract_are_named_at_once(workspace: Workspace) -
         assert part in outcome.stderr
 
 
-def test_a_broken_group_is_reported_and_the_others_work(small: Workspace) -> None:
+def test_a_broken_group_is_reported_and_other_groups_work(small: Workspace) -> None:
     small.write({"commands/shaky.py": '"""Shaky."""\nimport no_such_module\n', "commands/torn.py": "def ("})
     outcome = refuse(small, "shaky", "do_it")
     assert "the group `shaky` is broken" in outcome.stderr
@@ -224,7 +224,7 @@ def test_a_broken_orchestration_is_named_with_its_line(small: Workspace, source:
     assert [part for part in expected if part not in outcome.stderr] == []
 
 
-def test_a_fault_of_an_override_names_the_override_and_no_line_of_the_file(workspace: Workspace) -> None:
+def test_a_faulty_override_is_named_without_a_line_of_the_file(workspace: Workspace) -> None:
     workspace.write({"bad.yaml": "secrets:\n  env: [A]\n"})
     outcome = refuse(workspace, *SHOW, "--overrides={secrets.env: 5}")
     assert "--overrides: `secrets.env` is 5" in outcome.stderr

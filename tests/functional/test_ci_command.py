@@ -26,7 +26,7 @@ COMMENT = """Thanks, this looks good. Please run it once more:
 HOSTILE = '"; touch pwned; $(touch pwned2) `touch pwned3` \'"'
 
 
-def test_parse_prints_what_a_comment_asks_for_and_runs_nothing(small: Workspace) -> None:
+def test_parse_prints_the_request_of_a_comment_and_runs_nothing(small: Workspace) -> None:
     outcome = small.run("ci", "parse", f"--text={COMMENT}", "--format=json")
     assert outcome.exit_code == 0, str(outcome)
     assert outcome.json == {
@@ -48,7 +48,7 @@ def test_help_is_printed(small: Workspace, command: str) -> None:
     assert "/var PATH: VALUE" in outcome.stdout
 
 
-def test_run_runs_it_and_keeps_the_overrides_for_another_run(small: Workspace) -> None:
+def test_run_executes_the_request_and_saves_the_overrides(small: Workspace) -> None:
     outcome = small.run("ci", "run", f"--text={COMMENT}")
     assert outcome.exit_code == 0, str(outcome)
     assert [step["name"] for step in small.summary()["steps"]] == ["test", "post_cleanup"]
@@ -62,23 +62,23 @@ def test_run_runs_it_and_keeps_the_overrides_for_another_run(small: Workspace) -
     assert yaml.safe_load((first / "config.yaml").read_text())["greeting"] == "a: b"
 
 
-def test_only_leaves_the_other_phases_out(small: Workspace) -> None:
+def test_only_runs_the_given_phases(small: Workspace) -> None:
     outcome = small.run("ci", "run", "--text=/test small\n/only post_cleanup\n", "--format=json")
     assert [step["name"] for step in outcome.json["steps"]] == ["post_cleanup"]
 
 
-def test_a_run_that_fails_has_its_exit_code(small: Workspace) -> None:
+def test_a_failed_run_has_the_exit_code_of_its_verdict(small: Workspace) -> None:
     assert small.run("ci", "run", "--text=/test small both").exit_code == 1
 
 
-def test_hostile_text_arrives_as_it_is(small: Workspace) -> None:
+def test_hostile_text_in_a_comment_stays_text(small: Workspace) -> None:
     text = f"/test small\n/var greeting: {json.dumps(HOSTILE)}\n"
     assert small.run("ci", "run", f"--text={text}").exit_code == 0
     assert yaml.safe_load((small.run_directory() / "config.yaml").read_text())["greeting"] == HOSTILE
     assert not list(small.directory.rglob("*pwned*"))
 
 
-def test_every_line_that_cannot_be_understood_is_named(small: Workspace) -> None:
+def test_every_unparsable_line_is_named(small: Workspace) -> None:
     outcome = small.run("ci", "parse", "--text=/tset small\n/var x\n/skip\n/only test\n/skip test\n")
     assert outcome.exit_code == 2
     for number in (1, 2, 3):
@@ -111,7 +111,7 @@ GUARDED = """
 
 @pytest.mark.parametrize("command", ["parse", "run"])
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_a_comment_changes_only_what_the_project_lets_it(workspace: Workspace, command: str, attack: str) -> None:
+def test_a_comment_changes_only_overridable_fields(workspace: Workspace, command: str, attack: str) -> None:
     orchestration = '"""Attacked."""\nfrom toolbox.orchestration import matrix\n\ndef test():\n    matrix.run()\n'
     workspace.write({"config/guarded.yaml": GUARDED, "held/token": "secret-token"})
     workspace.write({"projects/guarded/orchestration.py": orchestration})
@@ -124,14 +124,14 @@ def test_a_comment_changes_only_what_the_project_lets_it(workspace: Workspace, c
     assert not list(workspace.directory.rglob("*pwned*"))
 
 
-def test_a_refusal_says_how_a_maintainer_allows_the_change(small: Workspace) -> None:
+def test_a_refusal_tells_how_a_maintainer_can_allow_the_change(small: Workspace) -> None:
     outcome = small.run("ci", "run", "--text=/test small\n/var tag: '2'")
     assert outcome.exit_code == 2
     assert "a comment may not change `tag`" in outcome.stderr
     assert "`ci: {overridable: [tag]}` in config/small.yaml" in outcome.stderr
 
 
-def test_the_example_of_the_readme_is_allowed(workspace: Workspace) -> None:
+def test_the_comment_in_the_readme_is_allowed(workspace: Workspace) -> None:
     text = "/test training_e2e smoke\n/var training.settings.steps: 50\n/skip post_cleanup\n"
     outcome = workspace.run("ci", "parse", f"--text={text}", "--format=json")
     assert outcome.exit_code == 0, str(outcome)

@@ -47,14 +47,14 @@ def show(workspace: Workspace, *argv: str) -> Any:
     return outcome.json
 
 
-def test_show_follows_references_after_the_presets(topsail: Workspace) -> None:
+def test_show_resolves_references_after_the_presets(topsail: Workspace) -> None:
     shown = show(topsail, "show", "--config_file=config.yaml", "--presets=light")
     assert shown["tests"]["twice"] == 2
     assert shown["tests"]["text"] == "size 2 of Zoë"
     assert shown["ci_presets"]["names"] == ["base", "light"]
 
 
-def test_show_raw_prints_references_as_written_and_asks_for_no_contract(topsail: Workspace) -> None:
+def test_show_raw_prints_unresolved_references_without_contracts(topsail: Workspace) -> None:
     topsail.write({"config.yaml": TOPSAIL.replace("env_key: THE_SECRETS", "odd: 1")})
     shown = show(topsail, "show", "--config_file=config.yaml", "--presets=light", "--raw")
     assert shown["tests"]["text"] == "size {@tests.size} of {@tests.owner.name}"
@@ -62,13 +62,13 @@ def test_show_raw_prints_references_as_written_and_asks_for_no_contract(topsail:
 
 
 @pytest.mark.parametrize("raw", [[], ["--raw"]])
-def test_yaml_and_json_say_the_same(topsail: Workspace, raw: list[str]) -> None:
+def test_yaml_and_json_output_are_equal(topsail: Workspace, raw: list[str]) -> None:
     argv = ("show", "--config_file=config.yaml", *raw)
     text = topsail.run("config", *argv, env={"THE_SECRETS": "held"}).stdout
     assert json.loads(json.dumps(yaml.safe_load(text), default=str)) == show(topsail, *argv)
 
 
-def test_show_prints_a_part_of_it(topsail: Workspace) -> None:
+def test_show_prints_a_part_of_the_configuration(topsail: Workspace) -> None:
     assert show(topsail, "show", "--config_file=config.yaml", "--path=tests.owner.name") == "Zoë"
 
 
@@ -79,7 +79,7 @@ def test_a_secret_is_never_shown(topsail: Workspace) -> None:
         assert "t0p-s3cret" not in outcome.stdout + outcome.stderr
 
 
-def test_overrides_hold_against_presets_and_flags_against_files(topsail: Workspace) -> None:
+def test_overrides_win_over_presets_and_flags_over_files(topsail: Workspace) -> None:
     topsail.write({"one.yaml": "tests.size: 5\n", "two.yaml": "tests.size: 6\n"})
     base = ("get", "--config_file=config.yaml", "--path=tests.size", "--presets=light")
     assert show(topsail, *base) == 2
@@ -113,14 +113,14 @@ def test_explain_names_each_layer_with_its_line_and_what_it_replaced(small: Work
     ]
 
 
-def test_the_example_of_the_documentation_is_true(workspace: Workspace) -> None:
+def test_the_explain_example_in_the_documentation_is_correct(workspace: Workspace) -> None:
     page = (places.builtin_root() / "docs/configuration.md").read_text()
     command, _, printed = page.partition("$ ./run_toolbox.py ")[2].partition("```")[0].partition("\n")
     explained = workspace.run(*command.split()).stdout
     assert explained.replace(f"{places.builtin_root()}/", "") == printed
 
 
-def test_explain_says_where_an_untouched_value_is_written(small: Workspace) -> None:
+def test_explain_shows_the_line_of_an_unchanged_value(small: Workspace) -> None:
     explained = small.run("config", "explain", "small", "tag").stdout
     assert explained == "tag = '1.10'\n  config/small.yaml:13 wrote it\n"
 
@@ -130,7 +130,7 @@ def test_explain_shows_where_a_reference_leads(topsail: Workspace) -> None:
     assert outcome.stdout.startswith("tests.twice = '@tests.size' --> 1\n")
 
 
-def test_validate_says_so_when_nothing_is_wrong(topsail: Workspace) -> None:
+def test_validate_confirms_a_valid_configuration(topsail: Workspace) -> None:
     outcome = topsail.run("config", "validate", "--config_file=config.yaml", env={"THE_SECRETS": "held"})
     assert (outcome.exit_code, outcome.stdout) == (0, "config.yaml is valid\n")
 
@@ -141,7 +141,7 @@ def test_validate_reads_the_secrets(topsail: Workspace) -> None:
     assert "`token`: secret '*$@secrets.token': the file projects/token.txt" in outcome.stderr
 
 
-def test_diff_names_each_field_before_after_and_who_changed_it(small: Workspace) -> None:
+def test_diff_shows_old_and_new_values_and_their_layers(small: Workspace) -> None:
     (row,) = [row for row in show(small, "diff", "small", "--presets=loud") if row["path"] == "greeting"]
     assert (row["before"], row["after"]) == ("hello", "HELLO")
     assert row["by"] == "preset loud (config/small.yaml:5)"
@@ -149,7 +149,7 @@ def test_diff_names_each_field_before_after_and_who_changed_it(small: Workspace)
     assert text == "  tag: '1.10' --> null  (--overrides)\n"
 
 
-def test_diff_without_changes_says_so(small: Workspace) -> None:
+def test_diff_reports_that_nothing_differs(small: Workspace) -> None:
     assert small.run("config", "diff", "small").stdout == "nothing differs\n"
 
 
@@ -158,7 +158,7 @@ def test_a_configuration_file_can_come_from_the_environment(small: Workspace) ->
     assert yaml.safe_load(outcome.stdout) == "1.10"
 
 
-def test_a_key_that_is_given_twice_is_a_warning_on_stderr(workspace: Workspace) -> None:
+def test_a_duplicate_key_is_a_warning_on_stderr(workspace: Workspace) -> None:
     workspace.write({"config.yaml": "a: 1\na: 2\n"})
     outcome = workspace.run("config", "get", "--config_file=config.yaml", "--path=a")
     assert (outcome.exit_code, outcome.stdout) == (0, "2\n")
@@ -213,7 +213,7 @@ MATRIX = """\
         ),
     ],
 )
-def test_explain_says_where_the_values_of_a_cell_come_from(workspace: Workspace, index: int, lines: list[str]) -> None:
+def test_explain_shows_where_values_of_a_cell_come_from(workspace: Workspace, index: int, lines: list[str]) -> None:
     workspace.write({"config.yaml": MATRIX})
     path = f"--path=matrix.workload.command[{index}]"
     outcome = workspace.run("config", "explain", "--config_file=config.yaml", path)

@@ -39,7 +39,7 @@ def damaged(grid: Grid) -> tuple[Grid, str]:
     return grid, f"journal.jsonl:{number}: the line is not JSON"
 
 
-def test_damage_is_named_by_status_by_import_and_by_all_reports(damaged: tuple[Grid, str]) -> None:
+def test_damage_is_reported_by_status_import_and_all_reports(damaged: tuple[Grid, str]) -> None:
     grid, place = damaged
     directory = str(grid.directory)
     status = grid.workspace.run("project", "status", directory)
@@ -54,7 +54,7 @@ def test_damage_is_named_by_status_by_import_and_by_all_reports(damaged: tuple[G
         assert place in grid.workspace.run("results", "report", directory, f"--kind={kind}").stdout
 
 
-def test_a_damaged_run_is_resumed_only_where_a_person_says_so(damaged: tuple[Grid, str]) -> None:
+def test_a_damaged_run_is_resumed_only_with_damaged_ignore(damaged: tuple[Grid, str]) -> None:
     grid, place = damaged
     journal = grid.directory / "journal.jsonl"
     before, said = journal.read_bytes(), grid.said
@@ -80,7 +80,7 @@ def interrupted(grid: Grid) -> Path:
 
 
 @pytest.mark.parametrize("name", ["run.json", "config.yaml", "plan.json"])
-def test_a_file_without_which_a_run_cannot_go_on_is_named(grid: Grid, name: str) -> None:
+def test_a_missing_file_that_a_resumed_run_needs_is_named(grid: Grid, name: str) -> None:
     directory = interrupted(grid)
     whole = (directory / name).read_bytes()
     for content in (b"", b"\0" * len(whole), b"{", b"[]", b"- x", None):
@@ -95,7 +95,7 @@ def test_a_file_without_which_a_run_cannot_go_on_is_named(grid: Grid, name: str)
     assert Counter(grid.said) == Counter(["begin a", "end a", "begin b", "end b"])
 
 
-def test_files_that_are_derived_are_made_again(grid: Grid) -> None:
+def test_derived_files_are_written_again(grid: Grid) -> None:
     directory = interrupted(grid)
     for file in [*directory.rglob("step.json"), *directory.rglob("settings.yaml"), directory / "presets_applied"]:
         file.write_bytes(b"")

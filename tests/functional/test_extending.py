@@ -30,7 +30,7 @@ def documented(workspace: Workspace) -> Workspace:
     return workspace.write(examples)
 
 
-def test_the_examples_of_the_page_work_together(documented: Workspace) -> None:
+def test_the_examples_of_the_documentation_work_together(documented: Workspace) -> None:
     outcome = documented.run("project", "run", "probe", "--presets=many")
     assert outcome.exit_code == 0, str(outcome)
     run = documented.run_directory()
@@ -53,18 +53,14 @@ def test_the_examples_of_the_page_work_together(documented: Workspace) -> None:
         ("{matrix.metrics: {x: {source: percentle, file: f}}}", "unknown source `percentle`: did you mean percentile"),
     ],
 )
-def test_a_mistake_in_the_use_of_an_extension_is_found_before_the_run(
-    documented: Workspace, override: str, said: str
-) -> None:
+def test_misuse_of_an_extension_is_reported_before_the_run(documented: Workspace, override: str, said: str) -> None:
     outcome = documented.run("project", "run", "probe", f"--overrides={override}")
     assert outcome.exit_code == 2, str(outcome)
     assert said in outcome.stderr
     assert documented.runs() == []
 
 
-def test_an_installed_package_offers_extensions_and_the_workspace_goes_before_it(
-    documented: Workspace, tmp_path: Path
-) -> None:
+def test_extensions_of_the_workspace_win_over_installed_packages(documented: Workspace, tmp_path: Path) -> None:
     metadata = tmp_path / "site/acme_tests-1.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-tests\nVersion: 1\n")
@@ -109,7 +105,7 @@ BROKEN = {
 }
 
 
-def test_reports_that_fail_change_nothing(small: Workspace) -> None:
+def test_failing_reports_do_not_change_the_verdict(small: Workspace) -> None:
     small.write({f"reports/r{number}.py": text for number, text in enumerate(BROKEN.values())})
     small.write({"reports/works.py": "def write(summary): (summary.directory / 'works').touch()\n"})
     outcome = small.run("project", "run", "small")
@@ -138,7 +134,7 @@ def test_a_check_and_a_source_that_raise_fail_their_cell_and_are_named(documente
     assert "the source is broken: KeyError: 'no luck'" in message
 
 
-def test_a_project_brings_a_command_and_its_role(small: Workspace) -> None:
+def test_a_project_can_contain_a_command_and_its_role(small: Workspace) -> None:
     files = {
         "projects/small/commands/anvil.py": '''
             """Work on an anvil."""
@@ -186,7 +182,7 @@ def test_a_project_brings_a_command_and_its_role(small: Workspace) -> None:
     assert [file.read_text() for file in small.artifacts.glob("toolbox/*/artifacts/strikes.txt")] == ["4 strikes"]
 
 
-def test_a_command_of_the_workspace_goes_before_one_of_a_project(small: Workspace) -> None:
+def test_a_command_of_the_workspace_wins_over_one_of_a_project(small: Workspace) -> None:
     group = '''
         """Say where a command is from."""
 

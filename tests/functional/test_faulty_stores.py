@@ -78,7 +78,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_store_that_is_out_of_order_is_told_of_and_the_run_is_recorded_later(grid: Grid, fault: str) -> None:
+def test_a_broken_store_is_a_warning_and_the_run_can_be_imported_later(grid: Grid, fault: str) -> None:
     make, said = FAULTS[fault]
     file = grid.root / "results.sqlite"
     make(file)
@@ -90,20 +90,20 @@ def test_a_store_that_is_out_of_order_is_told_of_and_the_run_is_recorded_later(g
     imported(grid, WORKING)
 
 
-def test_a_server_that_does_not_answer_is_told_of_without_its_password(grid: Grid) -> None:
+def test_an_unreachable_server_is_reported_without_its_password(grid: Grid) -> None:
     said = run_on(grid, "postgresql://ci:hunter2@127.0.0.1:1/results")
     assert "Connection refused" in said
     assert "hunter2" not in said
     imported(grid, WORKING)
 
 
-def test_a_directory_that_nobody_may_write_in_is_told_of(grid: Grid, read_only: Path) -> None:
+def test_a_read_only_directory_for_the_store_is_reported(grid: Grid, read_only: Path) -> None:
     said = run_on(grid, str(read_only / "results.sqlite"))
     assert "Read-only file system" in said
     imported(grid, WORKING)
 
 
-def test_a_store_is_read_where_nobody_may_write(grid: Grid, read_only: Path) -> None:
+def test_a_read_only_store_can_be_read(grid: Grid, read_only: Path) -> None:
     subprocess.run(["mount", "-o", "remount,rw", str(read_only)], check=True)
     store = read_only / "results.sqlite"
     grid.configure(blocks={"results": {"database": str(store)}}).run()
@@ -117,7 +117,7 @@ def test_a_store_is_read_where_nobody_may_write(grid: Grid, read_only: Path) -> 
     ("wal", "code", "said"),
     [(b"", 0, ""), (b"\0" * 4152, 3, "results.sqlite-wal remains; open the store once as a user who may")],
 )
-def test_a_log_that_was_left_beside_a_store_is_passed_over_or_named(
+def test_a_leftover_write_ahead_log_is_ignored_or_named(
     grid: Grid, read_only: Path, wal: bytes, code: int, said: str
 ) -> None:
     subprocess.run(["mount", "-o", "remount,rw", str(read_only)], check=True)
@@ -140,7 +140,7 @@ def test_a_run_of_a_user_without_a_home_is_recorded_later(grid: Grid, variables:
     imported(grid, WORKING)
 
 
-def test_a_project_may_do_without_a_store(grid: Grid) -> None:
+def test_a_project_can_disable_recording(grid: Grid) -> None:
     grid.configure(blocks={"results": {"record": False}})
     assert grid.run().stderr == ""
     assert not list(grid.workspace.home.rglob("results.sqlite"))

@@ -92,11 +92,11 @@ def test_extra_replaces_an_undefined_field_and_anchors_are_not_passed_on(echo: W
 
 
 @pytest.mark.parametrize("text", ["1.10", "null-ish", "0x10", "yes", "[a", "a: b", "@tag", " padded ", ""])
-def test_a_flag_for_a_str_is_the_text_that_was_typed(echo: Workspace, text: str) -> None:
+def test_a_flag_for_a_str_is_not_converted(echo: Workspace, text: str) -> None:
     assert echo.run("echo", "say", f"--text={text}").json == [text, 1, None]
 
 
-def test_a_flag_may_stand_apart_from_its_value(echo: Workspace) -> None:
+def test_a_flag_and_its_value_can_be_separate_words(echo: Workspace) -> None:
     assert echo.run("echo", "say", "--text", "1.10", "--times", "2").json == ["1.10", 2, None]
 
 
@@ -109,7 +109,7 @@ def test_the_files_can_come_from_the_environment(echo: Workspace) -> None:
     assert outcome.json == ["hello", 1, None]
 
 
-def test_a_flag_goes_before_the_environment(echo: Workspace) -> None:
+def test_flags_win_over_environment_variables(echo: Workspace) -> None:
     echo.write({"other.j2": "echo say: {text: other}\n"})
     env = {"TOPGALLANT_FROM_CONFIG_FILE": "no/such/file", "TOPGALLANT_FROM_COMMAND_ARGS_FILE": "nor/this/one"}
     files = ("--config_file=config/small.yaml", "--command_args_file=other.j2")

@@ -34,7 +34,7 @@ def helped(workspace: Workspace, *argv: str) -> str:
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["help"]])
-def test_without_a_group_every_group_is_listed(workspace: Workspace, argv: list[str]) -> None:
+def test_without_a_group_all_groups_are_listed(workspace: Workspace, argv: list[str]) -> None:
     text = helped(workspace, *argv)
     assert [name for name in GROUPS if f"\n  {name} " not in text] == []
 
@@ -51,7 +51,7 @@ def test_a_command_has_help(workspace: Workspace, command: str) -> None:
     assert f"usage: ./run_toolbox.py {command}" in text
 
 
-def test_help_goes_before_wrong_arguments(workspace: Workspace) -> None:
+def test_help_is_printed_despite_wrong_arguments(workspace: Workspace) -> None:
     assert "--directory" in helped(workspace, "training", "cleanup", "--no_such_flag=1", "--help")
 
 
@@ -59,13 +59,13 @@ def test_a_dash_in_a_name_stands_for_an_underscore(workspace: Workspace) -> None
     assert helped(workspace, "host", "capture-state", "--help") == helped(workspace, "host", "capture_state", "-h")
 
 
-def test_a_group_of_a_team_is_listed_beside_ours(workspace: Workspace) -> None:
+def test_a_group_of_a_workspace_is_listed(workspace: Workspace) -> None:
     workspace.write({"commands/echo.py": '"""Says things."""\ndef echo(text: str) -> str:\n    """Say."""\n'})
     assert "\n  echo         Says things.\n" in helped(workspace)
     assert helped(workspace, "echo", "--help").startswith("echo: Say.")
 
 
-def test_output_that_nobody_reads_any_more_is_no_error(workspace: Workspace) -> None:
+def test_a_broken_pipe_is_not_an_error(workspace: Workspace) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     argv = [sys.executable, str(CHECKOUT / "run_toolbox.py"), "training", "cleanup", "--help"]
@@ -120,7 +120,7 @@ def test_a_number_that_a_command_returns_is_the_exit_code(workspace: Workspace, 
     assert (outcome.exit_code, outcome.stdout) == (code, "")
 
 
-def test_a_terminal_that_knows_ascii_alone_is_shown_other_letters_as_numbers(workspace: Workspace) -> None:
+def test_an_ascii_terminal_shows_other_characters_as_escapes(workspace: Workspace) -> None:
     workspace.write({"config.yaml": "name: Zoë 日本\n"})
     argv = ("config", "get", "--config_file=config.yaml", "--path=name")
     outcome = workspace.run(*argv, env={"PYTHONIOENCODING": "ascii"})

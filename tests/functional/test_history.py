@@ -40,7 +40,7 @@ def test_a_value_within_the_bounds_of_earlier_runs_passes(grid: Grid) -> None:
     assert len(grid.said) == 1
 
 
-def test_a_value_that_is_out_twice_is_a_regression(grid: Grid) -> None:
+def test_a_value_out_of_bounds_twice_is_a_regression(grid: Grid) -> None:
     outcome = measuring(grid, 1.3, 1.2).run()
     assert outcome.exit_code == 1, str(outcome)
     summary = grid.workspace.summary()
@@ -49,7 +49,7 @@ def test_a_value_that_is_out_twice_is_a_regression(grid: Grid) -> None:
     assert "another attempt has confirmed the deviation" in outcome.stdout
 
 
-def test_a_value_that_is_out_once_is_noise(grid: Grid) -> None:
+def test_a_value_out_of_bounds_once_is_noise(grid: Grid) -> None:
     outcome = measuring(grid, 1.3, 1.0).run()
     assert outcome.exit_code == 0, str(outcome)
     assert "time: noisy, out of range in one attempt and not in the other" in outcome.stdout
@@ -68,7 +68,7 @@ def test_manual_bounds_win_over_those_of_earlier_runs(grid: Grid) -> None:
     assert "generated file" not in outcome.stderr
 
 
-def test_what_killed_the_run_between_two_attempts_does_not_have_the_first_forgotten(grid: Grid) -> None:
+def test_a_killed_run_remembers_the_first_attempt(grid: Grid) -> None:
     measuring(grid, 1.3, 1.3)
     grid.run()
     journal = grid.directory / "journal.jsonl"
@@ -80,7 +80,7 @@ def test_what_killed_the_run_between_two_attempts_does_not_have_the_first_forgot
     assert grid.workspace.summary()["cause"] == "regression"
 
 
-def test_a_run_that_stops_before_a_value_is_confirmed_leaves_that_to_its_resumption(grid: Grid) -> None:
+def test_a_resumed_run_confirms_an_unconfirmed_value(grid: Grid) -> None:
     # `b` fails at once, after which nothing is started; what `a` measured has nobody to confirm it.
     measuring(grid, 1.3, 1.3)
     command = '[ {@cell.x} = b ] && exit 1; while [ ! -e {@root}/go ]; do sleep 0.02; done; echo "time 1.3"'
@@ -104,7 +104,7 @@ def grid_text(grid: Grid) -> str:
     return (runs[0] / "journal.jsonl").read_text() if runs else ""
 
 
-def test_new_bounds_do_not_keep_a_run_from_going_on(grid: Grid) -> None:
+def test_new_bounds_do_not_prevent_a_resume(grid: Grid) -> None:
     measuring(grid, 1.0)
     grid.run()
     journal = grid.directory / "journal.jsonl"
@@ -118,7 +118,7 @@ def test_new_bounds_do_not_keep_a_run_from_going_on(grid: Grid) -> None:
     assert outcome.exit_code == 0, str(outcome)
 
 
-def test_a_cell_in_quarantine_runs_and_does_not_gate(grid: Grid) -> None:
+def test_a_cell_in_quarantine_runs_but_does_not_count(grid: Grid) -> None:
     kept = {"when": {"x": "b"}, "reason": "#9", "owner": "me", "expires": "2999-01-01"}
     outcome = grid.configure(quarantine=[kept]).mark("fail-b").run()
     assert outcome.exit_code == 0, str(outcome)
@@ -129,7 +129,7 @@ def test_a_cell_in_quarantine_runs_and_does_not_gate(grid: Grid) -> None:
 
 @pytest.mark.parametrize("name", ["grid.yaml", "grid.manual.yaml"])
 @pytest.mark.parametrize("text", ["cells: [1]\n", "cells: {a: {cell: x, metrics: {time: {lower: fast}}}}\n"])
-def test_a_file_of_bounds_that_is_wrong_is_refused_before_anything_starts(grid: Grid, text: str, name: str) -> None:
+def test_a_faulty_bounds_file_is_refused_before_the_run(grid: Grid, text: str, name: str) -> None:
     measuring(grid, 1.0)
     (grid.root / "config/bounds" / name).write_text(text)
     outcome = grid.run()

@@ -107,7 +107,7 @@ def check_the_end(workspace: Workspace, running: Running, number: signal.Signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_program_with_all_it_started(small: Workspace, number: signal.Signals) -> None:
+def test_a_signal_ends_a_program_and_its_child_processes(small: Workspace, number: signal.Signals) -> None:
     with small.start("project", "run", "small", f"--overrides={json.dumps({'commands.test': [STUBBORN]})}") as running:
         running.wait_for("begun")
         assert processes.marked(small.directory), "what is to be ended has to be there first"
@@ -116,9 +116,7 @@ def test_a_signal_ends_a_program_with_all_it_started(small: Workspace, number: s
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_roles_that_run_side_by_side(
-    waiting: tuple[Workspace, list[Fifo]], number: signal.Signals
-) -> None:
+def test_a_signal_ends_parallel_roles(waiting: tuple[Workspace, list[Fifo]], number: signal.Signals) -> None:
     workspace, fifos = waiting
     with workspace.start("project", "run", "waiting") as running:
         for fifo in fifos:
@@ -128,7 +126,7 @@ def test_a_signal_ends_roles_that_run_side_by_side(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_toolbox_command_by_itself(
+def test_a_signal_ends_a_toolbox_command_outside_of_a_run(
     waiting: tuple[Workspace, list[Fifo]], number: signal.Signals
 ) -> None:
     workspace, (fifo, _) = waiting
@@ -158,7 +156,7 @@ def test_a_second_signal_does_not_stop_the_cleanup(small: Workspace) -> None:
     gate.close()
 
 
-def test_a_run_is_seen_from_elsewhere_as_running_and_as_dead_once_it_was_killed(small: Workspace) -> None:
+def test_status_shows_a_run_as_running_and_after_a_kill_as_dead(small: Workspace) -> None:
     with small.start("project", "run", "small", f"--overrides={json.dumps({'commands.test': [LONG]})}") as running:
         running.wait_for("begun")
         directory = small.run_directory()
@@ -184,7 +182,7 @@ def status(workspace: Workspace, directory: Path) -> str:
     return workspace.run("project", "status", str(directory)).stdout
 
 
-def test_a_terminal_that_is_gone_ends_a_run_as_sigterm_does(small: Workspace) -> None:
+def test_sighup_ends_a_run_like_sigterm(small: Workspace) -> None:
     with small.start("project", "run", "small", f"--overrides={json.dumps({'commands.test': [LONG]})}") as running:
         running.wait_for("begun")
         running.send(signal.SIGHUP)

@@ -35,7 +35,7 @@ def cells(workspace: Workspace) -> Iterator[Workspace]:
     processes.end_marked(workspace.directory)  # a workload outlives a run that is killed
 
 
-def test_the_logs_of_all_cells_of_the_newest_run(cells: Workspace) -> None:
+def test_logs_prints_all_cells_of_the_newest_run(cells: Workspace) -> None:
     assert cells.run("project", "run", "grid").exit_code == 0
     outcome = cells.run("project", "logs")
     assert outcome.exit_code == 0
@@ -45,7 +45,7 @@ def test_the_logs_of_all_cells_of_the_newest_run(cells: Workspace) -> None:
 
 
 @pytest.mark.parametrize("cell", ["x=a", "*=a", "x=[!b]"])
-def test_the_log_of_one_cell_is_handed_on_as_it_is(cells: Workspace, cell: str) -> None:
+def test_the_log_of_one_cell_is_unchanged(cells: Workspace, cell: str) -> None:
     assert cells.run("project", "run", "grid").exit_code == 0
     run = cells.run_directory()
     for named in (str(run), run.name, run.name[:-2]):
@@ -65,7 +65,7 @@ def test_the_latest_attempt_is_shown(cells: Workspace) -> None:
     assert cells.run("project", "logs").stdout == "second\n"
 
 
-def test_a_run_that_goes_on_is_followed_to_its_end(cells: Workspace) -> None:
+def test_follow_continues_until_the_run_ends(cells: Workspace) -> None:
     (cells.directory / "hold-b").touch()
     with cells.start("project", "run", "grid") as running:
         running.wait_for("x=a passed")
@@ -79,7 +79,7 @@ def test_a_run_that_goes_on_is_followed_to_its_end(cells: Workspace) -> None:
     assert outcome.stdout.count("begin b") == 1
 
 
-def test_a_cell_is_followed_to_its_own_end(cells: Workspace) -> None:
+def test_follow_of_a_cell_ends_with_the_cell(cells: Workspace) -> None:
     for name in "ab":
         (cells.directory / f"hold-{name}").touch()
     with cells.start("project", "run", "grid") as running:
@@ -94,7 +94,7 @@ def test_a_cell_is_followed_to_its_own_end(cells: Workspace) -> None:
         assert running.wait().exit_code == 0
 
 
-def test_a_follower_says_that_the_process_of_the_run_is_gone(cells: Workspace) -> None:
+def test_follow_reports_a_dead_run(cells: Workspace) -> None:
     (cells.directory / "hold-b").touch()
     with cells.start("project", "run", "grid") as running:
         running.wait_for("x=a passed")
@@ -106,7 +106,7 @@ def test_a_follower_says_that_the_process_of_the_run_is_gone(cells: Workspace) -
     assert "the process of the run is gone" in outcome.stderr
 
 
-def test_a_run_is_named_by_the_beginning_of_its_name(cells: Workspace) -> None:
+def test_a_run_is_found_by_the_beginning_of_its_name(cells: Workspace) -> None:
     assert cells.run("project", "run", "grid").exit_code == 0
     (run,) = (cells.directory / "artifacts/grid").iterdir()
     assert str(run) in cells.run("project", "status", run.name[:-2]).stdout
@@ -114,7 +114,7 @@ def test_a_run_is_named_by_the_beginning_of_its_name(cells: Workspace) -> None:
 
 
 @pytest.mark.parametrize("command", ["status", "resume", "logs"])
-def test_a_run_that_is_not_there_is_named_with_where_runs_are(cells: Workspace, command: str) -> None:
+def test_a_missing_run_is_named_with_the_searched_directory(cells: Workspace, command: str) -> None:
     outcome = cells.run("project", command, "nowhere")
     assert outcome.exit_code == 2
     assert (
@@ -132,7 +132,7 @@ def test_a_run_that_is_not_there_is_named_with_where_runs_are(cells: Workspace, 
         (["--cell=x=c", "--follow"], "did you mean x="),
     ],
 )
-def test_what_is_not_there_is_wrong_usage(cells: Workspace, argv: list[str], said: str) -> None:
+def test_missing_runs_and_cells_are_wrong_usage(cells: Workspace, argv: list[str], said: str) -> None:
     for _ in range(2):
         assert cells.run("project", "run", "grid").exit_code == 0
     outcome = cells.run("project", "logs", *argv)
@@ -140,7 +140,7 @@ def test_what_is_not_there_is_wrong_usage(cells: Workspace, argv: list[str], sai
     assert said in outcome.stderr
 
 
-def test_a_run_without_cells_says_where_its_logs_are(cells: Workspace) -> None:
+def test_a_run_without_cells_names_the_directory_of_its_logs(cells: Workspace) -> None:
     assert cells.run("project", "run", "plain").exit_code == 0
     outcome = cells.run("project", "logs")
     assert outcome.exit_code == 2

@@ -45,7 +45,7 @@ def test_the_demo_installs_neither_tests_nor_linters(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["test", "lint", "format", "bench", "setup"])
-def test_what_develops_it_is_installed_at_once(checkout: Path, target: str) -> None:
+def test_development_tools_are_installed_together(checkout: Path, target: str) -> None:
     (line,) = installed(checkout, target)
     assert line.endswith(DEV)
 

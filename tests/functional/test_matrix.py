@@ -15,7 +15,7 @@ EXCUSED = {"when": {"x": "b"}, "reason": "#7", "owner": "me", "expires": "2999-0
 EVERY_CELL: dict[str, Any] = {"when": {}, "reason": "#7"}
 
 
-def test_cells_that_pass_make_a_run_that_passes(grid: Grid) -> None:
+def test_a_run_passes_if_all_cells_pass(grid: Grid) -> None:
     outcome = grid.run()
     assert outcome.exit_code == 0, str(outcome)
     assert grid.verdicts == {"a": "passed", "b": "passed", "c": "passed"}
@@ -23,7 +23,7 @@ def test_cells_that_pass_make_a_run_that_passes(grid: Grid) -> None:
     assert "of 3 cells: 3 passed" in outcome.stdout
 
 
-def test_a_cell_that_fails_fails_the_run_and_says_where_to_look(grid: Grid) -> None:
+def test_a_failed_cell_fails_the_run_and_names_its_directory(grid: Grid) -> None:
     outcome = grid.mark("fail-b").run()
     assert outcome.exit_code == 1, str(outcome)
     assert grid.verdicts == {"a": "passed", "b": "failed", "c": "passed"}
@@ -37,7 +37,7 @@ def test_a_cell_that_fails_fails_the_run_and_says_where_to_look(grid: Grid) -> N
     assert {"stdout.log", "stderr.log", "outcome.json"} <= {path.name for path in (cell / "attempt-1").iterdir()}
 
 
-def test_the_cause_of_a_run_is_that_of_the_cell_in_its_message(grid: Grid) -> None:
+def test_the_cause_of_a_run_belongs_to_the_cell_in_its_message(grid: Grid) -> None:
     script = "echo begin {@cell.x} >>{@root}/cells; while [ -e {@root}/hold-{@cell.x} ]; do sleep 0.02; done; "
     script += "[ {@cell.x} = a ] && exit 1; echo wrong"
     grid.configure("ab", workload={"command": script}, checks=[{"check": "log_lacks", "text": "wrong"}])
@@ -70,7 +70,7 @@ def test_the_cause_of_a_run_is_that_of_the_cell_in_its_message(grid: Grid) -> No
     ],
     ids=["skipped", "one skipped", "xfailed", "xpassed", "xfail over", "no program", "too long", "too silent", "check"],
 )
-def test_the_exit_code_is_that_of_the_worst_cell(
+def test_the_worst_cell_determines_the_exit_code(
     grid: Grid, block: dict[str, Any], fails: list[str], code: int, verdict: str
 ) -> None:
     outcome = grid.configure("ab", **block).mark(*fails).run()
@@ -79,7 +79,7 @@ def test_the_exit_code_is_that_of_the_worst_cell(
     assert grid.phases == ["prepare", "cleanup"]
 
 
-def test_an_axis_that_is_a_path_changes_what_the_cells_see(grid: Grid) -> None:
+def test_an_axis_with_a_path_sets_the_field_in_each_cell(grid: Grid) -> None:
     block = {"axes": {"model.size": [7, 70]}, "workload": {"command": ["sh", "-c", "echo @$0", "@model.text"]}}
     grid.configure("a", **block, blocks={"model": {"size": 1, "text": "size {@model.size}"}})
     outcome = grid.run()
@@ -90,7 +90,7 @@ def test_an_axis_that_is_a_path_changes_what_the_cells_see(grid: Grid) -> None:
     assert "size: 1\n" in (grid.directory / "config.yaml").read_text()
 
 
-def test_only_the_cells_that_were_asked_for_run(grid: Grid) -> None:
+def test_only_selected_cells_run(grid: Grid) -> None:
     assert grid.run("--cells=x=[ac]").exit_code == 0
     assert grid.verdicts == {"a": "passed", "c": "passed"}
     grid.configure("abcde")
@@ -101,7 +101,7 @@ def test_only_the_cells_that_were_asked_for_run(grid: Grid) -> None:
 # When it stops
 
 
-def test_at_the_first_failure_everything_is_cancelled_where_that_is_asked(grid: Grid) -> None:
+def test_fail_fast_cancels_everything_at_the_first_failure(grid: Grid) -> None:
     grid.configure("abcd", jobs=2).mark("hold-b", "hold-a", "fail-a")
     with grid.start("--fail_fast") as running:
         grid.wait_for("begin a", "begin b")
@@ -123,9 +123,7 @@ def check_the_end(grid: Grid, code: int, cause: str) -> None:
 
 
 @pytest.mark.parametrize(("flags", "block"), [(["--deadline=3"], {}), ([], {"deadline": 3})], ids=["flag", "matrix"])
-def test_a_deadline_ends_what_runs_and_has_an_exit_code_of_its_own(
-    grid: Grid, flags: list[str], block: dict[str, Any]
-) -> None:
+def test_a_deadline_ends_the_run_with_its_own_exit_code(grid: Grid, flags: list[str], block: dict[str, Any]) -> None:
     outcome = grid.configure("abc", jobs=1, **block).mark("hold-b").run(*flags)
     assert outcome.exit_code == 124, str(outcome)
     check_the_end(grid, 124, "timeout")
@@ -134,7 +132,7 @@ def test_a_deadline_ends_what_runs_and_has_an_exit_code_of_its_own(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_what_runs(grid: Grid, number: signal.Signals) -> None:
+def test_a_signal_ends_running_cells(grid: Grid, number: signal.Signals) -> None:
     grid.configure("abc", jobs=1).mark("hold-b")
     with grid.start() as running:
         grid.wait_for("begin b")
@@ -145,7 +143,7 @@ def test_a_signal_ends_what_runs(grid: Grid, number: signal.Signals) -> None:
     assert "Traceback" not in outcome.stdout + outcome.stderr
 
 
-def test_what_a_run_was_asked_is_kept(grid: Grid) -> None:
+def test_the_request_of_a_run_is_saved(grid: Grid) -> None:
     grid.run("--cells=x=a", "--jobs=1", "--fail_fast", "--max_failures=3", "--deadline=60")
     asked = json.loads((grid.directory / "run.json").read_text())
     kept = {name: asked[name] for name in ("cells", "shard", "jobs", "fail_fast", "max_failures", "deadline")}

@@ -70,5 +70,5 @@ def test_a_toolbox_command_is_not_started_without_its_library(
     assert list(small.artifacts.glob("toolbox/*__*")) == []
 
 
-def test_what_needs_no_library_runs_without(small: Workspace, without: dict[str, str]) -> None:
+def test_commands_that_need_no_extra_library_run(small: Workspace, without: dict[str, str]) -> None:
     assert small.run("project", "run", "small", env=without).exit_code == 0

@@ -21,7 +21,7 @@ def planned(grid: Grid, *flags: str) -> list[dict[str, Any]]:
     return cells
 
 
-def test_the_cells_are_a_table_and_nothing_is_run(grid: Grid) -> None:
+def test_plan_prints_a_table_and_runs_nothing(grid: Grid) -> None:
     grid.configure("ab", skip=[{"when": {"x": "b"}, "reason": "too slow"}])
     outcome = plan(grid)
     assert (outcome.exit_code, outcome.stderr) == (0, ""), str(outcome)
@@ -33,7 +33,7 @@ def test_the_cells_are_a_table_and_nothing_is_run(grid: Grid) -> None:
     assert (grid.said, grid.workspace.artifacts.exists()) == ([], False)
 
 
-def test_as_json_it_is_what_a_run_freezes(grid: Grid) -> None:
+def test_plan_as_json_equals_plan_json(grid: Grid) -> None:
     found = plan(grid, "--format=json").json
     assert [cell["name"] for cell in found["cells"]] == ["x=a", "x=b", "x=c"]
     assert found["total"] == 3
@@ -42,7 +42,7 @@ def test_as_json_it_is_what_a_run_freezes(grid: Grid) -> None:
     assert plan(grid, "--format=json").stdout.split() == frozen.split()
 
 
-def test_presets_and_overrides_count(grid: Grid) -> None:
+def test_plan_applies_presets_and_overrides(grid: Grid) -> None:
     grid.configure("ab", timeouts={"run": 9}, blocks={"ci_presets": {"short": {"matrix.axes.x": ["a"]}}})
     assert len(planned(grid, "--presets=short")) == 1
     assert [cell["timeouts"]["run"] for cell in planned(grid, "--overrides={matrix.timeouts.run: 5}")] == [5, 5]
@@ -58,7 +58,7 @@ def test_presets_and_overrides_count(grid: Grid) -> None:
         ("--shard=1", "error: --shard=1"),
     ],
 )
-def test_a_choice_of_cells_that_is_wrong_starts_nothing(grid: Grid, command: str, flag: str, said: str) -> None:
+def test_a_wrong_selection_of_cells_starts_nothing(grid: Grid, command: str, flag: str, said: str) -> None:
     outcome = grid.workspace.run("project", command, "grid", flag)
     assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
     assert outcome.stderr.startswith(said)
@@ -76,9 +76,7 @@ def test_a_choice_of_cells_that_is_wrong_starts_nothing(grid: Grid, command: str
         ({"pools": {"gpu": 1}, "resources": {"gpu": 2}}, "the cell needs 2 gpu, but the pool has only 1"),
     ],
 )
-def test_a_matrix_that_is_wrong_starts_nothing_and_says_where(
-    grid: Grid, command: str, block: dict[str, Any], said: str
-) -> None:
+def test_a_faulty_matrix_is_reported_with_its_line(grid: Grid, command: str, block: dict[str, Any], said: str) -> None:
     grid.configure("ab", **block)
     outcome = grid.workspace.run("project", command, "grid")
     assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)

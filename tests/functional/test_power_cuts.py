@@ -160,7 +160,9 @@ def team(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_a_run_goes_on_after_a_power_cut_at_any_write(team: Team, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_can_be_resumed_after_a_power_cut_at_any_write(
+    team: Team, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     states = team.recorded(monkeypatch)
     if "TOPGALLANT_TEST_ALL_POWER_CUTS" not in os.environ:
         states = random.Random(0).sample(states, round(SAMPLED * len(states)))

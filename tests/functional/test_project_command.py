@@ -67,7 +67,7 @@ def test_a_check_that_fails_names_metric_value_and_bound(small: Workspace) -> No
     assert checks["checks"] == [{"check": "metric", "passed": False, "message": said, **where}]
 
 
-def test_the_terminal_says_what_failed_why_and_where_to_look(small: Workspace) -> None:
+def test_the_terminal_shows_failures_causes_and_directories(small: Workspace) -> None:
     outcome = run(small, {"commands.test": ["echo before >&2; exit 7"]})
     assert "`echo before >&2; exit 7` ended with status 7" in outcome.stdout
     assert f"look at {small.run_directory()}/001__test" in outcome.stdout
@@ -75,7 +75,7 @@ def test_the_terminal_says_what_failed_why_and_where_to_look(small: Workspace) -
     assert "\x1b" not in outcome.stdout, "colour belongs on a terminal"
 
 
-def test_a_run_leaves_what_was_asked_and_how_it_ended(small: Workspace) -> None:
+def test_a_run_saves_its_request_and_its_result(small: Workspace) -> None:
     run(small, {"tag": "1.20"}, "--presets=loud")
     directory = small.run_directory()
     asked = json.loads((directory / "run.json").read_text())
@@ -96,13 +96,13 @@ def test_the_configuration_of_a_run_can_be_run_again(small: Workspace) -> None:
     assert again == small.run("config", "show", "small", *asked).json
 
 
-def test_as_json_stdout_has_the_summary_alone(small: Workspace) -> None:
+def test_with_json_stdout_contains_only_the_summary(small: Workspace) -> None:
     outcome = run(small, {"commands.test": ["echo noise"]}, "--format=json")
     assert outcome.json == small.summary()
     assert "noise" in outcome.stderr
 
 
-def test_status_says_how_a_run_ended(small: Workspace) -> None:
+def test_status_shows_the_result_of_a_run(small: Workspace) -> None:
     run(small, {"commands.test": ["exit 7"]})
     text = small.run("project", "status", str(small.run_directory()))
     assert text.exit_code == 0
@@ -111,7 +111,7 @@ def test_status_says_how_a_run_ended(small: Workspace) -> None:
     assert small.run("project", "status", str(small.run_directory()), "--format=json").json == small.summary()
 
 
-def test_projects_are_listed_with_what_they_are_for(small: Workspace) -> None:
+def test_projects_are_listed_with_their_purposes(small: Workspace) -> None:
     assert "small         Runs the commands that its configuration holds.\n" in small.run("project", "list").stdout
     listed = small.run("project", "list", "--format=json").json
     assert [item["name"] for item in listed] == ["small", "training_e2e"]
@@ -127,7 +127,7 @@ def test_a_team_may_have_commands_and_no_projects(workspace: Workspace) -> None:
 @pytest.mark.parametrize(
     ("command", "code", "verdict"), [("echo noise", 0, "passed"), ("echo noise; exit 7", 1, "failed")]
 )
-def test_a_reader_that_goes_away_changes_nothing_of_a_run(
+def test_a_broken_pipe_does_not_change_the_run(
     small: Workspace, command: str, code: int, verdict: str, flags: list[str]
 ) -> None:
     argv = ["project", "run", "small", f"--overrides={json.dumps({'commands.test': [command]})}", *flags]
@@ -160,7 +160,7 @@ def without_a_reader(workspace: Workspace, *argv: str) -> subprocess.CompletedPr
         os.close(writer)
 
 
-def test_a_place_for_runs_that_is_a_file_is_refused(small: Workspace) -> None:
+def test_an_artifact_dir_that_is_a_file_is_refused(small: Workspace) -> None:
     small.write({"taken": "x"})
     outcome = small.run("project", "run", "small", "--artifact_dir=taken")
     assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
@@ -169,7 +169,7 @@ def test_a_place_for_runs_that_is_a_file_is_refused(small: Workspace) -> None:
     assert (small.directory / "taken").read_text() == "x"
 
 
-def test_a_run_passes_whose_reports_cannot_be_written(small: Workspace) -> None:
+def test_a_run_passes_even_if_its_reports_cannot_be_written(small: Workspace) -> None:
     reports = {
         "summary.json": "summary.json",
         "junit.xml": "the report `junit`",

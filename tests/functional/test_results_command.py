@@ -62,7 +62,7 @@ def test_values_are_listed_as_csv(results: Results) -> None:
     assert float(rows[0]["value"]) == pytest.approx(3.604)
 
 
-def test_a_day_at_the_end_of_a_time_counts_whole(results: Results) -> None:
+def test_until_includes_the_whole_day(results: Results) -> None:
     assert len(loaded(results("list", "--since=2026-04-08", "--until=2026-04-08", "--format=json"))) == 1
 
 
@@ -93,7 +93,7 @@ def test_two_runs_are_compared(results: Results) -> None:
     assert {row["change"] for row in loaded(results("compare", "20260301", "latest", "--format=json"))} == {"unsure"}
 
 
-def test_a_comparison_begins_with_a_summary_and_shows_what_moved(results: Results) -> None:
+def test_a_comparison_shows_a_summary_and_changed_metrics(results: Results) -> None:
     outcome = results("compare", "20260315", "latest")
     assert outcome.stdout.startswith("1 worse, 1 same, of 2 metrics\n")
     assert (LARGE in outcome.stdout, SMALL in outcome.stdout) == (True, False)
@@ -114,12 +114,12 @@ def test_revisions_are_compared(results: Results) -> None:
     assert {row["cell"]: row["change"] for row in found} == {SMALL: "same", LARGE: "worse"}
 
 
-def test_what_is_not_there_yet_is_new(results: Results) -> None:
+def test_a_metric_without_earlier_values_is_new(results: Results) -> None:
     found = loaded(results("compare", "2025-01-01..2025-01-31", "latest", "--format=json"))
     assert {row["change"] for row in found} == {"new"}
 
 
-def test_a_shift_is_told_with_the_revisions_around_it(results: Results) -> None:
+def test_a_shift_is_reported_with_the_revisions_around_it(results: Results) -> None:
     (found,) = loaded(results("changes", "--format=json"))
     assert (found["cell"], found["state"], found["change"]) == (LARGE, "confirmed", "worse")
     assert (found["revision_before"], found["revision_after"]) == (f"{19:040x}", f"{20:040x}")
@@ -137,12 +137,12 @@ def test_bounds_are_written_with_a_table_of_what_changed(results: Results, works
     assert (workspace.directory / "config/bounds/training.yaml").read_text() == text
 
 
-def test_a_rehearsal_of_bounds_writes_nothing(results: Results, workspace: Workspace) -> None:
+def test_update_bounds_with_dry_run_writes_nothing(results: Results, workspace: Workspace) -> None:
     assert "2 of 2 bounds would change" in results("update_bounds", "training", "--dry_run").stdout
     assert not (workspace.directory / "config/bounds").exists()
 
 
-def test_what_people_wrote_into_the_generated_bounds_moves_once(results: Results, workspace: Workspace) -> None:
+def test_manual_entries_in_the_generated_bounds_are_moved_once(results: Results, workspace: Workspace) -> None:
     results("update_bounds", "training")
     file = workspace.directory / "config/bounds/training.yaml"
     manual = file.with_name("training.manual.yaml")
@@ -170,7 +170,7 @@ def test_series_with_few_values_have_no_bounds(results: Results) -> None:
     assert "2 series have too few accepted values for bounds" in outcome.stdout
 
 
-def test_flaky_cells_are_told_from_healthy_ones(results: Results) -> None:
+def test_flaky_and_healthy_cells_are_distinguished(results: Results) -> None:
     found = {row["cell"]: row for row in loaded(results("flaky", "--format=json"))}
     assert (found[SMALL]["state"], found[SMALL]["events"], found[LARGE]["state"]) == ("flaky", 10, "healthy")
     assert "1 other cells are healthy" in results("flaky").stdout
@@ -189,7 +189,7 @@ def test_a_cell_that_only_became_slower_is_not_broken(workspace: Workspace) -> N
     assert found == {SMALL: "out of range", LARGE: "broken"}
 
 
-def test_a_value_near_the_largest_number_spoils_no_answer(workspace: Workspace) -> None:
+def test_values_near_the_largest_float_are_handled(workspace: Workspace) -> None:
     for day in range(14):
         values = {SMALL: 1.5e300 if day % 3 else -1.7e308, LARGE: 1.0 + 0.01 * (day % 3)}
         cells = {cell: [Tried(metrics={"time": value})] for cell, value in values.items()}
@@ -218,7 +218,7 @@ def test_costs_are_summed_by_month(results: Results) -> None:
     assert found[0]["cost"] == pytest.approx(attempts * 60 * 36 / 3600)
 
 
-def test_a_csv_is_looked_at_for_changes(workspace: Workspace) -> None:
+def test_changes_are_found_in_a_csv_file(workspace: Workspace) -> None:
     values = [*([10.0, 10.1, 9.9, 10.05] * 8), *([12.0, 12.1, 11.9, 12.05] * 8)]
     text = "when,value\n" + "".join(f"{index},{value}\n" for index, value in enumerate(values))
     workspace.write({"a.csv": text, "many/b.csv": text, "many/c.csv": "value\n1\n"})
@@ -248,9 +248,7 @@ def test_a_changed_level_is_refused_until_a_person_accepts_it(results: Results, 
     assert file.read_text() == text
 
 
-def test_a_night_that_failed_by_bounds_and_was_confirmed_changes_no_bound(
-    results: Results, workspace: Workspace
-) -> None:
+def test_confirmed_failures_do_not_change_bounds(results: Results, workspace: Workspace) -> None:
     file = workspace.directory / "config/bounds/training.yaml"
     results("update_bounds", "training", "--cells=*small*")
     before = file.read_text()
@@ -264,7 +262,7 @@ def test_a_night_that_failed_by_bounds_and_was_confirmed_changes_no_bound(
     assert file.read_text() == before
 
 
-def test_what_cannot_be_accepted_is_told(results: Results, workspace: Workspace) -> None:
+def test_impossible_acceptances_are_reported(results: Results, workspace: Workspace) -> None:
     mistakes = {
         ("--accept=*:time",): "needs a --reason of one line",
         ("--accept=time", "--reason=x"): "CELLS:METRICS was expected",
@@ -278,7 +276,7 @@ def test_what_cannot_be_accepted_is_told(results: Results, workspace: Workspace)
     assert not (workspace.directory / "config/bounds").exists()
 
 
-def test_a_project_a_metric_or_a_store_that_there_is_none_of_is_named(results: Results) -> None:
+def test_unknown_projects_metrics_and_stores_are_named(results: Results) -> None:
     mistakes = {
         ("list", "--project=trainin"): "has no run of the project `trainin`: did you mean training?",
         ("changes", "--metric=tim"): "--metric=tim: did you mean time?",
@@ -292,7 +290,7 @@ def test_a_project_a_metric_or_a_store_that_there_is_none_of_is_named(results: R
         assert (outcome.exit_code, said in outcome.stderr) == (2, True), str(outcome)
 
 
-def test_an_imported_run_goes_into_the_store_of_its_project(workspace: Workspace) -> None:
+def test_import_uses_the_store_of_the_project(workspace: Workspace) -> None:
     workspace.write(
         {
             "projects/training/orchestration.py": '"""Trains."""\n',
@@ -305,7 +303,7 @@ def test_an_imported_run_goes_into_the_store_of_its_project(workspace: Workspace
     assert len(loaded(workspace.run("results", "list", "--project=training", "--format=json"))) == 1
 
 
-def test_what_failed_in_a_run_has_something_in_common(workspace: Workspace) -> None:
+def test_show_reports_what_failed_cells_have_in_common(workspace: Workspace) -> None:
     cells = {f"model={model},batch={batch}": [Tried()] for model in ("small", "large") for batch in (1, 2, 4)}
     cells |= {cell: [Tried(Verdict.FAILED, Cause.PRODUCT)] for cell in cells if "large" in cell}
     directory = Past(cells, project="other").write(workspace.directory / "runs")
@@ -329,7 +327,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("argv", "said"), MISTAKES)
-def test_a_mistake_is_told_in_a_few_lines(workspace: Workspace, argv: list[str], said: str) -> None:
+def test_mistakes_are_reported_in_a_few_lines(workspace: Workspace, argv: list[str], said: str) -> None:
     workspace.write({"projects/training/orchestration.py": '"""Trains."""\n', "config/training.yaml": "a: 1\n"})
     outcome = workspace.run("results", *argv)
     assert outcome.exit_code == 2, str(outcome)
@@ -337,13 +335,13 @@ def test_a_mistake_is_told_in_a_few_lines(workspace: Workspace, argv: list[str],
     assert len(outcome.stderr.splitlines()) <= 5
 
 
-def test_an_empty_store_says_so(workspace: Workspace) -> None:
+def test_an_empty_store_is_reported(workspace: Workspace) -> None:
     outcome = workspace.run("results", "list")
     assert "has no matching results" in outcome.stdout
     assert loaded(workspace.run("results", "list", "--format=json")) == []
 
 
-def test_a_value_of_a_csv_that_is_none_is_named_by_its_line(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_csv_value_that_is_not_a_number_is_named_with_its_line(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("value\n1\nfast\n")
     outcome = workspace.run("results", "changes", f"--csv={tmp_path / 'bad.csv'}")
     assert "bad.csv:3: 'fast' is not a finite number" in outcome.stderr

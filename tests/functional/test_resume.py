@@ -54,7 +54,7 @@ def once(*names: str) -> Counter[str]:
 # After SIGKILL
 
 
-def test_after_a_kill_what_ended_is_kept_what_runs_is_adopted_and_the_rest_is_run(grid: Grid) -> None:
+def test_after_a_kill_results_are_kept_and_running_cells_adopted(grid: Grid) -> None:
     grid.configure("abcd", jobs=2).mark("hold-b", "hold-c")
     with grid.start() as running:
         grid.wait_for("end a", "begin b", "begin c")
@@ -73,7 +73,7 @@ def test_after_a_kill_what_ended_is_kept_what_runs_is_adopted_and_the_rest_is_ru
     assert grid.alive() == []
 
 
-def test_a_kill_in_the_preparation_has_it_done_again(grid: Grid) -> None:
+def test_a_kill_during_prepare_repeats_prepare(grid: Grid) -> None:
     gate = grid.root / "hold-prepare"
     prepare = f'run.run("echo prepare >>phases; while [ -e {gate} ]; do sleep 0.02; done")'
     source = (grid.root / "projects/grid/orchestration.py").read_text()
@@ -92,7 +92,7 @@ def test_a_kill_in_the_preparation_has_it_done_again(grid: Grid) -> None:
     assert Counter(grid.said) == once(*"abc")
 
 
-def test_a_run_is_gone_on_with_as_often_as_it_takes(grid: Grid) -> None:
+def test_a_run_can_be_resumed_repeatedly(grid: Grid) -> None:
     grid.configure("abc", jobs=1).mark("hold-a", "hold-b", "hold-c")
     kill(grid, "begin a")
     for name, following in (("a", "b"), ("b", "c")):
@@ -106,7 +106,7 @@ def test_a_run_is_gone_on_with_as_often_as_it_takes(grid: Grid) -> None:
     assert Counter(grid.said) == once(*"abc")
 
 
-def test_after_a_power_failure_what_ran_is_run_again(grid: Grid) -> None:
+def test_after_a_power_failure_running_cells_run_again(grid: Grid) -> None:
     grid.configure(retries={"backoff": {"first": 0.01}}).mark("hold-a", "hold-b", "hold-c")
     kill(grid, "begin a", "begin b", "begin c")
     for pid in grid.alive():
@@ -159,7 +159,7 @@ ROLE = {
 }
 
 
-def test_a_toolbox_command_that_passed_is_not_run_again_until_a_cleanup_has_undone_it(grid: Grid) -> None:
+def test_passed_toolbox_commands_are_repeated_only_after_a_cleanup(grid: Grid) -> None:
     grid.workspace.write(ROLE)
     grid.configure("a").mark("hold-a")
     kill(grid, "begin a")
@@ -177,7 +177,7 @@ def test_a_toolbox_command_that_passed_is_not_run_again_until_a_cleanup_has_undo
 # After a signal, and after an end
 
 
-def test_after_an_interruption_only_what_had_not_ended_is_run_again(grid: Grid) -> None:
+def test_after_an_interruption_only_unfinished_work_is_repeated(grid: Grid) -> None:
     grid.configure("abc", jobs=1).mark("hold-b")
     interrupt(grid, "end a", "begin b")
     assert grid.alive() == []
@@ -189,7 +189,7 @@ def test_after_an_interruption_only_what_had_not_ended_is_run_again(grid: Grid) 
     assert grid.phases == ["prepare", "cleanup"] * 2
 
 
-def test_a_run_that_its_deadline_ended_has_all_the_time_again(grid: Grid) -> None:
+def test_a_resumed_run_gets_its_whole_deadline_again(grid: Grid) -> None:
     grid.configure("ab", jobs=1, deadline=3).mark("hold-b")
     assert grid.run().exit_code == 124
     grid.unmark("hold-b")
@@ -198,7 +198,7 @@ def test_a_run_that_its_deadline_ended_has_all_the_time_again(grid: Grid) -> Non
 
 
 @pytest.mark.parametrize(("marks", "code"), [([], 0), (["fail-b"], 1)])
-def test_a_run_that_has_ended_is_left_alone_and_has_its_exit_code(grid: Grid, marks: list[str], code: int) -> None:
+def test_resuming_a_finished_run_returns_its_exit_code(grid: Grid, marks: list[str], code: int) -> None:
     grid.mark(*marks).run()
     journal = grid.directory / "journal.jsonl"
     before, said = journal.read_bytes(), grid.said
@@ -212,7 +212,7 @@ def test_a_run_that_has_ended_is_left_alone_and_has_its_exit_code(grid: Grid, ma
 # What is refused
 
 
-def test_a_second_orchestrator_is_refused_while_the_first_lives(grid: Grid) -> None:
+def test_a_second_orchestrator_is_refused_while_the_first_runs(grid: Grid) -> None:
     grid.configure("a").mark("hold-a")
     with grid.start() as running:
         grid.wait_for("begin a")
@@ -225,7 +225,7 @@ def test_a_second_orchestrator_is_refused_while_the_first_lives(grid: Grid) -> N
     assert grid.phases == ["prepare", "cleanup"]
 
 
-def test_a_run_whose_files_have_changed_is_refused_with_their_names(grid: Grid) -> None:
+def test_a_run_with_changed_files_is_refused_with_their_names(grid: Grid) -> None:
     grid.workspace.write({"train.py": "one"})
     workload = {"command": WORKLOAD, "files": {"train.py": "train.py"}, "sample_seconds": None}
     grid.configure(workload=workload).mark("hold-b")
@@ -238,7 +238,7 @@ def test_a_run_whose_files_have_changed_is_refused_with_their_names(grid: Grid) 
     assert grid.said == before
 
 
-def test_a_run_without_a_matrix_is_gone_on_with_too(small: Workspace) -> None:
+def test_a_run_without_a_matrix_can_be_resumed(small: Workspace) -> None:
     gate = small.directory / "gate"
     command = f"echo test >>said; while [ ! -e {gate} ]; do sleep 0.02; done"
     changes = f'--overrides={{"commands.prepare": ["echo prepare >>said"], "commands.test": ["{command}"]}}'
@@ -268,9 +268,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("free", [150_000, 250_000, 330_000])
-def test_a_disk_that_is_full_ends_the_run_and_once_it_has_room_the_run_goes_on(
-    grid: Grid, disk: Path, free: int
-) -> None:
+def test_a_run_that_a_full_disk_ended_can_be_resumed(grid: Grid, disk: Path, free: int) -> None:
     command = "head -c 60000 /dev/zero | tr '\\0' x; echo ran {@cell.x} >>{@root}/cells"
     workload = {"command": command, "sample_seconds": None}
     grid.configure("abcd", jobs=2, workload=workload, retries={"backoff": {"first": 0.01}})
@@ -286,7 +284,7 @@ def test_a_disk_that_is_full_ends_the_run_and_once_it_has_room_the_run_goes_on(
     assert grid.workspace.summary(disk)["verdict"] == "passed"
 
 
-def test_the_cleanup_does_its_work_also_on_a_full_disk(small: Workspace, disk: Path) -> None:
+def test_the_cleanup_runs_even_on_a_full_disk(small: Workspace, disk: Path) -> None:
     fill = "head -c 9000000 /dev/zero >$ARTIFACT_DIR/fill"
     changes = f'--overrides={{"commands.test": ["{fill}"], "commands.cleanup": ["touch {small.directory}/cleaned"]}}'
     small.run("project", "run", "small", changes, f"--artifact_dir={disk}")

@@ -153,13 +153,13 @@ def test_a_careless_project_leaks_nothing_whether_it_passes_or_fails(vault: Work
 
 
 @pytest.mark.parametrize("fails", ["false", "true"])
-def test_a_role_by_itself_leaks_nothing(vault: Workspace, fails: str) -> None:
+def test_a_toolbox_command_outside_of_a_run_leaks_nothing(vault: Workspace, fails: str) -> None:
     outcome = started(vault, "from_config", "vault", "open", "--project=vault", f"--extra={{fails: {fails}}}")
     assert outcome.exit_code == (3 if fails == "true" else 0), str(outcome)
     assert leaks(vault, outcome) == []
 
 
-def test_what_is_kept_of_a_secret_argument_is_its_reference(vault: Workspace) -> None:
+def test_only_the_reference_of_a_secret_argument_is_saved(vault: Workspace) -> None:
     started(vault, "from_config", "vault", "open", "--project=vault")
     (step,) = vault.artifacts.glob("toolbox/*__vault__open")
     assert "*$@secrets.token" in (step / "_python.args.yaml").read_text()
@@ -223,7 +223,7 @@ QUOTED_KEY = f'-----BEGIN "KEY"-----\nit\'s "{CORE}" \\ 1\n\'{CORE}\'\n\t{CORE}\
 
 
 @pytest.mark.parametrize("fails", ["false", "true"])
-def test_a_key_of_several_lines_with_quotes_is_nowhere(vault: Workspace, fails: str) -> None:
+def test_a_multi_line_key_with_quotes_is_masked_everywhere(vault: Workspace, fails: str) -> None:
     (vault.directory / "held/key").write_text(QUOTED_KEY)
     outcome = started(vault, "project", "run", "vault", f"--overrides={{fails: {fails}}}")
     assert "Print the secrets" in outcome.stdout
@@ -244,7 +244,7 @@ WRITING = """
 """
 
 
-def test_what_a_program_writes_and_a_step_is_called_is_swept_at_the_end_of_the_phase(vault: Workspace) -> None:
+def test_files_and_step_names_are_redacted_at_the_end_of_the_phase(vault: Workspace) -> None:
     outcome = started(vault.write({"projects/vault/orchestration.py": WRITING}), "project", "run", "vault")
     assert outcome.exit_code == 0, str(outcome)
     test = vault.run_directory() / "000__test"
@@ -268,7 +268,7 @@ LEAVING = """
 """
 
 
-def test_a_binary_file_that_holds_a_secret_is_named_everywhere_and_not_changed(vault: Workspace) -> None:
+def test_a_binary_file_with_a_secret_is_reported_but_not_changed(vault: Workspace) -> None:
     outcome = started(vault.write({"projects/vault/orchestration.py": LEAVING}), "project", "run", "vault")
     assert outcome.exit_code == 0, str(outcome)
     directory = vault.run_directory()
@@ -313,7 +313,7 @@ TELLING = """
 
 @pytest.mark.parametrize("flags", [[], ["--debug"]], ids=["message", "traceback"])
 @pytest.mark.parametrize("thread", ["false", "true"], ids=["command", "thread"])
-def test_an_error_that_nobody_foresaw_shows_no_secret(vault: Workspace, thread: str, flags: list[str]) -> None:
+def test_an_unexpected_error_shows_no_secret(vault: Workspace, thread: str, flags: list[str]) -> None:
     template = "teller tell:\n  token: {{ token }}\n"
     vault.write({"commands/teller.py": TELLING, "command_args/vault.yaml.j2": template})
     argv = ("from_config", "teller", "tell", "--project=vault", f"--extra={{thread: {thread}}}")
@@ -345,7 +345,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize("word", ["test", "mode", "train", "exit", "named", "attempt"])
-def test_a_run_whose_names_are_secret_words_can_be_looked_at_and_gone_on_with(workspace: Workspace, word: str) -> None:
+def test_a_run_whose_names_are_secrets_can_be_shown_and_resumed(workspace: Workspace, word: str) -> None:
     workspace.write(NAMED)
     variables = {"API_KEY": word}
     ran = workspace.run("project", "run", "named", "--format=json", env=variables)

@@ -27,7 +27,7 @@ def teams(tmp_path: Path) -> Iterator[tuple[Team, Team]]:
     processes.end_marked(tmp_path, grace=0.1)  # what a run left that was killed
 
 
-def test_the_second_run_waits_until_the_first_has_ended(teams: tuple[Team, Team]) -> None:
+def test_a_second_run_waits_until_the_first_has_ended(teams: tuple[Team, Team]) -> None:
     first, second = teams
     first.hold()
     with first.start() as holder:
@@ -51,7 +51,7 @@ def test_the_machine_of_a_killed_run_is_free_at_once(teams: tuple[Team, Team]) -
     assert "waiting" not in outcome.stdout
 
 
-def test_a_run_that_lost_the_machine_ends_and_touches_it_no_more(tmp_path: Path) -> None:
+def test_a_run_that_lost_its_machine_ends_without_using_it(tmp_path: Path) -> None:
     team = team_on(tmp_path / "one", tmp_path / "lock", ttl=3)
     team.hold()
     with team.start() as running:
@@ -64,7 +64,7 @@ def test_a_run_that_lost_the_machine_ends_and_touches_it_no_more(tmp_path: Path)
     assert team.said == ["begin"]
 
 
-def test_a_lock_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_lock_file_is_named(tmp_path: Path) -> None:
     team = team_on(tmp_path / "one", tmp_path / "none" / "lock")
     outcome = team.run()
     assert outcome.exit_code == 3, str(outcome)
@@ -72,7 +72,7 @@ def test_a_lock_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert team.said == []
 
 
-def test_a_mistake_in_the_block_is_named_with_its_place_and_nothing_starts(tmp_path: Path) -> None:
+def test_a_faulty_clusters_block_is_named_with_its_line(tmp_path: Path) -> None:
     team = Team.of(tmp_path / "one")
     team.workspace.write({"config/team.yaml": "clusters:\n  dgx: {machine: {lockfile: x}}\n"})
     outcome = team.run()

@@ -43,7 +43,7 @@ for run in runs:
 """
 
 
-def test_twenty_writers_and_one_that_is_killed_lose_and_double_nothing(tmp_path: Path) -> None:
+def test_twenty_concurrent_writers_lose_and_duplicate_nothing(tmp_path: Path) -> None:
     store, go, middle = tmp_path / "results.sqlite", tmp_path / "go", tmp_path / "stop"
     runs = [[_run(tmp_path, writer, number) for number in range(RUNS)] for writer in range(WRITERS)]
     writers = [_writer(store, go, middle if number == 0 else Path("-"), mine) for number, mine in enumerate(runs)]

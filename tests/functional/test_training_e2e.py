@@ -67,7 +67,7 @@ def check_evidence(cell: Path, name: str) -> None:
     assert len(list((cell / "attempt-1/files/profile").rglob("*.xplane.pb"))) == 1
 
 
-def test_a_bound_that_must_fail_fails_the_run_and_says_what_it_saw(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_violated_bound_fails_the_run_and_shows_the_value(workspace: Workspace, tmp_path: Path) -> None:
     overrides = {"training.bounds.step_time.upper": 0.00006, "host.capture_state.enabled": False}
     outcome = workspace.run(*argv(tmp_path, **overrides), ONE_CELL, timeout=300)
     assert outcome.exit_code == 1, str(outcome)
@@ -82,7 +82,7 @@ def test_a_bound_that_must_fail_fails_the_run_and_says_what_it_saw(workspace: Wo
     assert summary["steps"][-1]["verdict"] == "passed", "post_cleanup ran"
 
 
-def test_the_text_is_removed_where_it_is_not_to_be_kept(workspace: Workspace, tmp_path: Path) -> None:
+def test_the_training_text_is_removed_unless_keep_is_set(workspace: Workspace, tmp_path: Path) -> None:
     overrides = {"training.corpus.keep": False, "host.capture_state.enabled": False}
     outcome = workspace.run(*argv(tmp_path, **overrides), ONE_CELL, timeout=300)
     assert outcome.exit_code == 0, str(outcome)
@@ -122,14 +122,14 @@ def wait_for_steps(runs: Path, *, cells: int) -> None:
         time.sleep(0.05)
 
 
-def test_a_missing_directory_is_no_reason_for_a_warning(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_missing_directory_causes_no_warning(workspace: Workspace, tmp_path: Path) -> None:
     for command in ("cleanup", "prepare_corpus"):
         outcome = workspace.run("training", command, str(tmp_path / "machine"))
         assert outcome.exit_code == 0, str(outcome)
         assert "is not a directory" not in str(outcome)
 
 
-def test_cleanup_removes_nothing_that_it_did_not_make(workspace: Workspace, tmp_path: Path) -> None:
+def test_cleanup_refuses_directories_that_it_did_not_create(workspace: Workspace, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "thesis.txt").touch()
@@ -150,7 +150,7 @@ def bare_python(tmp_path: Path) -> Path:
     return script
 
 
-def test_an_interpreter_without_numpy_is_refused_before_anything_is_trained(
+def test_an_interpreter_without_numpy_is_refused_before_the_training(
     workspace: Workspace, tmp_path: Path, bare_python: Path
 ) -> None:
     outcome = workspace.run("training", "prepare_corpus", str(tmp_path / "machine"), f"--python={bare_python}")
@@ -159,7 +159,7 @@ def test_an_interpreter_without_numpy_is_refused_before_anything_is_trained(
     assert not (tmp_path / "machine").exists()
 
 
-def test_on_this_machine_python3_is_the_interpreter_that_runs_us(
+def test_on_this_machine_python3_is_the_interpreter_of_topgallant(
     workspace: Workspace, tmp_path: Path, bare_python: Path
 ) -> None:
     env = {"PATH": f"{bare_python.parent}{os.pathsep}{os.environ['PATH']}"}

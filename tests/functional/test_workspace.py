@@ -17,12 +17,12 @@ def test_an_outcome_is_readable_as_a_message() -> None:
     assert str(outcome) == "$ topgallant echo 'a b'\nsaid\nerror: no\n[exit code 2]"
 
 
-def test_files_lose_the_indentation_that_they_share(workspace: Workspace) -> None:
+def test_write_removes_common_indentation(workspace: Workspace) -> None:
     workspace.write({"a/b.yaml": "\n    x:\n      y: é\n"})
     assert (workspace.directory / "a/b.yaml").read_text(encoding="utf-8") == "x:\n  y: é\n"
 
 
-def test_what_takes_too_long_is_killed_and_shown(small: Workspace) -> None:
+def test_a_command_line_that_exceeds_its_timeout_is_killed_and_shown(small: Workspace) -> None:
     with small.start("project", "run", "small", ENDLESS) as running:
         running.wait_for("begun")
         with pytest.raises(TimeoutError, match=r"still running after 0\.01 s:(.|\n)*begun"):
@@ -30,7 +30,7 @@ def test_what_takes_too_long_is_killed_and_shown(small: Workspace) -> None:
     assert marked(small) == []
 
 
-def test_leaving_the_block_ends_what_still_runs(small: Workspace) -> None:
+def test_leaving_the_block_kills_the_process(small: Workspace) -> None:
     with small.start("project", "run", "small", ENDLESS) as running:
         running.wait_for("begun")
         assert marked(small) != []
@@ -50,7 +50,7 @@ def marked(workspace: Workspace) -> list[int]:
     return found
 
 
-def test_a_line_that_never_comes_is_an_assertion_with_what_came(small: Workspace) -> None:
+def test_a_missing_line_is_an_assertion_with_the_output(small: Workspace) -> None:
     with (
         small.start("project", "list") as running,
         pytest.raises(AssertionError, match=r"'no such text' was expected(.|\n)*training_e2e"),
@@ -58,19 +58,19 @@ def test_a_line_that_never_comes_is_an_assertion_with_what_came(small: Workspace
         running.wait_for("no such text")
 
 
-def test_a_line_that_does_not_come_in_time_is_a_timeout(small: Workspace) -> None:
+def test_a_late_line_is_a_timeout(small: Workspace) -> None:
     with small.start("project", "run", "small", ENDLESS) as running:
         running.wait_for("begun")
         with pytest.raises(TimeoutError, match="no 'no such text' within"):
             running.wait_for("no such text", timeout=0.01)
 
 
-def test_that_there_is_not_one_run_is_an_assertion(small: Workspace) -> None:
+def test_more_or_fewer_than_one_run_is_an_assertion(small: Workspace) -> None:
     with pytest.raises(AssertionError, match="one run was expected, there are 0"):
         small.run_directory()
 
 
-def test_the_machine_of_the_tester_has_no_say(small: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_of_the_tester_is_not_passed_on(small: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ARTIFACT_DIR", "TOPGALLANT_FROM_CONFIG_FILE", "TOPGALLANT_STEP", "ANSIBLE_CONFIG"):
         monkeypatch.setenv(name, "/nonexistent")
     seen = {"commands.test": ['env >"$ARTIFACT_DIR/seen"']}
