@@ -126,13 +126,13 @@ def _without_help(annotation: Any) -> tuple[Any, str]:
 
 def parse_docstring(doc: str) -> tuple[str, str, dict[str, str]]:
     """Return the first paragraph of a docstring, the paragraphs after it, and the texts of `Args:` by name."""
-    before, _, after = doc.partition("\nArgs:")
-    after = re.split(r"\n(?=\S)", after, maxsplit=1)[0]
-    summary, _, description = before.strip().partition("\n\n")
+    introduction, _, arguments = doc.partition("\nArgs:")
+    arguments = re.split(r"\n(?=\S)", arguments, maxsplit=1)[0]
+    summary, _, description = introduction.strip().partition("\n\n")
     texts: dict[str, str] = {}
     name = ""
-    indent = min((len(line) - len(line.lstrip()) for line in after.splitlines() if line.strip()), default=0)
-    for line in after.splitlines():
+    indent = min((len(line) - len(line.lstrip()) for line in arguments.splitlines() if line.strip()), default=0)
+    for line in arguments.splitlines():
         is_first = len(line) - len(line.lstrip()) == indent
         if is_first and (match := _ARGUMENT.match(line.strip())):
             name = match["name"]

@@ -112,11 +112,11 @@ def resume(
         InfrastructureError: another process is executing the run.
     """
     directory = directory.absolute()
-    before = run_reader.read(directory)
-    if before.damage and not ignore_damage:
+    state = run_reader.read(directory)
+    if state.damage and not ignore_damage:
         hint = "to resume the run anyway, add --damaged=ignore: the work that these lines record may be repeated"
-        raise UsageError(f"{before.damage_warning}\n{hint}")
-    start_date = before.started.date() if before.started is not None else None
+        raise UsageError(f"{state.damage_warning}\n{hint}")
+    start_date = state.started.date() if state.started is not None else None
     with request_module.original_location(directory):
         return _resume(directory, start_date, listeners, redactor, failed=failed, jobs=jobs, abandon=abandon)
 

@@ -170,9 +170,9 @@ def run_toolbox_from_config(
         prefix: read the key `prefix/group command` of the template.
         suffix: read the key `group command/suffix` of the template.
         extra: arguments that replace those of the template.
-        artifact_dir_suffix: see `run_toolbox`.
+        artifact_dir_suffix: a suffix for the name of the step's directory.
         show_args: return all arguments (True), or the argument of this name, instead of running the command.
-        check: see `run_toolbox`.
+        check: raise if the command fails, as in `run_toolbox`.
 
     Returns:
         a `ToolboxResult`; with `show_args`, all arguments or the named argument.

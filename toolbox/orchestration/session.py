@@ -111,7 +111,7 @@ def opened(session: Session, top: Step) -> Iterator[Session]:
 
 
 def step() -> Step:
-    """Return the current step, or the top step outside of a run (see `step_outside_run`)."""
+    """Return the current step; if there is none, a new step in `$ARTIFACT_DIR` or `artifacts/toolbox`."""
     return steps.current() or step_outside_run()
 
 
@@ -133,6 +133,6 @@ def artifact_directory(path: Path) -> Path:
 
 
 def step_outside_run(listeners: Sequence[Listener] = (), redactor: Redactor | None = None) -> Step:
-    """Return the top step outside of a run. Its directory is `$ARTIFACT_DIR` or `artifacts/toolbox`."""
+    """Return a new top step for commands outside of a run, in `$ARTIFACT_DIR` or `artifacts/toolbox`."""
     directory = artifact_directory(environ.get_path(environ.ARTIFACT_DIR) or places.artifacts() / "toolbox")
     return Step(directory, Recorder(directory, redactor or redaction.current(), listeners), directory.name)

@@ -108,7 +108,7 @@ def attribute(cases: Sequence[Case]) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """Terms for some axes.
+    """Terms for one to three axes, and how well they separate failed cells from passed cells.
 
     Args:
         places: the index of the axis of each term.
@@ -135,7 +135,7 @@ class _Search:
     passed: Sequence[_Row]
 
     def findings(self, failed: Sequence[_Row], failure: str = "") -> list[Finding]:
-        # If passed cells may meet a condition, two separate causes can look like one broad condition.
+        # Search also without conditions that passed cells meet: two causes together can look like one broad condition.
         covers = (_cover(failed, self.passed, pure=True), _cover(failed, self.passed, pure=False))
         return [self._finding(condition, failed, failure) for condition in min(covers, key=_total_log_p_value)]
 
@@ -177,7 +177,7 @@ def _cover(failed: Sequence[_Row], passed: Sequence[_Row], *, pure: bool) -> lis
 
 
 def _preference(condition: _Condition) -> tuple[bool, int, float]:
-    """Return a sort key: first facts, those with fewer axes earlier; then other conditions. Ties go by p-value."""
+    """Return a sort key: facts come first, and facts with few axes before other facts; ties are sorted by p-value."""
     return not condition.is_fact, len(condition.places) if condition.is_fact else 0, condition.log_p_value
 
 
@@ -230,14 +230,15 @@ def _of_labels(failures: _Counts, passes: _Counts) -> Iterator[_Counted]:
 
 def _of_terms(terms: Sequence[Sequence[Term]], failures: _Counts, passes: _Counts) -> Iterator[_Counted]:
     """Yield each combination of terms of one or two axes in which at least one term is not a single label."""
-    first, *others = terms
+    first, *second = terms
     for term in first:
         failed, passed = _under(term, failures), _under(term, passes)
-        if not others and not term.is_label:
+        if not second and not term.is_label:
             yield (term,), failed.total(), passed.total()
-        for other in others[0] if others else ():
-            if not (term.is_label and other.is_label):
-                yield (term, other), _under(other, failed).total(), _under(other, passed).total()
+        for second_term in second[0] if second else ():
+            if not (term.is_label and second_term.is_label):
+                counts = _under(second_term, failed).total(), _under(second_term, passed).total()
+                yield (term, second_term), *counts
 
 
 def _under(term: Term, counts: _Counts) -> Counter[_Row]:

@@ -124,7 +124,7 @@ class RunDirectory(_Directory):
     """The directory of a run.
 
     Args:
-        request: the request of the run. A resumed run needs this file, which is written after the other files it needs.
+        request: the request of the run. This file is written after all other files that a resumed run needs.
         configuration: the resolved configuration.
         changes: the changes that presets and overrides made to the configuration.
         overrides: the overrides that a comment on a pull request contained.
@@ -250,6 +250,6 @@ def is_record(file: Path) -> bool:
 
 
 def steps(parent: Path) -> list[Path]:
-    """Return the numbered directories in `parent`, by number."""
+    """Return the numbered directories in `parent`, in the order of their numbers."""
     numbered = [(match, path) for path in parent.iterdir() if (match := _DIRECTORY.fullmatch(path.name))]
     return [path for match, path in sorted(numbered, key=lambda item: int(item[0]["number"]))]

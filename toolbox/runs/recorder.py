@@ -50,7 +50,7 @@ class Recorder:
         """Write an event to the journal and show it to the listeners, without secrets.
 
         Args:
-            sync: see `Journal.append`.
+            sync: wait until the event is on the disk.
         """
         if self.redactor.values():
             event = events.masked(event, self.redactor.redact_nested)

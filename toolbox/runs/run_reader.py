@@ -145,7 +145,7 @@ class _Fold:
             self._add_of_cluster(event)
         else:
             self._add_of_run(event, time)
-        if self.finished is None or self.finished is event:  # a removal of resources after the end takes no run time
+        if self.finished is None or self.finished is event:  # removing resources after the end is no run time
             self.seconds += max(0.0, (time - (self.updated or time)).total_seconds())
         self.updated = time
 

@@ -144,7 +144,7 @@ class StepState:
 
     @property
     def measured(self) -> dict[str, Metric]:
-        """The latest measurement of each metric, by metric."""
+        """The latest measurement of each metric, by the name of the metric."""
         return {
             event.metric: Metric(event.metric, event.value, event.unit, event.fault, direction=event.direction)
             for event in self.metrics

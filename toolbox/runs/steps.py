@@ -105,7 +105,7 @@ class Step:
         return True
 
     def will_be_replayed(self, name: str, fingerprint: str) -> bool:
-        """Return whether the next step with a name passed before the run was resumed, without locating the step."""
+        """Return whether the next step with this name passed before the run was resumed, without locating the step."""
         earlier = self.recorder.past.latest.get(self._key_of(name, self._names[name] + 1))
         return earlier is not None and earlier.can_be_replayed(fingerprint)
 
@@ -139,7 +139,7 @@ class StepLocation:
     """The directory and the key of a step that is about to begin.
 
     Args:
-        key: see `Step`.
+        key: identifies the step in a resumed run.
         earlier: the state of the step before the run was resumed; None if the step is new.
     """
 
@@ -168,8 +168,8 @@ def opened(
     Args:
         detail: the command line that reproduces the step.
         fingerprint: a digest of the work of the step; a changed fingerprint means different work.
-        failure: see `Step`; None to use the `failure` of the enclosing step.
-        counts: see `Step`.
+        failure: the verdict and cause of a command that fails in this step; None for those of the enclosing step.
+        counts: whether the verdict counts for the enclosing step.
         location: the location of the step, if `Step.locate` was already called.
     """
     parent = required(name)
@@ -214,7 +214,7 @@ def finish(step: Step, parent: Step, *, sync: bool = True) -> None:
     """Record the end of a step. Its verdict is the worst verdict in the step.
 
     Args:
-        sync: see `Journal.append`.
+        sync: wait until the end is on the disk.
     """
     outcome = step.outcome() or Outcome(Verdict.PASSED)
     seconds = round(time.monotonic() - step.started, 3)
