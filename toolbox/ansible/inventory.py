@@ -16,7 +16,7 @@ from toolbox.system import environ
 
 TARGETS: Final = "targets"
 _CONTROLLER: Final = "controller"
-# `localhost` is this machine without SSH, and the other names are groups of the inventory.
+# An SSH host must not have these names: `localhost` is this machine, and the remaining names are groups of hosts.
 _RESERVED: Final = {"localhost", "all", "ungrouped", TARGETS, _CONTROLLER}
 
 

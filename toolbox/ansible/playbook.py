@@ -1,8 +1,8 @@
 """Runs one playbook, and calls a function for each event of Ansible. Only this module uses ansible-runner.
 
 ansible-runner prepares the command line, the environment variables and the callback plugin, and reads Ansible's events
-from the output. `toolbox.system.processes` runs the process, so that it ends with its scope. If ansible-runner ran the
-process, it would write the environment into a file, listen on a pseudo-terminal, and sleep 0.1 s after each play.
+from the output. `toolbox.system.processes` runs the process, and ends it when the scope is cancelled. ansible-runner
+itself would write the environment into a file, listen on a pseudo-terminal, and sleep 0.1 s after each play.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _variables(play: Play) -> dict[str, str]:
     variables = processes.environment(play.step, settings)
     # Use the ansible-playbook of this virtual environment, even if the environment is not activated.
     variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
-    # Without this file, Ansible would read a configuration file in the working directory or the home directory.
+    # Without this variable, Ansible would read a configuration file in the working directory or the home directory.
     config = environ.get("ANSIBLE_CONFIG") or str(filesystem.write_text(play.private / "ansible.cfg", ""))
     variables["ANSIBLE_CONFIG"] = config
     # The modules of the user take precedence over the modules of Topgallant.

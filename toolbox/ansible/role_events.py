@@ -35,7 +35,7 @@ class RoleEvents:
         self._events = _open(StepDirectory(step.directory).role_events)
         self._log = _open(StepDirectory(step.directory).role_log)
         self._failures: list[TaskFinished] = []
-        self._causes: list[str] = []  # the cause of each failure, if the task is a module of `modules/`; otherwise ""
+        self._causes: list[str] = []  # the cause that each failed task reported, or ""
         self._rescued = False
         self._tail: deque[str] = deque(maxlen=_MOST_LINES)
 
@@ -48,7 +48,7 @@ class RoleEvents:
 
     @property
     def cause(self) -> Cause | None:
-        """The cause that the failed task reported; None if it is not a module of `modules/`."""
+        """The cause that the failed task reported; None if the task did not report a cause."""
         reported = self._causes[self._index] if self._failures else ""
         return Cause(reported) if reported in set(Cause) else None
 

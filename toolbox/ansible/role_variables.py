@@ -47,20 +47,20 @@ def run_body(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _checked(parameters: Signature, variable: object, value: Any) -> Any:
+def _checked(method: Signature, variable: object, value: Any) -> Any:
     if not isinstance(variable, str) or not variable.isascii() or not variable.isidentifier():
-        raise UsageError(f"{parameters.name}: its method returned {variable!r}, which cannot name a variable")
-    parameter = next((each for each in parameters.parameters if each.name == variable), None)
+        raise UsageError(f"{method.name}: its method returned {variable!r}, which cannot name a variable")
+    parameter = next((each for each in method.parameters if each.name == variable), None)
     try:
         if parameter is not None:
             value = signature.convert(parameter, value, text=False)
         unsafe_yaml.dump(plain(value))
     except ValueError as error:
-        raise UsageError(f"{parameters.name}: its method returned a wrong argument: {error}") from None
+        raise UsageError(f"{method.name}: its method returned a wrong argument: {error}") from None
     except yaml.YAMLError:
         kind = type(value).__name__
         raise UsageError(
-            f"{parameters.name}: its method returned `{variable}` of type {kind}: text, numbers, booleans, "
+            f"{method.name}: its method returned `{variable}` of type {kind}: text, numbers, booleans, "
             "null, lists and mappings can be variables"
         ) from None
     return value
@@ -69,7 +69,7 @@ def _checked(parameters: Signature, variable: object, value: Any) -> Any:
 def with_absolute_paths(label: str, values: Mapping[str, Any], *, is_remote: bool) -> dict[str, Any]:
     """Return variables in which all paths are absolute, because the role runs in another working directory.
 
-    If `is_remote`, the paths are paths on SSH hosts. Then a path may also begin with `~`.
+    If `is_remote`, the paths are on SSH hosts, where a path may also begin with `~`.
 
     Args:
         label: the name of the command, for messages.

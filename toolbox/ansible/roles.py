@@ -80,7 +80,7 @@ class RoleCall:
     def fingerprint(self) -> str:
         """A hash of the command line, which contains references instead of secrets.
 
-        The command line is not redacted before, because a resumed run may know fewer secrets than the first session.
+        The command line is not redacted before it is hashed, because a resumed run may know fewer secrets.
         """
         return hashlib.sha256(filesystem.encode(self.command_line)).hexdigest()[:12]
 
@@ -112,7 +112,7 @@ def run(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts
     Args:
         values: the arguments, as `signature.bind` returns them.
         suffix: the end of the name of the step's directory.
-        counts: see `toolbox.runs.steps.Step`.
+        counts: whether the verdict of the step counts for the enclosing step.
 
     Raises:
         UsageError: the role does not exist, a host is named twice, or the method refused the arguments. Nothing was
@@ -167,7 +167,7 @@ def _check_role(call: RoleCall) -> None:
     """Check that the role can run.
 
     Raises:
-        UsageError: the role does not exist, or the Kubernetes client, which its modules need, is not installed.
+        UsageError: the role does not exist, or the role needs the Kubernetes client, which is not installed.
     """
     tasks = places.find("roles", call.role, "tasks")
     if tasks is None or not (tasks / "main.yml").exists():

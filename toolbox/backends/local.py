@@ -20,7 +20,7 @@ from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import environ, processes
 from toolbox.system.processes import Channel
 
-_TIMEOUT: Final = 60.0  # seconds to reach the agent, where no timeout of a workload applies
+_TIMEOUT: Final = 60.0  # seconds to reach the agent in order to cancel a workload
 
 
 class Target(BaseModel):
@@ -34,7 +34,7 @@ class Target(BaseModel):
         inherited = tuple(processes.environment(context.mark).values())
         return _Local(context, inherited, Host(context.name, lambda: _launch(context), context.notify))
 
-    def address(self, name: str) -> str | None:  # noqa: ARG002  # a parameter of the protocol
+    def address(self, name: str) -> str | None:  # noqa: ARG002  # the protocol requires the parameter
         """Return None, which means this machine."""
         return None
 

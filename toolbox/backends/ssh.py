@@ -35,10 +35,10 @@ from toolbox.system.processes import Channel
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT: Final = 60.0  # seconds to reach the host, where no timeout of a workload applies
+_TIMEOUT: Final = 60.0  # seconds to reach the host, except to start or to find a workload
 _PAUSE: Final = 0.5
 _LONGEST_LINE: Final = 1 << 16
-_MOST_ERROR_LINES: Final = 1000  # only this number of last lines of standard error is kept
+_MOST_ERROR_LINES: Final = 1000  # the number of last lines of standard error to keep
 _ARCHIVE_MARKER: Final = "-- topgallant: archive --"
 _SSH_FAILED: Final = 255  # the exit status of ssh if the connection fails
 _OPTIONS: Final = (

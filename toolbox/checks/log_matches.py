@@ -26,7 +26,7 @@ class Check(BaseModel):
         if self.at_most is not None and self.at_least > self.at_most:
             raise ValueError(f"at_least {self.at_least} is more than at_most {self.at_most}")
         if self.at_most is None and self.at_least == 0:
-            raise ValueError("at_least 0 is true of every log: give at_most too")
+            raise ValueError("at_least 0 accepts every log: set at_most too")
         return self
 
     def judge(self, evidence: Evidence) -> Judgement:

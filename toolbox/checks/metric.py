@@ -31,7 +31,7 @@ class Check(BaseModel):
     @model_validator(mode="after")
     def _has_bounds(self) -> Check:
         if self.bounds is not None and (self.lower is not None or self.upper is not None):
-            raise ValueError("give bounds or `bounds: auto`, not both")
+            raise ValueError("set `lower` and `upper`, or `bounds: auto`, but not both")
         if self.bounds is None and self.lower is None and self.upper is None:
             raise ValueError("a lower or an upper bound was expected, or `bounds: auto`")
         if self.lower is not None and self.upper is not None and self.lower > self.upper:

@@ -26,7 +26,7 @@ _OWNER, _PURPOSE, _RUN, _FORCED, _HEARTBEAT = (
 _NONE: Final = "none"
 _DEFAULT_SECONDS: Final = 60  # the lifetime of a lease that another tool wrote without a lifetime
 _READ_SECONDS_WITHOUT_WATCH: Final = 5.0  # the interval of reads if the account may not watch objects
-_READ_SECONDS_WITH_WATCH: Final = 300.0  # the interval of reads in addition to a watch
+_READ_SECONDS_WITH_WATCH: Final = 300.0  # the interval of reads if a watch reports changes
 _TIMEOUT: Final = 5.0
 _CONFLICT: Final = 409
 _LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
@@ -136,10 +136,10 @@ def record_of(obj: Mapping[str, Any]) -> Record | None:
 
 
 def _fields(record: Record | None) -> tuple[Json, Json]:
-    """Return the fields and the annotations of a merge patch. The patch removes those that are None."""
+    """Return the fields and the annotations of a merge patch, which removes each of them whose value is None."""
     if record is None:
         return {"holderIdentity": None, "acquireTime": None, "renewTime": None}, dict.fromkeys(
-            (_OWNER, _PURPOSE, _RUN, _HEARTBEAT)  # `_FORCED` still shows who last took the lease by force
+            (_OWNER, _PURPOSE, _RUN, _HEARTBEAT)  # keep `_FORCED`, which shows who last took the lease by force
         )
     claim = record.claim
     spec = {

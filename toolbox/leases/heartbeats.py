@@ -129,7 +129,7 @@ class Lease:
                 return f"now it is {stored.record}"
             if stored.record is None and stored.version:
                 return "it was released by force, and is free now"
-            self._version = stored.version  # the answer to a heartbeat was lost, or the record was deleted
+            self._version = stored.version  # write again: an answer to a heartbeat was lost, or the record was deleted
         return ""
 
 

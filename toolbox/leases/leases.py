@@ -25,7 +25,7 @@ class Claim:
     Args:
         holder: the unique name of the holder: the name of a run, or `user@host` for a person.
         owner: the person to contact about the lease, as `user@host`.
-        purpose: the reason for the lease that the holder gave.
+        purpose: why the holder needs the lease.
         run: the name of the run; empty if the holder is a person.
         ttl: the number of seconds from the last heartbeat to the end of the lease.
         has_heartbeat: whether the holder sends heartbeats. The lease of a person ends `ttl` seconds after it was taken.
@@ -44,7 +44,7 @@ class Record:
     """The stored state of a lease.
 
     Args:
-        claim: the holder of the lease, and the purpose.
+        claim: the request of the holder, with its name and purpose.
         acquired: when the lease was taken, by the clock of its holder.
         renewed: when the last heartbeat was sent, by the clock of its holder.
         forced: who took the lease by force, and from whom; empty if it was not taken by force.
@@ -82,7 +82,7 @@ class StoredRecord:
 
     Args:
         record: the state of the lease; None if the lease is free.
-        version: the version of the content; empty if nothing is stored. `Lock.write` replaces only this version.
+        version: the version of the content; empty if nothing is stored.
     """
 
     record: Record | None

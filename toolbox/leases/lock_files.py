@@ -1,7 +1,7 @@
 """Stores the lease of a machine in a local file, which all users who share the machine can write.
 
-The file is locked with `flock` while it is read or written. The file contains the holder and its process. If this
-process has ended, the lease is free; if it ran on another machine, the lease expires.
+The file is locked with `flock` while it is read or written. The file contains the holder and its process. The lease is
+free when this process has ended. Whether a process of another machine has ended is unknown, so its lease must expire.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class _Candidate:
             if not (force or self._seconds_left() <= 0):
                 return None
             began, record = time.monotonic(), self._new_record()
-            with signals.deferred():  # a signal must not lose the result of the write
+            with signals.deferred():  # a signal between the write and the `return` would lose the lease
                 version = self.lock.write(record, stored.version, _SHORT_TIMEOUT)
             if version is not None:
                 return Lease(self.lock, record, version, began)
@@ -85,7 +85,7 @@ class _Candidate:
 def take(
     locks: Sequence[Lock], claim: Claim, *, wait: float, report: Callable[[str], object], force: bool = False
 ) -> Lease:
-    """Take the first of several leases that becomes free. The caller must start its heartbeats (`Lease.start`).
+    """Take the first of several leases that becomes free. The caller must start the heartbeats by `Lease.start`.
 
     Args:
         wait: the number of seconds to wait for a lease.

@@ -123,7 +123,10 @@ def _names(plane: Any) -> dict[int, str]:
 
 
 def _matching(names: Iterable[str], event: str | None) -> set[str]:
-    """Return the names that equal `event`, with or without their fingerprints. Without any, return the matches."""
+    """Return the names that equal `event`, with or without their fingerprints.
+
+    If no name is equal, return the names that match the pattern `event`.
+    """
     if event is None:
         return set(names)
     return set(patterns.matching(event, names, lambda name: (name, _without_fingerprint(name))))

@@ -60,7 +60,7 @@ def test_each_line_is_looked_at_by_itself(judge: Judge, pattern: str, count: int
         ({"pattern": ""}, "pattern"),
         ({"at_least": 3, "at_most": 2}, "at_least 3 is more than at_most 2"),
         ({"at_least": 1, "at_most": 0}, "at_least 1 is more than at_most 0"),
-        ({"at_least": 0}, "true of every log"),
+        ({"at_least": 0}, "accepts every log"),
         ({"at_most": -1}, "at_most"),
         ({"file": "../x"}, "inside the directory"),
         ({"text": "x"}, "text"),

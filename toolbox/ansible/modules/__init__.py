@@ -1,1 +1,1 @@
-"""Ansible modules for roles, with functions for clusters that `kubectl` does not offer. Ansible finds them by name."""
+"""Ansible modules that do on clusters what `kubectl` cannot do. Ansible finds a module by the name of its file."""

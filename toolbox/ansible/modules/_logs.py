@@ -64,8 +64,8 @@ def events(objects: Objects, namespace: str | None, about: Collection[str] | Non
 
     Args:
         namespace: the namespace; None for all namespaces.
-        about: the names of objects. Only events about these objects, and about objects whose names begin with one of
-            these names and a hyphen, are returned. None for all events.
+        about: names of objects, to return only events about objects with such a name, or with a name that begins with
+            such a name and a hyphen; None to return all events.
     """
     selected = [
         event
@@ -122,7 +122,7 @@ def _save(
             if isinstance(error, ApiError):
                 break
         except Exception as error:
-            if not type(error).__module__.startswith("urllib3"):  # an error of urllib3 means a lost connection
+            if not type(error).__module__.startswith("urllib3"):  # only errors of urllib3 mean a lost connection
                 raise
             fault = str(error)
         else:

@@ -16,7 +16,8 @@ from toolbox.model.verdicts import Cause, Verdict
 
 _MOST_SHOWN: Final = 5
 _EVENTS_SHOWN: Final = 3
-_USEFUL_REASONS: Final = ("BackOff", "Evicted", "Preempted", "Unhealthy")  # error messages show events of these reasons
+# Error messages show the events with these reasons, and with reasons that begin with `Failed`.
+_USEFUL_REASONS: Final = ("BackOff", "Evicted", "Preempted", "Unhealthy")
 _DEFAULT_PHRASES: Final = ("will not be ready", "is not ready after")
 _PHRASES: Final = {"Job": ("has failed", "has not ended after")}
 
@@ -76,7 +77,7 @@ def deletion_obstacle(obj: Json) -> str:
     return f"its finalizers are {', '.join(finalizers)}" if finalizers else "it is being deleted"
 
 
-# Returns None to continue to wait, an empty text on success, or the reason of a failure.
+# A function that returns None to continue to wait, an empty text on success, or the reason of a failure.
 Judge = Callable[[Json, Sequence[Json]], str | None]
 
 
@@ -99,7 +100,7 @@ def _judge_images(obj: Json, pods: Sequence[Json]) -> str | None:
 
 
 def _all_pulls_have_ended(pods: Sequence[Json]) -> bool:
-    """Return whether the pull of every image of every pod has succeeded or failed at least once."""
+    """Return whether each pull of an image has succeeded, or has failed at least once."""
     return all(error != "" for pod in pods for error in readiness.pulls(pod).values())
 
 
@@ -137,7 +138,10 @@ def _wait(objects: Objects, obj: Json, seconds: float, timeout: float, judge: Ju
 
 
 def _failure(text: str, obj: Json, pods: Sequence[Json]) -> ToolboxError:
-    """Return the error for an object that will never be ready; a `StepError` if a Job failed because of its program."""
+    """Return the error for an object that will never be ready.
+
+    It is a `StepError` if the program of a Job failed, or if the Job exceeded its deadline.
+    """
     if obj["kind"] != "Job" or (failed := readiness.condition(obj, "Failed")) is None:
         return InfrastructureError(text)
     if failed.get("reason") == "DeadlineExceeded":
@@ -158,7 +162,7 @@ def _queries(objects: Objects, obj: Json) -> tuple[Query | None, ...]:
 
 
 def silence_note(view: View) -> str:
-    """Return the end of an error message: why the server does not answer; empty if the server answers."""
+    """Return a note for the end of a message if the server does not answer; empty if the server answers."""
     return f" ({view.silence})" if view.silence else ""
 
 
@@ -166,7 +170,7 @@ def _events(objects: Objects, obj: Json, shown_text: str) -> str:
     """Return the last warnings about an object, and about objects whose names begin with its name, for a message.
 
     Args:
-        shown_text: the beginning of the message. Warnings that it already contains are left out.
+        shown_text: the beginning of the message. Warnings that this text contains are left out.
     """
     meta = obj["metadata"]
     if not meta.get("namespace"):

@@ -13,7 +13,7 @@ The module has these options, and `kubeconfig`, `context` and `namespace`:
 - `containers`: the names of the containers; by default all containers.
 - `since`: save only lines of the last `30s`, `10m`, `2h` or `1d`.
 - `previous`: save also the log of each container before its last restart.
-- `about`: the names of further objects whose events to save.
+- `about`: the names of further objects whose events are saved.
 
 The module returns the paths of the new `files`, a message for each of the `missing` logs, and for each of the `pods`
 its name, its phase, and how its containers ended.

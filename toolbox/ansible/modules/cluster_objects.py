@@ -24,7 +24,7 @@ The module has these options, and `kubeconfig`, `context` and `namespace` (for m
 - `keep`: a file for a copy of the manifests, without the values of Secrets.
 - `seen`: a file for the final state of the objects, without the values of Secrets.
 
-The module returns the `objects`, each with `changed`.
+The module returns the `objects`. For each object, `changed` tells whether the module changed it.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def checked(body: Any, prefix: str = "") -> Json:
 
 
 def with_secrets(body: Json, files: Mapping[str, str], data: Mapping[str, str]) -> Json:
-    """Return the manifest of a Secret with data from files and texts added.
+    """Return the manifest of a Secret, completed by data from files and texts.
 
     Raises:
         ConfigurationError: a file cannot be read.
@@ -240,7 +240,7 @@ def _create(objects: Objects, manifest: Manifest) -> tuple[Json | None, Json]:
     try:
         return None, objects.create(manifest.kind, manifest.namespace, manifest.body)
     except ApiError as error:
-        # If the object exists, a missing permission to create it does not matter.
+        # If the object exists, it does not matter that the account may not create it.
         if not error.is_there and error.status != _FORBIDDEN:
             raise _with_name(manifest, error) from None
         obj = objects.read(manifest.kind, manifest.namespace, manifest.name)

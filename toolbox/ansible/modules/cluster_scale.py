@@ -130,12 +130,12 @@ def foreign_pods(nodes: Sequence[Json], pods: Sequence[Json]) -> list[str]:
     return [
         f"{pod['metadata']['namespace']}/{pod['metadata']['name']} on {pod['spec']['nodeName']}"
         for pod in pods
-        if pod["spec"].get("nodeName") in names and not _may_be_removed(pod) and not is_ours(pod)
+        if pod["spec"].get("nodeName") in names and not _allows_removal(pod) and not is_ours(pod)
     ]
 
 
-def _may_be_removed(pod: Json) -> bool:
-    """Return whether a pod has ended, or belongs to a DaemonSet or to its node."""
+def _allows_removal(pod: Json) -> bool:
+    """Return whether the node of a pod may be removed: the pod has ended, or belongs to a DaemonSet or to the node."""
     owners = pod["metadata"].get("ownerReferences") or ()
     return (pod.get("status") or {}).get("phase") in _ENDED_PHASES or any(
         each["kind"] in ("DaemonSet", "Node") for each in owners

@@ -197,7 +197,7 @@ def operators(
 def _namespaces(objects: Objects, names: Sequence[str] | None) -> list[str | None]:
     """Return the namespaces to record: `names`, if there are any, or else `[None]`, which means all namespaces.
 
-    If the account may not read all namespaces, return the current namespace.
+    If the account may not read all namespaces, return only the current namespace.
     """
     if names:
         return list(names)

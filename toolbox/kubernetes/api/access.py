@@ -55,7 +55,7 @@ class Credentials:
         with modules.gc_frozen_imports():
             from kubernetes.client import Configuration
         configuration = Configuration()
-        configuration.retries = False  # `Cluster.request` repeats failed requests
+        configuration.retries = False  # the client must not repeat requests, because `Cluster.request` does
         configuration.connection_pool_maxsize = _POOL
         credentials = cls(access, configuration, access.namespace or _DEFAULT)
         credentials._read()
@@ -84,7 +84,7 @@ class Credentials:
                 config.load_kube_config(files, context, client_configuration=self.configuration, persist_config=False)
         except ConfigurationError:
             raise
-        except Exception as error:  # the client does not catch the exceptions of its parsers
+        except Exception as error:  # the parsers of the client raise exceptions of many types
             raise ConfigurationError(
                 f"{files or _IN_CLUSTER}: it does not say how to reach a cluster: {error}"
             ) from error

@@ -1,7 +1,7 @@
 """A connection to one cluster by the official client. `Cluster.request` repeats requests if the server is unavailable.
 
-Responses are returned as JSON. Building the model classes of the client would take ten times as long, and would drop
-the fields that these classes don't define.
+Responses are returned as JSON. Converting them to the model classes of the client would take ten times as long, and
+would drop the fields that these classes don't define.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _LONGEST_RETRY_AFTER: Final = 60.0  # the longest pause in seconds that a server
 _JSON: Final = "application/json"
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _CONFLICT, _GONE, _INVALID, _BUSY = 401, 403, 404, 409, 410, 422, 429
 _SERVER_ERROR: Final = 500
-# The server reports an exceeded quota and a namespace that is being deleted with the status of a missing permission
-# (403), but with these texts.
+# An exceeded quota and a namespace that is being deleted have the same status as a missing permission (403). These
+# parts of the message tell them apart.
 _QUOTA_EXCEEDED: Final = "exceeded quota"
 _TERMINATING: Final = "because it is being terminated"
 # Servers before 1.22 report these mistakes in a request as an internal error (500).
@@ -74,7 +74,7 @@ class ApiError(StepError):
 
     @property
     def is_too_old(self) -> bool:
-        """Whether the server no longer has the requested version, so that the objects must be listed again."""
+        """Whether the server no longer has the requested resource version, so that the objects must be listed again."""
         return self.status == _GONE
 
     @property
@@ -123,7 +123,7 @@ class Fault:
 
     @property
     def may_be_done(self) -> bool:
-        """Whether the server may have carried out the request, which a status below 500 excludes."""
+        """Whether the server may have carried out the request: its status is above 499, or the response was lost."""
         return self.status >= _SERVER_ERROR or (self.status == 0 and not self.is_unsent)
 
 
@@ -168,8 +168,8 @@ class Cluster:
 
         A response that is not JSON is returned as `{"text": ...}`.
 
-        The server may carry out a request, and the response may be lost. If the request was to create an object, its
-        repetition fails with `ApiError.is_there`.
+        The server may have carried out a request whose response was lost. If it was a request to create an object, the
+        repeated request fails with `ApiError.is_there`.
 
         Args:
             content: the content type of the body.
@@ -209,7 +209,7 @@ class Cluster:
     def stream(self, path: str, query: Mapping[str, Any], timeout: tuple[float, float]) -> BaseHTTPResponse:
         """Return a streaming response, such as a watch or a log that is followed.
 
-        The server ends the response. Another thread can end it by `shut`.
+        The server ends the response. Another thread can end the response earlier by `shut`.
 
         Args:
             timeout: the timeouts in seconds to connect, and between two chunks of the response.
@@ -220,7 +220,7 @@ class Cluster:
         """
         try:
             return self._call("GET", path, query, None, _JSON, timeout)
-        except Exception as error:  # as in `request`
+        except Exception as error:  # the client raises exceptions of several libraries
             raise self.error_of(error) from error
 
     def error_of(self, error: Exception) -> ApiError | Unavailable:
@@ -239,7 +239,7 @@ class Cluster:
         manager.clear()
 
     def refusal(self, fault: Fault, timeout: float) -> ApiError | Unavailable:
-        """Return the error for a fault. The message says that the server was unavailable for `timeout` seconds."""
+        """Return the error for a request that failed with this fault after it was repeated for `timeout` seconds."""
         if fault.status == _UNAUTHORIZED:
             text = f"{self.label}: the credentials are refused (401): the token has expired, or is for another cluster"
             return ApiError(text, status=fault.status, reason=fault.reason)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _PROTOCOL: Final = "v4.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR = range(4)
-_MOST_BYTES: Final = 1 << 23  # the limit for output that was not read yet; an agent sends pieces only on request
+_MOST_BYTES: Final = 1 << 23  # the limit for unread output; an agent sends the next piece only on request
 _SECONDS: Final = 30.0  # the timeout to connect, and to send a message
 
 
@@ -116,7 +116,7 @@ class Execution:
             raise Unavailable(f"{cluster.label}: the connection to a pod was interrupted: {error}") from error
         finally:
             connection.close()
-            connection.shutdown()  # type: ignore[no-untyped-call]  # `close` does not do this if the server closed first
+            connection.shutdown()  # type: ignore[no-untyped-call]  # `close` does not close the socket if the server has closed first
 
 
 def _connect(cluster: Cluster, path: str, query: list[tuple[str, str]]) -> WebSocket:

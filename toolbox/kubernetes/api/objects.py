@@ -40,7 +40,7 @@ class Kind:
     Args:
         api_version: the group and version, such as `v1` or `apps/v1`.
         name: the name of the kind, such as `Pod`.
-        plural: the name in paths, such as `pods`.
+        plural: the plural of the name in paths, such as `pods`.
         verbs: the verbs that the kind supports, such as `list` and `delete`.
     """
 
@@ -130,7 +130,7 @@ class Objects:
         return tuple(kinds)
 
     def kind(self, api_version: str, name: str) -> Kind:
-        """Return a kind.
+        """Return the kind with this API version and name.
 
         Raises:
             ConfigurationError: the cluster does not have this kind.
@@ -175,7 +175,7 @@ class Objects:
         page = ""
         while True:
             answer = self.cluster.request("GET", query.path, query=query.page(page), timeout=timeout)
-            # The objects in a list don't include their kind.
+            # The server leaves the API version and the kind out of the objects in a list.
             kind_fields = {"apiVersion": query.kind.api_version, "kind": query.kind.name}
             yield from ({**kind_fields, **obj} for obj in answer.get("items") or ())
             page = str(answer["metadata"].get("continue") or "")
@@ -192,7 +192,7 @@ class Objects:
     def is_there(self, kind: Kind, namespace: str | None, name: str, *, timeout: float = TIMEOUT) -> bool:
         """Return whether an object exists, by a list request.
 
-        Use it after "not found" for the log of a pod: a kubelet that has just started may not know an existing pod.
+        A "not found" for the log of a pod is no proof, because a kubelet that has just started may not know the pod.
         """
         return any(self.listed(Query(kind, namespace, fields=f"metadata.name={name}"), timeout=timeout))
 

@@ -1,4 +1,4 @@
-"""Decides whether an object is ready, and what is wrong with its pods if it is not. Sends no requests."""
+"""Computes whether an object is ready, and which problems its pods have. The functions here don't send requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PULLED_REASONS: Final = (
 
 
 def unready_reason(obj: Json) -> str | None:
-    """Return why an object is not ready; None if the object is ready, or if every object of its kind is ready."""
+    """Return why an object is not ready; None if it is ready, or if its kind has no readiness, such as a ConfigMap."""
     judge = _UNREADY_REASONS.get(str(obj.get("kind")))
     return judge(obj) if judge is not None else None
 
@@ -41,7 +41,7 @@ def failure(obj: Json) -> str | None:
 
 
 def condition(obj: Json, kind: str, status: str = "True") -> Mapping[str, Any] | None:
-    """Return the condition with this type and status from the status of an object; None if there is none.
+    """Return the condition of an object that has this type and status; None if there is no such condition.
 
     Args:
         kind: the type of the condition, such as `Ready`.
@@ -63,7 +63,7 @@ def current_pods(obj: Json, pods: Iterable[Json], replica_sets: Iterable[Json]) 
     """Return the pods of the current revision of an object.
 
     Args:
-        obj: an object. All pods of an object other than a Deployment, StatefulSet or DaemonSet are returned.
+        obj: a Deployment, StatefulSet or DaemonSet. For an object of another kind, all `pods` are returned.
         pods: the pods of all revisions of the object.
         replica_sets: the ReplicaSets of the object, if it is a Deployment.
     """
@@ -91,7 +91,7 @@ def problems(pods: Iterable[Json]) -> list[str]:
 
 
 def permanent_problems(pods: Iterable[Json]) -> list[str]:
-    """Return a message for each problem of the pods that will not disappear by waiting."""
+    """Return a message for each problem of the pods that waiting cannot solve."""
     return [
         f"{_where(pod)}: {_waiting_text(pod, status)}"
         for pod in pods
@@ -104,7 +104,7 @@ def exit_codes(pod: Json) -> list[int]:
     """Return the nonzero exit codes of the containers of a pod; an empty list if the cluster ended the pod."""
     ends = [(each.get("state") or {}).get("terminated") or {} for each in _containers(pod)]
     status = pod.get("status") or {}
-    if status.get("reason"):  # the cluster ended the pod: Evicted, NodeLost
+    if status.get("reason"):  # the cluster ended the pod, for reasons such as Evicted or NodeLost
         return []
     return [int(end["exitCode"]) for end in ends if end.get("exitCode")]
 
@@ -139,7 +139,7 @@ def _problems(pod: Json) -> Iterator[str]:
     if (unscheduled := condition(pod, "PodScheduled", "False")) is not None:
         yield _reason_and_message(unscheduled)
     status = pod.get("status") or {}
-    if status.get("reason"):  # Evicted, NodeLost
+    if status.get("reason"):
         yield _reason_and_message(status)
     for container in _containers(pod):
         state = container.get("state") or {}
@@ -205,7 +205,7 @@ def _unready_workload(obj: Json) -> str | None:
         return "the cluster has not processed it yet"
     total, updated = int(status.get("replicas", 0)), int(status.get("updatedReplicas", 0))
     older = total - updated
-    ready = max(0, int(status.get("readyReplicas", 0)) - older)  # the server counts ready replicas of all revisions
+    ready = max(0, int(status.get("readyReplicas", 0)) - older)  # assume that all older replicas are ready
     if updated >= desired and ready >= desired and not older:
         return None
     refused = condition(obj, "ReplicaFailure")

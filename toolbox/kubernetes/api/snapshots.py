@@ -1,7 +1,7 @@
 """Records the objects of a cluster as names and digests, to find out whether a run has changed the cluster.
 
 A snapshot contains the objects of all kinds that can be listed, created and deleted. Objects that have an owner are
-left out, because they are deleted with their owner. Digests don't cover the fields that change without a user: status,
+left out, because they are deleted with their owner. Digests don't cover the fields that Kubernetes changes: status,
 versions, heartbeats and generated tokens. Digests are keyed hashes, so that a secret cannot be guessed from its digest.
 """
 
@@ -25,7 +25,7 @@ _REQUIRED_VERBS: Final = {"list", "create", "delete"}
 _IGNORED_KINDS: Final = {"Event", "Lease", "Endpoints", "EndpointSlice", "CertificateSigningRequest"}
 # Kubernetes creates these objects in every namespace.
 _DEFAULT_OBJECTS: Final = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
-_TOKEN_TYPE: Final = "kubernetes.io/service-account-token"  # noqa: S105  # the type of a Secret
+_TOKEN_TYPE: Final = "kubernetes.io/service-account-token"  # noqa: S105  # the type of the Secrets with generated tokens
 _NODE_TAINT_PREFIX: Final = "node.kubernetes.io/"  # Kubernetes sets these taints for conditions of nodes
 _DIGEST_LENGTH: Final = 16
 

@@ -88,8 +88,8 @@ def watching_all(objects: Objects, *queries: Query | None, timeout: float = TIME
     """Watch the objects of several queries.
 
     Args:
-        queries: the queries. `View.watched` has a `WatchedObjects` for each query in this order, and an empty one for
-            None.
+        queries: the queries. For each query, `View.watched` has a `WatchedObjects`, in this order. For None, the
+            `WatchedObjects` stays empty.
         timeout: how many seconds the server may be unavailable at the start.
 
     Raises:

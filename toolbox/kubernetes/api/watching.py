@@ -125,7 +125,7 @@ class Watch:
     def _list_once(self, timeout: float) -> None:
         pages = self._pages(timeout)
         self._handler.listed(pages)
-        for _ in pages:  # the handler may not have read all objects
+        for _ in pages:  # read also the last page, which contains the version to watch from
             pass
         self._last_answer = time.monotonic()
 
