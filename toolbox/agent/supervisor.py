@@ -300,7 +300,8 @@ class Supervisor:
     def _is_over(self) -> bool:
         now = time.monotonic()
         if self._give_up_at is not None and now >= self._give_up_at:
-            self._message += f"; some of its processes could not be killed: {self._members()}"
+            fault = f"some of its processes could not be killed: {self._members()}"
+            self._message = f"{self._message}; {fault}" if self._message else fault
             return True
         if self._drain_until is None:
             return False

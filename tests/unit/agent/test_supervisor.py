@@ -79,13 +79,22 @@ def test_a_long_message_does_not_outgrow_what_is_reserved(script: Script, tmp_pa
     assert (tmp_path / "attempt/outcome.json").stat().st_size < 4096
 
 
+NO_SIGNALS = "tree.send = supervisor.cgroups.send_kill = lambda *_: None\nsupervisor._STUCK_SECONDS = 0.2\n"
+
+
 def test_no_success_is_told_of_a_workload_that_cannot_be_killed(script: Script, tmp_path: Path) -> None:
     """As one that waits for a disk that does not answer. Here nobody sends it the signals."""
-    before = "tree.send = supervisor.cgroups.send_kill = lambda *_: None\nsupervisor._STUCK_SECONDS = 0.2\n"
-    run(script, before, command=["sleep", "60"], run_seconds=0.1)
+    run(script, NO_SIGNALS, command=["sleep", "60"], run_seconds=0.1)
     kept = outcome(tmp_path)
     assert (kept["ended_by"], kept["exit_code"]) == ("timeout", 137)
     assert "some of its processes could not be killed: [" in kept["message"]
+
+
+def test_the_message_about_processes_that_cannot_be_killed_begins_with_words(script: Script, tmp_path: Path) -> None:
+    run(script, NO_SIGNALS, command=["sh", "-c", "sleep 5 &"])
+    kept = outcome(tmp_path)
+    assert (kept["ended_by"], kept["exit_code"]) == ("exit", 0)
+    assert kept["message"].startswith("some of its processes could not be killed: [")
 
 
 def test_what_read_the_gpus_and_has_ended_is_sent_no_signal(script: Script, tmp_path: Path) -> None:
