@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Final
 
@@ -21,23 +22,14 @@ log = logging.getLogger(__name__)
 _SIGNALS_TO_END_CLEANUP: Final = 3
 
 
-def _do_nothing() -> None:
-    return
-
-
+@dataclass(slots=True)
 class _State:
-    """The signals that have arrived. Only the main thread and its signal handlers use it."""
+    """The signals that have arrived. Only the main thread and its signal handlers use this object."""
 
-    received: list[int]
-    is_shielded: bool
-    is_deferred: bool
-    wake: Callable[[], object]  # called when a signal arrives while signals are deferred
-
-    def __init__(self) -> None:
-        self.received = []
-        self.is_shielded = False
-        self.is_deferred = False
-        self.wake = _do_nothing
+    received: list[int] = field(default_factory=list)
+    is_shielded: bool = False
+    is_deferred: bool = False
+    wake: Callable[[], object] = lambda: None  # called when a signal arrives while signals are deferred
 
 
 _state = _State()
