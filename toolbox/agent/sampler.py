@@ -58,8 +58,8 @@ class Sampler:
             for pid, process in tree.descendants(os.getpid()).items()
             if pid != self.gpu_reader and process.memory
         }
-        used = sum(process.ticks - self._ticks.get(pid, 0) for pid, process in members.items())
-        percent = 100 * used / _TICKS / max(now - self._last, 1e-3)
+        used_ticks = sum(process.ticks - self._ticks.get(pid, 0) for pid, process in members.items())
+        percent = 100 * used_ticks / _TICKS / max(now - self._last, 1e-3)
         self._ticks = {pid: process.ticks for pid, process in members.items()}
         self._last = now
         memory = sum(process.memory for process in members.values())

@@ -321,16 +321,16 @@ class Supervisor:
         status = self._status if self._status is not None else int(signal.SIGKILL)
         by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         # For a signal, use the exit code that shells use.
-        code = 128 + by_signal if by_signal else os.WEXITSTATUS(status)
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        exit_code = 128 + by_signal if by_signal else os.WEXITSTATUS(status)
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         outcome = {
             "ended_by": self._ended_by,
-            "exit_code": code,
+            "exit_code": exit_code,
             "signal": by_signal,
             "message": self._message[:_MESSAGE_CHARACTERS],
             "started": began,
             "seconds": round(seconds, 3),
-            "cpu_seconds": round(used.ru_utime + used.ru_stime, 3),
+            "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 3),
             "leftovers": self._leftovers,
             "log_bytes": {name: log.bytes for name, log in logs.items()},
             "log_dropped": {name: log.dropped for name, log in logs.items() if log.dropped},
@@ -343,7 +343,7 @@ class Supervisor:
             durable.sync(self._path(name))
         durable.sync_tree(self._path(RESULTS))
         self._write_reserved(OUTCOME, json.dumps(outcome))
-        self._write_reserved(EXIT_CODE, f"{code}\n")
+        self._write_reserved(EXIT_CODE, f"{exit_code}\n")
         durable.sync(self._directory)
         if self._cgroup:
             cgroups.remove(self._cgroup)

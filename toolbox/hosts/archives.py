@@ -205,9 +205,9 @@ class _Extraction:
         if len(parts) > _DEEPEST or len(os.fsencode(self._directory / member.name)) >= _LONGEST_PATH:
             return "its path is too long"
         if member.issym() and not member.linkname:
-            return "it is a symbolic link that leads nowhere"
+            return "it is a symbolic link without a target"
         if member.issym() and not _stays_inside(member.linkname, len(parts) - 1):
-            return "it is a symbolic link that leads elsewhere"
+            return "it is a symbolic link that leads out of the directory"
         return ""
 
     def _create(self, parts: tuple[str, ...], create: Callable[[], None]) -> None:

@@ -115,7 +115,7 @@ def discard_special_files(directory: Path) -> None:
             mode = os.lstat(path).st_mode
             is_link = stat.S_ISLNK(mode)
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or is_link) or (is_link and Path(folder) == directory):
-                log.warning("%s is removed: it is neither a file nor a directory", path)
+                log.warning("%s is removed: it is a symbolic link or a special file", path)
                 with suppress(OSError):
                     Path(path).unlink()
 

@@ -39,7 +39,7 @@ def expanded(path: str | Path) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise UsageError(f"{path}: the home directory is unknown: set $HOME, or write the whole path") from None
+        raise UsageError(f"{path}: the home directory is unknown: set $HOME, or write an absolute path") from None
 
 
 def is_workflow() -> bool:
