@@ -133,7 +133,7 @@ def complete(kubeconfig: str, namespace: str) -> None:
     api = client.CoreV1Api(config.new_client_from_config(kubeconfig))
     outcome = {"ended_by": "exit", "exit_code": 0, "message": "", "seconds": 0.1, "cpu_seconds": 0.1, "leftovers": 0}
     outcome |= {"log_dropped": {}, "log_fault": "", "host": "", "accelerators": "", "left": 0}
-    message = json.dumps({**outcome, "log_said": {"stdout": 0, "stderr": 0}})
+    message = json.dumps({**outcome, "logs": {"stdout": [0, 0], "stderr": [0, 0]}})
     state = {"terminated": {"exitCode": 0, "reason": "Completed", "message": message}}
     ended = {"name": "workload", "state": state, "image": "x", "imageID": "", "ready": False, "restartCount": 0}
     for event in watch.Watch().stream(api.list_namespaced_pod, namespace):

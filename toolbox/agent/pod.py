@@ -2,12 +2,14 @@
 
     supervise DIRECTORY ORDER -- COMMAND...   in the container `workload`: run the workload, print its logs
     keep DIRECTORY SECONDS PATTERNS           in the container `files`: keep the files until the pod is deleted
-    send DIRECTORY PATTERNS LOGS              executed in `files`: write the files as an archive, in pieces
+    send DIRECTORY PATTERNS LOGS              executed in a container: write the files as an archive, in pieces
     cancel DIRECTORY                          executed in `workload`: end the workload
 
 ORDER and PATTERNS are JSON. The outcome is the termination message of the container `workload`, which is a part of the
-pod's status: reading it needs no further request. The container exits with the status of the workload. If the agent
-ended the workload, for example after a timeout, and that status is 0, the container exits with 1.
+pod's status: reading it needs no further request. The message also carries short logs. Longer logs are fetched by
+`send`, from the container `files`; without this container, `workload` keeps running until its logs have been fetched.
+The container exits with the status of the workload. If the agent ended the workload, for example after a timeout, and
+that status is 0, the container exits with 1.
 
 While `send` runs, each line on its input requests one piece of the archive. A piece begins with its length in eight
 digits; the length 0 marks the end.
@@ -22,9 +24,10 @@ import signal
 import sys
 import tarfile
 import time
+from contextlib import suppress
 from typing import Any, BinaryIO, Callable, Dict, List, Mapping
 
-from toolbox.agent import attempt_directory, safe_files, tree
+from toolbox.agent import attempt_directory, log_transfer, safe_files, tree
 from toolbox.agent.echo import Echo
 from toolbox.agent.log_files import log_name
 from toolbox.agent.supervisor import (
@@ -41,10 +44,13 @@ from toolbox.agent.supervisor import (
 
 ARCHIVE = "/topgallant/sources/sources.tar.gz"
 TERMINATION_LOG = "/dev/termination-log"
-LOGS_KEPT_BYTES = 1 << 20  # a kubelet may have dropped the beginning of a longer log
 CANCELLING = "cancelling\n"
+LOGS_SENT = "logs_sent"  # a file in the directory of the attempt: its logs need not be kept
+HOLDING = "[topgallant: the workload has ended; this container runs until its logs have been fetched]"
 _PIECE_BYTES = 1 << 20
 _LOOK_SECONDS = 0.2
+# A kubelet gives all containers of a pod 12 KiB: this is enough for two of ours and two others.
+_MOST_MESSAGE_BYTES = 3000
 _IN_TERMINATION_MESSAGE = {OUTCOME, EXIT_CODE}
 _ENDED_BY_ITSELF = ("exit", "signal")
 _FAILED = 1
@@ -54,8 +60,8 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
     """Run a workload, and return the exit status of the container.
 
     Args:
-        order: see `Supervisor`; here `secrets` are the names of the variables that hold secrets, and `collect`
-            has the patterns of the files to fetch.
+        order: see `Supervisor`; here `secrets` are the names of the variables that hold secrets, `collect` has the
+            patterns of the files to fetch, and `hold_seconds` is how long to wait until long logs have been fetched.
     """
     os.makedirs(os.path.join(directory, RESULTS), mode=0o700, exist_ok=True)
     lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT)
@@ -65,24 +71,54 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
             archive.extractall(os.path.join(directory, SOURCES))  # noqa: S202  # the archive is our own
     secrets = [os.environ[name] for name in order["secrets"] if os.environ.get(name)]
     faults: List[str] = []
-    echo = Echo(directory, STREAMS, sys.stdout.fileno())
+    logs = [os.path.join(directory, log_name(stream)) for stream in STREAMS]
+    echoes = [Echo(log, descriptor) for descriptor, log in enumerate(logs, start=1)]
     whole = {**order, "command": command, "env": {}, "secrets": secrets}
-    Supervisor(directory, whole, echo).run(faults.append)
+    Supervisor(directory, whole, echoes).run(faults.append)
     if any(faults):
         raise SystemExit("\n".join(faults))
-    state = attempt_directory.state_of_unlocked(directory)
-    outcome = {**state["outcome"], "log_said": echo.offsets, "left": len(_files_to_send(directory, order["collect"]))}
-    with open(TERMINATION_LOG, "w", encoding="utf-8") as stream:
-        json.dump(outcome, stream)
-    echo.settle()
+    outcome = attempt_directory.state_of_unlocked(directory)["outcome"]
     code = int(outcome["exit_code"])
-    return code if outcome["ended_by"] in _ENDED_BY_ITSELF else code or _FAILED
+    status = code if outcome["ended_by"] in _ENDED_BY_ITSELF else code or _FAILED
+    left = len(_files_to_send(directory, order["collect"]))
+    if _report({**outcome, "left": left}, directory):
+        _note_logs_sent(directory)
+    else:
+        _hold(directory, order["hold_seconds"], status)
+    return status
+
+
+def _report(outcome: Dict[str, Any], directory: str) -> bool:
+    """Write the termination message, and return whether it carries the logs."""
+    logs = log_transfer.record(directory, STREAMS)
+    content = log_transfer.pack(directory, STREAMS)
+    whole = json.dumps({**outcome, "logs": {**logs, log_transfer.CONTENT: content}})
+    is_short = content is not None and len(whole) <= _MOST_MESSAGE_BYTES
+    with open(TERMINATION_LOG, "w", encoding="utf-8") as stream:
+        stream.write(whole if is_short else json.dumps({**outcome, "logs": logs}))
+    return is_short
+
+
+def _note_logs_sent(directory: str) -> None:
+    with suppress(OSError):  # on a full disk, the pod waits longer than it has to
+        safe_files.replace(os.path.join(directory, LOGS_SENT), b"")
+
+
+def _hold(directory: str, seconds: float, status: int) -> None:
+    """Wait until the logs have been fetched, at most for `seconds`. The last line of the output requests it."""
+    signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(status))
+    deadline = time.monotonic() + seconds
+    if seconds:
+        os.set_blocking(sys.stdout.fileno(), True)
+        os.write(sys.stdout.fileno(), f"\n{HOLDING}\n".encode())
+    while time.monotonic() < deadline and not safe_files.is_regular(os.path.join(directory, LOGS_SENT)):
+        time.sleep(_LOOK_SECONDS)
 
 
 def keep(directory: str, seconds: float, patterns: List[str]) -> int:
     """Wait for the end of the workload, then keep the container running for `seconds` if something must be fetched.
 
-    That is so if there are files, if a log is long, or if the outcome is missing.
+    That is so if there are files, if the logs have not been sent, or if the outcome is missing.
     """
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     while not safe_files.is_regular(os.path.join(directory, STARTED)):
@@ -90,13 +126,8 @@ def keep(directory: str, seconds: float, patterns: List[str]) -> int:
     lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_SH)  # returns when the supervisor has ended, for any reason
     os.close(lock)
-    is_needed = _files_to_send(directory, patterns)
-    logs = attempt_directory.log_sizes(directory).values()
-    if (
-        is_needed
-        or any(size > LOGS_KEPT_BYTES for size in logs)
-        or not safe_files.is_regular(os.path.join(directory, OUTCOME))
-    ):
+    is_complete = all(safe_files.is_regular(os.path.join(directory, name)) for name in (LOGS_SENT, OUTCOME))
+    if _files_to_send(directory, patterns) or not is_complete:
         time.sleep(seconds)
     return 0
 
@@ -104,9 +135,11 @@ def keep(directory: str, seconds: float, patterns: List[str]) -> int:
 def send(directory: str, patterns: List[str], logs: List[str]) -> int:
     """Write an archive of the files that a workload left, and of the given logs, to standard output."""
     with tarfile.open(fileobj=_Pieces(), mode="w|", bufsize=_PIECE_BYTES, format=tarfile.GNU_FORMAT) as archive:  # type: ignore[call-overload]  # it has all of a file that is used
-        for name in [*_files_to_send(directory, patterns), *map(log_name, logs)]:
+        for name in [*map(log_name, logs), *_files_to_send(directory, patterns)]:
             _add(archive, os.path.join(directory, name), name)
     _send_piece(b"")
+    if logs:
+        _note_logs_sent(directory)
     return 0
 
 

@@ -22,7 +22,7 @@ import resource
 import select
 import signal
 import time
-from typing import Any, Callable, Dict, Mapping
+from typing import Any, Callable, Dict, Mapping, Sequence
 
 from toolbox.agent import cgroups, durable, machine, masking, safe_files, tree
 from toolbox.agent.echo import Echo
@@ -43,7 +43,7 @@ _MESSAGE_CHARACTERS = 500  # a longer message, with its characters escaped as JS
 _CHUNK_BYTES = 1 << 16
 _POLL_SECONDS = 0.05
 _DRAIN_SECONDS = 2.0
-_ECHO_SECONDS = 30.0
+_ECHO_SECONDS = 10.0
 _STUCK_SECONDS = 30.0
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD, signal.SIGXFSZ)
 
@@ -56,13 +56,13 @@ class Supervisor:
         order: what to run: `command`, `env`, `cwd`, `secrets`, `run_seconds`, `silence_seconds`,
             `grace_seconds`, `log_bytes`, `sample_seconds`. `run_seconds` and `silence_seconds` are None for no limit,
             and `sample_seconds` is None for no sampling.
-        echo: copies the logs to a stream; None if the logs are only written to the directory.
+        echoes: copy the logs to other streams; empty if the logs are only written to the directory.
     """
 
-    def __init__(self, directory: str, order: Mapping[str, Any], echo: Echo | None = None) -> None:
+    def __init__(self, directory: str, order: Mapping[str, Any], echoes: Sequence[Echo] = ()) -> None:
         self._directory = directory
         self._order = order
-        self._echo = echo
+        self._echoes = echoes
         self._main_pid = 0
         self._cgroup = ""
         self._status: int | None = None
@@ -183,8 +183,8 @@ class Supervisor:
                 os.read(descriptor, 512)
             elif descriptor in self._open:
                 self._read(descriptor)
-        if self._echo is not None:
-            self._pump(self._echo)
+        for echo in self._echoes:
+            self._pump(echo)
 
     def _pump(self, echo: Echo) -> None:
         was_behind = echo.is_behind
@@ -315,8 +315,7 @@ class Supervisor:
         logs = self._logs
         for log in logs.values():
             log.close()
-        if self._echo is not None:
-            _drain(self._echo)
+        _drain(self._echoes)
         # There is no status of a workload that could not be killed: record SIGKILL, which was sent.
         status = self._status if self._status is not None else int(signal.SIGKILL)
         by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
@@ -358,10 +357,16 @@ class Supervisor:
         return os.path.join(self._directory, name)
 
 
-def _drain(echo: Echo) -> None:
-    """Copy the remaining output to the stream of the echo, for `_ECHO_SECONDS` at most."""
+def _drain(echoes: Sequence[Echo]) -> None:
+    """Copy the remaining output to the streams of the echoes, for `_ECHO_SECONDS` at most."""
     deadline = time.monotonic() + _ECHO_SECONDS
+    while behind := [echo for echo in echoes if _is_behind(echo)]:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select((), [echo.descriptor for echo in behind], (), left)[1]:
+            return
+
+
+def _is_behind(echo: Echo) -> bool:
+    """Copy new output, and return whether more is left."""
     echo.pump()
-    while echo.is_behind and time.monotonic() < deadline:
-        select.select((), (echo.descriptor,), (), _DRAIN_SECONDS)
-        echo.pump()
+    return echo.is_behind

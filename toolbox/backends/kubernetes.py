@@ -16,15 +16,14 @@ from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from toolbox.agent.supervisor import STREAMS
 from toolbox.extensions.protocols import Backend
 from toolbox.kubernetes.api import permissions
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Unavailable
 from toolbox.kubernetes.api.objects import EVENT, JOB, JOB_SET, SERVICE, Kind, Objects, Query
 from toolbox.kubernetes.api.permissions import Permission
-from toolbox.kubernetes.pods import description, fetching, manifests
+from toolbox.kubernetes.pods import description, fetching, manifests, pod_results
 from toolbox.kubernetes.pods.description import Pod
-from toolbox.kubernetes.pods.fetching import Wanted
+from toolbox.kubernetes.pods.fetching import Selection
 from toolbox.kubernetes.pods.manifests import JobRequest
 from toolbox.kubernetes.pods.pod_attempts import Attempt
 from toolbox.kubernetes.pods.run_resources import RunResources
@@ -213,16 +212,20 @@ class _Kubernetes:
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`."""
         attempt = self._tracker.get(handle.name)
-        for number, pod in enumerate(self._tracker.pods_of(attempt)):
-            logs = attempt.logs.get(pod.name)
-            told = pod.ended.told if pod.ended is not None else None
-            cut = STREAMS if logs is not None and logs.missing() else ()
+        outcome = attempt.status.outcome
+        for pod in self._tracker.pods_of(attempt):
+            report, place = pod.report, attempt.place(pod.index or 0)
+            logs = pod_results.incomplete_logs(pod, place)
             # If the agent was killed, only a look at the files can show what the workload left.
-            if pod.holds_files and (cut or told is None or told.get("left")) and (workload.collect or cut):
-                place = filesystem.make_directory(attempt.place(pod.index if pod.index is not None else number))
-                python = attempt.pod.interpreter
-                wanted = Wanted(tuple(workload.collect), tuple(cut), place, self._context.limits)
-                fetching.fetch(self._cluster, pod.name, python, attempt.there, wanted, attempt.wait)
+            if pod.holds_files and (logs or report is None or report.get("left")):
+                selection = Selection(
+                    tuple(workload.collect), logs, filesystem.make_directory(place), self._context.limits
+                )
+                fetching.fetch(self._cluster, pod.name, attempt.pod.interpreter, attempt.there, selection, attempt.wait)
+                logs = pod_results.incomplete_logs(pod, place) if report and "logs" in report else ()
+            if logs and report is not None and not (outcome and outcome.log_fault):
+                message = f"{self._context.name}: the logs of {pod.name} are incomplete: {', '.join(logs)}"
+                raise StepError(message, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""
@@ -288,7 +291,7 @@ class _Kubernetes:
         sources = self._run_resources.sources(workload, directory, wait)
         secret_env = self._run_resources.secret_env(workload.env, wait)
         keeps_files = bool(workload.collect or workload.sample_seconds)
-        keeps = attempt.pod.keep_seconds if keeps_files else 0
+        keeps = attempt.pod.keep_seconds
         deadline = None if times.run is None else wait + times.run + times.grace + keeps + _SLACK_SECONDS
         cell = attempt.name.removeprefix(f"{self._context.run}-")[:_LONGEST_LABEL].strip("-_.")
         return JobRequest(
@@ -309,6 +312,7 @@ class _Kubernetes:
                 "sample_seconds": workload.sample_seconds,
                 "secrets": sorted({*secret_env, *attempt.pod.secrets}),
                 "collect": list(workload.collect),
+                "hold_seconds": 0 if keeps_files else keeps,
             },
             agent=self._run_resources.name,
             sources=sources,

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from tests.unit.agent.conftest import ROOT
-from toolbox.agent import frames
-from toolbox.agent.pod import LOGS_KEPT_BYTES
+from toolbox.agent import log_transfer
+from toolbox.agent.pod import HOLDING, LOGS_SENT
+from toolbox.agent.supervisor import STREAMS
 
 # A pod has these files in places that are the system's.
 DRIVER = f"""
@@ -32,6 +33,7 @@ ORDER: dict[str, Any] = {
     "cwd": None,
     "secrets": [],
     "collect": ["**"],
+    "hold_seconds": 0,
     "run_seconds": None,
     "silence_seconds": None,
     "grace_seconds": 0.1,
@@ -94,12 +96,42 @@ def runs(process: subprocess.Popen[bytes]) -> bool:
     return process.poll() is None
 
 
-def test_a_workload_is_told_of_by_its_container(pod: Pod) -> None:
-    status, out, _ = end(pod.supervise("sh", "-c", "echo one; echo two >&2; touch result; exit 3"))
-    assert (status, sorted(out.splitlines())) == (3, [b"err 0 two", b"out 0 one"])
-    told = pod.told()
-    assert (told["ended_by"], told["exit_code"], told["left"]) == ("exit", 3, 1)
-    assert told["log_said"] == {"stdout": 4, "stderr": 4}
+def test_a_container_prints_the_lines_of_its_workload_and_reports_how_it_ended(pod: Pod) -> None:
+    assert end(pod.supervise("sh", "-c", "echo one; echo two >&2; touch result; exit 3")) == (3, b"one\n", b"two\n")
+    report = pod.told()
+    assert (report["ended_by"], report["exit_code"], report["left"]) == ("exit", 3, 1)
+
+
+def test_a_termination_message_carries_short_logs(pod: Pod) -> None:
+    end(pod.supervise("sh", "-c", "yes a line | head -n 3000; printf oh >&2"))
+    carried = {"stdout": b"a line\n" * 3000, "stderr": b"oh"}
+    assert log_transfer.unpack(pod.told()["logs"], STREAMS) == carried
+    assert (pod.place / "termination-log").stat().st_size <= 3000
+    assert (pod.directory / LOGS_SENT).exists()
+
+
+def test_a_container_without_files_runs_until_its_long_logs_have_been_fetched(pod: Pod) -> None:
+    supervisor = pod.supervise("sh", "-c", "head -c 100000 /dev/urandom; exit 3", collect=[], hold_seconds=60)
+    pod.wait_for("exit_code")
+    assert supervisor.stdout is not None
+    printed = b""
+    while not printed.endswith(f"\n{HOLDING}\n".encode()):
+        printed += os.read(supervisor.stdout.fileno(), 1 << 16)
+    assert runs(supervisor)
+    assert list(fetched(pod, logs=("stdout", "stderr"))) == ["stdout.log", "stderr.log"]
+    assert end(supervisor)[0] == 3
+    assert pod.told()["logs"]["stdout"] == log_transfer.checksum(str(pod.directory / "stdout.log"))
+
+
+def test_a_container_that_holds_its_logs_ends_in_time_and_when_it_is_deleted(pod: Pod) -> None:
+    noise = ["sh", "-c", "head -c 100000 /dev/urandom; exit 3"]
+    assert end(pod.supervise(*noise, hold_seconds=0.1))[0] == 3
+    (pod.directory / "exit_code").unlink()
+    supervisor = pod.supervise(*noise, hold_seconds=60)
+    pod.wait_for("exit_code")
+    time.sleep(0.3)
+    supervisor.send_signal(signal.SIGTERM)
+    assert end(supervisor)[0] == 3
 
 
 def test_only_what_is_asked_for_counts_as_left(pod: Pod) -> None:
@@ -129,26 +161,26 @@ def test_what_was_sent_is_there_before_the_workload(pod: Pod, tmp_path: Path) ->
     with tarfile.open(tmp_path / "sources.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "script", "sub/script")
     _, out, _ = end(pod.supervise("sh", "-c", 'cat "$TOPGALLANT_SRC/sub/script"'))
-    assert out == b"out 0 sent\\\n"
+    assert out == b"sent"
 
 
 def test_the_secrets_that_its_variables_hold_are_said_by_nobody(pod: Pod) -> None:
     command = ["sh", "-c", 'echo "the token is $TOKEN"']
     _, out, _ = end(pod.supervise(*command, env={"TOKEN": "s3cret"}, secrets=["TOKEN", "NOT_SET"]))
-    assert out == b"out 0 the token is ***\n"
+    assert out == b"the token is ***\n"
 
 
-def test_a_log_that_nobody_reads_keeps_no_workload_waiting_and_is_said_whole(pod: Pod) -> None:
+def test_a_log_that_is_not_read_does_not_block_the_workload_and_comes_whole(pod: Pod) -> None:
     process = pod.supervise("sh", "-c", "seq 100000; touch done")
     pod.wait_for("files/done")
-    assert end(process)[0] == 0
-    assert pod.told()["log_said"]["stdout"] == len("".join(f"{number}\n" for number in range(1, 100001)))
+    whole = "".join(f"{number}\n" for number in range(1, 100001))
+    assert end(process)[:2] == (0, whole.encode())
+    assert pod.told()["logs"]["stdout"][0] == len(whole)
 
 
-def test_what_is_said_is_what_was_printed(pod: Pod) -> None:
+def test_binary_output_is_printed_as_it_is(pod: Pod) -> None:
     _, out, _ = end(pod.supervise(sys.executable, "-c", "import os; os.write(1, bytes(range(256)) * 999)"))
-    pieces = filter(None, map(frames.decode, out.split(b"\n")))
-    assert b"".join(piece.content for piece in pieces) == bytes(range(256)) * 999
+    assert out == bytes(range(256)) * 999
 
 
 def test_a_pod_that_is_ended_ends_its_workload(pod: Pod) -> None:
@@ -205,7 +237,7 @@ def test_nothing_is_given_up_before_the_workload_has_begun_or_while_it_runs(pod:
     assert end(keeper)[0] == 0
 
 
-@pytest.mark.parametrize("command", ["touch result", f"head -c {LOGS_KEPT_BYTES + 1} /dev/zero"])
+@pytest.mark.parametrize("command", ["touch result", "head -c 100000 /dev/urandom"])
 def test_what_is_left_is_kept_until_the_pod_is_deleted(pod: Pod, command: str) -> None:
     keeper = pod.keep("**")
     supervisor = pod.supervise("sh", "-c", command, log_bytes=1 << 22)

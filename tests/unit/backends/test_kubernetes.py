@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from queue import Queue
@@ -59,7 +60,7 @@ def job_set() -> dict[str, Any]:
 def pod(of_slice: int, index: int) -> dict[str, Any]:
     """Return one of its pods, which has ended."""
     outcome = WorkloadOutcome(EndedBy.EXIT, 0).as_json()
-    message = json.dumps({**outcome, "log_said": {"stdout": 0, "stderr": 0}, "left": 0})
+    message = json.dumps({**outcome, "logs": {"stdout": [0, 0], "stderr": [0, 0]}, "left": 0})
     state = {"terminated": {"exitCode": 0, "reason": "Completed", "message": message}}
     name = f"{JOB}-{of_slice}-{index}"
     labels = {ATTEMPT_LABEL: JOB, SLICE: str(of_slice)}
@@ -101,6 +102,43 @@ def test_a_cell_of_several_slices_is_found_again_and_followed_to_its_end(
     assert sorted(path.name for path in (tmp_path / "attempt/hosts").iterdir()) == ["1", "2", "3"]
     backend.release(handle)
     assert (server.count("DELETE", f"{SETS}/{JOB}"), server.count("DELETE", f"{JOBS}/{JOB}")) == (1, 0)
+
+
+def holding(*, is_over: bool = False) -> dict[str, Any]:
+    """Return an ended pod whose logs have to be fetched from its container `files`, which may be over."""
+    whole = pod(0, 0)
+    outcome = WorkloadOutcome(EndedBy.EXIT, 0).as_json()
+    message = json.dumps({**outcome, "logs": {"stdout": [7, 1], "stderr": [0, 0]}, "left": 0})
+    of_workload = {"name": "workload", "state": {"terminated": {"exitCode": 0, "message": message}}}
+    of_files = {"name": "files", "state": {"terminated": {"exitCode": 1}} if is_over else {"running": {}}}
+    spec = {"nodeName": "n", "containers": [{**CONTAINER, "env": []}, {"name": "files"}]}
+    return {**whole, "spec": spec, "status": {"containerStatuses": [of_workload, of_files]}}
+
+
+def test_logs_that_can_no_longer_be_fetched_are_an_error(
+    server: ApiServer, backend: Backend, tmp_path: Path, notified: Queue[str]
+) -> None:
+    spec = {"template": {"spec": {"containers": [CONTAINER]}}}
+    server.says("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
+    server.says("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [holding()]})
+    has_ended = threading.Event()
+
+    def news() -> Iterator[bytes]:
+        assert has_ended.wait(20)
+        yield json.dumps({"type": "MODIFIED", "object": holding(is_over=True)}).encode() + b"\n"
+        yield HOLD
+
+    server.says("WATCH", PODS, Answer(news()))
+    handle = backend.find(ONE, NAME, tmp_path)
+    assert handle is not None
+    assert notified.get(timeout=20) == NAME
+    outcome = backend.poll([handle])[handle].outcome
+    assert outcome is not None
+    assert outcome.log_fault == ""  # the container `files` still has the logs
+    has_ended.set()
+    time.sleep(0.5)
+    with pytest.raises(StepError, match=r"the logs of .* are incomplete: stdout"):
+        backend.collect(handle, ONE)
 
 
 @pytest.mark.parametrize("known", [{}, {"nodeName": "n"}])

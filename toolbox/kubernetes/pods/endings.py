@@ -151,7 +151,7 @@ def _is_of_absence(event: str) -> bool:
 
 
 def _by_container(pod: PodView, ended: Ended, *, is_cancelled: bool, by_deadline: bool) -> WorkloadOutcome:
-    told = _told(pod, ended.told) if ended.told is not None else None
+    told = _reported(pod, ended.report) if ended.report is not None else None
     # Ignore a killed child process if the workload recovered from it.
     if ended.reason == "OOMKilled" and (told is None or _is_bad_end(told)):
         limit = f" ({pod.memory_limit})" if pod.memory_limit else ""
@@ -184,9 +184,9 @@ def _outcome_without_report(pod: PodView, ended: Ended, *, is_cancelled: bool) -
     return WorkloadOutcome(EndedBy.NOT_STARTED, ended.exit_code, message=text, host=pod.node)
 
 
-def _told(pod: PodView, told: Mapping[str, Any]) -> WorkloadOutcome:
+def _reported(pod: PodView, report: Mapping[str, Any]) -> WorkloadOutcome:
     """Return the outcome that the agent reports, with the name of the node, which the agent does not know."""
-    outcome = WorkloadOutcome.parse(told)
+    outcome = WorkloadOutcome.parse(report)
     return dataclasses.replace(outcome, host=pod.node or outcome.host)
 
 

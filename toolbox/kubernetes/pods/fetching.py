@@ -1,4 +1,4 @@
-"""Fetches the files and logs of a workload from its pod, by the agent in the container `files`."""
+"""Fetches the files and logs of a workload from its pod, by the agent in one of its containers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SILENCE: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Selection:
     """The files to fetch.
 
     Args:
@@ -44,15 +44,17 @@ class Wanted:
         logs: the streams whose logs to fetch too.
         directory: the destination.
         limits: the limits of number and size.
+        container: the container whose agent sends the files.
     """
 
     patterns: tuple[str, ...]
     logs: tuple[str, ...]
     directory: Path
     limits: CollectLimits = field(default_factory=CollectLimits)
+    container: str = FILES
 
 
-def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, timeout: float) -> None:
+def fetch(cluster: Cluster, pod: str, python: str, there: str, selection: Selection, timeout: float) -> None:
     """Fetch files and logs. Start again if the connection is lost.
 
     Args:
@@ -60,7 +62,7 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, t
         pod: the name of the pod.
         python: the interpreter in the pod.
         there: the directory of the attempt in the pod.
-        wanted: the files to fetch.
+        selection: the files to fetch.
         timeout: the number of seconds to retry after a failure. The time starts anew after each attempt that received
             data, up to a maximum number of times.
 
@@ -68,8 +70,8 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, t
         LimitExceeded: the files exceed the limits. The files that have arrived are kept.
         StepError: the files cannot be fetched or written.
     """
-    command = [python, "-I", "-S", AGENT, "send", there, json.dumps(wanted.patterns), json.dumps(wanted.logs)]
-    archive = AttemptDirectory(wanted.directory).archive
+    command = [python, "-I", "-S", AGENT, "send", there, json.dumps(selection.patterns), json.dumps(selection.logs)]
+    archive = AttemptDirectory(selection.directory).archive
     deadline: float | None = None
     renewals = 0
     is_there = functools.partial(Objects(cluster).is_there, POD, cluster.namespace, pod)
@@ -77,7 +79,7 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, t
         while True:
             try:
                 with open(archive, "wb", opener=filesystem.private_opener) as stream:
-                    _receive(cluster, pod, command, stream, wanted.limits.archive_bytes)
+                    _receive(cluster, pod, command, stream, selection)
                 break
             except (Unavailable, ApiError) as error:
                 if deadline is None or (archive.stat().st_size and renewals < _MOST_RENEWALS):
@@ -87,10 +89,10 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, wanted: Wanted, t
                     raise
                 log.debug("%s: %s: fetched again", pod, error)
             cancellation.current().sleep(_PAUSE)
-        _extract(archive, wanted)
+        _extract(archive, selection)
     except LimitExceeded:
         with suppress(LimitExceeded, tarfile.TarError):  # extract the files that have arrived
-            _extract(archive, wanted)
+            _extract(archive, selection)
         raise
     except (OSError, tarfile.TarError) as error:
         message = f"{cluster.label}: the files of the attempt cannot be fetched: {error}"
@@ -112,14 +114,14 @@ def cancel(cluster: Cluster, pod: str, python: str, there: str) -> None:
         execution.end(_SILENCE)  # wait: closing the connection would end the command
 
 
-def _extract(archive: Path, wanted: Wanted) -> None:
+def _extract(archive: Path, selection: Selection) -> None:
     with archive.open("rb") as stream:
-        archives.extract(stream, wanted.directory, wanted.limits)
+        archives.extract(stream, selection.directory, selection.limits)
 
 
-def _receive(cluster: Cluster, pod: str, command: Sequence[str], stream: BinaryIO, most: int) -> None:
+def _receive(cluster: Cluster, pod: str, command: Sequence[str], stream: BinaryIO, selection: Selection) -> None:
     """Write the archive as it arrives. Each piece is requested, so that at most one is in transit."""
-    with Execution.of(cluster, pod, FILES, command) as execution:
+    with Execution.of(cluster, pod, selection.container, command) as execution:
         while True:
             execution.send(b"\n")
             header = execution.read(_HEADER, _SILENCE)
@@ -133,6 +135,6 @@ def _receive(cluster: Cluster, pod: str, command: Sequence[str], stream: BinaryI
             content = execution.read(count, _SILENCE)
             if len(content) < count:
                 raise Unavailable(f"{cluster.label}: {pod}: the connection was interrupted")
-            archives.write_limited(stream, content, most)
+            archives.write_limited(stream, content, selection.limits.archive_bytes)
         for line in execution.complaints(_SILENCE):
             log.warning("%s: %s", pod, line)

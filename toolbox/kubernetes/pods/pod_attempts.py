@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from toolbox.kubernetes.pods.description import Pod
-from toolbox.kubernetes.pods.pod_logs import PodLogs
+from toolbox.kubernetes.pods.pod_logs import LiveCopy
 from toolbox.kubernetes.pods.stopping import Stop
 from toolbox.model.workloads import LOG_BYTES, AttemptState, AttemptStatus, WorkloadOutcome
 from toolbox.runs.layout import AttemptDirectory
@@ -29,7 +28,7 @@ class Attempt:
         since: when it began to wait for its start; time in a queue does not count.
         submitted: when it was submitted.
         status: the status that the backend reports.
-        outcome: how it ended; set before all of its logs have been copied.
+        outcome: how it ended; set before its logs have been written.
         has_started: whether all of its pods have started.
         is_cancelled: whether the run cancelled it.
         is_discarded: whether the run deletes its Job, so that a lost pod is not replaced.
@@ -38,9 +37,7 @@ class Attempt:
         is_asked: whether the server is being asked.
         found: how it ended, while some of its pods may still run.
         patient_until: until when its pods may still report how they ended.
-        logs: its logs, by the name of the pod.
-        copying: the log copies in progress, by the name of the pod.
-        unheard: when each log that is not followed yet was found, by the name of the pod.
+        logs: the live copies of its logs, by the name of the pod.
     """
 
     name: str
@@ -62,9 +59,7 @@ class Attempt:
     is_asked: bool = False
     found: WorkloadOutcome | None = None
     patient_until: float | None = None
-    logs: dict[str, PodLogs] = field(default_factory=dict)
-    copying: dict[str, Future[None]] = field(default_factory=dict)
-    unheard: dict[str, float] = field(default_factory=dict)
+    logs: dict[str, LiveCopy] = field(default_factory=dict)
 
     @property
     def expected(self) -> int:
@@ -86,5 +81,5 @@ class Attempt:
         return self.ask_at is not None and now >= self.ask_at
 
     def place(self, index: int) -> Path:
-        """Return the local directory for a pod's logs. The first pod uses the directory of the attempt itself."""
+        """Return the local directory for a pod's logs and files. That of the first pod is that of the attempt."""
         return AttemptDirectory(self.directory).host(index).path

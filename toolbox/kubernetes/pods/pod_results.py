@@ -1,11 +1,16 @@
-"""Completes and stores the outcome of an attempt after its logs and files have been fetched or are lost."""
+"""Completes and stores the outcome of an attempt, and the logs that the agents of its pods reported."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
+from toolbox.agent import log_transfer
+from toolbox.agent.supervisor import STREAMS
+from toolbox.kubernetes.api.connection import Cluster
+from toolbox.kubernetes.pods import pod_logs
 from toolbox.kubernetes.pods.pod_attempts import Attempt
 from toolbox.kubernetes.pods.views import PodView
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
@@ -15,17 +20,40 @@ from toolbox.system import filesystem
 log = logging.getLogger(__name__)
 
 
-def settled(attempt: Attempt, pods: Sequence[PodView], outcome: WorkloadOutcome) -> WorkloadOutcome:
+def incomplete_logs(pod: PodView, place: Path) -> tuple[str, ...]:
+    """Return the streams of a pod whose logs in a directory are not known to be exactly those that the agent wrote."""
+    record = (pod.report or {}).get("logs")
+    known = record if isinstance(record, dict) else {}
+    logs = AttemptDirectory(place).logs()
+    return tuple(stream for stream, file in logs.items() if log_transfer.checksum(str(file)) != known.get(stream))
+
+
+def write_logs(attempt: Attempt, pods: Sequence[PodView]) -> None:
+    """Write the logs that termination messages carry over the live copies. Log a warning if writing fails."""
+    for pod in pods:
+        contents = log_transfer.unpack((pod.report or {}).get("logs"), STREAMS) or {}
+        directory = AttemptDirectory(attempt.place(pod.index or 0))
+        for stream, content in contents.items():
+            try:
+                if content:
+                    _complete(directory.log(stream), content)
+                else:
+                    directory.log(stream).unlink(missing_ok=True)
+            except OSError as error:
+                log.warning("%s cannot be written: %s", directory.log(stream), error)
+
+
+def settled(cluster: Cluster, attempt: Attempt, pods: Sequence[PodView], outcome: WorkloadOutcome) -> WorkloadOutcome:
     """Return the final outcome of an attempt, which also reports lost files and logs.
 
     Args:
+        cluster: the cluster of the pods.
         attempt: the attempt.
         pods: the pods of the attempt.
         outcome: the outcome according to the pods and the Job.
     """
     image = next((pod.image for pod in pods if pod.image), "")
-    found = _without_logs(attempt, pods, _lost_files(attempt, pods) or outcome)
-    return dataclasses.replace(found, image=image)
+    return dataclasses.replace(_with_logs(cluster, attempt, pods, _lost_files(attempt, pods) or outcome), image=image)
 
 
 def keep(attempt: Attempt, outcome: WorkloadOutcome) -> None:
@@ -45,8 +73,7 @@ def keep(attempt: Attempt, outcome: WorkloadOutcome) -> None:
 def _lost_files(attempt: Attempt, pods: Sequence[PodView]) -> WorkloadOutcome | None:
     """Return the outcome of an attempt that has lost its files; None if no files were lost."""
     for pod in pods:
-        told = pod.ended.told if pod.ended is not None else None
-        if not told or not told.get("left"):
+        if not pod.report or not pod.report.get("left"):
             continue
         if pod.files is not None or pod.is_deleted:
             why = f"they were not fetched within {attempt.pod.keep_seconds} s"
@@ -58,13 +85,26 @@ def _lost_files(attempt: Attempt, pods: Sequence[PodView]) -> WorkloadOutcome | 
     return None
 
 
-def _without_logs(attempt: Attempt, pods: Sequence[PodView], outcome: WorkloadOutcome) -> WorkloadOutcome:
-    lost = [pod.name for pod in pods if not pod.holds_files]
-    missing = sum(attempt.logs[name].missing() for name in lost if name in attempt.logs)
-    stray = next((logs.stray for logs in attempt.logs.values() if logs.stray), [])
-    if missing:
-        text = f"the node has dropped {missing} bytes of them; set `collect`, so that the pod keeps them"
-        return dataclasses.replace(outcome, log_fault=text)
-    if stray and outcome.ended_by in {EndedBy.NOT_STARTED, EndedBy.LOST}:
-        return dataclasses.replace(outcome, message="\n".join([outcome.message, *stray]))
-    return outcome
+def _with_logs(
+    cluster: Cluster, attempt: Attempt, pods: Sequence[PodView], outcome: WorkloadOutcome
+) -> WorkloadOutcome:
+    """Add to an outcome why logs are incomplete, or what the container printed if there is no report."""
+    for pod in pods:
+        place = attempt.place(pod.index or 0)
+        if pod.report and not pod.holds_files and incomplete_logs(pod, place):
+            why = "its pod was deleted" if pod.is_deleted else "they were not fetched in time"
+            text = f"{why}; what was copied while the workload ran may lack lines"
+            return dataclasses.replace(outcome, log_fault=outcome.log_fault or text)
+    if outcome.ended_by not in {EndedBy.NOT_STARTED, EndedBy.LOST}:
+        return outcome
+    unreported = [pod.name for pod in pods if pod.ended is not None and pod.report is None]
+    return dataclasses.replace(outcome, message="\n".join([outcome.message, *pod_logs.last_lines(cluster, unreported)]))
+
+
+def _complete(file: Path, content: bytes) -> None:
+    """Write a log. Append to the present file if that is the beginning of the log, so that a reader can go on."""
+    size = filesystem.size(file)
+    if size and file.read_bytes() == content[:size]:
+        filesystem.write_at(file, size, content[size:])
+    else:
+        filesystem.write_bytes(file, content)

@@ -1,8 +1,8 @@
 """Tracks the attempts of a run on one cluster by two watches: one of all Jobs, one of all pods.
 
 `endings` decides whether and how an attempt has ended, and `stopping` how to stop an attempt. The tracker applies these
-rules after each change, copies the logs, and notifies the backend. It has one thread per watch, a clock thread for
-timeouts, and a bounded number of threads that copy logs, send requests, and write outcomes.
+rules after each change, follows the logs of running pods, and notifies the backend. It has one thread per watch, a
+clock thread for timeouts, and a bounded number of threads that follow logs, send requests, and write outcomes.
 """
 
 from __future__ import annotations
@@ -17,23 +17,27 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
+from toolbox.agent.supervisor import STREAMS
 from toolbox.kubernetes.api.connection import Cluster, Json
 from toolbox.kubernetes.api.objects import EVENT, JOB, JOB_SET, POD, Kind, Objects, Query
 from toolbox.kubernetes.api.watching import Watch
 from toolbox.kubernetes.pods import endings, fetching, pod_results, unready, views
+from toolbox.kubernetes.pods.fetching import Selection
 from toolbox.kubernetes.pods.pod_attempts import Attempt
-from toolbox.kubernetes.pods.pod_logs import PodLogs
+from toolbox.kubernetes.pods.pod_logs import LiveCopy
 from toolbox.kubernetes.pods.stopping import Asking, Stop
-from toolbox.kubernetes.pods.views import JobView, PodView
+from toolbox.kubernetes.pods.views import WORKLOAD, JobView, PodView
 from toolbox.model.errors import StepError
 from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, WorkloadOutcome
-from toolbox.system import cancellation
+from toolbox.runs.layout import AttemptDirectory
+from toolbox.system import cancellation, filesystem
 from toolbox.system.cancellation import CancelScope
 
 log = logging.getLogger(__name__)
 
-_FOLLOWERS: Final = 64  # number of logs to follow at once; the others are fetched in the end
-_SHORT_SECONDS: Final = 1.0  # a workload that ends within this time without output needs no request for its log
+_FOLLOWERS: Final = 64  # number of logs to follow at once; more logs take turns
+_TURN_SECONDS: Final = 20.0
+_SHORT_SECONDS: Final = 1.0  # a workload that ends within this time needs no request for its log
 _FINISHERS: Final = 8
 _CLOCK_SECONDS: Final = 1.0
 _DOUBT_SECONDS: Final = 1.0
@@ -76,10 +80,10 @@ class Tracker:
         self._watches: list[Watch] = []
         self._watches_sets = False
         self._is_closed = threading.Event()
+        self._scope = CancelScope()
         self._followers = ThreadPoolExecutor(_FOLLOWERS, thread_name_prefix="logs")
         self._finishers = ThreadPoolExecutor(_FINISHERS, thread_name_prefix="ends")
-        # A separate pool, so that a kubelet that hangs delays only the last log lines.
-        self._fetchers = ThreadPoolExecutor(_FINISHERS, thread_name_prefix="tails")
+        self._followed = 0  # number of logs that are followed, or wait for their turn
         self._asking = Asking()
         self._newest_events: Mapping[str, str] = {}  # the newest event by the name of its object
         self._events_at = 0.0  # monotonic time of the last request for events
@@ -174,41 +178,26 @@ class Tracker:
             each.close()
 
     def end(self, attempt: Attempt, outcome: WorkloadOutcome) -> None:
-        """Record the outcome of an attempt, and fetch the rest of its logs. Only the first outcome counts."""
+        """Record the outcome of an attempt. Only the first outcome counts."""
         with self._lock:
             if attempt.outcome is not None or self._is_closed.is_set():
                 return
             attempt.outcome = outcome
-            pods = self._members(attempt)
-            for number, pod in enumerate(pods):
-                if pod.ended is not None and not pod.is_running:
-                    self._logs_of(attempt, pod, number).end(pod.ended.said)
-                elif pod.name in attempt.logs:
-                    attempt.logs[pod.name].end(None)
-            for name, logs in attempt.logs.items():
-                future = attempt.copying.get(name)
-                if future is not None and not future.cancel():
-                    continue
-                # In the pool of followers, the log might wait long behind others.
-                attempt.copying.pop(name, None)
-                if not logs.is_whole():
-                    attempt.copying[name] = self._fetchers.submit(self._follow, attempt, name)
-            is_complete = not attempt.copying
-        if is_complete:
-            # Writing to disk must not block the thread of a watch.
-            self._do(self._finish, attempt)
+        # Writing to disk must not block the thread of a watch.
+        self._do(self._finish, attempt)
 
     def close(self) -> None:
         """Stop tracking all attempts. Running workloads go on."""
         with self._lock:
             self._is_closed.set()
+            self._scope.cancel("the connection to the cluster is closed")
             logs = [each for attempt in self._attempts.values() for each in attempt.logs.values()]
         for watch in self._watches:
             watch.close()
         for each in logs:
             each.close()
         self._asking.close()
-        for pool in (self._followers, self._fetchers, self._finishers):
+        for pool in (self._followers, self._finishers):
             pool.shutdown(wait=False, cancel_futures=True)
 
     # Changes that the watches report
@@ -287,9 +276,10 @@ class Tracker:
             self._stop_on(attempt)
             pods, view = self._members(attempt), self._jobs.get(job)
             self._note_start(attempt, pods)
-            for number, pod in enumerate(pods):
-                if pod.is_running and not self._is_closed.is_set():
-                    self._logs_of(attempt, pod, number)
+            for pod in pods:
+                if pod.is_running and pod.name not in attempt.logs:
+                    file = AttemptDirectory(attempt.place(pod.index or 0)).stdout
+                    attempt.logs[pod.name] = LiveCopy(self._cluster, pod.name, file, log_bytes=attempt.log_bytes)
             is_cancelled = attempt.is_cancelled
             is_deleted = any(pod.is_deleted for pod in pods) and not is_cancelled
             if is_deleted and not is_fresh and not endings.is_deletion_explained(pods, view):
@@ -373,32 +363,44 @@ class Tracker:
             pod if attempt.expected == 1 else dataclasses.replace(pod, index=number) for number, pod in enumerate(pods)
         ][: attempt.expected]
 
-    def _logs_of(self, attempt: Attempt, pod: PodView, number: int) -> PodLogs:
-        if pod.name not in attempt.logs:
-            place = attempt.place(number if pod.index is None else pod.index)
-            attempt.logs[pod.name] = PodLogs(self._cluster, pod.name, place, attempt.wait, log_bytes=attempt.log_bytes)
-            attempt.unheard[pod.name] = time.monotonic()
-        return attempt.logs[pod.name]
-
     def _follow_what_lasts(self, now: float) -> None:
         """Start to follow the logs of pods that have run for a while."""
         with self._lock:
             for attempt in () if self._is_closed.is_set() else self._running():
-                for name in [name for name, since in attempt.unheard.items() if now - since > _SHORT_SECONDS]:
-                    del attempt.unheard[name]
-                    if not attempt.outcome:
-                        attempt.copying[name] = self._followers.submit(self._follow, attempt, name)
+                for pod, copy in attempt.logs.items():
+                    if not copy.is_followed and not attempt.outcome and now - copy.since > _SHORT_SECONDS:
+                        copy.is_followed = True
+                        self._followers.submit(self._follow, attempt, pod)
+                        self._followed += 1
 
-    def _follow(self, attempt: Attempt, name: str) -> None:
+    def _follow(self, attempt: Attempt, pod: str) -> None:
+        """Follow the log of a pod, or fetch the logs if the pod waits for that."""
+        copy = attempt.logs[pod]
+        end_of_turn = time.monotonic() + _TURN_SECONDS
         try:
-            attempt.logs[name].follow()
-        except Exception:  # otherwise the attempt would never be reported as ended
-            log.exception("the log of %s could not be copied", name)
+            is_unfinished = copy.follow(lambda: self._followed > _FOLLOWERS and time.monotonic() > end_of_turn)
+            if copy.is_held:
+                with cancellation.entered(self._scope):
+                    self._fetch_logs(attempt, pod)
+        except Exception:  # a thread pool would not report it
+            log.exception("the log of %s could not be followed", pod)
+            is_unfinished = False
         with self._lock:
-            attempt.copying.pop(name, None)
-            is_complete = attempt.outcome is not None and not attempt.copying
-        if is_complete:
-            self._do(self._finish, attempt)
+            if is_unfinished and not self._is_closed.is_set():
+                self._followers.submit(self._follow, attempt, pod)
+            else:
+                self._followed -= 1
+
+    def _fetch_logs(self, attempt: Attempt, pod: str) -> None:
+        """Fetch the logs of a pod whose workload has ended, so that the pod ends too."""
+        copy = attempt.logs[pod]
+        copy.close()
+        place = copy.file.parent
+        selection = Selection((), STREAMS, filesystem.make_directory(place), container=WORKLOAD)
+        try:
+            fetching.fetch(self._cluster, pod, attempt.pod.interpreter, attempt.there, selection, attempt.wait)
+        except StepError as error:
+            log.warning("the logs of %s cannot be fetched: %s", pod, error)
 
     def _finish(self, attempt: Attempt) -> None:
         """Write the outcome of an attempt, and report it even if writing fails."""
@@ -407,7 +409,10 @@ class Tracker:
         pods = self.pods_of(attempt)
         status = AttemptStatus(AttemptState.ENDED, outcome)
         try:
-            outcome = pod_results.settled(attempt, pods, outcome)
+            for copy in list(attempt.logs.values()):
+                copy.close()
+            pod_results.write_logs(attempt, pods)
+            outcome = pod_results.settled(self._cluster, attempt, pods, outcome)
             pod_results.keep(attempt, outcome)
             status = AttemptStatus(AttemptState.ENDED, outcome)
             has_more = any(pod.is_deleted or pod.ended is None for pod in pods) or len(pods) < attempt.expected

@@ -23,20 +23,12 @@ _TERMINAL: Final = ("Complete", "Failed", "Completed")  # terminal conditions; o
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a container ended. `told` is the agent's termination message; None if the agent wrote none."""
+    """How a container ended. `report` is the agent's termination message; None if the agent wrote none."""
 
     exit_code: int
     reason: str
     message: str
-    told: Mapping[str, Any] | None
-
-    @property
-    def said(self) -> Mapping[str, int] | None:
-        """The number of bytes that the workload wrote to each log; None if unknown."""
-        found = self.told.get("log_said") if self.told is not None else None
-        if not isinstance(found, dict) or not all(isinstance(count, int) for count in found.values()):
-            return None  # the workload may have written the termination message
-        return found
+    report: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +83,11 @@ class PodView:
     def may_run(self) -> bool:
         """Whether the pod has a node that has not reported the pod's end. Nodes report with a delay."""
         return bool(self.node) and self.ended is None and not self.is_over
+
+    @property
+    def report(self) -> Mapping[str, Any] | None:
+        """The report of the pod's agent; None if the workload has not ended, or its agent wrote none."""
+        return self.ended.report if self.ended is not None else None
 
     @property
     def holds_files(self) -> bool:
@@ -218,15 +215,15 @@ def _ended(state: Mapping[str, Any]) -> Ended | None:
     if found is None:
         return None
     message = str(found.get("message") or "")
-    return Ended(int(found.get("exitCode", -1)), str(found.get("reason", "")), message, _told(message))
+    return Ended(int(found.get("exitCode", -1)), str(found.get("reason", "")), message, _report(message))
 
 
-def _told(message: str) -> Mapping[str, Any] | None:
+def _report(message: str) -> Mapping[str, Any] | None:
     try:
-        told = json.loads(message)
+        report = json.loads(message)
     except (ValueError, RecursionError):  # the workload may have written this message instead of the agent
         return None
-    return told if isinstance(told, dict) and "ended_by" in told else None
+    return report if isinstance(report, dict) and "ended_by" in report else None
 
 
 def _condition(status: Mapping[str, Any], kinds: Iterable[str], value: str = "True") -> Mapping[str, Any] | None:

@@ -6,6 +6,7 @@ error of this process. This module only reads the journal and the logs.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -35,6 +36,7 @@ class _Log:
         prefix: a text before each line.
         offset: how many bytes of the log have been read.
         partial: the beginning of a line that is not complete yet.
+        inode: the number of the file that was shown. On Kubernetes, the exact log replaces the live copy in the end.
     """
 
     file: Path
@@ -42,11 +44,14 @@ class _Log:
     prefix: str = ""
     offset: int = 0
     partial: bytes = b""
+    inode: int = 0
 
     def show_new(self) -> None:
-        """Show the lines that are new since the last call."""
+        """Show the lines that are new since the last call; all lines if another file has replaced the log."""
         try:
             with self.file.open("rb") as stream:
+                if (inode := os.fstat(stream.fileno()).st_ino) != self.inode:
+                    self.inode, self.offset, self.partial = inode, 0, b""
                 stream.seek(self.offset)
                 while piece := stream.read(_PIECE_BYTES):
                     self.offset += len(piece)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import tarfile
 import time
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -25,12 +29,36 @@ RUNNING = PodView("p", "u", "j", node="n", is_running=True)
 def told(code: int = 0, **fields: Any) -> dict[str, Any]:
     """Return an outcome as an agent writes it."""
     known = WorkloadOutcome(EndedBy.EXIT, code).as_json()
-    return {**known, "log_said": {"stdout": 0, "stderr": 0}, "left": 0, **fields}
+    return {**known, "logs": {"stdout": [0, 0], "stderr": [0, 0]}, "left": 0, **fields}
 
 
 def ended(name: str = "p", job: str = "j", code: int = 0, **fields: Any) -> PodView:
     message = told(code, **fields.pop("told", {}))
     return PodView(name, f"uid-{name}", job, node="n", ended=Ended(code, "Completed", "", message), **fields)
+
+
+def logs(**contents: bytes) -> dict[str, Any]:
+    """Return the record of logs that an agent writes, with their contents."""
+    whole = {"stdout": b"", "stderr": b"", **contents}
+    packed = base64.b64encode(zlib.compress(b"".join(whole.values()))).decode()
+    return {**{stream: [len(text), zlib.crc32(text)] for stream, text in whole.items()}, "content": packed}
+
+
+def stamped(*lines: str, first: int = 0) -> bytes:
+    """Return lines of a container's log as a node sends them with timestamps."""
+    times = (f"2026-01-02T03:04:{number:02}.000000000Z" for number in range(first, 60))
+    return "".join(f"{moment} {line}\n" for moment, line in zip(times, lines, strict=False)).encode()
+
+
+def archive(files: Mapping[str, bytes]) -> bytes:
+    """Return files as an archive, as an agent sends them."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as whole:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            whole.addfile(member, io.BytesIO(text))
+    return content.getvalue()
 
 
 def wait_until(condition: Callable[[], object]) -> None:

@@ -16,7 +16,7 @@ DEADLINE = JobView("j", "u", condition="Failed", reason="DeadlineExceeded")
 def told(by: str = "exit", code: int = 0, **fields: Any) -> dict[str, Any]:
     """Return an outcome as an agent writes it."""
     known = WorkloadOutcome(EndedBy(by), code, seconds=2.5, host="pod").as_json()
-    return {**known, "log_said": {"stdout": 0, "stderr": 0}, "left": 0, **fields}
+    return {**known, "logs": {"stdout": [0, 0], "stderr": [0, 0]}, "left": 0, **fields}
 
 
 def pod(

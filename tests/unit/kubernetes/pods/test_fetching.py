@@ -13,7 +13,7 @@ from tests.fakes.api_server import ApiServer, Conversation, Said, Talk, failure,
 from toolbox.kubernetes.api import access
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Unavailable
 from toolbox.kubernetes.pods import fetching
-from toolbox.kubernetes.pods.fetching import Wanted
+from toolbox.kubernetes.pods.fetching import Selection
 from toolbox.model.errors import LimitExceeded
 from toolbox.model.workloads import CollectLimits
 
@@ -63,7 +63,7 @@ def break_off_late(talk: Conversation) -> None:
 def fetched(server: ApiServer, cluster: Cluster, directory: Path, *answers: Said, timeout: float = 20) -> str:
     """Return the file that came."""
     server.says("GET", PATH, *answers)
-    fetching.fetch(cluster, "p", "python3", "/topgallant/a", Wanted(("**",), (), directory), timeout)
+    fetching.fetch(cluster, "p", "python3", "/topgallant/a", Selection(("**",), (), directory), timeout)
     assert [path.name for path in directory.iterdir() if path.name.startswith(".")] == []
     return (directory / "files/it").read_text()
 
@@ -137,7 +137,7 @@ def test_a_pod_that_sends_without_end_is_cut_off_and_what_came_is_kept(
     server.says("GET", PATH, Talk(send_on))
     limits = CollectLimits(bytes=1000, files=1)
     with pytest.raises(LimitExceeded, match=r"`collect_bytes` and `collect_files` of the target"):
-        fetching.fetch(cluster, "p", "python3", "/topgallant/a", Wanted(("**",), (), directory, limits), 20)
+        fetching.fetch(cluster, "p", "python3", "/topgallant/a", Selection(("**",), (), directory, limits), 20)
     assert (directory / "files/it").read_text() == "left"
 
 

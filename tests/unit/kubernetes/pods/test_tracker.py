@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from tests.fakes.api_server import HOLD, Answer, ApiServer, Asked, event, failure, listing
+from tests.fakes.api_server import HOLD, Answer, ApiServer, Asked, Conversation, Talk, event, failure, listing
 from tests.unit.kubernetes.pods.following import (
     COMPLETE,
     EVENTS,
@@ -18,13 +18,16 @@ from tests.unit.kubernetes.pods.following import (
     PODS,
     RUNNING,
     Followed,
+    archive,
     ended,
     listed_for,
+    logs,
     pod_json,
+    stamped,
     told,
     wait_until,
 )
-from toolbox.agent import frames
+from toolbox.agent.pod import HOLDING
 from toolbox.kubernetes.pods import tracker as module
 from toolbox.kubernetes.pods.tracker import Tracker
 from toolbox.kubernetes.pods.views import Ended, JobView, PodView
@@ -85,24 +88,17 @@ def test_what_was_told_before_somebody_asks_is_known(followed: Followed, tracker
     assert followed.outcome(followed.add()).exit_code == 0
 
 
-def test_it_is_told_when_its_logs_are_here(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
-    may_end = threading.Event()
-
-    def speak() -> Iterator[bytes]:
-        assert may_end.wait(20)
-        yield frames.encode("stdout", 0, b"one\n")
-
-    server.says("GET", f"{PODS}/p/log", Answer(speak()))
+def test_the_logs_in_a_termination_message_replace_the_live_copy(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
+    (attempt.directory / "stdout.log").write_text("oh\none\n")
     tracker.see_pod(RUNNING)
-    tracker.see_pod(ended(told={"log_said": {"stdout": 4, "stderr": 0}}))
-    assert (attempt.outcome is not None, attempt.status.state) == (True, AttemptState.RUNNING)
-    may_end.set()
+    tracker.see_pod(ended(told={"logs": logs(stdout=b"one\ntwo\n", stderr=b"oh\n")}))
     assert followed.outcome(attempt).log_fault == ""
-    assert (attempt.directory / "stdout.log").read_text() == "one\n"
+    assert (attempt.directory / "stdout.log").read_text() == "one\ntwo\n"
+    assert (attempt.directory / "stderr.log").read_text() == "oh\n"
 
 
-def test_of_what_ends_at_once_and_says_nothing_no_log_is_asked_for(
+def test_the_log_of_a_workload_that_ends_at_once_is_not_requested(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_SHORT_SECONDS", 20)
@@ -119,7 +115,7 @@ def test_what_lasts_is_followed_while_it_runs(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_SHORT_SECONDS", 0.1)
-    server.says("GET", f"{PODS}/p/log", Answer([frames.encode("stdout", 0, b"one\n"), HOLD]))
+    server.says("GET", f"{PODS}/p/log", Answer([stamped("one"), HOLD]))
     tracker.start(5)
     attempt = followed.add()
     tracker.see_pod(RUNNING)
@@ -332,10 +328,86 @@ def test_an_attempt_ends_though_its_job_cannot_be_removed(
     followed.outcome(attempt)
 
 
-def test_what_is_missing_of_a_log_is_said_where_nobody_holds_it(followed: Followed, tracker: Tracker) -> None:
+LONG = {"stdout": [7, 1], "stderr": [0, 0]}  # a record without the contents
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        ({"files": Ended(0, "Completed", "", None)}, "they were not fetched in time"),
+        ({"has_files": False}, "they were not fetched in time"),
+        ({"is_deleted": True, "deleted_at": 1.0}, "its pod was deleted"),
+    ],
+)
+def test_a_log_that_cannot_be_fetched_any_more_is_incomplete(
+    followed: Followed, tracker: Tracker, pod: dict[str, Any], reason: str
+) -> None:
     attempt = followed.add()
-    tracker.see_pod(ended(told={"log_said": {"stdout": 7, "stderr": 0}}, files=Ended(0, "Completed", "", None)))
-    assert followed.outcome(attempt).log_fault.startswith("the node has dropped 7 bytes of them")
+    (attempt.directory / "stdout.log").write_text("a copy\n")
+    tracker.see_job(JobView("j", "u"))
+    tracker.see_pod(ended(told={"logs": LONG}, **pod))
+    assert followed.outcome(attempt).log_fault == f"{reason}; what was copied while the workload ran may lack lines"
+    assert (attempt.directory / "stdout.log").read_text() == "a copy\n"
+
+
+def test_a_live_copy_that_is_complete_needs_no_further_request(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add()
+    (attempt.directory / "stdout.log").write_bytes(b"one\n")
+    record = {**logs(stdout=b"one\n"), "content": None}
+    tracker.see_pod(ended(told={"logs": record}, has_files=False))
+    assert followed.outcome(attempt).log_fault == ""
+
+
+def test_a_pod_that_holds_its_logs_has_them_fetched_while_it_runs(
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SHORT_SECONDS", 0.05)
+
+    def send(talk: Conversation) -> None:
+        for piece in (archive({"stdout.log": b"one\n" * 9}), b""):
+            talk.hear()
+            talk.say(1, b"%08d" % len(piece) + piece)
+        talk.end()
+
+    server.says("GET", f"{PODS}/p/log", Answer([stamped("one", HOLDING), HOLD]))
+    server.says("GET", f"{PODS}/p/exec", Talk(send))
+    tracker.start(5)
+    attempt = followed.add()
+    tracker.see_pod(RUNNING)
+    wait_until(lambda: (attempt.directory / "stdout.log").exists() and server.count("GET", f"{PODS}/p/exec"))
+    wait_until(lambda: (attempt.directory / "stdout.log").read_bytes() == b"one\n" * 9)
+    asked = next(asked for asked in server.asked if asked.path.endswith("/exec"))
+    assert (asked.get("container"), asked.query["command"][-1]) == ("workload", '["stdout", "stderr"]')
+    record = {**logs(stdout=b"one\n" * 9), "content": None}
+    tracker.see_pod(ended(told={"logs": record}, has_files=False))
+    assert followed.outcome(attempt).log_fault == ""
+
+
+def test_more_logs_than_can_be_followed_at_once_take_turns(
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SHORT_SECONDS", 0.05)
+    monkeypatch.setattr(module, "_TURN_SECONDS", 0.1)
+    monkeypatch.setattr(module, "_FOLLOWERS", 1)
+    monkeypatch.setattr(tracker, "_followers", ThreadPoolExecutor(1))
+    attempts = [followed.add("a", "j"), followed.add("b", "k")]
+    for job in ("j", "k"):
+        server.says("GET", f"{PODS}/{job}-pod/log", Answer([stamped("one")]))
+        tracker.see_pod(PodView(f"{job}-pod", "u", job, node="n", is_running=True))
+    tracker.start(5)
+    wait_until(lambda: all((attempt.directory / "stdout.log").exists() for attempt in attempts))
+
+
+def test_the_last_lines_of_a_container_explain_why_it_did_not_start(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
+    text = b"Traceback\nModuleNotFoundError: no json\n"
+    server.says("GET", f"{PODS}/p/log", Answer(text, headers={"Content-Type": "text/plain"}))
+    attempt = followed.add()
+    tracker.see_pod(PodView("p", "u", "j", node="n", ended=Ended(1, "Error", "", None)))
+    outcome = followed.outcome(attempt)
+    assert outcome.ended_by is EndedBy.NOT_STARTED
+    assert outcome.message.endswith("left no outcome: Error\nTraceback\nModuleNotFoundError: no json")
 
 
 def test_what_was_left_and_is_gone_is_no_success(followed: Followed, tracker: Tracker) -> None:

@@ -19,9 +19,9 @@ from tests.unit.kubernetes.pods.following import (
     ended,
     listed_for,
     pod_json,
+    stamped,
     wait_until,
 )
-from toolbox.agent import frames
 from toolbox.kubernetes.pods import tracker as module
 from toolbox.kubernetes.pods import views
 from toolbox.kubernetes.pods.tracker import Tracker
@@ -158,8 +158,7 @@ def test_the_first_host_that_fails_ends_an_attempt_though_another_one_still_spea
     monkeypatch.setattr(module, "_SHORT_SECONDS", 0.1)
 
     def log(asked: Asked) -> Answer:
-        said = frames.encode("stdout", 0, b"one\n")
-        return Answer([said, HOLD] if asked.get("follow") == "True" else [said])
+        return Answer([stamped("one"), HOLD] if asked.get("follow") == "true" else [stamped("one")])
 
     server.says("GET", f"{PODS}/p-0/log", log)
     tracker.start(5)
@@ -168,19 +167,6 @@ def test_the_first_host_that_fails_ends_an_attempt_though_another_one_still_spea
     wait_until((attempt.directory / "stdout.log").exists)
     tracker.see_pod(ended("p-1", code=3, index=1, told={"left": 2}))
     assert followed.outcome(attempt).exit_code == 3
-
-
-def test_logs_that_hang_keep_no_other_attempt_from_its_end(
-    followed: Followed, tracker: Tracker, server: ApiServer
-) -> None:
-    tracker.start(5)
-    for number in range(8):
-        server.says("GET", f"{PODS}/p-{number}/log", Answer([HOLD]))
-        followed.add(f"a-{number}", f"j-{number}")
-        tracker.see_pod(ended(f"p-{number}", f"j-{number}", told={"log_said": {"stdout": 4, "stderr": 0}}))
-    attempt = followed.add("b", "k")
-    tracker.see_pod(ended("q", "k"))
-    assert followed.outcome(attempt).exit_code == 0
 
 
 def test_the_clock_goes_on_where_no_thread_can_be_had(

@@ -8,7 +8,7 @@ import pytest
 
 from toolbox.kubernetes.pods import views
 
-TOLD = {"ended_by": "exit", "exit_code": 3, "log_said": {"stdout": 7, "stderr": 0}, "left": 1}
+TOLD = {"ended_by": "exit", "exit_code": 3, "left": 1}
 
 
 def pod(**fields: Any) -> dict[str, Any]:
@@ -40,22 +40,12 @@ def test_what_the_agent_told_is_read_from_the_status() -> None:
     assert view.files is None
 
 
-@pytest.mark.parametrize("said", [None, 3, {"stdout": "much"}])
-def test_what_a_workload_has_forged_tells_nothing_of_its_logs(said: object) -> None:
-    message = json.dumps({"ended_by": "exit", "log_said": said})
-    state = {"terminated": {"exitCode": 0, "reason": "Completed", "message": message}}
-    ended = views.pod(pod(containerStatuses=states(workload=state))).ended
-    assert ended is not None
-    assert ended.told is not None
-    assert ended.said is None
-
-
 def test_a_message_that_is_none_of_the_agents_is_only_a_message() -> None:
     for message in ("", "no JSON", "[1]", '{"some": "thing"}', "[" * 4000, '{"a":' * 800):
         ended = {"terminated": {"exitCode": 1, "message": message}}
         view = views.pod(pod(containerStatuses=states(workload=ended)))
         assert view.ended is not None
-        assert (view.ended.told, view.ended.message) == (None, message)
+        assert (view.ended.report, view.ended.message) == (None, message)
 
 
 def test_why_a_pod_waits_is_read() -> None:

@@ -68,3 +68,14 @@ def test_each_line_of_several_cells_begins_with_the_cell(tmp_path: Path) -> None
 
 def test_a_line_without_an_end_is_shown_in_pieces(tmp_path: Path) -> None:
     assert shown(tmp_path, b"x" * 200_000) == b"x" * 200_000
+
+
+def test_a_log_that_replaces_a_live_copy_is_shown_from_its_start(tmp_path: Path) -> None:
+    output = Terminal(is_terminal=False)
+    log = _Log(tmp_path / "stdout.log", output)
+    log.file.write_text("one\nof the other stream\nhalf")
+    log.show_new()
+    (tmp_path / "exact").write_text("one\ntwo\n")
+    (tmp_path / "exact").replace(log.file)
+    log.show_new()
+    assert output.content == b"one\nof the other stream\none\ntwo\n"
