@@ -132,5 +132,5 @@ def _warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [
         *([f"{refused} refused: these bounds did not change; `why` says what to do"] if refused else []),
         *([f"{worse} of these bounds follow a change for the worse: was this change intended?"] if worse else []),
-        *([f"{wide} bounds are wider than their mean, because a few values are far from the others"] if wide else []),
+        *([f"{wide} bounds are wider than their mean, because a few values are far from most values"] if wide else []),
     ]

@@ -276,7 +276,7 @@ class Cluster:
         objects are gone.
 
         Args:
-            name: the name of the Deployment and of the Service. It is not an error if they do not exist.
+            name: the name of the Deployment and of the Service. Missing objects are not an error.
         """
 
     def take_lease(

@@ -247,7 +247,7 @@ def _run(
         recorder.record(finished)
     except (OSError, InfrastructureError) as error:
         raise InfrastructureError(
-            f"the run ended as {finished.verdict}, but this cannot be recorded: {describe(error)}\n"
+            f"the verdict of the run is `{finished.verdict}`, but cannot be recorded: {describe(error)}\n"
             f"  {finished.message}\n"
             f"  when the disk has room again, continue the run with `{environ.program()} project resume {directory}`"
         ) from error

@@ -118,7 +118,7 @@ def select(available: dict[str, Callable[[], object]], names: list[str] | None) 
     """Return the phases of these names, in the order of `available`. None selects all phases.
 
     Raises:
-        UsageError: the project does not have a phase of one of the names.
+        UsageError: one of the names is not a phase of the project.
     """
     for name in names or ():
         if name not in available:

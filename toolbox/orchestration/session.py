@@ -69,7 +69,7 @@ class Session:
 def write_configuration(configuration: Configuration, file: Path, redactor: Redactor) -> Path:
     """Write the resolved configuration with an empty list of presets to apply.
 
-    If presets were applied again when the file is loaded, they would undo the overrides.
+    The presets are already applied. If a reader of the file applied them again, they would undo the overrides.
     """
     return filesystem.write_text(file, resolved_text(configuration, redactor), durable=True)
 

@@ -1,1 +1,1 @@
-"""A run on disk: its directory, its numbered steps, its journal, and what is derived from that."""
+"""A run on disk: its directory, its numbered steps, its journal, and what is derived from the journal."""

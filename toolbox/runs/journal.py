@@ -1,4 +1,4 @@
-"""The journal of a run: an append-only file with one JSON object per line. All other records are derived from it.
+"""The journal of a run, from which all other records are derived: an append-only file with one JSON object per line.
 
 A crash may leave a torn tail, which is one or more incomplete lines at the end. Readers ignore the torn tail, and a
 writer cuts it off before it appends. Any other line that cannot be read is damage, which is reported with its line
@@ -182,7 +182,7 @@ def is_locked(directory: Path) -> bool:
 
 
 def read(directory: Path) -> tuple[Entry, ...]:
-    """Return the events of a run, oldest first. Lines that cannot be read are ignored (see `load`)."""
+    """Return the events of a run, oldest first. Lines that cannot be read are ignored."""
     return load(directory).entries
 
 
