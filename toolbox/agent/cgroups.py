@@ -1,9 +1,10 @@
 """Puts each attempt into its own cgroup, if the system allows this, so that all processes of the attempt can be found.
 
-A process stays in its cgroup when it starts a session, loses its parent or clears its environment. It can leave only if
-it may write to another cgroup. So the processes are found even after their supervisor was killed. Cgroups of version 2
-are preferred (https://docs.kernel.org/admin-guide/cgroup-v2.html). Of version 1, this module uses only the hierarchies
-in which a new group needs no settings.
+A process stays in its cgroup when it starts a session, loses its parent or clears its environment. It can leave its
+cgroup only if it may write to another cgroup. So the processes are found even after their supervisor was killed.
+
+Cgroups of version 2 are preferred (https://docs.kernel.org/admin-guide/cgroup-v2.html). Of version 1, this module uses
+only the hierarchies in which a new group needs no settings.
 """
 
 from __future__ import annotations

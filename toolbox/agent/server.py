@@ -148,7 +148,7 @@ class Server:
         return {"error": fault} if fault else {"state": "running"}, child
 
     def _fork(self, directory: str, order: Dict[str, Any], lock: int) -> Tuple[int, str]:
-        """Start a supervisor, which keeps the lock. Return its process id, and why it failed (empty on success)."""
+        """Start a supervisor, which keeps the lock. Return its process id, and why it cannot run (empty on success)."""
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:

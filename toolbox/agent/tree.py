@@ -62,7 +62,7 @@ def send(pid: int, signal_number: int) -> None:
 
 
 def marked(variable: str, value: str) -> list[int]:
-    """Return the ids of the processes whose environment variable has this value. This process is left out."""
+    """Return the ids of the processes in whose environment `variable` is `value`. This process is left out."""
     entry = os.fsencode(f"{variable}={value}")
     pids = []
     for name in os.listdir("/proc"):

@@ -82,7 +82,7 @@ class Connection:
         try:
             self._channel.write(json.dumps({"id": request_id, "op": op, **fields}).encode() + b"\n")
             return answer.result(_ANSWER_SECONDS)
-        except FutureTimeoutError:  # must come before OSError, of which it is a subclass since Python 3.11
+        except FutureTimeoutError:  # caught before OSError, because it is a subclass of OSError since Python 3.11
             raise ConnectionLost(f"no answer within {_ANSWER_SECONDS:g} s") from None
         except OSError as error:
             raise ConnectionLost(str(error)) from error

@@ -53,7 +53,7 @@ def extract(stream: BinaryIO, directory: Path, limits: CollectLimits) -> None:
     warning. The extracted files are private to their owner.
 
     Raises:
-        LimitExceeded: the archive exceeds the limits. The members before this point are extracted.
+        LimitExceeded: the archive exceeds the limits. The members that are within the limits are extracted.
         OSError: a file cannot be written.
         tarfile.TarError: the archive is compressed, damaged or incomplete. The members before the fault are extracted.
     """
@@ -278,8 +278,8 @@ def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, target: BinaryIO) -
 def _stays_inside(target: str, depth: int) -> bool:
     """Return whether a symbolic link leads to a path inside the extracted directory.
 
-    The target may contain `..` only at its beginning. After another name, which may be a symbolic link, `..` could lead
-    out of the extracted directory.
+    The target may contain `..` only at its beginning. After the name of a directory, which may be a symbolic link, `..`
+    could lead out of the extracted directory.
 
     Args:
         target: the path that the link contains.

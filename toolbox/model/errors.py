@@ -178,5 +178,5 @@ def exit_code_of(error: BaseException) -> ExitCode:
 
 
 def describe(error: BaseException) -> str:
-    """Return the text of an error, preceded by its type if it is not an expected error."""
+    """Return the text of an error. If the error is not an expected error, its type precedes the text."""
     return str(error) if isinstance(error, ToolboxError | Cancelled) else f"{type(error).__name__}: {error}"

@@ -22,7 +22,7 @@ _IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # `mkdtemp` makes a private 
 
 @contextmanager
 def directory() -> Iterator[Path]:
-    """Yield a new private directory, and remove it with its content afterwards."""
+    """Create a private directory for the body of the `with` statement, and remove it with its content at the end."""
     parent = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
     _remove_abandoned(parent)
     path, lock = _create(parent)

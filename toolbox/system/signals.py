@@ -89,7 +89,7 @@ def exposed() -> Iterator[None]:
 def deferred(wake: Callable[[], object] | None = None) -> Iterator[None]:
     """Don't raise `Interrupted` for the first signal while the body runs. Call `check` at a safe point to raise it.
 
-    Use it for code with locks that other threads need: an exception from a signal handler, after a lock was acquired
+    Use this for code with locks that other threads need: an exception from a signal handler, after a lock was acquired
     and before the `try` statement that releases it, would leave the other threads waiting forever.
 
     Args:
