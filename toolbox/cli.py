@@ -84,7 +84,7 @@ def _flush() -> None:
 
 def _run(words: list[str], context: Context) -> int:
     if not words or words[0] in _HELP:
-        print(helptext.of_everything(registry.summaries()))
+        print(helptext.of_groups(registry.summaries()))
         return ExitCode.PASSED
     if words[0] == "--version":
         from importlib import metadata  # slow to import
@@ -95,7 +95,7 @@ def _run(words: list[str], context: Context) -> int:
         raise UsageError(f"a group was expected before {words[0]}: `{environ.program()}` lists them")
     group = registry.group(words[0].replace("-", "_"))
     rest = words[1:]
-    if group.alone:
+    if group.is_command:
         command = group.commands[group.name]
     else:
         if not rest or rest[0] in _HELP:

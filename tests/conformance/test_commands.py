@@ -224,7 +224,7 @@ def test_how_a_cluster_is_reached_is_declared_once(command: Command) -> None:
 def test_the_help_explains_every_parameter(command: Command) -> None:
     text = " ".join(helptext.of_command(command).split())
     for parameter in command.signature.parameters:
-        assert f"--{parameter.name} ({signature.expected(parameter.annotation)};" in text
+        assert f"--{parameter.name} ({signature.type_name(parameter.annotation)};" in text
         assert " ".join(parameter.text.split()) in text
 
 

@@ -18,7 +18,7 @@ GROUPS = sorted(registry.group_files())
 COMMANDS = [
     f"{name} {command}"
     for name in GROUPS
-    if not registry.group(name).alone
+    if not registry.group(name).is_command
     for command in registry.group(name).commands
 ]
 # A pager would wait for a key, or say that it was started.

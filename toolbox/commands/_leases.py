@@ -46,7 +46,7 @@ def take(lock: LeaseObject, purpose: str, *, ttl: int, wait: float, force: bool)
     except StepError as error:
         if error.cause is not Cause.CAPACITY:
             raise
-        hint = "--wait=SECONDS waits for the lease, --force takes it away"
+        hint = "--wait=SECONDS waits for the lease, --force takes the lease away"
         raise StepError(f"{error}\n{hint}", verdict=error.verdict, cause=error.cause) from None
     return f"{lock} is yours, and {record.expiry}; `cluster release_lease` with the same options releases it earlier"
 
@@ -64,7 +64,7 @@ def release(lock: LeaseObject, *, force: bool) -> str:
         return f"there is no lease {lock}: nothing is released"
     if record is not None and record.claim.holder != me:
         if not force:
-            text = f"{lock} is {record}: --force takes it away"
+            text = f"{lock} is {record}: --force takes the lease away"
             raise StepError(text, verdict=Verdict.ERROR, cause=Cause.CAPACITY)
         taking.take([lock], Claim(me, me, "releasing it", has_heartbeat=False), wait=0, report=_print_error, force=True)
     return f"{lock} is free" if heartbeats.release(lock, me) else f"nobody holds {lock}"

@@ -73,7 +73,7 @@ def run_filter(
     return Filter(project, cells, settings or {}, metric, revision, begin, end, presets or ())
 
 
-def side(connection: Connection, text: str, flag: str, run_filter: Filter) -> Filter:
+def side_filter(connection: Connection, text: str, flag: str, run_filter: Filter) -> Filter:
     """Return the filter for one side of a comparison: a period, one run, or all runs of a revision.
 
     Args:
@@ -118,7 +118,7 @@ def newest_units(series: Sequence[Series]) -> list[Series]:
     return list(newest.values())
 
 
-def printed(
+def render(
     results: Sequence[Row],
     columns: Sequence[str],
     format_: Format,

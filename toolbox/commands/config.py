@@ -11,7 +11,7 @@ from toolbox.config import overrides as overrides_text
 from toolbox.config import paths
 from toolbox.config.configuration import Configuration, Request
 from toolbox.config.document import Location
-from toolbox.config.references import is_of_a_cell, is_whole_reference
+from toolbox.config.references import is_whole_reference, refers_to_cell
 from toolbox.interface.options import ConfigFile, Format, Overrides, Presets
 from toolbox.interface.signature import Help
 from toolbox.model.errors import UsageError
@@ -140,10 +140,10 @@ def _difference(
 
 def _difference_line(row: Mapping[str, Any]) -> str:
     if "before" not in row:
-        return f"+ {row['path']}: {_line(row['after'])}  ({row['by']})"
+        return f"+ {row['path']}: {_yaml_line(row['after'])}  ({row['by']})"
     if "after" not in row:
-        return f"- {row['path']}: {_line(row['before'])}  ({row['by']})"
-    return f"  {row['path']}: {_line(row['before'])} --> {_line(row['after'])}  ({row['by']})"
+        return f"- {row['path']}: {_yaml_line(row['before'])}  ({row['by']})"
+    return f"  {row['path']}: {_yaml_line(row['before'])} --> {_yaml_line(row['after'])}  ({row['by']})"
 
 
 def _load(
@@ -170,7 +170,7 @@ def _dump(value: Any, style: Style) -> str:
     return filesystem.dump_yaml(value).removesuffix("...\n").rstrip("\n")
 
 
-def _line(value: Any) -> str:
+def _yaml_line(value: Any) -> str:
     return filesystem.dump_yaml_line(value)
 
 
@@ -189,19 +189,20 @@ def _with_text_keys(value: Any) -> Any:
 def _explanation(configuration: Configuration, path: str) -> Iterator[str]:
     path = _up_to_reference(configuration, path)
     value, resolved = configuration.written(path), configuration.get(path)
-    yield f"{path} = {_line(value)}" + (f" --> {_line(resolved)}" if resolved != value else "")
+    yield f"{path} = {_yaml_line(value)}" + (f" --> {_yaml_line(resolved)}" if resolved != value else "")
     history = configuration.history(path)
     for change in reversed(history):
         at = paths.render(change.path)
-        target = "it" if at == path else f"{at} to {_line(change.value)}"
-        yield f"  {change.layer}{_at(change.location)} set {target}, in place of {_line(change.replaced)}"
+        target = "it" if at == path else f"{at} to {_yaml_line(change.value)}"
+        source = f"{change.layer}{_in_parentheses(change.location)}"
+        yield f"  {source} set {target}, in place of {_yaml_line(change.replaced)}"
     first = history[0].replaced_location if history else configuration.location(path)
     if first:
-        yield f"  {first} wrote {_line(history[0].replaced)}" if history else f"  {first} wrote it"
+        yield f"  {first} wrote {_yaml_line(history[0].replaced)}" if history else f"  {first} wrote it"
     if is_whole_reference(value):
         lines = (
             _axis_explanation(configuration, value)
-            if value == resolved and is_of_a_cell(value[1:])
+            if value == resolved and refers_to_cell(value[1:])
             else _explanation(configuration, value[1:])
         )
         yield from (f"  {line}" for line in lines)
@@ -236,7 +237,7 @@ def _axis_explanation(configuration: Configuration, reference: str) -> Iterator[
     yield from _explanation(configuration, field)
 
 
-def _at(location: Location | None) -> str:
+def _in_parentheses(location: Location | None) -> str:
     return f" ({location})" if location else ""
 
 
@@ -248,7 +249,7 @@ def _last_layer(configuration: Configuration, path: paths.Path) -> str:
         except paths.PathError:
             history = []
         if history:
-            return f"{history[-1].layer}{_at(history[-1].location)}"
+            return f"{history[-1].layer}{_in_parentheses(history[-1].location)}"
         path = path[:-1]
     return "the presets applied"
 

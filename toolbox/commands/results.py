@@ -109,7 +109,7 @@ class Results:
             if metric is not None or cells is not None or settings:
                 rows = result_rows.of_values(queries.results(connection, selection, runs[:limit]))
                 columns = result_rows.VALUES
-            return _results.printed(rows, columns, format, store=store.location, remarks=remarks)
+            return _results.render(rows, columns, format, store=store.location, remarks=remarks)
 
     def show(
         self,
@@ -139,7 +139,7 @@ class Results:
             common = [f"what failed has in common: {text}" for text in observations.in_common(results, flaky=flaky)]
             remarks = [*common, f"{ended}, at {stored.revision or 'an unknown revision'}, in {stored.directory}"]
             columns = result_rows.CELLS if format != "csv" else result_rows.with_metrics(rows)
-            return _results.printed(rows, columns, format, store=store.location, remarks=remarks)
+            return _results.render(rows, columns, format, store=store.location, remarks=remarks)
 
     def compare(
         self,
@@ -174,8 +174,8 @@ class Results:
         )
         with _results.opened(database, project) as (store, connection):
             _results.refuse_unknown_metric(connection, selection)
-            old = _results.side(connection, before, "before", selection)
-            new = _results.side(connection, after, "after", selection)
+            old = _results.side_filter(connection, before, "before", selection)
+            new = _results.side_filter(connection, after, "after", selection)
             failed = queries.failed_cells(connection, old), queries.failed_cells(connection, new)
             history = queries.series(connection, selection)
             comparisons = comparison.compare(
@@ -184,7 +184,7 @@ class Results:
             printed = [item for item in comparisons if all or format != "text" or item.change in comparison.MOVED]
             summary = result_rows.summary_of_comparisons(comparisons) if comparisons else ""
             rows = result_rows.of_comparisons(printed)
-            return _results.printed(rows, result_rows.COMPARISONS, format, store=store.location, summary=summary)
+            return _results.render(rows, result_rows.COMPARISONS, format, store=store.location, summary=summary)
 
     def update_bounds(  # noqa: PLR0913  # one parameter per flag
         self,
@@ -237,7 +237,7 @@ class Results:
         with _results.opened(database, project) as (store, connection):
             _results.refuse_unknown_metric(connection, selection)
             outcome = _bounds_update.update(connection, selection, files, how, dry_run=dry_run)
-            return _results.printed(
+            return _results.render(
                 outcome.rows, result_rows.BOUNDS, format, store=store.location, remarks=outcome.remarks
             )
 
@@ -284,7 +284,7 @@ class Results:
         ]
         if format == "text" and not rows and series:
             return f"no level has shifted in {len(series)} series"
-        return _results.printed(rows, result_rows.CHANGES, format, store=store.location)
+        return _results.render(rows, result_rows.CHANGES, format, store=store.location)
 
     def flaky(
         self,
@@ -321,7 +321,7 @@ class Results:
             )
         ]
         if format != "text":
-            return _results.printed(rows, result_rows.FLAKY, format, store=store.location)
+            return _results.render(rows, result_rows.FLAKY, format, store=store.location)
         unhealthy = [row for row in rows if row["state"] != State.HEALTHY or row["advice"] or row["noisy"]]
         unknown = len({(result.run.project, result.cell) for result in results}) - len(rows)
         remarks = [
@@ -334,7 +334,7 @@ class Results:
         ]
         if results and not unhealthy:
             return "\n".join(remarks)
-        return _results.printed(unhealthy, result_rows.FLAKY, format, store=store.location, remarks=remarks)
+        return _results.render(unhealthy, result_rows.FLAKY, format, store=store.location, remarks=remarks)
 
     def cost(
         self,
@@ -356,7 +356,7 @@ class Results:
         selection = _results.run_filter(project=project, since=since, until=until, presets=presets)
         with _results.opened(database, project) as (store, connection):
             costs = cost.summed(queries.runs(connection, selection), by)
-        return _results.printed(result_rows.of_costs(costs), result_rows.COSTS, format, store=store.location)
+        return _results.render(result_rows.of_costs(costs), result_rows.COSTS, format, store=store.location)
 
     def report(self, run_dir: Path, *, kind: Literal["files", "html", "junit", "github", "comment"] = "files") -> str:
         """
@@ -452,4 +452,4 @@ def _changes_of_csv(path: Path, column: str, format_: Format) -> str | None:
     flat = [{"series": name, **row} for name, rows in rows_by_series.items() for row in rows]
     if format_ == "text" and not flat:
         return f"no level has shifted in {len(series)} series"
-    return _results.printed(flat, result_rows.NUMBERS, format_, store=str(path))
+    return _results.render(flat, result_rows.NUMBERS, format_, store=str(path))

@@ -261,7 +261,7 @@ class _Loader(yaml.SafeLoader):
         text: str = node.value
         if is_reference(text) and not self.table.has_values(text):
             try:
-                return self.table.view.follow(text)
+                return self.table.view.resolve_text(text)
             except ConfigurationError as error:
                 return _Fault(error, None, self.table.view)
         return self.table.fill(text, typed=node.style is None)

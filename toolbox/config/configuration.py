@@ -75,7 +75,7 @@ class View(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def follow(self, text: str) -> Any:
+    def resolve_text(self, text: str) -> Any:
         """Return a text from outside of the configuration with its references resolved."""
         return self._resolver.resolve(text, at=self._at)
 

@@ -86,10 +86,10 @@ def check(before: Document, after: Document, overrides: Document) -> None:
     aliased = (leaf for leaf in changed if not any(leaf[: len(path)] == path for path in values))
     # A preset shares its mappings with the fields that it set, so they change too. The preset was already applied.
     faults |= dict.fromkeys(
-        _never_allowed(leaf) for leaf in sorted(aliased) if leaf[0] != presets.BLOCK and _is_never(leaf)
+        _never_message(leaf) for leaf in sorted(aliased) if leaf[0] != presets.BLOCK and _is_never(leaf)
     )
     if not faults:
-        faults |= dict.fromkeys(_reached(before, after))
+        faults |= dict.fromkeys(_changed_by_reference(before, after))
     if faults:
         lines = [
             *islice(faults, _MOST_FAULTS),
@@ -159,7 +159,7 @@ def _faults(
         shown_path = whole if whole is not None and path[:-1] == whole else path
         text = paths.render(shown_path)
         if _is_never(path):
-            yield _never_allowed(shown_path)
+            yield _never_message(shown_path)
         elif not any(_matches(path, pattern) for pattern in patterns):
             yield (
                 f"a comment may not change `{text}`: a maintainer can allow this by `{BLOCK}: "
@@ -191,7 +191,7 @@ def _is_never(path: tuple[str, ...]) -> bool:
     return any(path[: len(never)] == never[: len(path)] for never in _never_paths())
 
 
-def _never_allowed(path: tuple[str, ...]) -> str:
+def _never_message(path: tuple[str, ...]) -> str:
     return f"a comment may never change `{paths.render(path)}`"
 
 
@@ -205,14 +205,14 @@ def _matches(path: tuple[str, ...], pattern: Path) -> bool:
     return bool(path) and fnmatchcase(path[0], str(first).replace("[", "[[]")) and _matches(path[1:], tuple(rest))
 
 
-def _reached(before: Document, after: Document) -> Iterator[str]:
+def _changed_by_reference(before: Document, after: Document) -> Iterator[str]:
     """Yield a fault for each field that no comment may change, if its value changes through a reference."""
-    for field, value in _guarded(before).items():
-        if value != _guarded(after).get(field):
+    for field, value in _guarded_values(before).items():
+        if value != _guarded_values(after).get(field):
             yield f"a comment may never change `{field}`, which refers to a field that this comment changes"
 
 
-def _guarded(document: Document) -> dict[str, str]:
+def _guarded_values(document: Document) -> dict[str, str]:
     """Return the resolved values of the fields that no comment may change even by reference, by path."""
     resolver = Resolver(document)
     values: dict[str, Any] = {paths.render(path): resolver.secret_name(path) for path in resolver.secrets()}

@@ -47,7 +47,7 @@ def is_whole_reference(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and value.startswith("@")
 
 
-def is_of_a_cell(target: str) -> bool:
+def refers_to_cell(target: str) -> bool:
     """Tell whether the path in a reference is a path inside `cell`."""
     return target == CELL or target.startswith((f"{CELL}.", f"{CELL}["))
 
@@ -76,7 +76,7 @@ class Resolver:
         if at[:1] == (presets.BLOCK,) and not trail:
             return copy.deepcopy(value)
         if isinstance(value, str):
-            return self._follow(value, at, trail, is_shell=_is_shell_text(at)) if is_reference(value) else value
+            return self._resolve_text(value, at, trail, is_shell=_is_shell_text(at)) if is_reference(value) else value
         if isinstance(value, Mapping):
             return dict(self._members(value.items(), at, trail))
         if isinstance(value, list):
@@ -129,7 +129,7 @@ class Resolver:
                 raise paths.missing(path, depth, value, source=self._document.source) from None
         return value
 
-    def _follow(self, text: str, at: Path, trail: tuple[str, ...], *, is_shell: bool) -> Any:
+    def _resolve_text(self, text: str, at: Path, trail: tuple[str, ...], *, is_shell: bool) -> Any:
         if text in trail:
             loop = " -> ".join([*trail[trail.index(text) :], text])
             raise self._fault(at, f"reference loop: {loop}")
@@ -165,7 +165,7 @@ class Resolver:
             hint = f"give the axis lists of arguments, or write `[bash, -c, {text!r}]`"
             raise self._fault(at, f"{text} is a text of a cell, and texts of cells are never executed: {hint}")
         if isinstance(written, str) and is_reference(written):
-            return self._follow(written, path, trail, is_shell=True)
+            return self._resolve_text(written, path, trail, is_shell=True)
         return self.resolve(written, at=path, trail=trail)
 
     def _check_shell_text(self, text: str, at: Path) -> None:
@@ -176,7 +176,7 @@ class Resolver:
 
     def _is_unresolved(self, target: str, at: Path) -> bool:
         """Tell whether a reference to `cell` cannot be resolved yet, because there is no cell."""
-        return is_of_a_cell(target) and at[:1] == (MATRIX,) and CELL not in self._document.root
+        return refers_to_cell(target) and at[:1] == (MATRIX,) and CELL not in self._document.root
 
     def _target(self, target: str, text: str, at: Path, trail: tuple[str, ...]) -> Any:
         path, value = self._written_at(target, text, at, trail)

@@ -15,7 +15,7 @@ from toolbox.system import environ
 _WIDTH = 100
 
 
-def of_everything(groups: Iterable[GroupSummary]) -> str:
+def of_groups(groups: Iterable[GroupSummary]) -> str:
     """Return the list of the groups with their purposes."""
     groups = list(groups)
     width = max((len(group.name) for group in groups), default=0)
@@ -81,7 +81,7 @@ def _usage(parameter: Parameter) -> str:
 
 
 def _explained(parameter: Parameter) -> Iterator[str]:
-    kind = signature.expected(parameter.annotation)
+    kind = signature.type_name(parameter.annotation)
     end = "required" if parameter.required else f"default: {_default(parameter.default)}"
     yield f"  --{parameter.name}  ({kind}; {end})"
     yield from textwrap.wrap(parameter.text, _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)

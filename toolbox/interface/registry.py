@@ -63,14 +63,14 @@ class Group:
 
     Args:
         files: the file of each command.
-        alone: whether the group is itself a command, as `from_config` is.
+        is_command: whether the group is itself a command, as `from_config` is.
     """
 
     name: str
     summary: str
     commands: dict[str, Command]
     files: dict[str, Path]
-    alone: bool = False
+    is_command: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def _loaded(name: str, path: Path) -> Group:
 
 def _merged(group: Group, added: Group) -> Group:
     """Add the commands of another file to a group, and log which commands the other file replaces."""
-    if group.alone or added.alone:
+    if group.is_command or added.is_command:
         log.info("%s replaces the group `%s` of %s", _paths(added), group.name, _paths(group))
         return added
     for name in sorted(group.commands.keys() & added.commands.keys()):
@@ -156,7 +156,7 @@ def _group(name: str, path: Path) -> Group:
         return Group(name, summary, commands, dict.fromkeys(commands, path))
     function = getattr(module, name, None)
     if inspect.isfunction(function):
-        return Group(name, doc, {name: _command(name, name, function)}, {name: path}, alone=True)
+        return Group(name, doc, {name: _command(name, name, function)}, {name: path}, is_command=True)
     raise UsageError(f"{path}: a class {_class_name(name)} or a function {name} was expected in this file")
 
 

@@ -143,7 +143,7 @@ def parse_docstring(doc: str) -> tuple[str, str, dict[str, str]]:
     return " ".join(summary.split()), description.strip(), texts
 
 
-def expected(annotation: Any) -> str:
+def type_name(annotation: Any) -> str:
     """Return the name of a type for the help and for messages."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
@@ -153,14 +153,14 @@ def expected(annotation: Any) -> str:
     if annotation in {None, type(None)}:
         return "null"
     if origin in {Union, types.UnionType}:
-        return " or ".join(expected(member) for member in arguments)
+        return " or ".join(type_name(member) for member in arguments)
     is_enum = isinstance(annotation, type) and issubclass(annotation, Enum)
     if origin is Literal or is_enum:
         return "one of " + ", ".join(map(str, arguments or [member.value for member in annotation]))
     if origin is list:
-        return f"list of {expected(arguments[0])}"
+        return f"list of {type_name(arguments[0])}"
     if origin is dict:
-        return f"mapping of {expected(arguments[0])} to {expected(arguments[1])}"
+        return f"mapping of {type_name(arguments[0])} to {type_name(arguments[1])}"
     if annotation in {Path, Address}:
         return "path" if annotation is Path else "host"
     return (
@@ -197,7 +197,7 @@ def bind(
             except ValueError as error:
                 faults.append(str(error))
         elif parameter.required:
-            faults.append(f"--{parameter.name} is missing ({expected(parameter.annotation)}): {parameter.text}")
+            faults.append(f"--{parameter.name} is missing ({type_name(parameter.annotation)}): {parameter.text}")
         else:
             values[parameter.name] = parameter.default
     if faults:
@@ -247,7 +247,7 @@ def convert(parameter: Parameter, value: Any, *, text: bool, argv: bool = False)
         if first["type"] == "value_error":
             raise ValueError(f"--{parameter.name}{place}: {first['ctx']['error']}") from None
         text_of_value = MASK if _mentions(parameter.annotation, Secret) else abbreviated(value)
-        kind = "a finite number" if first["type"] == "finite_number" else expected(parameter.annotation)
+        kind = "a finite number" if first["type"] == "finite_number" else type_name(parameter.annotation)
         raise ValueError(f"--{parameter.name}{place} is {text_of_value}, {kind} was expected") from None
     if (allowed := _range(kinds)) is not None and converted is not None and converted not in allowed:
         raise ValueError(f"--{parameter.name} is {converted}, {allowed} was expected")

@@ -214,7 +214,7 @@ class Reservation:
 
     def _on_lease_lost(self, step: Step, cluster: SharedCluster) -> None:
         """Record that a lease is lost, and cancel the current scope. Called in the thread of the heartbeats."""
-        assert cluster.lease is not None, "only a cluster with a lease can lose it"
+        assert cluster.lease is not None, "only a cluster with a lease can lose its lease"
         self._loss = cluster.lease.loss
         try:
             step.recorder.record(LeaseLost(cluster.name, self._loss))

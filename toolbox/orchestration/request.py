@@ -194,17 +194,17 @@ def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, An
         _refuse_changed_files(directory, original["files"], current["files"])
         changes = list(_differences(original, current, RunDirectory.plan))
     if changes:
-        raise _changed("the configuration has changed", directory, changes)
+        raise _changes_error("the configuration has changed", directory, changes)
 
 
 def _refuse_changed_files(directory: Path, was: Mapping[str, str], now: Mapping[str, str]) -> None:
     changes = [f"{file} is {'new' if file in now else 'gone'}" for file in sorted(was.keys() ^ now.keys())]
     changes += [f"{file} has changed" for file in sorted(was.keys() & now.keys()) if was[file] != now[file]]
     if changes:
-        raise _changed("the files of `matrix.workload.files` have changed", directory, changes)
+        raise _changes_error("the files of `matrix.workload.files` have changed", directory, changes)
 
 
-def _changed(what: str, directory: Path, changes: Sequence[str]) -> ConfigurationError:
+def _changes_error(what: str, directory: Path, changes: Sequence[str]) -> ConfigurationError:
     more = [f"and {len(changes) - _MAX_SHOWN_CHANGES} more"] if len(changes) > _MAX_SHOWN_CHANGES else []
     head = f"{what} since the run {directory.name} began. Undo the changes, or start a new run:"
     return ConfigurationError("\n  ".join([head, *changes[:_MAX_SHOWN_CHANGES], *more]))

@@ -266,7 +266,7 @@ def python() -> dict[str, object]:
 
 
 def packages(names: Iterable[str] | None) -> dict[str, str | None]:
-    """Return the versions of these Python distributions (None: of all). A missing distribution has the version null."""
+    """Return the versions of Python distributions, by default of all. A missing distribution has the version null."""
     if names is not None:
         return {name: package_version(name) for name in names}
     versions: dict[str, str | None] = {}

@@ -69,6 +69,6 @@ def test_a_group_lists_its_commands() -> None:
 
 
 def test_the_list_of_groups_marks_broken_groups() -> None:
-    text = helptext.of_everything([GroupSummary("a", "First."), GroupSummary("long_name", "", "x.py: bad syntax")])
+    text = helptext.of_groups([GroupSummary("a", "First."), GroupSummary("long_name", "", "x.py: bad syntax")])
     assert "\n  a          First.\n" in text
     assert "\n  long_name  BROKEN: x.py: bad syntax\n" in text

@@ -80,14 +80,14 @@ def test_an_unreadable_group_is_reported(team: Path) -> None:
 @pytest.mark.usefixtures("team")
 def test_a_group_has_its_public_methods_as_commands() -> None:
     group = registry.group("good")
-    assert (group.summary, list(group.commands), group.alone) == ("Do good. And more.", ["thing"], False)
+    assert (group.summary, list(group.commands), group.is_command) == ("Do good. And more.", ["thing"], False)
     assert registry.command("good", "thing").call(count=2) == "goodgood"
 
 
 @pytest.mark.usefixtures("team")
 def test_a_function_is_a_group_with_one_command() -> None:
     group = registry.group("alone")
-    assert (group.alone, group.summary) == (True, "A command that is its own group.")
+    assert (group.is_command, group.summary) == (True, "A command that is its own group.")
     assert group.commands["alone"].signature.name == "alone"
 
 

@@ -260,7 +260,7 @@ def test_a_refused_secret_is_not_shown() -> None:
     ],
 )
 def test_types_have_readable_names(annotation: Any, text: str) -> None:
-    assert signature.expected(annotation) == text
+    assert signature.type_name(annotation) == text
 
 
 def deploy(self: object, name: str, count: int = 1, *, tags: list[str] | None = None) -> None:
