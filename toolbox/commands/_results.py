@@ -43,7 +43,7 @@ def opened(database: str | None, project: str | None) -> Iterator[tuple[Store, C
     Raises:
         UsageError: `database` does not exist, or the store has no run of the project.
     """
-    with Store(location(database, project), is_new=database is None) as store, store.reading() as connection:
+    with Store(location(database, project), may_create=database is None) as store, store.reading() as connection:
         if project is not None and project not in (projects := queries.projects(connection)):
             hint = did_you_mean(project, projects, label="projects")
             raise UsageError(f"the store {store.location} has no run of the project `{project}`: {hint}")

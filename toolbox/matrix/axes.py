@@ -28,7 +28,7 @@ class Combination:
 
     Args:
         settings: the values by axis, in the order of the axes.
-        labels: the text for each value in the name, by axis.
+        labels: the text that the name shows for each value, by axis.
         id: 12 hex digits, computed from the settings. The order of the axes does not matter; 1, 1.0 and "1" differ.
         name: `model=small,batch=8`, without white space, control characters and `/`. Names in a plan are unique: if
             two names would be equal (1 and "1" look alike), `,id=` and the beginning of the id are appended to both.
@@ -57,7 +57,7 @@ def expand(block: MatrixBlock) -> list[Combination]:
 
 
 def matches(when: Mapping[str, Any], combination: Combination) -> bool:
-    """Return whether a combination matches `when` on each axis. `when` has a value, a label, or a list of these.
+    """Return whether a combination matches `when`, which has a value, a label, or a list of these for some axes.
 
     Values are compared with their types: 8 does not match 8.0. The text "8" matches the number 8, whose label is "8".
     """
@@ -120,7 +120,7 @@ class _Pattern:
 
     @classmethod
     def of(cls, pattern: object) -> _Pattern:
-        """Parse a value, a label, or a list of them. The list may also be a value itself."""
+        """Parse a value, a label, or a list of these. A list also stands for itself, because values may be lists."""
         items = [pattern, *(pattern if isinstance(pattern, list) else ())]
         return cls(frozenset(map(canonical, items)), frozenset(item for item in items if isinstance(item, str)))
 
@@ -150,7 +150,11 @@ class _Space:
         return list(dict.fromkeys(itertools.chain(kept, *added)))
 
     def product(self, choices: Sequence[Sequence[_Row]] | None = None) -> Iterator[_Row]:
-        """Yield every combination of the choices for each group; without `choices`, of all choices."""
+        """Yield every combination of one row per group.
+
+        Args:
+            choices: the rows of each group to combine; None for all rows.
+        """
         choices = list(self._groups.values()) if choices is None else choices
         if (count := math.prod(map(len, choices))) > MOST:
             raise ValueError(
@@ -169,7 +173,7 @@ class _Space:
         return lambda row: all(pattern.takes(row[index].key, row[index].label) for index, pattern in patterns)
 
     def combinations(self, rows: Iterable[_Row]) -> list[Combination]:
-        """Return rows as combinations with unique names."""
+        """Convert rows to combinations with unique names."""
         settings = [dict(zip(self._axes, row, strict=True)) for row in rows]
         ids = [_digest(canonical_object({axis: choice.key for axis, choice in row.items()}), 12) for row in settings]
         names = _unique([",".join(choice.part for choice in row.values()) or _WITHOUT_AXES for row in settings], ids)
@@ -206,7 +210,7 @@ class _Space:
         return alternatives
 
     def _rows_of(self, group: tuple[str, ...], named: Mapping[str, list[_Choice]], where: str) -> list[_Row]:
-        """Return the rows of a group that have the named choices. If all its axes are named, the rows may be new."""
+        """Return the rows of a group that have the named choices; new rows only if all axes of the group are named."""
         named_axes = [axis for axis in group if axis in named]
         if not named_axes:
             return self._groups[group]

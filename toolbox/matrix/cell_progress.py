@@ -193,7 +193,7 @@ class CellRun:
                 self.history.append(Ended(self.attempt, outcome, attempt.deviations))
 
     def begin(self) -> None:
-        """Record that the cell starts, and its settings."""
+        """Record the start and the settings of the cell."""
         cell, step = self.cell, self.step
         directory = StepDirectory(step.directory)
         step.recorder.record(

@@ -68,7 +68,7 @@ class Comparisons:
                 yield run, conclusion, self._cells[other]
 
     def _awaited(self, cell: Cell) -> str | None:
-        """Return the id of a cell that must end before this cell can be compared with it; None if no cell must."""
+        """Return the id of an unfinished cell with which this cell must be compared; None if there is none."""
         for check in cell.expectations.checks:
             other = self._relations.other(cell.settings, check.to) if check.to is not None else None
             if other is not None and self._will_end(other.id):

@@ -154,7 +154,7 @@ class Executions:
         self._starting.cancel(reason)
 
     def settle(self) -> None:
-        """Wait for the worker threads, and handle their results. Work that the results ask for is not started."""
+        """Wait for the worker threads, and handle their results. From then on, no new work is started."""
         self._shut_down()
         self._is_settled = True
         self.handle_results(0)
@@ -294,7 +294,7 @@ def _failure(error: BaseException) -> Conclusion:
 
 
 def _not_started(error: BaseException) -> Conclusion:
-    """Return the conclusion of a failed submission. It is open if the error does not prove that nothing was started."""
+    """Return the conclusion of a failed submission, which is open unless the error proves that nothing was started."""
     is_proof = isinstance(error, ToolboxError | Cancelled | OSError) and not isinstance(error, SubmissionUnknown)
     return replace(_failure(error), is_open=not is_proof)
 

@@ -184,7 +184,7 @@ def verdict(judgements: Sequence[tuple[str, Judgement]]) -> Outcome:
 
 
 def deviations(judgements: Sequence[tuple[str, Judgement]]) -> dict[str, Deviation]:
-    """Return the deviations by metric if every failed check is a deviation from earlier runs; otherwise nothing."""
+    """Return the deviations by metric; empty if a check failed that does not compare with earlier runs."""
     bad = [judgement for _, judgement in judgements if judgement.passed is False]
     by_metric = {each.deviation.metric: each.deviation for each in bad if each.deviation is not None}
     return by_metric if all(each.deviation is not None for each in bad) else {}

@@ -61,7 +61,10 @@ class Pools:
             used.subtract({**cell.resources, _JOBS: 1})
 
     def mark_unreachable(self, target: str) -> None:
-        """For a while, use the target only if there is no other. It looks free, because attempts there fail fast."""
+        """For a while, use the target only if no other target is free.
+
+        Attempts on an unreachable target fail fast, so the target would look free and get all cells.
+        """
         self._unreachable_until[target] = time.monotonic() + _UNREACHABLE_SECONDS
 
     def mark_reachable(self, target: str) -> None:

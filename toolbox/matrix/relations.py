@@ -22,10 +22,10 @@ class Relations:
         self._labels: dict[tuple[str, str], str] = {}  # the canonical value of each label, by axis and label
 
     def other(self, settings: Mapping[str, Any], to: Mapping[str, Any]) -> Combination | None:
-        """Return the combination with these settings after those in `to` are replaced; None if there is none.
+        """Return the combination that differs from these settings only by the values in `to`; None if there is none.
 
         Args:
-            to: a value or a label for each axis to replace.
+            to: a value or a label for each axis that differs.
         """
         if self._by_settings is None:  # built on first use, because most matrices have no relations
             self._by_settings = {self._key(each.settings): each for each in self._combinations}

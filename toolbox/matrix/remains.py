@@ -35,7 +35,7 @@ class Remains:
         self._recorder = recorder
         self._executions = executions
         self._on_removal = on_removal
-        self._attempts_on: Counter[str] = Counter()  # attempts per target, without targets that keep no attempts
+        self._attempts_on: Counter[str] = Counter()  # the number of attempts on each target that keeps attempts
         self._removing: set[str] = set()  # targets from which abandoned attempts are being removed
 
     def keeps(self, target: str) -> bool:

@@ -1,9 +1,9 @@
 """Runs the cells of a plan: starts each cell when a target has free capacity, and follows the cell to its verdict.
 
-The thread that calls `Scheduler.run` makes and records all decisions. It never waits for a target, because `Executions`
-does that in worker threads. `Admission` decides which cell starts next, `resumption` how a resumed run continues a
-cell, `Comparisons` when a cell is compared with others, and `StopRules` when to stop. `Remains` removes what attempts
-leave on targets.
+The thread that calls `Scheduler.run` makes and records all decisions. `Executions` waits for targets in worker threads,
+so that this thread never does. `Admission` decides which cell starts next. `resumption` decides how a resumed run
+continues a cell. `Comparisons` decides when a cell is compared with others. `StopRules` decides when to stop. `Remains`
+removes what attempts leave on targets.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Options:
     """How to run a plan.
 
     Args:
-        jobs: the number of cells that run at once; None for the number in the plan or, without one, one per target.
+        jobs: the number of cells that run at once; None for the number in the plan, or else one cell per target.
         fail_fast: cancel the run at the first cell that does not pass.
         max_failures: start no more cells after this number of failures.
         rerun_failed: repeat the cells that did not pass before the run was resumed.

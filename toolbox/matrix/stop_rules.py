@@ -1,4 +1,4 @@
-"""Decides when a matrix starts no more cells, after too many failures, and when it stops retrying, in an outage."""
+"""Decides when a matrix stops: after too many failures no more cells start, and in an outage no attempt is repeated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OUTAGE_SHARE: Final = 1 / 3
 
 @dataclass(slots=True)
 class StopRules:
-    """The failures of a matrix, and what follows from them.
+    """Counts the failures of a matrix, and decides when to stop.
 
     Args:
         cells: the number of cells in the plan.

@@ -54,7 +54,7 @@ def flaky_cells(configuration: Configuration, project: str) -> set[str]:
         from toolbox.results import queries
         from toolbox.results.store import Store
 
-        with Store(location(configuration), is_new=False) as store, store.reading() as connection:
+        with Store(location(configuration), may_create=False) as store, store.reading() as connection:
             return queries.flaky_cells(connection, project, datetime.now(UTC))
     except Exception as error:  # noqa: BLE001  # the answer only decides which failure the run names first
         log.debug("the store cannot tell which cells are flaky: %s", describe(error))

@@ -61,7 +61,7 @@ class Excerpts:
 
     Args:
         root: the run directory.
-        characters: how many characters the further excerpts of the page may have together.
+        characters: how many more characters the excerpts of the page may have.
         scanned: how many characters of logs may still be read.
         withheld: files with a secret, relative to the root. They have no excerpts.
         is_cut: whether excerpts were omitted because `characters` were used up.

@@ -34,7 +34,7 @@ class Mark:
     """How pages show a verdict or a missing verdict: by a symbol and a word, so that the colour is not needed.
 
     Args:
-        key: a part of the name of its class in the style sheet.
+        key: the name of the class in the style sheet, without the prefix `v-`.
     """
 
     key: str

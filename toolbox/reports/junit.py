@@ -2,8 +2,8 @@
 
 The file conforms to the schema of Jenkins' xUnit plugin (junit-10.xsd), which rejects a file with an unknown element or
 attribute. A failed step is a `failure`, a step with an error is an `error`, and a step that was skipped, failed as
-expected, or failed in quarantine is `skipped`. The schema has no properties of test cases. They are lines
-`[[PROPERTY|name=value]]` of the output, as https://github.com/testmoapp/junitxml describes.
+expected, or failed in quarantine is `skipped`. The schema has no properties of test cases, so properties are written as
+lines `[[PROPERTY|name=value]]` of the output, as https://github.com/testmoapp/junitxml describes.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def render(summary: RunState, *, now: datetime | None = None) -> str:
     """Return the report of a run.
 
     Args:
-        now: the end of the time line of a running run; None for the current time.
+        now: the end of the time line of a run that is still running; None for the current time.
     """
     now = now or datetime.now(UTC)
     steps = step_details.collect(summary)

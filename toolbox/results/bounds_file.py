@@ -110,13 +110,13 @@ class BoundsFiles:
         ]
 
     def _moved(self) -> str:
-        """Return the text of a new manual file with everything that a person wrote into the generated file, or ''."""
+        """Return the text of a new manual file with everything that a person wrote into the generated file."""
         if self.text == self._updated({}):
             return ""
         by_hand = {(entry.name, entry.metric) for entry in self.misplaced.values()}
         written = bounds_split.written_by_people(self.text, by_hand, self.path.name)
         manual = manual_path(self.path)
-        if written is None or _read(manual) == written.text:  # an earlier update was killed between the two files
+        if written is None or _read(manual) == written.text:  # an earlier update wrote only the manual file
             return ""
         if manual.exists() or not self._has_misplaced(written.text):
             raise ConfigurationError(

@@ -21,12 +21,12 @@ from toolbox.results.series import RunReference, Series
 CONFIDENCE: Final = 0.999
 RATIO: Final = 1.2
 LEAST_SHARE: Final = 0.015
-"""Bounds by `torchprime` or `prediction` are at least this share of the mean away from the mean."""
+"""The minimum distance of bounds from the mean, as a share of the mean, for `torchprime` and `prediction`."""
 WINDOW: Final = 30
 LOOK_BACK: Final = 500
 """Number of latest values to search for changes: earlier values cannot affect the window."""
 POWER: Final = 0.9
-"""The probability that a run fails whose value is worse by exactly the smallest detectable change."""
+"""The probability with which a run fails if its value is worse by exactly the smallest detectable change."""
 _DIGITS: Final = 6
 _LARGEST: Final = pooled_noise.LARGEST
 
@@ -124,8 +124,8 @@ def interval_with_noise(
     The bounds are mean -+ max(t s sqrt(1 + 1/n), 0.015 |mean|). s is the spread of the noise of earlier levels at this
     mean, with f degrees of freedom, and t is the two-sided critical value of Student's distribution with f degrees of
     freedom. The difference of a further value and the mean has the variance s^2 (1 + 1/n), and s is independent of
-    both. So the interval has its confidence even for n = 1 (Hahn and Meeker, chapter 4, with an independent estimate
-    of the variance).
+    both. So a further value is in the interval with the probability `confidence`, even for n = 1 (Hahn and Meeker,
+    chapter 4, with an independent estimate of the variance).
 
     Raises:
         ValueError: a value is not a finite number, or the confidence is not above 0.5 and below 1.
@@ -160,16 +160,18 @@ def smallest_detected(
 
 
 def half_width(samples: NDArray[np.float64], method: Method, confidence: float = CONFIDENCE) -> NDArray[np.float64]:
-    """Return the distances of the bounds of samples from their means, by `torchprime` or `prediction`.
+    """Return the distance of the bounds from the mean, for one sample or for many samples at once.
 
-    A sample is the last axis, so that the simulation of false alarms can compute many samples at once.
+    Args:
+        samples: an array whose last axis contains the values of a sample.
+        method: `torchprime` or `prediction`.
 
     `torchprime`: max(t s / sqrt(n), 0.015 |mean|, max - mean, mean - min), the interval of torchprime's
     `update_step_time.py`, which widens a confidence interval of the mean.
     `prediction`: max(t s sqrt(1 + 1/n), 0.015 |mean|), the prediction interval of one further value (Hahn and Meeker,
     Statistical Intervals, chapter 4).
-    t is the two-sided critical value of Student's distribution with n - 1 degrees of freedom, s the standard
-    deviation with n - 1.
+    t is the two-sided critical value of Student's distribution with n - 1 degrees of freedom, and s is the standard
+    deviation, computed with the divisor n - 1.
 
     Raises:
         ValueError: the confidence is not above 0.5 and below 1, or the method is neither of these.
@@ -202,7 +204,7 @@ def _refuse_sizes(values: NDArray[np.float64]) -> None:
 
 
 def _begin(values: NDArray[np.float64]) -> int:
-    """Return the index of the first of the last 30 values since the last confirmed change."""
+    """Return the index of the first value to use: at most 30 values, all after the last confirmed change."""
     from toolbox.results import changes
 
     begin = max(0, len(values) - LOOK_BACK)

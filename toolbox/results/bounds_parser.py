@@ -26,7 +26,7 @@ FIELDS: Final = (
     *("minimum_detectable_change", "since", "until"),
     *("accepted_since", "accepted_by", "accepted_reason", "accepted_at"),
 )
-LOCKED: Final = "locked"  # marks a manual bound in a file of earlier versions, which also had generated bounds
+LOCKED: Final = "locked"  # earlier versions marked a manual bound in the generated file with this key
 _GUARDED: Final = ("lower", "upper", "mean", "unit", "samples", "method", "confidence", "since", "until", LOCKED)
 _NEAR: Final = 0.8  # similarity by difflib: `lowr` and `lower` have 0.89, `low` and `lower` 0.75
 _NUMBER: Final = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")

@@ -39,7 +39,7 @@ def written_by_people(text: str, by_hand: Collection[tuple[str, str]], file: str
 
     Args:
         text: the text of the file, which `bounds_parser` has accepted.
-        by_hand: the keys of the cells and the metrics of the bounds that a person wrote.
+        by_hand: the bounds that a person wrote, each as the key of its cell and its metric.
         file: the name of the file.
     """
     root = yaml.compose(text, Loader=Loader)
@@ -98,5 +98,5 @@ def _lines_of_own_keys(bound: yaml.Node) -> list[int]:
 
 
 def _pairs(node: yaml.Node | None) -> list[_Pair]:
-    """Return the pairs of a mapping as the list inside the node, so that callers can change it; otherwise []."""
+    """Return the list of pairs inside a mapping node, which callers may change; an empty list for other nodes."""
     return node.value if isinstance(node, yaml.MappingNode) else []

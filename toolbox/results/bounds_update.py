@@ -211,7 +211,7 @@ def _with_acceptance(bound: Bound, current: Bound) -> Bound:
 
 
 def _widening(before: Bound, after: Bound) -> float:
-    """Return the ratio of the widths of new and old bounds, relative to their means; 0 if any width is allowed."""
+    """Return the ratio of the widths of new and old bounds, relative to their means; 0 if they cannot be compared."""
     if before.lower is None or before.upper is None or after.lower is None or after.upper is None:
         return 0.0
     if not before.is_gating or not before.is_in(after.unit or ""):

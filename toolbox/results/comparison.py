@@ -3,13 +3,13 @@
 The method, with its sources:
 
 1. Noise. Two runs do not show how noisy a metric is, but its history does: `pooled_noise.within_levels` computes the
-   variance v of the values before both sides. For a side with n values, whose squared deviations have the sum S, the
-   variance is (k v + S) / (k + n - 1). The history counts like k = 10 values, or fewer if it has fewer. This is the
+   variance v of the values before both sets of runs. For a set with n values, whose squared deviations have the sum S,
+   the variance is (k v + S) / (k + n - 1). The history counts like k = 10 values, or fewer if it has fewer. This is the
    moderated variance of Smyth (Linear models and empirical Bayes methods, Statistical Applications in Genetics and
    Molecular Biology 3, 2004).
-2. Test. The difference of the means divided by its standard error has Student's distribution. Its degrees of freedom
-   are those of Welch and Satterthwaite for a sum of independent mean squares: those of the history and of each side.
-   Without a history, this is Welch's t-test (1947).
+2. Test. The difference of the means divided by its standard error has Student's distribution. The formula of Welch and
+   Satterthwaite gives the degrees of freedom from the mean squares of the history and of each set. Without a history,
+   the test is Welch's t-test (1947).
 3. Many comparisons. The p-values are adjusted by the procedure of Benjamini and Hochberg (1995). Of the metrics that
    are reported as better, worse or changed, at most 1% are expected to be wrong. If no metric has changed, 1 of 100
    comparisons still reports a changed metric.
@@ -38,7 +38,7 @@ FALSE_DISCOVERIES: Final = 0.01
 VISIBLE: Final = 0.015  # share of the level before: a smaller difference is never a change, as in torchprime
 SAME_MARGIN: Final = 0.05  # share of the level before: a larger difference matters
 _SAME_CONFIDENCE: Final = 0.95  # confidence of each of the two one-sided tests
-_SHARED_POINTS: Final = 10  # number of values for which the history counts in the variance of a side
+_SHARED_POINTS: Final = 10  # in the variance of a set, the history counts like this number of values, at most
 
 Values = NDArray[np.float64]
 Cells = Collection[tuple[str, str]]
@@ -70,7 +70,7 @@ class Comparison:
         after: the mean of the values after; None if there are none.
         samples_before: the number of values before.
         samples_after: the number of values after.
-        ratio: `after` divided by `before`; None if it has no meaning.
+        ratio: `after` divided by `before`; None if one of them is missing, or `before` is 0.
         p_value: the probability of such a difference if nothing changed; None if the noise is not known.
         adjusted_p_value: the p-value, adjusted for the number of comparisons.
         error: the standard error of the difference.
@@ -171,7 +171,7 @@ def _compared(before: Series | None, after: Series | None, history: Series | Non
 
 
 def _earlier(before: Series | None, after: Series | None, history: Series | None) -> Values:
-    """Return the values of runs before both sets of runs, which the difference of the two sets does not affect."""
+    """Return the values of the runs before both sets of runs; empty if a set has no values."""
     if before is None or after is None or history is None:
         return np.empty(0)
     begin = min(before.runs[0].started, after.runs[0].started)
@@ -184,8 +184,8 @@ def _earlier(before: Series | None, after: Series | None, history: Series | None
 def _tested(old: Values, new: Values, known: Noise | None) -> tuple[float, float, float] | None:
     """Return the two-sided p-value of a difference of means, its standard error, and the degrees of freedom.
 
-    Return None if the noise is not known, for example because one side has a single value, and the history and the
-    other side have too few.
+    Return None if the noise is unknown, for example because one set has a single value, and both the history and the
+    other set have too few values.
     """
     from scipy.special import stdtr
 

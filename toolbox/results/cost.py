@@ -26,7 +26,7 @@ class Cost:
         runs: the number of runs.
         unpriced: the number of runs that have cells without a price.
         seconds: the wall time of the runs.
-        cost: the cost of the cells with a known price; None if there are none.
+        cost: the cost of the cells with a price; None if no cell has a price.
     """
 
     period: str
@@ -60,7 +60,7 @@ def shares(intervals: Sequence[tuple[float, float]]) -> list[float]:
         intervals: the start and end of each attempt, in seconds.
     """
     changes = sorted([(begin, 1) for begin, _ in intervals] + [(end, -1) for _, end in intervals])
-    each = {moment: 0.0 for moment, _ in changes}  # the share, up to each moment, of an attempt that never ends
+    each = {moment: 0.0 for moment, _ in changes}  # the share, until each moment, of an attempt that is always running
     total, present = 0.0, 0
     for (moment, change), (later, _) in itertools.pairwise(changes):
         present += change

@@ -1,9 +1,9 @@
 """Assesses how flaky cells are: how often the same code both passes and fails, and how certain this is.
 
 A key is a revision with the resolved settings, the accelerator and the image. A key under which a cell has both passed
-and failed is a flake event. If k of n keys with at least two runs are events, then with Jeffreys' prior the rate of
-events has the posterior Beta(k + 1/2, n - k + 1/2) (Brown, Cai and DasGupta, Interval Estimation for a Binomial
-Proportion, Statistical Science 16, 2001).
+and failed is a flake event. Let n be the number of keys with at least two runs, and k the number of flake events. With
+Jeffreys' prior, the posterior distribution of the rate of flake events is Beta(k + 1/2, n - k + 1/2) (Brown, Cai and
+DasGupta, Interval Estimation for a Binomial Proportion, Statistical Science 16, 2001).
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def assess(observations: Iterable[Observation]) -> list[Flakiness]:
 
 
 def jeffreys(events: int, keys: int) -> tuple[float, float]:
-    """Return the mean and the lower bound of the rate of flake events, if `events` of `keys` keys are events.
+    """Return the mean and the lower bound of the rate of flake events, given the numbers of flake events and keys.
 
     The bound is the 5 % quantile of the posterior, and 0 without events, as Brown, Cai and DasGupta recommend.
     """

@@ -80,7 +80,7 @@ class History:
 
     @property
     def percent(self) -> float | None:
-        """The distance of the last value from the median of the `BEFORE` values before it, in percent, or None."""
+        """The increase from the median of the `BEFORE` values before the last value to the last value, in percent."""
         before = self.series.values[-BEFORE - 1 : -1]
         usual = float(np.median(before)) if len(before) else 0.0
         return 100 * (self.latest / usual - 1) if usual > 0 else None

@@ -63,7 +63,7 @@ def accepted(series: Series, bound: Bound | None) -> Level:
 def place_since(series: Series, moment: datetime) -> int:
     """Return the index of the first value since a moment; the number of values if there is none.
 
-    A value has the time at which its run started.
+    The time of a value is the start of its run.
     """
     places = (place for place, run in enumerate(series.runs) if run.started >= moment)
     return next(places, len(series.values))

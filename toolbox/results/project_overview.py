@@ -106,7 +106,7 @@ class Project:
         runs: the recent runs, newest first.
         count: the number of all runs.
         cells: the cells, the most urgent first.
-        looked_at: the number of runs from which flakiness is computed.
+        flakiness_runs: the number of runs from which flakiness is computed.
         days: the cost of each day, the latest day first.
         months: the cost of each month, the latest month first.
         in_common: the conditions under which cells of the latest run failed.
@@ -116,7 +116,7 @@ class Project:
     runs: Sequence[RunRow]
     count: int
     cells: Sequence[Cell]
-    looked_at: int
+    flakiness_runs: int
     days: Sequence[Cost]
     months: Sequence[Cost]
     in_common: Sequence[Finding] = ()
@@ -133,17 +133,17 @@ class Project:
 
     @property
     def regressions(self) -> list[tuple[Cell, History, Shift]]:
-        """See `regressions`."""
+        """The recent changes for the worse, latest first."""
         return regressions(self.cells)
 
     @property
     def flaky(self) -> list[Cell]:
-        """See `flaky`."""
+        """The cells that are not healthy."""
         return flaky(self.cells)
 
     @property
     def slowest(self) -> list[tuple[Cell, float]]:
-        """See `slowest`."""
+        """The cells whose time is known, slowest first."""
         return slowest(self.cells)
 
 
@@ -212,7 +212,7 @@ def _in_common(results: Sequence[ResultRow], run: RunRow) -> list[Finding]:
 
 
 def _latest(rows: Sequence[RunRow]) -> list[RunRow]:
-    """Return the recent runs, and so many earlier runs that all have at most `_MOST_RESULTS` results together."""
+    """Return the recent runs, and earlier runs as long as the total is at most `_MOST_RESULTS` results."""
     count, total = 0, 0
     for row in rows:
         total += sum(row.cells.values())

@@ -26,7 +26,7 @@ from toolbox.results.tables import Series as SeriesRow
 Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
 _PASSED: Final = (Verdict.PASSED, Verdict.XPASSED)
 _RECENT: Final = ("latest", "previous")
-_SOME: Final = 3  # number of runs that an error names
+_SOME: Final = 3  # number of runs that an error message names
 _LATELY: Final = timedelta(days=90)
 _FEW: Final = 500  # maximum number of ids that a query lists
 
@@ -43,7 +43,7 @@ class Filter:
         revision: a pattern for revisions, or a prefix of revisions.
         since: the earliest start of runs.
         until: the latest start of runs.
-        presets: presets that a run must have used; if there are several, all of them.
+        presets: the presets that a run must all have used.
         run: the id of the row of one run.
     """
 
@@ -269,7 +269,7 @@ def checks(connection: Connection, results_: Sequence[ResultRow]) -> dict[tuple[
 def _values(
     connection: Connection, named: Mapping[int, Any], place: Mapping[int, int], *, accepted: bool
 ) -> Iterable[tuple[int, Any, Any, tuple[int, ...]]]:
-    """Yield for each series the id, the values in order of runs, the indices of the runs, and of confirmed values."""
+    """Yield the id of each series, its values in order of runs, the indices of their runs, and of confirmed values."""
     query = select(Sample.series_id, Sample.run_id, Sample.value, Sample.confirmed).where(Sample.value.is_not(None))
     if accepted:
         query = query.where(Sample.accepted)
@@ -329,7 +329,7 @@ def _among(query: Query, column: Any, identities: Sequence[int]) -> Query:
 
 
 def _cells(connection: Connection, where: Filter, runs_: Collection[int] | None = None) -> dict[int, Any]:
-    """Return the rows of cells by id, at least of all cells with results in `runs_`; None for all runs."""
+    """Return the rows of matching cells, by id. If `runs_` are few, cells without results in these runs are omitted."""
     query = select(Cell)
     if where.project is not None:
         query = query.where(Cell.project == where.project)

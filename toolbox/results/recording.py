@@ -245,7 +245,7 @@ def is_accepted(step: StepState) -> bool:
 
 
 def _counted(step: StepState) -> Iterable[MetricMeasured]:
-    """Return the metrics to record: of the first attempt if a second attempt had to confirm it, else the latest."""
+    """Return the metrics to record. If a second attempt had to confirm the first, the metrics of the first count."""
     first = next((attempt for attempt in step.attempts if attempt.deviations), None)
     if first is not None and is_accepted(step):
         return first.metrics.values()

@@ -24,20 +24,21 @@ CLIP: Final = 2.5
 """Maximum deviation from the median of a level, in spreads. Larger deviations are clipped, so outliers matter less."""
 
 FALSE_ALARMS: Final = 1e-3
-"""Probability that the t-test finds a change in a whole series of noise. The points share it equally."""
+"""Probability that the t-test finds a change in a series of noise. Each point gets an equal share of it."""
 LEAST_EFFECT: Final = 1.7
 """Minimum size of a step in spreads of the noise: a person would not see a smaller step."""
 LEAST_RANK_Z: Final = 3.8
 """Minimum z of the rank test, which rejects a step if most values occur on both sides. A few points cannot reach this
 limit, so a lower limit applies to them."""
 LEAST_OVER_LINE: Final = 1.2
-"""Minimum ratio of the squared residuals of a straight line to those of a line with a step: drift is not a step."""
+"""Minimum ratio of the squared residuals of a straight line to the squared residuals of a line with a step. A lower
+ratio means drift, not a step."""
 
 _WINDOWS: Final = (10, 20, 40, 80)
 _LEAST_T: Final = 4.5  # minimum t of a candidate: weaker candidates would fail the tests anyway
 _MAD: Final = 1.4826  # ratio of the spread of normal noise to its median absolute deviation
 _NINTH_DECILE: Final = 1 / 1.645  # ratio of the spread of normal noise to the ninth decile of its absolute deviations
-_SHARED_POINTS: Final = 10  # number of points for which the pooled variance counts in the variance of a side
+_SHARED_POINTS: Final = 10  # in the variance of a side, the pooled variance counts like this number of points
 _MEMORYLESS_POINTS: Final = (
     20  # number of independent points that are added, to reduce an autocorrelation of few points
 )
@@ -110,9 +111,10 @@ def segmented(values: Values, floor: float) -> list[tuple[int, Step]]:
 
 
 def candidates(values: Values, floor: float) -> list[int]:
-    """Return the indices at which levels may begin: the best split of each window that contains no stronger split.
+    """Return the indices at which levels may begin, in order.
 
-    Windows have four lengths. Windows of one length start at every quarter of the length.
+    A candidate is the best split of a window, unless a stronger split of another window is inside this window. Windows
+    have four lengths. Windows of one length start at every quarter of the length.
     """
     found: list[tuple[float, int, int, int]] = []
     for length in sorted({min(window, len(values)) for window in _WINDOWS}):
@@ -147,8 +149,8 @@ def _best_splits(rows: Values, floor: float) -> tuple[Values, NDArray[np.intp]]:
 def placed(values: Values, before: int, at: int, after: int) -> int:
     """Return the index between two neighbouring changes that separates two levels best.
 
-    The best index minimizes the sum of absolute deviations from the medians of the two levels. The medians are those of
-    the values before and after `at`. Of several best indices, the index nearest to `at` is returned.
+    The best index minimizes the sum of absolute deviations from the medians of the two levels. The medians are computed
+    from the values before `at` and from the values after. Of several best indices, the nearest to `at` is returned.
     """
     begin, end = max(before, at - REACH), min(after, at + REACH)
     left, right = (_at_half(np.sort(part)) for part in (values[begin:at], values[at:end]))

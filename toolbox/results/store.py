@@ -44,20 +44,20 @@ class Store:
 
     Args:
         location: the path of a file, or a URL of PostgreSQL.
-        is_new: whether to create the store if it does not exist.
+        may_create: whether to create the store if it does not exist.
 
     Raises:
         StoreError: the store cannot be opened, or a newer version of Topgallant created it.
         UsageError: the location is not valid.
     """
 
-    def __init__(self, location: str, *, is_new: bool = True) -> None:
+    def __init__(self, location: str, *, may_create: bool = True) -> None:
         url = _url(location)
         self.location = url.render_as_string(hide_password=True) if url.host or "://" in location else location
         self._file = Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
         try:
             self._engine = _engine(url)
-            if not is_new and self._file is not None and not self._file.exists():
+            if not may_create and self._file is not None and not self._file.exists():
                 raise UsageError(
                     f"the store {self.location} does not exist: `{environ.program()} results import` creates it"
                 )
@@ -165,7 +165,7 @@ def _engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def set_up(connection: sqlite3.Connection, _record: object) -> None:
-        # The driver must not begin transactions: `begin` does, in another way for writers.
+        # The driver must not begin transactions, because `begin` does that, with `IMMEDIATE` for writers.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -179,7 +179,7 @@ def _engine(url: URL) -> Engine:
 
 
 def _sqlite_url(file: Path) -> URL:
-    """Return the URL with which to open a file. If the directory of the file is read-only, the file is too.
+    """Return the URL with which to open a file. In a read-only directory, the file is opened read-only.
 
     SQLite creates a write-ahead log beside a store, even for readers, which is impossible in a read-only directory. If
     the log is missing or empty, no process is writing to the store, and the store can be opened as immutable.

@@ -5,8 +5,8 @@ r"""The tables of the store. `migrations/` creates them, and a test compares the
        \    cells -< series
         `------------ samples (one value of a series in a run)
 
-A cell is the same in all runs with the same settings; a result is its outcome in one run. A step outside of a matrix
-that has checks or metrics of its own is stored as a cell without settings.
+A cell is the same in all runs with the same settings. A result is the outcome of a cell in one run. A step outside of a
+matrix is stored as a cell without settings if it has checks or metrics.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Base(DeclarativeBase):
 
 
 class Run(Base):
-    """A run. Its name and its start identify it, because a resume changes neither.
+    """A run. Its name and its start identify the run, because a resume does not change them.
 
     Args:
         state: the state of the run when it was recorded: `finished`, `running` or `dead`.
@@ -87,7 +87,7 @@ class Run(Base):
 
 
 class Cell(Base):
-    """A combination of settings of a project, or a step outside of a matrix that has checks or metrics.
+    """A combination of settings of a project, or a step outside of a matrix.
 
     Args:
         cell: the digest of the settings, or the key of the step.

@@ -1,1 +1,1 @@
-"""A run as forges (GitHub and the like) show it."""
+"""Renders runs for forges such as GitHub."""

@@ -77,7 +77,7 @@ def make(steps: Sequence[StepCard], cells: Sequence[StepCard], now: datetime, *,
 
     Args:
         steps: all steps except cells, in their order.
-        now: the end of the time line of a running run.
+        now: the end of the time line of a run that is still running.
     """
     begun = [card for card in (*steps, *cells) if card.step.started is not None]
     if not begun:
@@ -110,7 +110,7 @@ def _ticks(seconds: float) -> list[tuple[float, str]]:
 
 
 def _lanes(cells: Sequence[StepCard], span: _Span, depth: int) -> Row:
-    """Return the row of cells, in the smallest number of lanes in which no two cells overlap."""
+    """Return a row with the cells in as few lanes as possible. No two cells of a lane overlap."""
     placed: list[tuple[StepCard, float, int]] = []
     busy: list[tuple[float, int]] = []
     lanes = 0

@@ -24,7 +24,7 @@ from toolbox.runs.run_state import RunState, State, StepState
 from toolbox.system import environ, filesystem
 
 _POLL_SECONDS: Final = 0.2
-_PAUSE_FACTOR: Final = 4  # how much longer than reading the journal a pause is, at least
+_PAUSE_FACTOR: Final = 4  # a pause takes at least this many times as long as reading the journal
 _PIECE_BYTES: Final = 1 << 16
 
 

@@ -35,7 +35,7 @@ class _Running:
 
 @dataclass(slots=True)
 class Progress:
-    """The cells of a running run, according to its events."""
+    """The progress of the cells of a run, according to its events."""
 
     _directory: Path = field(default_factory=Path)
     _planned: int = 0

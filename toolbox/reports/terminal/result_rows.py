@@ -17,7 +17,7 @@ from toolbox.results.records import ResultRow, RunRow
 from toolbox.results.series import Series
 
 Row = dict[str, Any]
-_WIDE: Final = 1.0  # the distance of the bounds, as a share of the mean, above which bounds are too wide
+_WIDE: Final = 1.0  # bounds are wide if their distance is more than this share of the mean
 
 RUNS: Final = (
     "run",
@@ -163,7 +163,7 @@ def summary_of_comparisons(comparisons: Sequence[Comparison]) -> str:
 
 
 def of_decisions(decisions: Iterable[Decision]) -> list[Row]:
-    """Return one row per metric of a cell, which says what the update did with the bounds, and why."""
+    """Return one row per metric of a cell, with the decision about its bounds and the reason."""
     return [
         {
             "cell": one.series.name,

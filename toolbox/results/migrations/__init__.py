@@ -1,1 +1,1 @@
-"""How the tables of the store came to be what they are: one module a step, in `versions/`, by their numbers."""
+"""The migrations of the tables of the store: one module per change in `versions/`, in the order of their numbers."""
