@@ -110,8 +110,8 @@ def kill(directory: str) -> bool:
     are_empty = [cgroups.kill(group) for group in groups]
     deadline = time.monotonic() + _KILL_SECONDS
     # The processes may fork while they are being killed, so search again until there are no more.
-    while (left := tree.marked(MARK, directory)) and time.monotonic() < deadline:
-        for pid in left:
+    while (remaining := tree.marked(MARK, directory)) and time.monotonic() < deadline:
+        for pid in remaining:
             tree.send(pid, signal.SIGKILL)
         time.sleep(LOOK_SECONDS)
     boot = _record(directory, STARTED).get("boot") or machine.boot()

@@ -118,8 +118,8 @@ def _create_group(group: str) -> bool:
 
 def _directory_of(mount: _Mount, group: str) -> str:
     """Return the directory of a group; empty if the mount does not contain the group."""
-    inside = os.path.relpath(group, mount.root)
-    return "" if inside.startswith("..") else os.path.normpath(os.path.join(mount.directory, inside))
+    relative = os.path.relpath(group, mount.root)
+    return "" if relative.startswith("..") else os.path.normpath(os.path.join(mount.directory, relative))
 
 
 def _own_groups() -> Dict[str, str]:

@@ -95,11 +95,11 @@ def _parts(value: str) -> Set[str]:
 
 def _encoded(part: str) -> Iterator[str]:
     """Yield `part` as it is written in JSON, Python, YAML, a shell command, a URL, HTML and XML."""
-    once = [part, *_escaped(part)]
-    yield from once
+    simple_forms = [part, *_escaped(part)]
+    yield from simple_forms
     # If a program prints JSON, Ansible escapes this output as JSON once more.
-    yield from (twice for form in once for twice in _escaped(form))
-    for text in once[:2]:
+    yield from (nested_form for form in simple_forms for nested_form in _escaped(form))
+    for text in simple_forms[:2]:
         yield text.replace("/", "\\/")  # JSON by PHP
         yield re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", text)  # JSON by Go
         yield from _marked_up(text)

@@ -102,8 +102,8 @@ class Sampler:
             self._gpu_text += os.read(self._gpu_output, 1 << 16)
         except BlockingIOError:
             return
-        *whole, self._gpu_text = self._gpu_text.split(b"\n")
-        for line in whole:
+        *lines, self._gpu_text = self._gpu_text.split(b"\n")
+        for line in lines:
             parts = [part.strip() for part in line.decode("ascii", "replace").split(",")]
             if len(parts) == _GPU_FIELDS and parts[0].isdigit():  # other lines are error messages
                 yield ",".join(parts)

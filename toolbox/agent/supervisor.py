@@ -241,11 +241,11 @@ class Supervisor:
                 by_signal = "cancelled" if self._is_cancelled else "signal"
                 self._ended_by = self._ended_by or (by_signal if os.WIFSIGNALED(status) else "exit")
         if self._status is not None and self._drain_until is None:
-            left = self._members()
-            if left and self._kill_at is None:
-                self._leftovers = len(left)
+            leftovers = self._members()
+            if leftovers and self._kill_at is None:
+                self._leftovers = len(leftovers)
                 self._terminate()
-            elif not left:
+            elif not leftovers:
                 self._close_sampler()  # this ends the GPU reader, so that `os.waitpid` finds no more children
 
     def _note_end_of_tree(self) -> None:

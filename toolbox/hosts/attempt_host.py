@@ -279,9 +279,11 @@ class Host:
             self._give_up(describe(error))
 
     def _give_up(self, reason: str) -> None:
+        if self._is_closed.is_set():
+            return
         with self._lock:
-            lost = [] if self._is_closed.is_set() else [attempt for attempt in self._running() if attempt.is_confirmed]
-        for attempt in lost:
+            unreachable = [attempt for attempt in self._running() if attempt.is_confirmed]
+        for attempt in unreachable:
             self._finish(attempt.directory, AttemptStatus(AttemptState.UNREACHABLE, message=reason))
 
     def _running(self) -> list[_Attempt]:

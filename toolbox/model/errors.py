@@ -150,11 +150,11 @@ class Interrupted(Cancelled):
 class SeveralErrors(ToolboxError):
     """Several tasks failed. The verdict, cause and exit code are those of the first error."""
 
-    def __init__(self, what: str, errors: Sequence[BaseException]) -> None:
+    def __init__(self, heading: str, errors: Sequence[BaseException]) -> None:
         self.errors = tuple(errors)
         first = errors[0]
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        super().__init__(f"{what}: {describe(first)}{more}")
+        super().__init__(f"{heading}: {describe(first)}{more}")
         self.verdict, self.cause = outcome_of(first)
 
     @property

@@ -20,10 +20,10 @@ def misspelled(name: str, known_names: Iterable[str]) -> str | None:
     A longer word that begins with a known name is a different word: `machineset` does not misspell `machine`. A plural
     is a misspelling.
     """
-    near = difflib.get_close_matches(name, list(known_names), n=1, cutoff=_MISSPELLED)
-    if not near or (name.startswith(near[0]) and len(name) > len(near[0]) + 1):
+    similar = difflib.get_close_matches(name, list(known_names), n=1, cutoff=_MISSPELLED)
+    if not similar or (name.startswith(similar[0]) and len(name) > len(similar[0]) + 1):
         return None
-    return near[0]
+    return similar[0]
 
 
 def did_you_mean(
@@ -36,8 +36,8 @@ def did_you_mean(
         most: the largest number of names to list after the label.
     """
     names = sorted(set(known_names))
-    if near := nearest(name, names):
-        return f"did you mean {' or '.join(prefix + similar for similar in near)}?"
+    if similar_names := nearest(name, names):
+        return f"did you mean {' or '.join(prefix + similar_name for similar_name in similar_names)}?"
     if not names:
         return "there are none"
     listed = ", ".join(prefix + known for known in names[:most])

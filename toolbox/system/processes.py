@@ -348,11 +348,11 @@ def _end(find: Callable[[], list[psutil.Process]], grace: float) -> int:
     alive = _wait(ended, grace)
     deadline = time.monotonic() + grace
     # The processes may fork while they are being killed, so search again until there are no more.
-    while left := [process for process in _distinct([*alive, *find()]) if _is_alive(process)]:
-        for process in left:
+    while remaining := [process for process in _distinct([*alive, *find()]) if _is_alive(process)]:
+        for process in remaining:
             _signal(process, kill=True)
-        ended += left
-        alive = _wait(left, grace)
+        ended += remaining
+        alive = _wait(remaining, grace)
         if time.monotonic() > deadline:
             break
     return len(_distinct(ended))
