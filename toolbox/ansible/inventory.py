@@ -27,14 +27,14 @@ def build(addresses: Sequence[Address]) -> dict[str, Any]:
         UsageError: a host is named twice, with different users.
     """
     # Tasks that a role delegates to localhost must run without SSH, so `localhost` is always in the inventory.
-    here = {"localhost": {"ansible_connection": "local", "ansible_python_interpreter": untrusted(sys.executable)}}
+    local = {"localhost": {"ansible_connection": "local", "ansible_python_interpreter": untrusted(sys.executable)}}
     hosts: dict[str, dict[str, Any]] = {}
     for address in addresses:
         name, variables = name_of(address), _variables(address)
         if hosts.setdefault(name, variables) != variables:
             listed = ", ".join(map(str, addresses))
             raise UsageError(f"--hosts: {name} is named twice, with different users: {listed}")
-    groups = {TARGETS: {"hosts": hosts or here}, _CONTROLLER: {"hosts": here}}
+    groups = {TARGETS: {"hosts": hosts or local}, _CONTROLLER: {"hosts": local}}
     return {"all": {"children": groups}}
 
 

@@ -121,8 +121,8 @@ def take(
                 candidate.report_holder(report, wait)
             timeout = _SHORT_TIMEOUT
             read_intervals = read_intervals or [stack.enter_context(lock.watched(changed)) for lock in locks]
-            left = [candidate.seconds_left() for candidate in candidates]
-            _await(changed, min(deadline - time.monotonic(), *read_intervals, *left))
+            seconds_left = [candidate.seconds_left() for candidate in candidates]
+            _await(changed, min(deadline - time.monotonic(), *read_intervals, *seconds_left))
             cancellation.current().sleep(random.uniform(0.0, _JITTER))  # noqa: S311
 
 

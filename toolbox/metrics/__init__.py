@@ -51,6 +51,6 @@ class DocumentSource(BaseModel):
             return aggregates.number(value, source=source)
         if self.aggregate is None:
             raise ValueError(f"{source} is a list, a number was expected: set `aggregate` to compute one")
-        left = aggregates.after_warmup(enumerate(value), self.warmup, source=source)
-        numbers = [aggregates.number(item, source=f"{self.path}[{index}] in {self.file}") for index, item in left]
+        measured = aggregates.after_warmup(enumerate(value), self.warmup, source=source)
+        numbers = [aggregates.number(item, source=f"{self.path}[{index}] in {self.file}") for index, item in measured]
         return aggregates.aggregate(numbers, self.aggregate, source=source)

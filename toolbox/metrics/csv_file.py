@@ -34,8 +34,8 @@ class Source(BaseModel):
             ValueError: the file cannot be read, the column is missing, or a row does not contain a finite number.
         """
         source = f"`{self.column}` in {self.file}"
-        left = aggregates.after_warmup(self._cells(directory), self.warmup, source=source)
-        numbers = [aggregates.parse_number(cell, source=f"{self.file}:{line}: `{self.column}`") for line, cell in left]
+        cells = aggregates.after_warmup(self._cells(directory), self.warmup, source=source)
+        numbers = [aggregates.parse_number(cell, source=f"{self.file}:{line}: `{self.column}`") for line, cell in cells]
         return aggregates.aggregate(numbers, self.aggregate, source=source)
 
     def _cells(self, directory: Path) -> Iterator[tuple[int, str]]:

@@ -37,9 +37,9 @@ class Source(BaseModel):
         expression = re.compile(self.pattern)
         group = "value" if "value" in expression.groupindex else min(1, expression.groups)
         texts = ((match.line, match.match[group]) for match in search(directory, self.file, self.pattern))
-        left = aggregates.after_warmup(texts, self.warmup, source=source)
+        measured = aggregates.after_warmup(texts, self.warmup, source=source)
         numbers = [
             aggregates.parse_number(text or "", source=f"{self.file}:{line}: the match of {self.pattern!r}")
-            for line, text in left
+            for line, text in measured
         ]
         return aggregates.aggregate(numbers, self.aggregate, source=source)

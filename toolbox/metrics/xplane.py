@@ -71,25 +71,25 @@ class Source(BaseModel):
         # A start is relative to the start of the line, which does not matter for differences. An event with
         # `num_occurrences` summarizes several events, and has no start.
         events = [event for event in line.events if not event.num_occurrences]
-        starts = sorted(event.offset_ps for event in self._chosen(events, _names(plane), file))
+        starts = sorted(event.offset_ps for event in self._selected(events, _names(plane), file))
         source = f"`{self.line}` of {file}"
         if len(starts) < 2:  # noqa: PLR2004
             raise ValueError(f"{source} has {len(starts)} events, at least 2 were expected")
         intervals = [(later - earlier) / _PICOSECONDS for earlier, later in pairwise(starts)]
-        left = aggregates.after_warmup(intervals, self.warmup, source=source)
-        return aggregates.aggregate(left, self.aggregate, source=source)
+        measured = aggregates.after_warmup(intervals, self.warmup, source=source)
+        return aggregates.aggregate(measured, self.aggregate, source=source)
 
-    def _chosen(self, events: Sequence[Any], names: Mapping[int, str], file: str) -> Sequence[Any]:
+    def _selected(self, events: Sequence[Any], names: Mapping[int, str], file: str) -> Sequence[Any]:
         """Return the events that `event` selects, or all events. The selected events must have the same name."""
         counts = Counter(names.get(event.metadata_id, "") for event in events)
-        chosen = _matching(counts, self.event)
-        if events and not chosen:
+        selected_names = _matching(counts, self.event)
+        if events and not selected_names:
             raise ValueError(f"`{self.line}` of {file} has no event `{self.event}`; there are {_counted(counts)}")
         # If the user names the events, names that differ only in their fingerprint count as one name.
-        if len(chosen if self.event is None else {_without_fingerprint(name) for name in chosen}) > 1:
-            several = _counted(Counter({name: counts[name] for name in chosen}))
+        if len(selected_names if self.event is None else {_without_fingerprint(name) for name in selected_names}) > 1:
+            several = _counted(Counter({name: counts[name] for name in selected_names}))
             raise ValueError(f"`{self.line}` of {file} has events of several names, `event` selects one: {several}")
-        return [event for event in events if names.get(event.metadata_id, "") in chosen]
+        return [event for event in events if names.get(event.metadata_id, "") in selected_names]
 
     def _profile(self, directory: Path) -> tuple[str, Any]:
         """Return the name and the content of the profile."""

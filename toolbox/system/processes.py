@@ -332,8 +332,8 @@ def end_marked(directory: Path, *, grace: float = GRACE_SECONDS, keep: Sequence[
     Args:
         keep: directories below `directory` whose processes are not ended.
     """
-    kept = tuple(str(path) for path in keep)
-    return _end(lambda: _marked(str(directory), kept), grace)
+    excluded = tuple(str(path) for path in keep)
+    return _end(lambda: _marked(str(directory), excluded), grace)
 
 
 def marked(directory: Path) -> list[int]:
@@ -382,13 +382,13 @@ def _descendants(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _marked(mark: str, kept: Sequence[str] = ()) -> list[psutil.Process]:
+def _marked(mark: str, excluded: Sequence[str] = ()) -> list[psutil.Process]:
     own_pid = os.getpid()
     processes = []
     for process in psutil.process_iter():
         try:
             value = process.environ().get(MARK)
-            if value is None or not _is_below(value, mark) or any(_is_below(value, path) for path in kept):
+            if value is None or not _is_below(value, mark) or any(_is_below(value, path) for path in excluded):
                 continue
             is_alive = process.status() != psutil.STATUS_ZOMBIE
         except (psutil.Error, OSError):  # the process has ended, or belongs to another user

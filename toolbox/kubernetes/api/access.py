@@ -97,8 +97,8 @@ class Credentials:
         if files is None:
             file = _IN_CLUSTER / "namespace"
             return file.read_text().strip() if file.exists() else _DEFAULT
-        chosen = _context(files, self.access.context)
-        return str(chosen["context"].get("namespace") or _DEFAULT)
+        context = _context(files, self.access.context)
+        return str(context["context"].get("namespace") or _DEFAULT)
 
 
 def _files(access: Access) -> str | None:

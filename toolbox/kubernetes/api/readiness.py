@@ -209,7 +209,7 @@ def _unready_workload(obj: Json) -> str | None:
     if updated >= desired and ready >= desired and not older:
         return None
     refused = condition(obj, "ReplicaFailure")
-    left = f", and {older} older ones are left" if older else ""
+    left = f", and {older} older replicas remain" if older else ""
     return f"{ready} of {desired} replicas are ready{left}" + (f": {_reason_and_message(refused)}" if refused else "")
 
 

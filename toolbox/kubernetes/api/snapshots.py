@@ -50,9 +50,9 @@ class Snapshot:
         return {"unseen": list(self.unseen), "objects": dict(sorted(self.digests.items()))}
 
     @classmethod
-    def of_json(cls, kept: Mapping[str, Any]) -> Snapshot:
+    def of_json(cls, content: Mapping[str, Any]) -> Snapshot:
         """Return the snapshot that `as_json` returned as JSON."""
-        return cls(kept["objects"], unseen=tuple(kept["unseen"]))
+        return cls(content["objects"], unseen=tuple(content["unseen"]))
 
     @classmethod
     def take(cls, cluster: Cluster, key: bytes) -> Snapshot:
@@ -106,7 +106,7 @@ class Difference:
 
     def __str__(self) -> str:
         """Return the first differences, one per line, and the number of further differences."""
-        lines = [f"{what}: {name}" for what in ("added", "removed", "changed") for name in getattr(self, what)]
+        lines = [f"{change}: {name}" for change in ("added", "removed", "changed") for name in getattr(self, change)]
         more = len(lines) - _MOST_LINES
         return "\n".join([*lines[:_MOST_LINES], *([f"and {more} more"] if more > 0 else [])])
 

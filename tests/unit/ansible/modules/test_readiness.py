@@ -37,7 +37,7 @@ def waiting(reason: str, message: str = "it says") -> dict[str, Any]:
         (deployment(replicas=2, updatedReplicas=2, readyReplicas=1), "1 of 2 replicas are ready"),
         (
             deployment(replicas=3, updatedReplicas=1, readyReplicas=2),
-            "0 of 2 replicas are ready, and 2 older ones are left",
+            "0 of 2 replicas are ready, and 2 older replicas remain",
         ),
         ({"kind": "ConfigMap", "metadata": {}}, None),
         ({"kind": "Job", "status": {"conditions": [{"type": "Complete", "status": "True"}]}}, None),
