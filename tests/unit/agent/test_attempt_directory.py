@@ -21,13 +21,13 @@ def fill(directory: Path, *names: str) -> None:
         (directory / name).write_text(name)
 
 
-def test_an_attempt_that_nobody_has_begun_is_absent(tmp_path: Path) -> None:
+def test_an_attempt_that_was_never_started_is_absent(tmp_path: Path) -> None:
     assert (
         attempt_directory.state(str(tmp_path / "none")) == attempt_directory.state(str(tmp_path)) == {"state": "absent"}
     )
 
 
-def test_it_runs_while_its_supervisor_holds_the_lock_and_is_lost_without_an_end(tmp_path: Path) -> None:
+def test_an_attempt_runs_while_its_lock_is_held_and_is_lost_without_an_outcome(tmp_path: Path) -> None:
     fill(tmp_path, "lock", "started")
     holder = os.open(tmp_path / "lock", os.O_RDWR)
     fcntl.flock(holder, fcntl.LOCK_EX)
@@ -36,7 +36,7 @@ def test_it_runs_while_its_supervisor_holds_the_lock_and_is_lost_without_an_end(
     assert attempt_directory.state(str(tmp_path)) == {"state": "lost"}
 
 
-def test_who_looks_holds_nobody_up(tmp_path: Path) -> None:
+def test_reading_the_state_blocks_no_process(tmp_path: Path) -> None:
     fill(tmp_path, "lock")
     other = os.open(tmp_path / "lock", os.O_RDWR)
     fcntl.flock(other, fcntl.LOCK_SH)
@@ -44,7 +44,7 @@ def test_who_looks_holds_nobody_up(tmp_path: Path) -> None:
     os.close(other)
 
 
-def test_an_attempt_has_ended_when_its_outcome_is_whole(tmp_path: Path) -> None:
+def test_an_attempt_has_ended_when_its_outcome_is_complete(tmp_path: Path) -> None:
     fill(tmp_path, "lock", "started", "exit_code")
     assert attempt_directory.state(str(tmp_path)) == {"state": "lost"}
     (tmp_path / "outcome.json").write_text("no JSON")

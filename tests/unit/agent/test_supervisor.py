@@ -1,4 +1,4 @@
-"""One workload, and what is written down of it; the rest is held for every backend by `tests/conformance`."""
+"""One workload and its record. `tests/conformance` tests what all backends have in common."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def outcome(tmp_path: Path) -> dict[str, Any]:
     return kept
 
 
-def test_an_outcome_says_all_there_is_to_say(script: Script, tmp_path: Path) -> None:
+def test_an_outcome_has_all_fields(script: Script, tmp_path: Path) -> None:
     began = time.time()
     assert run(script, command=["sh", "-c", "echo one; echo two >&2; sleep 0.2; exit 3"]) == [""]
     kept = outcome(tmp_path)
@@ -65,7 +65,7 @@ def test_nothing_that_was_reserved_is_left(script: Script, tmp_path: Path) -> No
     assert names == {"exit_code", "files", "outcome.json", "started", "stderr.log", "stdout.log"}
 
 
-def test_who_cannot_start_it_says_why_and_starts_nothing(script: Script, tmp_path: Path) -> None:
+def test_a_supervisor_that_cannot_write_reports_why_and_starts_nothing(script: Script, tmp_path: Path) -> None:
     (said,) = run(script, 'os.mkdir("attempt/.exit_code")\n', command=["touch", str(tmp_path / "ran")])
     assert said.startswith(f"the workload cannot be started in {tmp_path}/attempt: ")
     assert "Is a directory" in said
@@ -82,7 +82,7 @@ def test_a_long_message_does_not_outgrow_what_is_reserved(script: Script, tmp_pa
 NO_SIGNALS = "tree.send = supervisor.cgroups.send_kill = lambda *_: None\nsupervisor._STUCK_SECONDS = 0.2\n"
 
 
-def test_no_success_is_told_of_a_workload_that_cannot_be_killed(script: Script, tmp_path: Path) -> None:
+def test_a_workload_that_cannot_be_killed_has_not_succeeded(script: Script, tmp_path: Path) -> None:
     """As one that waits for a disk that does not answer. Here nobody sends it the signals."""
     run(script, NO_SIGNALS, command=["sleep", "60"], run_seconds=0.1)
     kept = outcome(tmp_path)
@@ -97,7 +97,7 @@ def test_the_message_about_processes_that_cannot_be_killed_begins_with_words(scr
     assert kept["message"].startswith("some of its processes could not be killed: [")
 
 
-def test_what_read_the_gpus_and_has_ended_is_sent_no_signal(script: Script, tmp_path: Path) -> None:
+def test_an_ended_gpu_reader_gets_no_signal(script: Script, tmp_path: Path) -> None:
     """Its number may be that of another process by then."""
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexit 6\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
@@ -128,7 +128,7 @@ def test_the_program_is_looked_for_where_its_own_variables_say(script: Script, t
     assert (tmp_path / "attempt/stdout.log").read_text() == "found\n"
 
 
-def test_what_no_program_can_be_given_is_a_workload_that_does_not_start(script: Script, tmp_path: Path) -> None:
+def test_invalid_arguments_are_a_workload_that_does_not_start(script: Script, tmp_path: Path) -> None:
     run(script, command=["true", "a\0b"])
     assert outcome(tmp_path)["ended_by"] == "not_started"
     assert outcome(tmp_path)["message"] == "`true` cannot be started: embedded null byte"

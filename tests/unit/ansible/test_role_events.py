@@ -1,4 +1,4 @@
-"""What Ansible tells is kept, logged and shown; the events are those that ansible-runner hands over."""
+"""The events of ansible-runner are written, logged and recorded."""
 
 import json
 import stat
@@ -107,11 +107,11 @@ def test_the_message_of_a_module_is_its_output_where_it_ran_no_command(finish: F
         ),
     ],
 )
-def test_a_failure_says_what_a_person_needs(finish: Finish, result: dict[str, Any], said: str) -> None:
+def test_a_failure_shows_the_message_and_the_last_errors(finish: Finish, result: dict[str, Any], said: str) -> None:
     assert finish("failed", result).output == said
 
 
-def test_what_is_censored_is_not_shown(finish: Finish) -> None:
+def test_censored_output_is_not_shown(finish: Finish) -> None:
     assert finish("ok", {"censored": "hidden due to no_log", "changed": True}).output == ""
 
 
@@ -157,7 +157,7 @@ def test_a_module_names_the_cause_of_its_failure(events: RoleEvents) -> None:
     assert causes == [None, Cause.CONFIGURATION, Cause.PRODUCT]
 
 
-def test_a_cause_that_no_module_of_ours_names_is_none(events: RoleEvents) -> None:
+def test_an_unknown_cause_is_none(events: RoleEvents) -> None:
     events.handle(task("runner_on_failed", {"msg": "no", CAUSE_KEY: "sabotage"}))
     assert events.cause is None
 
@@ -167,7 +167,7 @@ def test_a_warning_of_a_module_is_a_note(events: RoleEvents, shown: list[Event])
     assert [event.text for event in shown if isinstance(event, Note)] == ["there is no namespace tset"]
 
 
-def test_what_is_ignored_made_nothing_fail(events: RoleEvents) -> None:
+def test_an_ignored_failure_does_not_make_the_role_fail(events: RoleEvents) -> None:
     events.handle(task("runner_on_failed", {"msg": "no"}, ignore_errors=True))
     events.handle(task("runner_on_ok"))
     assert events.failed is None
@@ -179,7 +179,7 @@ def test_an_unreachable_host_made_the_role_fail(events: RoleEvents) -> None:
     assert (events.failed.status, events.failed.host) == ("unreachable", "node-1")
 
 
-def test_what_ansible_prints_is_the_log_and_its_end_is_an_explanation(events: RoleEvents, tmp_path: Path) -> None:
+def test_the_log_contains_the_output_of_ansible(events: RoleEvents, tmp_path: Path) -> None:
     for number in range(3):
         events.handle({"event": "verbose", "stdout": f"line {number}\r\n\r\n  more {number}"})
     assert (tmp_path / "_ansible.log").read_text().splitlines()[:3] == ["line 0", "", "  more 0"]

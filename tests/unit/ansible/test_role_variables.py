@@ -1,4 +1,4 @@
-"""What the body of a command's method does to the variables of its role."""
+"""How the method of a command changes the variables of its role."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _leave(path: str) -> None:
         ),
     ],
 )
-def test_a_body_refuses_or_returns_something_else(body: Callable[..., Any], message: str) -> None:
+def test_a_method_that_refuses_or_returns_no_variables_is_an_error(body: Callable[..., Any], message: str) -> None:
     def measure(path: str) -> Any:
         return body(path)
 

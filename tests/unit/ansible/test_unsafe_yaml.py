@@ -1,4 +1,4 @@
-"""What Ansible itself reads in the YAML that is written for it."""
+"""How Ansible reads the YAML that Topgallant writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This machine as a target: there is nothing to describe."""
+"""This machine as a target."""
 
 import pytest
 from pydantic import ValidationError

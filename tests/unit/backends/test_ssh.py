@@ -52,7 +52,7 @@ def test_ansible_finds_a_machine_where_ssh_does(fields: dict[str, Any], address:
         ("no_such_field", 1),
     ],
 )
-def test_what_describes_no_machine_is_refused(field: str, value: object) -> None:
+def test_an_invalid_machine_is_refused(field: str, value: object) -> None:
     with pytest.raises(ValidationError, match=field):
         Target.model_validate({field: value})
 
@@ -86,7 +86,7 @@ def call(tmp_path: Path, called: Path, **fields: Any) -> list[str]:
     return called.read_text().splitlines()
 
 
-def test_nobody_is_asked_for_a_password_and_a_silent_end_is_noticed(tmp_path: Path, called: Path) -> None:
+def test_ssh_never_asks_for_a_password_and_notices_a_silent_end(tmp_path: Path, called: Path) -> None:
     args = call(tmp_path, called)
     assert {"-T", "-oBatchMode=yes", "-oServerAliveInterval=5", "-oServerAliveCountMax=3"} <= set(args)
 
@@ -97,7 +97,7 @@ def test_the_configuration_of_the_user_says_what_the_target_does_not(tmp_path: P
     assert args[args.index("--") + 1] == "name"
 
 
-def test_a_target_names_who_to_be_and_where(tmp_path: Path, called: Path) -> None:
+def test_a_target_names_the_user_and_the_port(tmp_path: Path, called: Path) -> None:
     args = call(tmp_path, called, host="far", user="me", port=2222, python="/opt/a python")
     assert args[args.index("-l") + 1] == "me"
     assert args[args.index("-p") + 1] == "2222"

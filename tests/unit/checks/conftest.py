@@ -1,4 +1,4 @@
-"""What the tests of the checks share: a check from a mapping, as the configuration writes it."""
+"""Creates checks from mappings, as in a configuration."""
 
 import importlib
 from collections.abc import Callable

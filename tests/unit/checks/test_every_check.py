@@ -1,4 +1,4 @@
-"""What all kinds of checks have in common: wrong fields are refused, and a log that is not there proves nothing."""
+"""All checks refuse wrong fields, and fail if their log is missing."""
 
 import importlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The exit status that a workload left."""
+"""The exit status of a workload."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def test_another_status_fails_and_is_told(judge: Judge, tmp_path: Path, status: 
     assert judge(check="exit_status") == Judgement(False, f"exit status {shown}, expected 0")
 
 
-def test_a_failure_says_what_the_workload_complained_of_last(judge: Judge, tmp_path: Path) -> None:
+def test_a_failure_shows_the_last_line_of_standard_error(judge: Judge, tmp_path: Path) -> None:
     (tmp_path / "exit_code").write_text("2\n")
     (tmp_path / "stderr.log").write_bytes(b"warming up\nno device \xff found\n\n")
     judgement = judge(check="exit_status")
@@ -36,14 +36,14 @@ def test_a_failure_may_be_what_is_expected(judge: Judge, tmp_path: Path) -> None
     assert judge(check="exit_status", file="status.txt", expected=3).passed
 
 
-def test_a_workload_that_left_none_did_not_end_by_itself(judge: Judge) -> None:
+def test_a_missing_exit_status_fails(judge: Judge) -> None:
     assert judge(check="exit_status") == Judgement(
         False, "exit_code does not exist: the workload did not end by itself"
     )
 
 
 @pytest.mark.parametrize("content", [b"", b"zero", b"0 0", b"\xff\xfe", b"0x0", b"x" * 10_000], ids=range(6))
-def test_what_is_no_status_fails_in_one_short_line(judge: Judge, tmp_path: Path, content: bytes) -> None:
+def test_a_malformed_status_fails_with_a_short_message(judge: Judge, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "exit_code").write_bytes(content)
     judgement = judge(check="exit_status")
     assert not judgement.passed

@@ -1,4 +1,4 @@
-"""Files that a workload has to leave."""
+"""The files that a workload must write."""
 
 from pathlib import Path
 

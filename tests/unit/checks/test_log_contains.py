@@ -18,7 +18,7 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("log")
-def test_the_first_line_that_holds_the_text_is_told_and_shown(judge: Judge) -> None:
+def test_the_first_line_that_contains_the_text_is_shown(judge: Judge) -> None:
     assert judge(check="log_contains", text="Finished") == Judgement(
         True, "'Finished' is in stdout.log:3: 'Finished training run (a.b*)'", "stdout.log", 3
     )
@@ -26,7 +26,7 @@ def test_the_first_line_that_holds_the_text_is_told_and_shown(judge: Judge) -> N
 
 @pytest.mark.parametrize("text", ["finished", "1\\ncaf", "step  1", ".*", "step 1$"])
 @pytest.mark.usefixtures("log")
-def test_a_text_is_looked_for_as_it_is(judge: Judge, text: str) -> None:
+def test_a_text_is_searched_literally(judge: Judge, text: str) -> None:
     said = f"{text!r} is not in stdout.log"
     assert judge(check="log_contains", text=text) == Judgement(False, said, "stdout.log")
 

@@ -39,7 +39,7 @@ def test_lines_that_match_are_counted_and_the_first_is_shown(
 
 
 @pytest.mark.parametrize("bounds", [{}, {"at_most": 0}])
-def test_none_is_a_failure_unless_that_is_what_is_expected(judge: Judge, bounds: dict[str, int]) -> None:
+def test_no_match_fails_unless_no_match_is_expected(judge: Judge, bounds: dict[str, int]) -> None:
     expected = "exactly 0" if bounds else "at least 1"
     said = f"0 lines of stdout.log match 'error', {expected} expected"
     assert judge(check="log_matches", pattern="error", **bounds) == Judgement(bool(bounds), said, "stdout.log")
@@ -66,6 +66,6 @@ def test_each_line_is_looked_at_by_itself(judge: Judge, pattern: str, count: int
         ({"text": "x"}, "text"),
     ],
 )
-def test_what_could_never_pass_or_never_fail_is_refused(spec: dict[str, Any], said: str) -> None:
+def test_limits_that_always_pass_or_always_fail_are_refused(spec: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Check.model_validate({"pattern": "x", **spec})

@@ -54,7 +54,7 @@ def test_a_metric_that_could_not_be_read_fails_and_says_why(judge: Judge) -> Non
     assert (judgement.passed, judgement.message) == (False, "loss is unknown (metrics.json is not there)")
 
 
-def test_a_metric_that_nobody_measures_fails_and_names_those_there_are(judge: Judge) -> None:
+def test_an_unknown_metric_fails_and_names_the_known_metrics(judge: Judge) -> None:
     assert (
         judge(Metric("loss", 1.0), check="metric", metric="lost", upper=1).message == "lost is not a metric here: loss"
     )
@@ -157,7 +157,7 @@ def test_without_bounds_nothing_is_judged() -> None:
 
 
 @pytest.mark.parametrize(("unit", "said"), [("ms", "ms"), ("", "bare numbers")])
-def test_bounds_in_another_unit_hold_nothing_and_say_so(unit: str, said: str) -> None:
+def test_bounds_in_another_unit_judge_nothing(unit: str, said: str) -> None:
     found = by_history(3.0, replace(BOUND, unit=unit))
     told = f"time is 3 s, and its bounds are in {said}: `results update_bounds` makes new ones"
     assert found == Judgement(None, told)

@@ -1,4 +1,4 @@
-"""A metric held against that of another cell."""
+"""A metric compared with the same metric of another cell."""
 
 import math
 import re

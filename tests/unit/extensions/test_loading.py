@@ -1,4 +1,4 @@
-"""A mapping of a configuration describes a plugin: its module is found by name, and its fields are checked."""
+"""Extensions from the configuration: their modules are found by name, and their fields are checked."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def test_the_name_is_that_of_a_module_and_the_rest_are_its_fields() -> None:
     assert (check.expected, check.file) == (3, exit_status.Check().file)
 
 
-def test_what_describes_a_plugin_is_left_as_it_is() -> None:
+def test_parsing_does_not_change_the_mapping() -> None:
     spec = {"check": "exit_status", "expected": 3}
     parse(spec)
     assert spec == {"check": "exit_status", "expected": 3}
@@ -41,7 +41,7 @@ def test_what_describes_a_plugin_is_left_as_it_is() -> None:
         (["x" * 200], r"^\['x+\.\.\. is not a check"),
     ],
 )
-def test_a_plugin_that_there_is_not_is_refused_with_the_nearest(spec: Any, said: str) -> None:
+def test_an_unknown_name_is_refused_with_the_most_similar_name(spec: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parse(spec)
 
@@ -54,12 +54,12 @@ def test_a_plugin_that_there_is_not_is_refused_with_the_nearest(spec: Any, said:
         ({"expected": "x", "y": 1}, r"^check `exit_status`: expected: .*; y: Extra inputs"),
     ],
 )
-def test_a_field_that_is_wrong_is_named_with_all_the_others(fields: dict[str, Any], said: str) -> None:
+def test_all_wrong_fields_are_named(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parse({"check": "exit_status", **fields})
 
 
-def test_a_fault_of_the_whole_has_no_field() -> None:
+def test_an_error_of_the_whole_model_names_no_field() -> None:
     with pytest.raises(
         ValueError, match=r"^check `metric`: a lower or an upper bound was expected, or `bounds: auto`$"
     ):

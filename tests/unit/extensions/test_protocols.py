@@ -66,7 +66,7 @@ class _Wrapper:
         return getattr(self._machine, name)
 
 
-def test_a_backend_that_wraps_an_owning_one_is_owning_too() -> None:
+def test_a_backend_that_wraps_an_owning_backend_can_tear_down_the_run() -> None:
     wrapped = _Wrapped()
     assert protocols.teardown_of(cast("Backend", _Wrapper(wrapped))) == wrapped.teardown_run
     assert protocols.teardown_of(cast("Backend", _Wrapper(object()))) is None

@@ -1,4 +1,4 @@
-"""One connection: answers find their questions, and whoever waits is told when it ends, and why."""
+"""One connection to an agent: its answers, its events and its end."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def talk(tmp_path: Path) -> Iterator[Talks]:
         one.connection.close()
 
 
-def test_a_greeting_is_returned_whatever_came_before_it(talk: Talks) -> None:
+def test_login_output_before_the_first_message_is_skipped(talk: Talks) -> None:
     source = 'print("Welcome!\\n5\\n{}\\nnull\\n{\\"event\\": 1}"); say(**hello); hear()'
     assert talk(source).connection.start_agent()["home"] == "/home"
 
 
-def test_answers_find_their_questions_in_any_order(talk: Talks) -> None:
+def test_answers_may_arrive_in_any_order(talk: Talks) -> None:
     both = talk("say(**hello); a, b = hear(), hear(); say(id=b['id'], op=b['op']); say(id=a['id'], op=a['op']); hear()")
     both.connection.start_agent()
     with ThreadPoolExecutor() as threads:
@@ -76,7 +76,7 @@ def test_answers_find_their_questions_in_any_order(talk: Talks) -> None:
         assert [answer.result()["op"] for answer in answers] == ["one", "two"]
 
 
-def test_events_are_told_as_they_come(talk: Talks) -> None:
+def test_events_are_passed_on_as_they_arrive(talk: Talks) -> None:
     one = talk("say(**hello); say(event='log', n=1); say(event='ended', n=2); say(id=hear()['id'])")
     one.connection.start_agent()
     one.connection.request("state")
@@ -92,7 +92,7 @@ def test_events_are_told_as_they_come(talk: Talks) -> None:
         ("os.kill(os.getpid(), 9)", "its agent ended with status -9"),
     ],
 )
-def test_who_does_not_come_up_says_why(talk: Talks, source: str, reason: str) -> None:
+def test_the_error_contains_why_the_agent_does_not_start(talk: Talks, source: str, reason: str) -> None:
     one = talk(source)
     with pytest.raises(ConnectionLost, match=f"^{reason}$"):
         one.connection.start_agent()
@@ -100,7 +100,7 @@ def test_who_does_not_come_up_says_why(talk: Talks, source: str, reason: str) ->
     assert one.ends == 1
 
 
-def test_who_does_not_come_up_in_time_is_ended(talk: Talks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_does_not_start_in_time_is_closed(talk: Talks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_connection, "_HELLO_SECONDS", 0.3)
     one = talk("read()")
     with pytest.raises(ConnectionLost, match=r"^the agent did not start within 0\.3 s$"):
@@ -108,7 +108,7 @@ def test_who_does_not_come_up_in_time_is_ended(talk: Talks, monkeypatch: pytest.
     assert one.ended.is_set()
 
 
-def test_who_does_not_answer_in_time_is_lost(talk: Talks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_without_an_answer_in_time_fails(talk: Talks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_connection, "_ANSWER_SECONDS", 0.3)
     one = talk("say(**hello); read()")
     one.connection.start_agent()
@@ -119,7 +119,7 @@ def test_who_does_not_answer_in_time_is_lost(talk: Talks, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "nonsense", ["Killed", "5", "null", "[]", "{}", '{"id": 1', '{"id": [1]}', '{"event": []}', '{"event": "hello"}']
 )
-def test_who_speaks_nonsense_is_at_its_end(talk: Talks, nonsense: str) -> None:
+def test_a_malformed_message_ends_the_connection(talk: Talks, nonsense: str) -> None:
     one = talk(f"say(**hello); hear(); print({nonsense!r}, flush=True); read()")
     one.connection.start_agent()
     with pytest.raises(ConnectionLost, match="its agent ended with status 0"):
@@ -127,7 +127,7 @@ def test_who_speaks_nonsense_is_at_its_end(talk: Talks, nonsense: str) -> None:
     assert one.ends == 1
 
 
-def test_whoever_waits_is_told_of_the_end(talk: Talks) -> None:
+def test_the_end_of_the_connection_fails_open_requests(talk: Talks) -> None:
     one = talk("say(**hello); hear(); hear(); sys.exit('out of memory')")
     one.connection.start_agent()
     with ThreadPoolExecutor() as threads:
@@ -135,7 +135,7 @@ def test_whoever_waits_is_told_of_the_end(talk: Talks) -> None:
         assert [str(answer.exception()) for answer in answers] == ["out of memory"] * 2
 
 
-def test_who_asks_after_the_end_is_told_so(talk: Talks) -> None:
+def test_a_request_after_the_end_of_the_connection_fails(talk: Talks) -> None:
     one = talk("say(**hello)")
     one.connection.start_agent()
     assert one.ended.wait(60)
@@ -143,7 +143,7 @@ def test_who_asks_after_the_end_is_told_so(talk: Talks) -> None:
         one.connection.request("state")
 
 
-def test_who_asks_while_it_is_closed_is_told_so(talk: Talks) -> None:
+def test_a_request_while_the_connection_is_closed_fails(talk: Talks) -> None:
     """At any moment of it: its input may be closed, and the end of its output not seen yet."""
     one = talk("say(**hello); read(); time.sleep(0.5)")
     one.connection.start_agent()
@@ -155,7 +155,7 @@ def test_who_asks_while_it_is_closed_is_told_so(talk: Talks) -> None:
         closing.result()
 
 
-def test_to_close_it_twice_is_no_error(talk: Talks) -> None:
+def test_closing_twice_is_not_an_error(talk: Talks) -> None:
     one = talk("say(**hello); read()")
     one.connection.start_agent()
     one.connection.close()

@@ -1,4 +1,4 @@
-"""What is extracted from an archive that a workload or its host may have forged."""
+"""Which members of an archive are extracted that a workload or its host may have forged."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_the_last_of_several_members_of_one_name_stays(there: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "expected"), [(0o6777, 0o700), (0o4755, 0o700), (0o666, 0o600), (0o000, 0o600)])
-def test_a_file_is_private_and_a_program_stays_one(there: Path, mode: int, expected: int) -> None:
+def test_an_extracted_file_is_private_and_a_program_stays_executable(there: Path, mode: int, expected: int) -> None:
     extracted(there, member("files/a", mode=mode), member("files/sub", tarfile.DIRTYPE, mode=0o7777))
     assert (there / "files/a").stat().st_mode & 0o7777 == expected
     assert (there / "files/sub").stat().st_mode & 0o7777 == 0o700
@@ -216,7 +216,7 @@ def test_a_compressed_archive_is_refused(there: Path) -> None:
         (CollectLimits(files=2), "the attempt left more than 2 files: "),
     ],
 )
-def test_what_came_before_the_limit_is_kept(there: Path, limits: CollectLimits, message: str) -> None:
+def test_members_before_the_limit_are_extracted(there: Path, limits: CollectLimits, message: str) -> None:
     members = [member(f"files/{name}") for name in "abcd"]
     with pytest.raises(LimitExceeded, match=message) as caught:
         archives.extract(packed(*members, content=bytes(1000)), there, limits)
@@ -281,7 +281,7 @@ def test_a_negative_size_is_damage(there: Path, kind: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 100, 700])
-def test_an_archive_that_is_not_whole_is_said_to_be(there: Path, size: int) -> None:
+def test_an_incomplete_archive_is_an_error(there: Path, size: int) -> None:
     whole = packed(member("files/a"), content=os.urandom(4096)).getvalue()
     with pytest.raises(tarfile.TarError):
         archives.extract(io.BytesIO(whole[:size]), there, LIMITS)

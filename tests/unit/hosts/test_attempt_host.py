@@ -1,4 +1,4 @@
-"""A host is asked over a connection that is made again: for as long as that may help, and by one for all."""
+"""A host whose connection is restored, and the attempts on this host."""
 
 from __future__ import annotations
 
@@ -104,13 +104,13 @@ REFUSED: Final = "echo 'Connection refused' >&2; exit 255"
 DENIED: Final = "echo 'Permission denied (publickey).' >&2; exit 255"
 
 
-def test_who_is_refused_tries_again(machine: Machines) -> None:
+def test_a_refused_connection_is_tried_again(machine: Machines) -> None:
     one = machine(REFUSED, REFUSED)
     assert ask(one) == "absent"
     assert one.launches == 3
 
 
-def test_who_waits_in_vain_is_told_for_how_long_and_why(machine: Machines) -> None:
+def test_a_timeout_names_its_length_and_the_last_error(machine: Machines) -> None:
     one = machine(*[REFUSED] * 9)
     with pytest.raises(StepError, match=r"^there: it cannot be reached for 1 s: Connection refused$") as caught:
         ask(one, 1.0)
@@ -118,7 +118,7 @@ def test_who_waits_in_vain_is_told_for_how_long_and_why(machine: Machines) -> No
     assert one.launches > 1
 
 
-def test_where_one_has_waited_in_vain_the_others_ask_once(machine: Machines) -> None:
+def test_after_a_timeout_later_calls_try_once(machine: Machines) -> None:
     one = machine(*[REFUSED] * 5)
     for timeout, launches in ((0.3, 3), (60, 4), (60, 5)):
         with pytest.raises(StepError, match="Connection refused"):
@@ -128,7 +128,7 @@ def test_where_one_has_waited_in_vain_the_others_ask_once(machine: Machines) -> 
 
 
 @pytest.mark.parametrize("said", ["Permission denied (publickey).", "sh: 1: python3: not found", bootstrap.TOO_OLD])
-def test_what_no_second_try_would_change_is_said_at_once(machine: Machines, said: str) -> None:
+def test_a_final_error_is_raised_at_once(machine: Machines, said: str) -> None:
     one = machine(f"echo '{said}' >&2; exit 1")
     with pytest.raises(StepError, match=r"^there: it cannot be reached: "):
         ask(one)
@@ -142,13 +142,13 @@ def test_what_no_second_try_would_change_is_said_at_once(machine: Machines, said
         "identity_file type 0: No such file or directory\nConnection reset by peer",
     ],
 )
-def test_what_may_pass_is_waited_for(machine: Machines, said: str) -> None:
+def test_a_temporary_error_is_tried_again(machine: Machines, said: str) -> None:
     one = machine(f"echo '{said}' >&2; exit 255")
     assert ask(one) == "absent"
     assert one.launches == 2
 
 
-def test_what_would_be_hopeless_of_a_stranger_may_pass_of_a_host_that_is_known(machine: Machines) -> None:
+def test_a_final_error_of_a_host_that_was_reached_before_is_tried_again(machine: Machines) -> None:
     """A machine that is being started refuses people, and has no homes yet."""
     one = machine()
     there = one.start("sleep", "60")
@@ -165,7 +165,7 @@ def test_a_connection_that_is_gone_as_soon_as_it_is_there_is_no_connection(machi
     assert one.launches == 4
 
 
-def test_who_waits_is_cancelled_and_nobody_after_him_tries_again(machine: Machines) -> None:
+def test_a_cancelled_scope_ends_the_wait_and_later_calls(machine: Machines) -> None:
     one = machine(*[REFUSED] * 99)
 
     def wait() -> None:
@@ -183,7 +183,7 @@ def test_who_waits_is_cancelled_and_nobody_after_him_tries_again(machine: Machin
     assert one.launches <= before + 1
 
 
-def test_who_is_closed_while_it_connects_leaves_no_connection(machine: Machines) -> None:
+def test_a_host_that_is_closed_while_it_connects_has_no_connection(machine: Machines) -> None:
     one = machine(f"sleep 0.5; {HELLO}; cat > /dev/null; true")
     with ThreadPoolExecutor() as threads:
         asking = threads.submit(ask, one)
@@ -218,7 +218,7 @@ def test_an_attempt_is_given_up_that_is_out_of_reach_for_too_long(machine: Machi
     assert "Connection refused" in status.message
 
 
-def test_nothing_is_told_after_the_end(machine: Machines) -> None:
+def test_a_closed_host_reports_nothing(machine: Machines) -> None:
     one = machine()
     there = one.start("sleep", "60", timeout=60)
     one.answer(*[REFUSED] * 99)
@@ -243,7 +243,7 @@ def test_an_attempt_that_deleted_its_directory_during_an_outage_is_lost_and_ende
     wait_for(lambda: not processes.marked(Path(there)), "no process of it")
 
 
-def test_who_is_looked_for_and_not_there_is_not_watched(machine: Machines, tmp_path: Path) -> None:
+def test_an_attempt_that_is_not_on_the_host_is_not_watched(machine: Machines, tmp_path: Path) -> None:
     one = machine()
     assert one.host.watch("nobody", str(tmp_path / "nobody"), mirror=None, timeout=60) is False
     one.disconnect()
@@ -259,7 +259,7 @@ def test_a_copy_of_a_log_has_no_gap(tmp_path: Path) -> None:
     assert log.read_bytes() == b"0123456"
 
 
-def test_where_a_copy_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_copy_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     attempt_host._write_at(tmp_path / "nowhere/stdout.log", 0, "", most=8)
     assert "nowhere/stdout.log cannot be written: " in caplog.text
 
@@ -337,7 +337,7 @@ def test_a_home_that_is_no_path_is_an_error_of_the_host(machine: Machines, home:
         one.host.home(5)
 
 
-def test_a_host_tells_that_processes_may_remain(machine: Machines, tmp_path: Path) -> None:
+def test_a_status_tells_whether_processes_may_remain(machine: Machines, tmp_path: Path) -> None:
     one = machine()
     one.host._add(attempt_host._Attempt("cell", "/there", tmp_path, 1))
     one.host._handle_event({"event": "ended", "directory": "/there", "outcome": None, "may_remain": True})

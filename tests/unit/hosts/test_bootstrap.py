@@ -1,4 +1,4 @@
-"""The agent gets onto a target as text, over the connection that it then speaks on."""
+"""The agent is sent as text over the connection that it then uses."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def test_the_agent_is_its_size_and_its_text() -> None:
     compile(program[8:], "agent", "exec")
 
 
-def test_it_needs_nothing_that_is_installed_and_leaves_nothing() -> None:
+def test_the_agent_needs_no_packages_and_leaves_no_files() -> None:
     done = run(bootstrap.program(), "-I", "-S")
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.loads(done.stdout)["event"] == "hello"
 
 
-def test_what_is_sent_after_it_are_requests() -> None:
+def test_input_after_the_program_is_read_as_requests() -> None:
     done = run(bootstrap.program() + b'{"id": 7, "op": "state", "directory": "/nowhere"}\n')
     _, answer = done.stdout.strip().splitlines()
     assert json.loads(answer) == {"id": 7, "state": "absent"}
 
 
-def test_a_connection_that_ends_too_early_is_said_so() -> None:
+def test_a_connection_that_ends_too_early_is_an_error() -> None:
     for sent in (b"", b"0000", bootstrap.program()[:1000]):
         done = run(sent)
         assert done.stderr == b"the connection ended before the whole agent arrived\n"

@@ -1,4 +1,4 @@
-"""What goes to a host with a workload, and what is kept of what it left."""
+"""The files and the order of a workload, and the files that an attempt keeps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def names(directory: Path) -> list[str]:
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
 
 
-def test_an_order_says_all_that_the_agent_has_to_know() -> None:
+def test_an_order_contains_all_settings_of_the_workload() -> None:
     workload = Workload(
         ("a", "b"), env={"A": "1", "B": Secret("secret")}, timeouts=Timeouts(1, 2, 3, 4), log_bytes=5, sample_seconds=6
     )
@@ -51,14 +51,14 @@ def test_an_order_says_all_that_the_agent_has_to_know() -> None:
         ({}, ["two-secret", "x"], ["two-secret"]),
     ],
 )
-def test_an_agent_is_told_only_the_secrets_that_its_workload_has(
+def test_an_order_contains_only_the_secrets_of_its_workload(
     env: dict[str, str | Secret], inherited: list[str], told: list[str]
 ) -> None:
     context = replace(CONTEXT, secrets=lambda: ["one-secret", "two-secret"])
     assert staging.order(Workload(("true",), env=env), context, {}, inherited)["secrets"] == told
 
 
-def test_what_is_sent_is_in_a_folder_of_its_own_until_it_is_moved(tmp_path: Path) -> None:
+def test_sent_files_are_in_a_separate_folder_until_they_are_moved(tmp_path: Path) -> None:
     (tmp_path / "source").write_text("1")
     workload = Workload(("true",), files={"a/b": tmp_path / "source"}, text_files={"a/c": "2"})
     attempt = tmp_path / "attempt"
@@ -70,7 +70,7 @@ def test_what_is_sent_is_in_a_folder_of_its_own_until_it_is_moved(tmp_path: Path
     assert names(attempt) == ["src", "src/a", "src/a/b", "src/a/c"]
 
 
-def test_where_nothing_is_sent_there_is_no_folder(tmp_path: Path) -> None:
+def test_a_workload_without_files_has_no_folder(tmp_path: Path) -> None:
     with staging.staged(Workload(("true",)), tmp_path) as folder:
         assert folder is None
     assert names(tmp_path) == []
@@ -87,7 +87,7 @@ def test_a_folder_is_sent_without_what_python_and_git_keep_there(tmp_path: Path)
         assert (folder / "x/link").is_symlink()
 
 
-def test_a_file_that_is_not_there_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_configuration_error(tmp_path: Path) -> None:
     workload = Workload(("true",), files={"a": tmp_path / "nowhere"})
     with pytest.raises(StepError, match="nowhere") as caught, staging.staged(workload, tmp_path / "attempt"):
         pass
@@ -114,7 +114,7 @@ def test_a_name_that_is_taken_by_a_folder_is_a_fault_of_the_machine(tmp_path: Pa
         ((), []),
     ],
 )
-def test_what_nobody_asked_for_is_removed(tmp_path: Path, patterns: tuple[str, ...], left: list[str]) -> None:
+def test_files_that_match_no_pattern_are_removed(tmp_path: Path, patterns: tuple[str, ...], left: list[str]) -> None:
     (tmp_path / "d/e").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to("d")
@@ -124,12 +124,12 @@ def test_what_nobody_asked_for_is_removed(tmp_path: Path, patterns: tuple[str, .
     assert names(tmp_path) == left
 
 
-def test_where_there_is_nothing_to_keep_nothing_is_done(tmp_path: Path) -> None:
+def test_a_missing_directory_has_no_files_to_remove(tmp_path: Path) -> None:
     staging.remove_unmatched(tmp_path / "nowhere", ("*.json",))
     assert names(tmp_path) == []
 
 
-def test_pipes_and_links_to_elsewhere_are_no_evidence(tmp_path: Path) -> None:
+def test_pipes_and_links_in_place_of_files_are_removed(tmp_path: Path) -> None:
     attempt = tmp_path / "attempt"
     (attempt / "files").mkdir(parents=True)
     (attempt / "files/a").touch()
@@ -170,14 +170,14 @@ def test_each_file_of_a_folder_has_a_digest(tmp_path: Path) -> None:
         lambda folder: (folder / "data/new").touch(),
     ],
 )
-def test_whatever_changes_what_is_sent_changes_a_digest(tmp_path: Path, change: Callable[[Path], object]) -> None:
+def test_each_change_of_a_sent_file_changes_a_digest(tmp_path: Path, change: Callable[[Path], object]) -> None:
     folder = tree(tmp_path)
     before = staging.digests(folder)
     change(folder)
     assert staging.digests(folder) != before
 
 
-def test_what_is_not_sent_has_no_digest(tmp_path: Path) -> None:
+def test_ignored_files_have_no_digest(tmp_path: Path) -> None:
     folder = tree(tmp_path)
     before = staging.digests(folder)
     (folder / "__pycache__").mkdir()

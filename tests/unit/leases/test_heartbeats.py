@@ -1,4 +1,4 @@
-"""A lease that is held stays ours while its heart beats, and is known to be lost where it does not."""
+"""A lease is renewed by heartbeats, and is lost if it cannot be renewed."""
 
 import dataclasses
 import threading
@@ -50,7 +50,7 @@ def renewed(lock: FakeLock) -> float:
     return lock.record.renewed.timestamp()
 
 
-def test_its_heart_beats_three_times_before_it_would_expire(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
+def test_a_heartbeat_is_sent_three_times_per_lifetime(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
     hold()
     first = renewed(lock)
     time.sleep(1.6)
@@ -59,23 +59,21 @@ def test_its_heart_beats_three_times_before_it_would_expire(lock: FakeLock, hold
     assert not lost.is_set()
 
 
-def test_it_is_lost_where_another_holds_it_and_says_who(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
+def test_a_lease_that_another_holder_took_is_lost(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
     lease = hold()
     lock.hold(OTHER)
     assert lost.wait(2)
     assert lease.loss.startswith("the lease of sut is lost: now it is held by ann@lab for 'debugging' since ")
 
 
-def test_it_is_lost_where_somebody_has_released_it(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
+def test_a_lease_that_was_released_by_force_is_lost(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
     lease = hold()
     heartbeats.release(lock, "run-2")
     assert lost.wait(2)
     assert lease.loss == "the lease of sut is lost: it was released by force, and is free now"
 
 
-def test_it_is_lost_where_it_cannot_be_renewed_for_as_long_as_it_lasts(
-    lock: FakeLock, hold: Hold, lost: threading.Event
-) -> None:
+def test_a_lease_that_cannot_be_renewed_in_time_is_lost(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
     lease = hold()
     began, lock.fault = time.monotonic(), "no route"
     assert lost.wait(3)
@@ -83,7 +81,7 @@ def test_it_is_lost_where_it_cannot_be_renewed_for_as_long_as_it_lasts(
     assert lease.loss == "the lease of sut is lost: it could not be renewed for 1 s: no route"
 
 
-def test_a_server_that_is_away_for_less_is_borne_with(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
+def test_a_short_outage_does_not_lose_the_lease(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
     hold()
     lock.fault = "no route"
     time.sleep(0.5)
@@ -92,7 +90,7 @@ def test_a_server_that_is_away_for_less_is_borne_with(lock: FakeLock, hold: Hold
     assert not lost.is_set()
 
 
-def test_it_is_written_again_where_somebody_has_deleted_it(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
+def test_a_deleted_record_is_written_again(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
     hold()
     lock.delete()
     time.sleep(0.6)
@@ -114,7 +112,7 @@ def test_a_release_is_the_last_that_is_written(lock: FakeLock, hold: Hold) -> No
     assert (lock.record, lock.version) == (None, version)
 
 
-def test_what_is_anothers_is_not_released(lock: FakeLock, hold: Hold) -> None:
+def test_a_lease_of_another_holder_is_not_released(lock: FakeLock, hold: Hold) -> None:
     lease = hold()
     lock.hold(OTHER)
     lease.release()
@@ -122,9 +120,7 @@ def test_what_is_anothers_is_not_released(lock: FakeLock, hold: Hold) -> None:
     assert lock.record.claim == OTHER
 
 
-def test_a_release_that_fails_is_said_and_nothing_more(
-    lock: FakeLock, hold: Hold, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failed_release_is_only_a_warning(lock: FakeLock, hold: Hold, caplog: pytest.LogCaptureFixture) -> None:
     lease = hold()
     lock.fault = "no route"
     lease.release()
@@ -139,7 +135,7 @@ def test_only_the_holder_releases(lock: FakeLock) -> None:
     assert heartbeats.release(lock, "run-1") is False
 
 
-def test_a_person_has_no_heart_that_beats(lock: FakeLock) -> None:
+def test_the_lease_of_a_person_has_no_heartbeats(lock: FakeLock) -> None:
     lease = take([lock], dataclasses.replace(OURS, has_heartbeat=False), wait=0, report=print)
     lease.release()
     assert lock.record is None

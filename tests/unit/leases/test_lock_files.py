@@ -1,4 +1,4 @@
-"""The lease of a machine, in a file on it."""
+"""The lease of a machine in a file."""
 
 import json
 import os
@@ -45,14 +45,14 @@ def record(claim: Claim = OURS) -> Record:
     return Record(claim, now(), now())
 
 
-def test_what_is_written_is_read_again(lock: LockFile) -> None:
+def test_a_written_record_is_read_back(lock: LockFile) -> None:
     written = record()
     version = lock.write(written, "", 0)
     assert version
     assert lock.read(0) == StoredRecord(written, version)
 
 
-def test_nobody_holds_what_is_not_there_or_was_released(lock: LockFile) -> None:
+def test_a_missing_or_released_lock_is_free(lock: LockFile) -> None:
     assert lock.read(0) == StoredRecord(None, "")
     version = lock.write(record(), "", 0)
     assert version
@@ -61,7 +61,7 @@ def test_nobody_holds_what_is_not_there_or_was_released(lock: LockFile) -> None:
     assert lock.read(0) == StoredRecord(None, released)
 
 
-def test_who_has_not_seen_the_latest_does_not_write(lock: LockFile) -> None:
+def test_a_write_with_an_old_version_changes_nothing(lock: LockFile) -> None:
     lock.write(record(), "", 0)
     assert lock.write(record(), "", 0) is None
 
@@ -126,7 +126,7 @@ def test_a_file_of_another_user_is_locked_only_where_others_may_create_files(loc
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"x"', "{}", '{"holder": 1}', "\0", '{"ttl": "x"}'])
-def test_what_is_no_record_is_nobodys(lock: LockFile, tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_is_a_free_lease(lock: LockFile, tmp_path: Path, text: str) -> None:
     (tmp_path / "lock").write_text(text)
     assert take([lock], OURS, wait=0, report=print).record.claim == OURS
 
@@ -147,27 +147,25 @@ def test_what_is_no_record_is_nobodys(lock: LockFile, tmp_path: Path, text: str)
     ],
     ids=lambda forged: str(next(iter(forged.items())))[:30],
 )
-def test_a_record_that_another_user_has_forged_is_nobodys(
-    lock: LockFile, tmp_path: Path, forged: dict[str, Any]
-) -> None:
+def test_a_forged_record_is_a_free_lease(lock: LockFile, tmp_path: Path, forged: dict[str, Any]) -> None:
     lock.write(record(OTHERS), "", 0)
     file = tmp_path / "lock"
     file.write_text(json.dumps({**json.loads(file.read_text()), **forged}))
     assert take([lock], OURS, wait=0, report=print).record.claim == OURS
 
 
-def test_a_record_that_is_nested_too_deep_is_nobodys(lock: LockFile, tmp_path: Path) -> None:
+def test_a_record_that_is_nested_too_deeply_is_a_free_lease(lock: LockFile, tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("[" * 20_000)
     assert lock.read(0).record is None
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(StepError, match=rf"dgx: the lock file {tmp_path}/none/lock: No such file") as caught:
         LockFile(tmp_path / "none" / "lock", "dgx").read(0)
     assert caught.value.cause is Cause.CONFIGURATION
 
 
-def test_a_holder_that_was_killed_holds_it_no_more(lock: LockFile, tmp_path: Path) -> None:
+def test_a_killed_holder_loses_the_lease(lock: LockFile, tmp_path: Path) -> None:
     args = [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path / "lock")]
     with subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None

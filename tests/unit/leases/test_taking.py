@@ -1,4 +1,4 @@
-"""Who has a lease, who waits for it, and when it is free again."""
+"""Taking a lease, waiting for a lease, and its expiry."""
 
 import dataclasses
 import threading
@@ -35,13 +35,13 @@ def take_it(*locks: Lock, claim: Claim = OURS, wait: float = 5.0, force: bool = 
     return take(locks, claim, wait=wait, report=said.append, force=force), said
 
 
-def test_what_is_free_is_taken_at_once(lock: FakeLock) -> None:
+def test_a_free_lease_is_taken_at_once(lock: FakeLock) -> None:
     lease, said = take_it(lock)
     assert (lock.record, said) == (lease.record, [])
     assert lease.record.claim == OURS
 
 
-def test_what_another_holds_is_not_had_and_it_is_said_whose_it_is(lock: FakeLock) -> None:
+def test_a_lease_of_another_holder_is_an_error_that_names_the_holder(lock: FakeLock) -> None:
     lock.hold(NIGHTLY)
     with pytest.raises(
         StepError, match=r"the lease of sut is not free: held by ann@lab for 'nightly' \(run run-1\)"
@@ -50,7 +50,7 @@ def test_what_another_holds_is_not_had_and_it_is_said_whose_it_is(lock: FakeLock
     assert e.value.cause is Cause.CAPACITY
 
 
-def test_what_is_released_is_had_by_who_waits_and_one_line_says_for_whom(lock: FakeLock) -> None:
+def test_a_waiting_process_takes_a_released_lease_and_reports_the_holder_once(lock: FakeLock) -> None:
     lock.hold(NIGHTLY)
     threading.Timer(0.5, heartbeats.release, (lock, "run-1")).start()
     began = time.monotonic()
@@ -60,21 +60,21 @@ def test_what_is_released_is_had_by_who_waits_and_one_line_says_for_whom(lock: F
     assert 0.4 < time.monotonic() - began < 2
 
 
-def test_who_waits_does_not_look_again_and_again(lock: FakeLock) -> None:
+def test_waiting_does_not_poll(lock: FakeLock) -> None:
     lock.hold(NIGHTLY)
     with pytest.raises(StepError, match="did not become free within 1 s"):
         take_it(lock, wait=1.0)
     assert lock.looks <= 3
 
 
-def test_a_holder_of_whom_nothing_is_heard_has_it_no_more(lock: FakeLock) -> None:
+def test_a_lease_without_heartbeats_expires(lock: FakeLock) -> None:
     lock.hold(quick(NIGHTLY))
     began = time.monotonic()
     take_it(lock)
     assert 0.9 < time.monotonic() - began < 2.5
 
 
-def test_a_holder_whose_clock_is_wrong_keeps_it_as_long_as_it_is_heard(lock: FakeLock) -> None:
+def test_a_wrong_clock_does_not_expire_a_lease_with_heartbeats(lock: FakeLock) -> None:
     long_ago = now() - timedelta(hours=5)
     lock.write(Record(quick(NIGHTLY), long_ago, long_ago), "", 0)
     with pytest.raises(StepError, match="is not free"):
@@ -90,7 +90,7 @@ def test_a_heartbeat_that_is_seen_counts_from_then_on(lock: FakeLock) -> None:
     assert 2.4 < time.monotonic() - began < 4
 
 
-def test_the_next_holder_is_said_too(lock: FakeLock) -> None:
+def test_a_new_holder_is_reported_too(lock: FakeLock) -> None:
     lock.hold(NIGHTLY)
     threading.Timer(0.3, lock.hold, (dataclasses.replace(NIGHTLY, holder="run-3", purpose="weekly"),)).start()
     threading.Timer(1.2, heartbeats.release, (lock, "run-3")).start()
@@ -98,14 +98,14 @@ def test_the_next_holder_is_said_too(lock: FakeLock) -> None:
     assert ["nightly" in line for line in said] == [True, False]
 
 
-def test_our_own_is_had_back_at_once_and_is_as_old_as_it_was(lock: FakeLock) -> None:
+def test_the_same_holder_gets_its_lease_back_at_once(lock: FakeLock) -> None:
     lock.hold(OURS)
     before = lock.record
     lease, said = take_it(lock, wait=0)
     assert (before and before.acquired, said) == (lease.record.acquired, [])
 
 
-def test_what_a_person_holds_ends_at_its_time_whenever_one_begins_to_wait(lock: FakeLock) -> None:
+def test_the_lease_of_a_person_ends_at_its_stored_time(lock: FakeLock) -> None:
     moment = now() - timedelta(seconds=9)
     lock.write(Record(dataclasses.replace(NIGHTLY, ttl=10, has_heartbeat=False), moment, moment), "", 0)
     began = time.monotonic()
@@ -114,14 +114,14 @@ def test_what_a_person_holds_ends_at_its_time_whenever_one_begins_to_wait(lock: 
     assert time.monotonic() - began < 2
 
 
-def test_force_takes_it_and_records_who_did_that_from_whom(lock: FakeLock) -> None:
+def test_force_takes_the_lease_and_records_both_holders(lock: FakeLock) -> None:
     lock.hold(NIGHTLY)
     lease, _ = take_it(lock, force=True)
     assert lease.record.forced.startswith("by bob@lab at ")
     assert "while it was held by ann@lab for 'nightly' (run run-1)" in lease.record.forced
 
 
-def test_what_was_free_is_not_taken_by_force(lock: FakeLock) -> None:
+def test_a_free_lease_is_not_recorded_as_forced(lock: FakeLock) -> None:
     assert take_it(lock, force=True)[0].record.forced == ""
 
 
@@ -147,20 +147,20 @@ def test_one_of_several_that_does_not_answer_is_left_out() -> None:
     assert take_it(broken, good)[0].lock is good
 
 
-def test_one_that_does_not_answer_is_an_error(lock: FakeLock) -> None:
+def test_a_lock_that_does_not_answer_is_an_error(lock: FakeLock) -> None:
     lock.fault = "no route"
     with pytest.raises(StepError, match="no route"):
         take_it(lock)
 
 
-def test_who_waits_bears_with_a_server_that_is_away(lock: FakeLock) -> None:
+def test_waiting_continues_while_the_server_is_unavailable(lock: FakeLock) -> None:
     lock.hold(quick(NIGHTLY))
     threading.Timer(0.2, setattr, (lock, "fault", "no route")).start()
     threading.Timer(1.6, setattr, (lock, "fault", "")).start()
     take_it(lock, wait=10)
 
 
-def test_of_many_who_want_it_one_has_it(lock: FakeLock) -> None:
+def test_only_one_of_many_processes_takes_the_lease(lock: FakeLock) -> None:
     taken: list[str] = []
 
     def want(number: int) -> None:
@@ -179,7 +179,7 @@ def test_of_many_who_want_it_one_has_it(lock: FakeLock) -> None:
     assert sorted(taken) == [f"run-{number}" for number in range(5)]
 
 
-def test_who_is_cancelled_waits_no_more(lock: FakeLock) -> None:
+def test_a_cancelled_scope_ends_the_wait(lock: FakeLock) -> None:
     lock.hold(NIGHTLY)
     with cancellation.opened() as scope:
         threading.Timer(0.3, scope.cancel, ("enough",)).start()

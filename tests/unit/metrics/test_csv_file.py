@@ -52,7 +52,7 @@ def test_a_row_without_a_number_is_an_error_with_its_line(tmp_path: Path, conten
     assert str(caught.value) == said
 
 
-def test_what_the_warmup_drops_need_not_be_a_number(tmp_path: Path) -> None:
+def test_skipped_rows_need_not_be_numbers(tmp_path: Path) -> None:
     assert read(tmp_path, b"loss\nnan\n2\n", warmup=1) == (2.0,)
     with pytest.raises(ValueError, match="2 numbers found, a warm-up of 2 leaves none"):
         read(tmp_path, b"loss\n1\n2\n", warmup=2)

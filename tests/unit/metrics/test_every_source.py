@@ -1,4 +1,4 @@
-"""What all sources of metrics have in common: wrong fields are refused, and a file that is not there is named."""
+"""All sources of metrics refuse wrong fields, and name a missing file."""
 
 import importlib
 from pathlib import Path

@@ -32,7 +32,7 @@ def test_a_number_is_found_by_its_path(directory: Path, path: str, value: float)
 
 
 @pytest.mark.parametrize("path", ["text", "yes", "none", "nan", "inf", "huge", "long", "losses", "step", "$"])
-def test_what_is_no_finite_number_is_refused_with_what_it_is(directory: Path, path: str) -> None:
+def test_a_value_that_is_not_a_finite_number_is_refused(directory: Path, path: str) -> None:
     with pytest.raises(ValueError, match="a number was expected") as caught:
         Source(file="metrics.json", path=path).read(directory)
     assert len(str(caught.value)) < 700
@@ -45,7 +45,7 @@ def test_a_path_that_leads_nowhere_is_named(directory: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"not json", b"[" * 100_000, b"{'a': 1}"], ids=range(6))
-def test_a_file_that_is_no_json_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_json_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "metrics.json").write_bytes(content)
     with pytest.raises(ValueError, match=r"metrics\.json is not JSON"):
         Source(file="metrics.json", path="a").read(tmp_path)
@@ -67,7 +67,7 @@ def test_a_file_that_does_not_fit_into_memory_is_not_read(tmp_path: Path) -> Non
         ({"aggregate": "each"}, (3.0, 1.5)),
     ],
 )
-def test_a_list_comes_to_a_number_by_its_aggregate(directory: Path, spec: dict[str, Any], value: Any) -> None:
+def test_a_list_is_reduced_by_its_aggregate(directory: Path, spec: dict[str, Any], value: Any) -> None:
     assert Source(file="metrics.json", path="losses", **spec).read(directory) == value
 
 

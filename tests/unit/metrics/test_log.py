@@ -70,11 +70,11 @@ def test_a_match_that_is_no_finite_number_is_shown_with_its_line(directory: Path
         Source(pattern=pattern).read(directory)
 
 
-def test_what_the_warmup_drops_need_not_be_a_number(directory: Path) -> None:
+def test_skipped_matches_need_not_be_numbers(directory: Path) -> None:
     assert Source(pattern=r"loss (\S+)", warmup=1, aggregate="max").read(directory) == 3.5
 
 
 @pytest.mark.parametrize(("pattern", "warmup", "count"), [("speed", 0, 0), (r"loss (\S+)", 4, 4), ("x", 2, 0)])
-def test_no_match_left_is_told_with_how_many_there_were(directory: Path, pattern: str, warmup: int, count: int) -> None:
+def test_too_few_matches_are_an_error_with_their_number(directory: Path, pattern: str, warmup: int, count: int) -> None:
     with pytest.raises(ValueError, match=rf"the matches of .* in stdout\.log: {count} numbers found"):
         Source(pattern=pattern, warmup=warmup).read(directory)

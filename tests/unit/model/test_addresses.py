@@ -1,4 +1,4 @@
-"""What is a host and a user, and what is neither."""
+"""Valid and invalid hosts and users."""
 
 import pytest
 

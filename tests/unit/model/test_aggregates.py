@@ -1,4 +1,4 @@
-"""One number from many."""
+"""The aggregates of several numbers."""
 
 import math
 from typing import get_args
@@ -29,16 +29,16 @@ def of(values: list[float], how: Aggregate) -> float:
         ("p50", 2.5), ("p90", 5.4), ("p95", 5.7), ("p99", 5.94),
     ],
 )  # fmt: skip
-def test_four_numbers_come_to_one(how: Aggregate, value: float) -> None:
+def test_each_aggregate_of_four_numbers(how: Aggregate, value: float) -> None:
     assert of([4, 6, 1, 1], how) == pytest.approx(value)
 
 
-def test_each_is_all_of_them_in_their_order() -> None:
+def test_each_returns_all_numbers_in_their_order() -> None:
     assert aggregates.aggregate([4, 6, 1], "each", source="x") == (4, 6, 1)
 
 
 @pytest.mark.parametrize("how", sorted(set(get_args(Aggregate)) - {"each", "count"}))
-def test_one_number_is_itself_whatever_is_asked_for(how: Aggregate) -> None:
+def test_every_aggregate_of_one_number_is_this_number(how: Aggregate) -> None:
     assert of([0.1], how) == 0.1
     assert how == "sum" or of([0.1, 0.1, 0.1], how) == 0.1
 
@@ -64,7 +64,7 @@ def test_percentiles_rise_and_stay_between_the_extremes(values: list[float]) -> 
 
 
 @pytest.mark.parametrize("how", get_args(Aggregate))
-def test_no_numbers_come_to_none(how: Aggregate) -> None:
+def test_no_numbers_are_an_error(how: Aggregate) -> None:
     with pytest.raises(ValueError, match=r"^m\.json: 0 numbers found$"):
         aggregates.aggregate([], how, source="m.json")
 
@@ -88,7 +88,7 @@ def test_the_warmup_is_dropped(warmup: int, left: list[int]) -> None:
         ([], 5, "^x: 0 numbers found, a warm-up of 5 leaves none$"),
     ],
 )
-def test_a_warmup_that_leaves_nothing_is_told(found: list[int], warmup: int, said: str) -> None:
+def test_a_warmup_that_leaves_no_number_is_an_error(found: list[int], warmup: int, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         aggregates.after_warmup(found, warmup, source="x")
 
@@ -105,7 +105,7 @@ def test_a_text_that_writes_no_finite_number_is_shown(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [True, None, "1", math.nan, math.inf, 10**400, -(10**4000), [1], {}, b"1"])
-def test_a_value_that_is_no_finite_number_is_said_to_be_none(value: object) -> None:
+def test_a_value_that_is_not_a_finite_number_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"^x is .+, a number was expected$"):
         aggregates.number(value, source="x")
 

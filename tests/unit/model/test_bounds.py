@@ -1,4 +1,4 @@
-"""Bounds: on which side a value is, which side is the better one, and when they count."""
+"""Bounds: on which side a value is, which side is better, and when bounds gate."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What each expected error makes of the step and of the command line that it ends."""
+"""The verdict, the cause and the exit code of each expected error."""
 
 import errno
 import signal
@@ -49,7 +49,7 @@ def test_each_error_has_its_verdict_its_cause_and_its_exit_code(
     assert errors.exit_code_of(error) == code
 
 
-def test_several_errors_stand_for_the_first_and_carry_all() -> None:
+def test_several_errors_have_the_verdict_of_the_first_error() -> None:
     first, second = CheckFailed("the loss rose"), ValueError("odd")
     error = SeveralErrors("models", [first, second])
     assert error.errors == (first, second)
@@ -61,7 +61,7 @@ def test_one_of_several_errors_is_not_counted_further() -> None:
     assert str(SeveralErrors("models", [ValueError("odd")])) == "models: ValueError: odd"
 
 
-def test_what_was_cancelled_is_not_caught_with_the_errors() -> None:
+def test_cancelled_is_not_caught_as_an_exception() -> None:
     assert not issubclass(Cancelled, Exception)
     assert not isinstance(Interrupted(signal.SIGINT), ToolboxError)
 
@@ -74,11 +74,11 @@ def test_a_step_error_says_where_its_evidence_is(tmp_path: Path) -> None:
     assert CheckFailed("no", directory=tmp_path).directory == tmp_path
 
 
-def test_only_an_error_that_is_not_ours_is_described_with_its_type() -> None:
+def test_only_an_unexpected_error_is_described_with_its_type() -> None:
     assert errors.describe(UsageError("write it so")) == "write it so"
     assert errors.describe(KeyError("x")) == "KeyError: 'x'"
 
 
 @pytest.mark.parametrize(("number", "cause"), [(errno.ENOSPC, Cause.INFRASTRUCTURE), (errno.ENOENT, Cause.INTERNAL)])
-def test_a_full_disk_is_no_fault_of_ours(number: int, cause: Cause) -> None:
+def test_a_full_disk_is_an_infrastructure_error(number: int, cause: Cause) -> None:
     assert errors.outcome_of(OSError(number, "said")) == (Verdict.ERROR, cause)

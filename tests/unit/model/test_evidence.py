@@ -1,4 +1,4 @@
-"""How a number of a workload is written."""
+"""A metric as text."""
 
 import pytest
 

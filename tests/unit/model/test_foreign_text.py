@@ -1,4 +1,4 @@
-"""Text that others wrote steers neither a terminal nor a CI system."""
+"""Untrusted text controls neither a terminal nor a CI system."""
 
 import json
 
@@ -36,14 +36,14 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("text", STEERING.values(), ids=STEERING)
-def test_what_steers_a_terminal_is_taken_out(text: str) -> None:
+def test_control_characters_are_removed(text: str) -> None:
     shown = clean(f"a{text}b\tc\nd")
     assert shown.isascii()
     assert all(character.isprintable() or character in "\t\n" for character in shown)
 
 
 @pytest.mark.parametrize("text", COMMANDS)
-def test_a_command_for_a_ci_system_is_none_any_more(text: str) -> None:
+def test_a_command_for_a_ci_system_is_disabled(text: str) -> None:
     shown = printable(text)
     assert not [line for line in shown.splitlines() if line.strip().startswith("::")]
     assert "##[" not in shown
@@ -56,7 +56,7 @@ def test_other_text_stays_as_it_is(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [*STEERING.values(), *COMMANDS])
-def test_json_holds_the_same_and_steers_nothing(text: str) -> None:
+def test_printable_json_has_the_same_data_without_control_characters(text: str) -> None:
     shown = printable_json(json.dumps({"a": [text]}, ensure_ascii=False, indent=2))
     assert json.loads(shown) == {"a": [text]}
     assert printable(shown) == shown

@@ -1,4 +1,4 @@
-"""The names nearest to one that is not known."""
+"""The known names that are most similar to an unknown name."""
 
 import pytest
 
@@ -47,5 +47,5 @@ def test_a_long_list_is_cut_and_counted() -> None:
         ("", None),
     ],
 )
-def test_a_misspelling_is_told_from_a_word_of_its_own(name: str, meant: str | None) -> None:
+def test_a_misspelling_is_distinguished_from_another_word(name: str, meant: str | None) -> None:
     assert misspelled(name, ["lease", "machine", "compare"]) == meant

@@ -61,7 +61,7 @@ def test_a_secret_is_no_text_that_json_would_take() -> None:
         json.dumps(Secret(VALUE))
 
 
-def test_yaml_of_ours_writes_the_reference_of_a_secret() -> None:
+def test_yaml_contains_the_reference_of_a_secret() -> None:
     dumped = filesystem.dump_yaml({"token": Secret(VALUE, reference="*$@secrets.token")})
     assert yaml.safe_load(dumped) == {"token": "*$@secrets.token"}
 

@@ -15,7 +15,7 @@ def test_the_worst_outcome_wins_in_any_order(better: Verdict, worse: Verdict) ->
     assert worst([worse, better]) is worse
 
 
-def test_no_outcome_at_all_has_no_worst() -> None:
+def test_without_verdicts_there_is_no_worst() -> None:
     assert worst([]) is None
 
 
@@ -45,5 +45,5 @@ def test_the_exit_codes_are_those_of_the_contract() -> None:
     assert {code.name: code.value for code in ExitCode} == dict(zip(names, [0, 1, 2, 3, 4, 124, 130, 143], strict=True))
 
 
-def test_nobody_has_to_look_at_what_passed_was_skipped_or_failed_as_foreseen() -> None:
+def test_passed_skipped_and_xfailed_count_as_a_pass() -> None:
     assert {verdict for verdict in Verdict if verdict.is_pass} == {"passed", "skipped", "xfailed"}

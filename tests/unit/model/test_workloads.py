@@ -1,4 +1,4 @@
-"""What a supervisor wrote down is read as it is, and what is none of that is a workload that is lost."""
+"""The record of a supervisor; a malformed record means a lost workload."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ RECORD: dict[str, Any] = {
 }
 
 
-def test_an_outcome_is_what_was_written_down() -> None:
+def test_an_outcome_is_parsed_from_its_record() -> None:
     outcome = WorkloadOutcome.parse(RECORD)
     assert outcome == WorkloadOutcome(
         EndedBy.TIMEOUT,
@@ -39,7 +39,7 @@ def test_an_outcome_is_what_was_written_down() -> None:
     )
 
 
-def test_where_nothing_was_written_down_it_is_lost() -> None:
+def test_without_a_record_the_workload_is_lost() -> None:
     outcome = WorkloadOutcome.parse(None)
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.LOST, None)
     assert outcome.message == "its supervisor was killed, or the machine was restarted"
@@ -51,7 +51,7 @@ def test_every_end_has_the_name_that_a_supervisor_gives_it(how: EndedBy) -> None
 
 
 @pytest.mark.parametrize("missing", sorted(RECORD.keys() - {"signal", "started", "log_bytes"}))
-def test_what_is_not_whole_is_of_no_supervisor(missing: str) -> None:
+def test_an_incomplete_record_is_refused(missing: str) -> None:
     outcome = WorkloadOutcome.parse({key: value for key, value in RECORD.items() if key != missing})
     assert outcome.ended_by is EndedBy.LOST
     assert outcome.message == "its outcome.json was not written by a supervisor"
@@ -78,10 +78,10 @@ def test_what_is_not_whole_is_of_no_supervisor(missing: str) -> None:
         {"accelerators": 8},
     ],
 )
-def test_what_the_workload_has_forged_is_of_no_supervisor(forged: dict[str, Any]) -> None:
+def test_a_forged_record_is_refused(forged: dict[str, Any]) -> None:
     assert WorkloadOutcome.parse({**RECORD, **forged}).ended_by is EndedBy.LOST
 
 
-def test_a_text_that_is_longer_than_any_of_a_supervisor_is_cut() -> None:
+def test_a_long_text_is_truncated() -> None:
     outcome = WorkloadOutcome.parse({**RECORD, "message": "m" * 10**6, "host": "h" * 10**6})
     assert (len(outcome.message), len(outcome.host)) == (2000, 2000)

@@ -1,4 +1,4 @@
-"""What the tests of the gateways share."""
+"""Fixtures for the tests of the gateways."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A value of the context around, or of the process."""
+"""Values of the current context, or of the process."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +34,7 @@ def test_a_thread_without_a_context_finds_only_the_value_of_the_process() -> Non
     assert found == ["process", "process", None]
 
 
-def test_who_enters_by_the_process_leaves_to_what_was_there_before() -> None:
+def test_the_value_of_the_process_is_restored() -> None:
     ambient: Ambient[str] = Ambient("test")
     with ThreadPoolExecutor(1) as pool, ambient.entered_by_process("outer"):
         with ambient.entered_by_process("inner"):

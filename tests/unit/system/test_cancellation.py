@@ -1,4 +1,4 @@
-"""Scopes: what runs in one is ended with it, also in the scopes inside, and nothing starts there afterwards."""
+"""Cancelling a scope ends its tasks and those of nested scopes; then no task can be started in it."""
 
 import contextlib
 import threading
@@ -11,7 +11,7 @@ from toolbox.system import cancellation
 from toolbox.system.cancellation import CancelScope
 
 
-def test_a_scope_that_nobody_cancelled_lets_everything_through() -> None:
+def test_a_scope_that_is_not_cancelled_has_no_effect() -> None:
     scope = CancelScope()
     scope.check()
     assert scope.reason is None
@@ -34,7 +34,7 @@ def test_only_the_first_reason_counts_and_all_is_ended_once() -> None:
     assert (scope.reason, endings) == ("first", ["ended"])
 
 
-def test_what_has_ended_by_itself_is_not_ended_again() -> None:
+def test_a_task_that_has_ended_is_not_ended_again() -> None:
     scope, endings = CancelScope(), list[str]()
     done = scope.add(lambda: endings.append("ended"))
     done()
@@ -43,14 +43,14 @@ def test_what_has_ended_by_itself_is_not_ended_again() -> None:
     assert endings == []
 
 
-def test_what_is_added_to_a_cancelled_scope_ends_at_once() -> None:
+def test_a_task_in_a_cancelled_scope_is_ended_at_once() -> None:
     scope, ended = CancelScope(), threading.Event()
     scope.cancel("before")
     scope.add(ended.set)
     assert ended.is_set()
 
 
-def test_endings_run_side_by_side() -> None:
+def test_tasks_are_ended_in_parallel() -> None:
     scope, both = CancelScope(), threading.Barrier(2, timeout=30)
     met = []
     for _ in range(2):
@@ -59,7 +59,7 @@ def test_endings_run_side_by_side() -> None:
     assert sorted(met) == [0, 1]
 
 
-def test_cancel_waits_until_all_has_ended() -> None:
+def test_cancel_waits_until_all_tasks_have_ended() -> None:
     scope, gate, finished = CancelScope(), threading.Event(), threading.Event()
 
     def end() -> None:
@@ -72,7 +72,7 @@ def test_cancel_waits_until_all_has_ended() -> None:
     assert finished.is_set()
 
 
-def test_an_ending_that_fails_does_not_keep_the_others_from_ending(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_while_a_task_is_ended_does_not_affect_other_tasks(caplog: pytest.LogCaptureFixture) -> None:
     scope, ended = CancelScope(), threading.Event()
 
     def broken() -> None:
@@ -85,7 +85,7 @@ def test_an_ending_that_fails_does_not_keep_the_others_from_ending(caplog: pytes
     assert "no such process group" in caplog.text
 
 
-def test_cancelling_reaches_the_scopes_inside_and_not_the_one_around() -> None:
+def test_cancelling_affects_nested_scopes_and_not_the_parent() -> None:
     with cancellation.opened() as outer, cancellation.opened() as middle, cancellation.opened() as inner:
         middle.cancel("here")
         assert outer.reason is None
@@ -101,7 +101,7 @@ def test_a_scope_opened_in_a_cancelled_one_is_cancelled_for_the_same_reason() ->
             assert inner.reason == "the deadline"
 
 
-def test_a_scope_that_closed_has_left_the_one_around() -> None:
+def test_a_closed_scope_is_removed_from_its_parent() -> None:
     with cancellation.opened() as outer:
         with cancellation.opened() as inner:
             pass

@@ -30,5 +30,5 @@ def test_a_missing_library_is_named_with_the_command_for_an_installed_package(
     assert str(caught.value) == f"the store needs psycopg, not installed here: {command}"
 
 
-def test_what_is_installed_is_not_asked_for() -> None:
+def test_an_installed_library_is_accepted() -> None:
     extras.require("kubernetes", "a cluster")

@@ -1,4 +1,4 @@
-"""Files of a run: private, never half written, and readable for whoever comes later."""
+"""Files of a run are private and never incomplete."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_what_is_written_is_private(tmp_path: Path) -> None:
+def test_written_files_are_private(tmp_path: Path) -> None:
     directory = filesystem.make_directory(tmp_path / "step")
     filesystem.write_text(directory / "text", "x")
     filesystem.append_text(directory / "log", "x")

@@ -1,4 +1,4 @@
-"""Python files that are found by their place."""
+"""Python files that are imported by their paths."""
 
 import gc
 import sys
@@ -30,7 +30,7 @@ def test_a_file_becomes_a_module_of_the_name_given(tmp_path: Path, name: str) ->
     ("source", "error"),
     [("1 +", SyntaxError), ("raise KeyError('x')", KeyError), ("raise SystemExit(3)", SystemExit)],
 )
-def test_what_its_code_raises_comes_through_and_no_half_module_is_left(
+def test_an_exception_of_the_code_is_raised_and_the_module_is_removed(
     tmp_path: Path, name: str, source: str, error: type[BaseException]
 ) -> None:
     (tmp_path / "broken.py").write_text(source)
@@ -40,14 +40,14 @@ def test_what_its_code_raises_comes_through_and_no_half_module_is_left(
 
 
 @pytest.mark.parametrize("file", ["missing.py", "notes.txt"])
-def test_what_is_no_python_file_is_an_import_error(tmp_path: Path, name: str, file: str) -> None:
+def test_a_file_that_is_not_python_is_an_import_error(tmp_path: Path, name: str, file: str) -> None:
     (tmp_path / "notes.txt").write_text("text")
     with pytest.raises((ImportError, FileNotFoundError), match=file):
         modules.load(name, tmp_path / file)
     assert name not in sys.modules
 
 
-def test_what_is_imported_for_good_is_none_of_the_collectors_affairs(tmp_path: Path, name: str) -> None:
+def test_frozen_imports_are_excluded_from_garbage_collection(tmp_path: Path, name: str) -> None:
     (tmp_path / "many.py").write_text(
         "import gc\nWAS_ENABLED = gc.isenabled()\nKEPT = [[each] for each in range(1000)]\n"
     )
@@ -61,7 +61,7 @@ def test_what_is_imported_for_good_is_none_of_the_collectors_affairs(tmp_path: P
     assert (module.WAS_ENABLED, gc.isenabled()) == (False, True)
 
 
-def test_who_collects_no_garbage_does_not_after_an_import_that_failed(tmp_path: Path, name: str) -> None:
+def test_a_failed_import_leaves_garbage_collection_disabled(tmp_path: Path, name: str) -> None:
     (tmp_path / "broken.py").write_text("1 +")
     gc.disable()
     try:

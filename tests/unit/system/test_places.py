@@ -1,4 +1,4 @@
-"""Where roles, projects and configurations are found: in a team's repository first, then beside the toolbox."""
+"""Roles, projects and configurations are found first in the workspace, then in Topgallant."""
 
 import os
 from pathlib import Path
@@ -23,12 +23,12 @@ def write(path: Path) -> Path:
     return path
 
 
-def test_a_directory_without_projects_is_nobodys_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_without_projects_is_not_a_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert places.roots() == [places.builtin_root()]
 
 
-def test_a_repository_goes_before_ours(team: Path) -> None:
+def test_a_workspace_precedes_the_builtin_root(team: Path) -> None:
     assert places.roots() == [team, places.builtin_root()]
     ours = places.find("roles", "host_capture_state", "tasks", "main.yml")
     assert ours is not None
@@ -36,17 +36,17 @@ def test_a_repository_goes_before_ours(team: Path) -> None:
     assert places.find("roles", "host_capture_state", "tasks", "main.yml") == theirs != ours
 
 
-def test_our_own_checkout_is_looked_into_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_builtin_root_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(places.builtin_root())
     assert places.roots() == [places.builtin_root()]
 
 
 @pytest.mark.usefixtures("team")
-def test_what_is_nowhere_is_none() -> None:
+def test_a_missing_path_is_none() -> None:
     assert places.find("roles", "no_such_role") is None
 
 
-def test_entries_are_those_of_all_roots_one_a_name(team: Path) -> None:
+def test_entries_have_one_path_per_name(team: Path) -> None:
     write(team / "roles/zz_top/tasks/main.yml")
     shadowing = write(team / "roles/host_capture_state/tasks/main.yml").parents[1]
     found = {path.name: path for path in places.entries("roles", "*")}
@@ -87,7 +87,7 @@ def test_a_folder_of_other_projects_above_is_no_workspace(team: Path, monkeypatc
     assert places.artifacts() == below / "artifacts"
 
 
-def test_below_our_own_checkout_there_is_no_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_in_the_builtin_root_has_no_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(places.builtin_root() / "docs")
     assert places.workspace() is None
 

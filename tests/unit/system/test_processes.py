@@ -1,4 +1,4 @@
-"""Programs are run to their end, and end whole: with children that left the session, ignore signals or lost parents."""
+"""Programs run to their end, or are ended with all of their descendants."""
 
 import subprocess
 import sys
@@ -105,7 +105,7 @@ def python(source: str) -> tuple[str, str, str]:
     return sys.executable, "-c", source
 
 
-def test_what_is_captured_is_returned_and_the_rest_shown_by_lines(run: Run, lines: Lines) -> None:
+def test_captured_output_is_returned_and_other_output_is_passed_on_by_lines(run: Run, lines: Lines) -> None:
     done = run("bash", "-c", "echo out; echo err >&2; exit 3", capture_stdout=True)
     assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", None)
     assert lines.seen == ["err"]
@@ -195,7 +195,7 @@ def test_nothing_starts_in_a_cancelled_scope(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "started").exists()
 
 
-def test_what_interrupts_the_waiting_ends_it(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_wait_ends_the_program(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Stop(BaseException):
         pass
 
@@ -261,7 +261,7 @@ def test_this_process_never_ends_itself(tmp_path: Path, monkeypatch: pytest.Monk
     assert processes.end_marked(tmp_path, grace=0) == 0
 
 
-def test_ending_what_has_gone_is_no_error(tmp_path: Path) -> None:
+def test_ending_a_process_that_has_ended_is_not_an_error(tmp_path: Path) -> None:
     with psutil.Popen(["true"]) as gone:
         gone.wait()
     processes.end_tree(gone.pid, str(tmp_path), grace=0)
@@ -280,7 +280,7 @@ def test_no_pipe_is_left_open(run: Run) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_an_error_of_whoever_takes_the_lines_ends_the_program_and_is_raised(run: Run, tmp_path: Path) -> None:
+def test_an_error_of_the_line_handler_ends_the_program_and_is_raised(run: Run, tmp_path: Path) -> None:
     def refuse(line: str) -> None:
         raise BrokenPipeError(line)
 
@@ -289,7 +289,7 @@ def test_an_error_of_whoever_takes_the_lines_ends_the_program_and_is_raised(run:
     assert processes.marked(tmp_path) == []
 
 
-def test_an_exit_status_is_told_also_when_another_thread_ended_it(start: Start, lines: Lines, tmp_path: Path) -> None:
+def test_a_process_that_another_thread_ended_has_its_exit_status(start: Start, lines: Lines, tmp_path: Path) -> None:
     """`waitpid` in the thread that ends a program would leave 0 for the one that waits for it."""
     running = start("bash", "-c", "echo up; exec 1>&- 2>&-; sleep 60")
     lines.wait_for("up")
@@ -297,7 +297,7 @@ def test_an_exit_status_is_told_also_when_another_thread_ended_it(start: Start, 
     assert running.result(timeout=30).returncode == -15
 
 
-def test_what_is_printed_can_be_had_as_it_comes_in_pieces(start: Start, lines: Lines, tmp_path: Path) -> None:
+def test_output_can_be_passed_on_in_pieces(start: Start, lines: Lines, tmp_path: Path) -> None:
     """A mark of Ansible's has no end of line after it, and a character may come in two halves."""
     wait = f"until test -e {tmp_path}/go; do sleep 0.01; done"
     script = f"printf 'no end'; {wait}; printf '\\303'; sleep 0.1; printf '\\251\\n'"
@@ -308,7 +308,7 @@ def test_what_is_printed_can_be_had_as_it_comes_in_pieces(start: Start, lines: L
     assert "".join(lines.seen) == "no end\u00e9\n"
 
 
-def test_when_cancelled_is_raised_nothing_that_the_program_started_is_left(
+def test_cancelled_is_raised_after_all_processes_have_ended(
     run: Run, lines: Lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program goes at once; its child, in a session of its own, only when it is killed."""
@@ -382,7 +382,7 @@ def test_a_channel_that_does_not_end_is_killed(channel: Open, monkeypatch: pytes
     assert channel("sleep", "60").close() == -9
 
 
-def test_a_channel_has_said_what_went_wrong_by_its_end(channel: Open) -> None:
+def test_a_channel_keeps_its_last_errors(channel: Open) -> None:
     failed = channel("bash", "-c", "seq 30 >&2; exit 7")
     assert list(failed.lines(LONGEST)) == []
     assert failed.errors == "\n".join(map(str, range(11, 31)))
@@ -396,7 +396,7 @@ def test_a_channel_takes_more_than_a_pipe_holds(channel: Open) -> None:
     assert list(count.lines(LONGEST)) == [b"3000000\n"]
 
 
-def test_what_is_written_to_a_channel_from_two_threads_is_whole(channel: Open) -> None:
+def test_writes_of_two_threads_to_a_channel_are_not_mixed(channel: Open) -> None:
     count = channel("bash", "-c", "sort | uniq -c | awk '{ print $1, length($2) }'")
     with ThreadPoolExecutor() as threads:
         list(threads.map(count.write, [b"x" * 100_000 + b"\n", b"y" * 100_000 + b"\n"] * 20))
@@ -404,14 +404,14 @@ def test_what_is_written_to_a_channel_from_two_threads_is_whole(channel: Open) -
     assert list(count.lines(LONGEST)) == [b"20 100000\n"] * 2
 
 
-def test_who_writes_to_a_channel_that_is_gone_is_told(channel: Open) -> None:
+def test_writing_to_a_channel_whose_program_has_ended_is_an_error(channel: Open) -> None:
     gone = channel("true")
     assert list(gone.lines(LONGEST)) == []
     with pytest.raises(OSError, match="Broken pipe"):
         gone.write(b"x" * 100_000)
 
 
-def test_who_writes_to_a_channel_that_was_closed_is_told(channel: Open) -> None:
+def test_writing_to_a_closed_channel_is_an_error(channel: Open) -> None:
     closed = channel("cat")
     closed.close()
     with pytest.raises(OSError, match="the channel was closed"):
@@ -452,7 +452,7 @@ def test_a_line_of_megabytes_comes_in_pieces_between_characters(tmp_path: Path) 
     assert "".join(lines) == "a" + "é" * 1_500_000 + "end"
 
 
-def test_what_is_forked_while_processes_are_looked_for_is_ended_too(start: Start, lines: Lines, tmp_path: Path) -> None:
+def test_processes_that_are_forked_during_the_search_are_ended_too(start: Start, lines: Lines, tmp_path: Path) -> None:
     start(sys.executable, "-c", FORKING)
     lines.wait_for("up")
     processes.end_marked(tmp_path, grace=0.3)

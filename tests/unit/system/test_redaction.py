@@ -1,4 +1,4 @@
-"""Secret values are taken out of all that is written, in each form in which programs print them."""
+"""Secret values are masked in each form in which programs print them."""
 
 import json
 import shlex
@@ -181,7 +181,7 @@ def test_a_sweep_takes_files_of_every_name(redactor: Redactor, tmp_path: Path, n
     assert [path.read_text() for path in tmp_path.iterdir()] == ["***"]
 
 
-def test_what_a_sweep_rewrote_is_private(redactor: Redactor, tmp_path: Path) -> None:
+def test_a_rewritten_file_is_private(redactor: Redactor, tmp_path: Path) -> None:
     (tmp_path / "log").write_text("plain-text")
     (tmp_path / "log").chmod(0o644)
     redactor.sweep(tmp_path)
@@ -248,7 +248,7 @@ def test_a_value_on_the_border_of_two_pieces_is_swept(tmp_path: Path, monkeypatc
     assert (tmp_path / "log").read_text() == "12345*** and more"
 
 
-def test_a_file_that_cannot_be_read_is_said_and_the_others_are_swept(
+def test_a_file_that_cannot_be_read_is_reported_and_other_files_are_swept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     redactor = Redactor()

@@ -1,4 +1,4 @@
-"""Private directories for secrets: gone with the step, and with the next one where a process was killed."""
+"""Private directories for secrets are removed with their step, or by the next process."""
 
 import fcntl
 import signal
@@ -48,7 +48,7 @@ def test_two_steps_have_two_directories(memory: Path) -> None:
         assert set(memory.iterdir()) == {one, other}
 
 
-def test_what_a_dead_process_left_is_removed(abandoned: Path) -> None:
+def test_the_directory_of_a_dead_process_is_removed(abandoned: Path) -> None:
     with scratch.directory():
         assert not abandoned.exists()
 
@@ -64,14 +64,14 @@ def test_a_killed_process_leaves_nothing_for_long(memory: Path) -> None:
         assert not left.exists()
 
 
-def test_what_a_living_process_has_stays(memory: Path) -> None:
+def test_the_directory_of_a_living_process_stays(memory: Path) -> None:
     with scratch.directory() as first, scratch.directory() as second:
         assert first.exists()
         assert second.exists()
     assert list(memory.iterdir()) == []
 
 
-def test_what_is_none_of_ours_stays(memory: Path) -> None:
+def test_other_directories_stay(memory: Path) -> None:
     (memory / "other").mkdir()
     (memory / "topgallant-file").touch()
     (memory / "topgallant-link").symlink_to(memory / "other")
@@ -79,7 +79,9 @@ def test_what_is_none_of_ours_stays(memory: Path) -> None:
         assert {path.name for path in memory.iterdir()} >= {"other", "topgallant-file", "topgallant-link"}
 
 
-def test_one_that_is_taken_before_it_is_locked_is_made_again(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_was_removed_before_its_lock_is_recreated(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lock, taken = fcntl.flock, [True]
 
     def take_and_lock(descriptor: int, operation: int) -> None:

@@ -1,4 +1,4 @@
-"""Signals, sent for real to a process of their own: here they would reach the test runner."""
+"""Signals are sent to another process, because they would end the test runner."""
 
 import signal
 
@@ -121,7 +121,7 @@ def test_no_signal_has_arrived_here() -> None:
     assert signal.getsignal(signal.SIGTERM) is not signals._handle
 
 
-def test_what_nohup_has_had_ignored_stays_ignored(script: Script) -> None:
+def test_a_signal_that_nohup_ignores_stays_ignored(script: Script) -> None:
     done = script(
         "import os, signal\nfrom toolbox.system import signals\n"
         "signal.signal(signal.SIGHUP, signal.SIG_IGN)\nsignals.install()\n"

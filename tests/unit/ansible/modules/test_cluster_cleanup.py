@@ -1,4 +1,4 @@
-"""Which Jobs `cluster cleanup_namespace` refuses to delete, told by a server of ours."""
+"""Which Jobs `cluster cleanup_namespace` refuses to delete, on a fake API server."""
 
 from __future__ import annotations
 

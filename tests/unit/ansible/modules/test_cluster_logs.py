@@ -1,4 +1,4 @@
-"""The files of logs are named by pods and containers, whose names a forged answer could have changed."""
+"""The files of logs are named after pods and containers, whose names may be forged."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def pod(name: str, container: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("name", "container"), [("../p", "c"), ("p", "../../c"), ("/p", "c"), ("p\n", "c"), ("", "c")])
-def test_a_name_that_is_none_names_no_file(cluster: Cluster, tmp_path: Path, name: str, container: str) -> None:
+def test_an_invalid_name_names_no_file(cluster: Cluster, tmp_path: Path, name: str, container: str) -> None:
     written, _ = _logs.save(cluster, [pod(name, container)], tmp_path / "logs", _logs.LogSelection())
     assert (written, list(tmp_path.rglob("*.log"))) == ([], [])
 
 
-def test_a_log_is_asked_for_up_to_a_limit(server: ApiServer, cluster: Cluster, tmp_path: Path) -> None:
+def test_a_log_is_requested_up_to_a_limit(server: ApiServer, cluster: Cluster, tmp_path: Path) -> None:
     server.says("GET", PATH, Answer([b"one\n"], headers={"Content-Type": "text/plain"}))
     written, _ = _logs.save(cluster, [pod("p", "c")], tmp_path, _logs.LogSelection())
     assert written == ["p/c.log"]

@@ -1,4 +1,4 @@
-"""What the module that applies manifests makes of them, before it asks a cluster."""
+"""Manifests before they are sent to a cluster."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_date_stays_a_text(tmp_path: Path) -> None:
         ("a: [", "it cannot be read"),
     ],
 )
-def test_what_is_no_manifest_is_named_with_its_file(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_manifest_is_named_with_its_file(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=r"a\.yaml: ") as caught:

@@ -1,4 +1,4 @@
-"""When the number of nodes may be changed, and when not."""
+"""Which changes of the number of nodes are allowed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pod(name: str, node: str = "n1", *, owner: str = "", phase: str = "Running",
     return {"metadata": meta, "spec": {"nodeName": node}, "status": {"phase": phase}}
 
 
-def test_what_may_be_is_not_refused() -> None:
+def test_an_allowed_number_of_nodes_is_not_refused() -> None:
     assert refusal_reason(POOL, 4, 4, []) == refusal_reason(POOL, 0, None, []) == ""
 
 
@@ -32,17 +32,17 @@ def test_what_may_be_is_not_refused() -> None:
         (dataclasses.replace(POOL, zones=3), 4, "4 nodes cannot be spread evenly over its 3 zones"),
     ],
 )
-def test_what_must_not_be_is_refused(pool: Pool, replicas: int, message: str) -> None:
+def test_a_number_of_nodes_that_is_not_allowed_is_refused(pool: Pool, replicas: int, message: str) -> None:
     assert message in refusal_reason(pool, replicas, 8, [])
 
 
-def test_nodes_with_pods_of_others_stay() -> None:
+def test_nodes_with_pods_of_other_users_are_not_removed() -> None:
     assert "1 of its 2 nodes would be removed, and pods of other users run on them: ns/a on n1; " in refusal_reason(
         POOL, 1, None, [pod("a")]
     )
 
 
-def test_pods_of_others_do_not_matter_where_no_node_goes() -> None:
+def test_pods_of_other_users_do_not_matter_if_no_node_is_removed() -> None:
     assert refusal_reason(POOL, 2, None, [pod("a")]) == refusal_reason(POOL, 3, None, [pod("a")]) == ""
 
 
@@ -51,7 +51,7 @@ def test_only_the_first_pods_are_named() -> None:
     assert "ns/p4 on n1 and 2 more; " in refusal_reason(POOL, 1, None, busy)
 
 
-def test_what_belongs_to_a_node_has_ended_or_is_ours_is_not_lost() -> None:
+def test_pods_of_nodes_ended_pods_and_pods_of_topgallant_allow_removal() -> None:
     ours = {"app.kubernetes.io/managed-by": "topgallant"}
     spared = [
         pod("agent", owner="DaemonSet"),

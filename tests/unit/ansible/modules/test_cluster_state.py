@@ -1,4 +1,4 @@
-"""What of nodes and operators goes into the summary of a cluster."""
+"""The nodes and operators in the summary of a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of objects as files: no value of a Secret."""
+"""Objects as files, without the values of Secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECRET = {
 }
 
 
-def test_of_a_secret_there_are_the_name_the_type_and_the_keys() -> None:
+def test_a_secret_keeps_only_its_name_type_and_keys() -> None:
     assert _evidence.without_secrets(SECRET) == {
         "kind": "Secret",
         "type": "Opaque",
@@ -30,7 +30,7 @@ def test_a_secret_with_nothing_in_it_is_no_trouble() -> None:
     assert _evidence.without_secrets(empty) == {"kind": "Secret", "metadata": {"annotations": {}}, "data": {}}
 
 
-def test_another_object_is_kept_whole_but_for_who_set_what() -> None:
+def test_another_object_is_kept_without_managed_fields() -> None:
     found = {"kind": "Pod", "metadata": {"name": "one", "managedFields": [{}]}, "status": {"phase": "Running"}}
     assert _evidence.without_secrets(found) == {**found, "metadata": {"name": "one"}}
 

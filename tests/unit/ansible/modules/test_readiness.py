@@ -1,4 +1,4 @@
-"""When an object is ready, and what is said of the pods that hold it up."""
+"""Whether an object is ready, and the problems of its pods."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def waiting(reason: str, message: str = "it says") -> dict[str, Any]:
         ),
     ],
 )
-def test_what_an_object_lacks_is_told(found: dict[str, Any], lack: str | None) -> None:
+def test_the_reason_why_an_object_is_not_ready_is_returned(found: dict[str, Any], lack: str | None) -> None:
     assert readiness.unready_reason(found) == lack
 
 
-def test_a_quota_that_lets_no_pod_in_is_told() -> None:
+def test_an_exceeded_quota_is_named() -> None:
     refused = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
     assert (
         readiness.unready_reason(deployment(1, conditions=[refused]))
@@ -67,14 +67,14 @@ def test_a_daemon_set_is_ready_on_all_nodes_that_it_is_meant_for() -> None:
     assert readiness.unready_reason({**found, "status": {**status, "updatedNumberScheduled": 3}}) is None
 
 
-def test_a_crash_is_told_with_its_exit_code() -> None:
+def test_a_crash_is_described_with_its_exit_code() -> None:
     last = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     found = pod(waiting("CrashLoopBackOff", "back-off 10s"), lastState=last)
     told = "pod p on n1: container main: CrashLoopBackOff: back-off 10s (it ended with exit code 137, OOMKilled)"
     assert readiness.problems([found]) == [told]
 
 
-def test_a_server_that_crashes_again_and_again_is_given_up() -> None:
+def test_a_server_that_crashes_repeatedly_is_a_permanent_problem() -> None:
     assert readiness.permanent_problems([pod(waiting("CrashLoopBackOff"), restartCount=2)]) == []
     assert len(readiness.permanent_problems([pod(waiting("CrashLoopBackOff"), restartCount=3)])) == 1
 
@@ -106,7 +106,7 @@ def test_an_image_is_there_when_its_container_was_tried(state: dict[str, Any], w
     assert readiness.pulls(pod(state)) == {"main": why}
 
 
-def test_pods_of_before_are_not_held_against_a_deployment() -> None:
+def test_pods_of_old_revisions_are_left_out() -> None:
     sets = [
         {"metadata": {"labels": {HASH: hashed}, "annotations": {REVISION: revision}}}
         for hashed, revision in (("old", "1"), ("new", "2"))

@@ -1,4 +1,4 @@
-"""What is waited for, told by a server of which one connection is slower than the other."""
+"""Waiting on a fake API server, of which one connection is slower than another."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ def resources(*names: tuple[str, str]) -> dict[str, Any]:
     return {"resources": found}
 
 
-def test_why_a_job_has_failed_is_said_by_its_pod_also_where_that_is_told_later(
-    server: ApiServer, cluster: Cluster
-) -> None:
+def test_the_error_of_a_failed_job_contains_the_late_problem_of_its_pod(server: ApiServer, cluster: Cluster) -> None:
     listed = [items(pod({"running": {}})), items(pod({"terminated": {"exitCode": 3}}))]
 
     def pods(asked: Asked) -> dict[str, Any]:

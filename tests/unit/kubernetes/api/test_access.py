@@ -1,4 +1,4 @@
-"""Where a cluster is, as kubeconfigs say it; the official client reads them."""
+"""The address of a cluster in kubeconfigs, which the official client reads."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def host(**asked: str) -> str:
     return str(Credentials.load(Access(**asked)).configuration.host)
 
 
-def test_the_context_that_is_asked_for_comes_before_the_current_one(tmp_path: Path) -> None:
+def test_the_requested_context_precedes_the_current_context(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / "one", "a", "b", current="a")
     assert (host(kubeconfig=file), host(kubeconfig=file, context="b")) == ("https://a", "https://b")
 
 
-def test_a_file_without_a_current_context_serves_who_names_one(tmp_path: Path) -> None:
+def test_a_file_without_a_current_context_needs_a_requested_context(tmp_path: Path) -> None:
     assert host(kubeconfig=kubeconfig(tmp_path / "one", "a", "b"), context="b") == "https://b"
 
 
-def test_what_is_asked_for_comes_before_the_environment_and_that_before_the_usual_place(
+def test_the_kubeconfig_is_that_of_the_access_of_the_environment_or_the_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubeconfig(tmp_path / ".kube" / "config", "usual", current="usual")
@@ -61,20 +61,20 @@ def test_what_is_asked_for_comes_before_the_environment_and_that_before_the_usua
     assert host(kubeconfig="~/three") == "https://asked"
 
 
-def test_several_files_are_one_and_the_first_says_which_context_is_current(tmp_path: Path) -> None:
+def test_the_first_of_several_files_sets_the_current_context(tmp_path: Path) -> None:
     files = [kubeconfig(tmp_path / name, name, current=name) for name in ("a", "b")]
     both = ":".join([*files, str(tmp_path / "missing")])
     assert (host(kubeconfig=both), host(kubeconfig=both, context="b")) == ("https://a", "https://b")
 
 
-def test_the_namespace_is_that_of_who_asks_of_the_context_or_the_default(tmp_path: Path) -> None:
+def test_the_namespace_is_that_of_the_access_of_the_context_or_the_default(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / "one", "a", current="a", namespace="team")
     assert Credentials.load(Access(file)).namespace == "team"
     assert Credentials.load(Access(file, namespace="mine")).namespace == "mine"
     assert Credentials.load(Access(kubeconfig(tmp_path / "two", "a", current="a"))).namespace == "default"
 
 
-def test_without_a_kubeconfig_it_says_how_to_name_one(tmp_path: Path) -> None:
+def test_the_error_without_a_kubeconfig_says_how_to_name_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Credentials.load(Access())
     assert str(caught.value) == (
@@ -83,14 +83,14 @@ def test_without_a_kubeconfig_it_says_how_to_name_one(tmp_path: Path) -> None:
     )
 
 
-def test_a_context_that_there_is_not_is_named_with_the_one_that_was_meant(tmp_path: Path) -> None:
+def test_an_unknown_context_is_refused_with_the_most_similar_name(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / "one", "production", "staging", current="staging")
     with pytest.raises(ConfigurationError, match=f"{file}: no context `producton`: did you mean production"):
         host(kubeconfig=file, context="producton")
 
 
 @pytest.mark.parametrize("content", ["", "[1, 2]", "{", "clusters: []\n", "\0"])
-def test_what_is_no_kubeconfig_is_named(tmp_path: Path, content: str) -> None:
+def test_an_invalid_kubeconfig_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "broken").write_text(content)
     with pytest.raises(
         ConfigurationError,
@@ -99,7 +99,7 @@ def test_what_is_no_kubeconfig_is_named(tmp_path: Path, content: str) -> None:
         host(kubeconfig=str(tmp_path / "broken"))
 
 
-def test_what_was_renewed_in_the_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_renewed_token_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "_RELOAD_SECONDS", 0)
     file = kubeconfig(tmp_path / "one", "a", current="a")
     found = Credentials.load(Access(file))
@@ -109,7 +109,7 @@ def test_what_was_renewed_in_the_file_is_read_again(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("content", [None, "", "clusters: [{name: a, clu"])
-def test_a_file_that_somebody_is_writing_leaves_what_was_known(
+def test_an_incomplete_file_leaves_the_old_credentials_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
 ) -> None:
     monkeypatch.setattr(access, "_RELOAD_SECONDS", 0)
@@ -123,7 +123,7 @@ def test_a_file_that_somebody_is_writing_leaves_what_was_known(
     assert list(found.configuration.api_key.values()) == ["Bearer renewed"]
 
 
-def test_in_a_pod_the_service_account_is_who_we_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, content in (("token", "secret"), ("ca.crt", "certificate"), ("namespace", "team\n")):
         (tmp_path / name).write_text(content)
     of_client = "kubernetes.config.incluster_config"
@@ -136,7 +136,7 @@ def test_in_a_pod_the_service_account_is_who_we_are(tmp_path: Path, monkeypatch:
     assert (found.configuration.host, found.namespace) == ("https://10.0.0.1:443", "team")
 
 
-def test_in_a_pod_without_a_token_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_without_a_token_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_TOKEN_FILENAME", str(tmp_path / "none"))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")

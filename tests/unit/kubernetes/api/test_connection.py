@@ -1,4 +1,4 @@
-"""How a server is asked that is away, in trouble or of another mind; the official client asks a real one."""
+"""Requests to a server that is unavailable, overloaded, or rejects them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ask(cluster: Cluster, timeout: float = 30) -> Json:
     return cluster.request("GET", PATH, timeout=timeout)
 
 
-def test_a_server_that_asks_for_a_pause_has_it(server: ApiServer, cluster: Cluster) -> None:
+def test_a_requested_pause_is_respected(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, failure(429, Retry_After="1"), FOUND)
     began = time.monotonic()
     assert ask(cluster) == FOUND
@@ -45,7 +45,7 @@ def test_a_pause_is_a_number_of_seconds_and_not_too_long(header: str, expected: 
     assert connection._retry_after({"Retry-After": header}) == expected
 
 
-def test_a_pause_that_is_longer_than_one_is_patient_is_not_waited_for(server: ApiServer, cluster: Cluster) -> None:
+def test_a_requested_pause_beyond_the_timeout_is_an_error(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, failure(429, "too many requests", Retry_After="30"))
     began = time.monotonic()
     with pytest.raises(Unavailable, match="too many requests"):
@@ -63,13 +63,13 @@ def test_a_pause_that_is_longer_than_one_is_patient_is_not_waited_for(server: Ap
         Answer([b'{"items"', BREAK]),
     ],
 )
-def test_a_server_in_trouble_is_asked_again(server: ApiServer, cluster: Cluster, trouble: Answer) -> None:
+def test_a_request_is_repeated_after_a_server_error(server: ApiServer, cluster: Cluster, trouble: Answer) -> None:
     server.says("GET", PATH, trouble, trouble, FOUND)
     assert ask(cluster) == FOUND
     assert server.count("GET", PATH) == 3
 
 
-def test_a_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
+def test_a_request_is_repeated_while_the_server_is_unreachable(tmp_path: Path) -> None:
     with api_server.serving(tmp_path) as before:
         cluster = Cluster(Access(str(before.kubeconfig)))
     with ThreadPoolExecutor(1) as pool:
@@ -99,7 +99,7 @@ def test_a_server_that_stays_away_is_named_with_the_cause_and_the_time(tmp_path:
         (Answer(b"", 504, {}), "Gateway Timeout"),
     ],
 )
-def test_a_fault_says_what_was_wrong_and_nothing_of_our_layers(
+def test_an_error_message_contains_only_its_cause(
     server: ApiServer, cluster: Cluster, answer: Answer, text: str
 ) -> None:
     server.says("GET", PATH, answer)
@@ -118,9 +118,7 @@ def test_a_fault_says_what_was_wrong_and_nothing_of_our_layers(
         (422, Cause.CONFIGURATION),
     ],
 )
-def test_who_is_refused_learns_why_and_is_not_refused_twice(
-    server: ApiServer, cluster: Cluster, status: int, cause: Cause
-) -> None:
+def test_a_rejected_request_is_not_repeated(server: ApiServer, cluster: Cluster, status: int, cause: Cause) -> None:
     server.says("GET", PATH, failure(status, 'nodes is forbidden: User "a" cannot'))
     with pytest.raises(ApiError) as caught:
         ask(cluster)
@@ -135,7 +133,7 @@ def test_who_is_refused_learns_why_and_is_not_refused_twice(
         ("unable to create in namespace a because it is being terminated", Cause.INFRASTRUCTURE),
     ],
 )
-def test_what_is_forbidden_for_now_is_no_matter_of_configuration(
+def test_an_exceeded_quota_and_a_terminating_namespace_are_not_configuration_errors(
     server: ApiServer, cluster: Cluster, message: str, cause: Cause
 ) -> None:
     server.says("GET", PATH, failure(403, message))
@@ -144,7 +142,7 @@ def test_what_is_forbidden_for_now_is_no_matter_of_configuration(
     assert caught.value.cause is cause
 
 
-def test_what_is_absent_is_told_from_what_is_there(server: ApiServer, cluster: Cluster) -> None:
+def test_absent_and_existing_objects_are_distinguished(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, failure(404), failure(409), failure(410))
     found = []
     for _ in range(3):
@@ -179,14 +177,14 @@ def test_a_manifest_that_cannot_be_read_is_no_trouble_of_the_server(server: ApiS
     assert server.count("GET", PATH) == 1
 
 
-def test_what_is_no_json_is_a_text(server: ApiServer, cluster: Cluster) -> None:
+def test_a_response_that_is_not_json_is_returned_as_text(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, Answer("é\xff".encode("latin-1"), headers={"Content-Type": "text/plain"}))
     assert ask(cluster) == {"text": "\ufffd\ufffd"}
     server.says("GET", PATH, Answer(b""))
     assert ask(cluster) == {}
 
 
-def test_who_is_cancelled_waits_no_longer(server: ApiServer, cluster: Cluster) -> None:
+def test_a_cancelled_scope_ends_the_wait(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, failure(503, Retry_After="20"))
     began = time.monotonic()
     with cancellation.opened() as scope:
@@ -196,14 +194,14 @@ def test_who_is_cancelled_waits_no_longer(server: ApiServer, cluster: Cluster) -
     assert time.monotonic() - began < 5
 
 
-def test_a_mistake_of_ours_is_no_fault_of_a_server(cluster: Cluster) -> None:
+def test_a_bug_of_the_caller_is_not_a_fault_of_the_server(cluster: Cluster) -> None:
     with pytest.raises(AssertionError):
         cluster.request("ASK", PATH)
     with pytest.raises(AttributeError):
         cluster.request("POST", PATH, body={"metadata": object()})
 
 
-def test_what_goes_on_is_refused_at_once_or_given(server: ApiServer, cluster: Cluster) -> None:
+def test_a_streaming_request_is_not_repeated(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, failure(404, "no such pod"), failure(503, "busy"), Answer([b"1", b"2"]))
     with pytest.raises(ApiError, match="sut: no such pod"):
         cluster.stream(PATH, {}, TIMEOUT)
@@ -214,7 +212,7 @@ def test_what_goes_on_is_refused_at_once_or_given(server: ApiServer, cluster: Cl
     response.release_conn()
 
 
-def test_who_is_refused_for_a_token_comes_with_the_renewed_one(server: ApiServer, cluster: Cluster) -> None:
+def test_a_rejected_token_is_replaced_by_the_renewed_token(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, failure(401), FOUND)
     server.admit("second")
     with pytest.raises(ApiError):

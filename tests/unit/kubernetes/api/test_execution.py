@@ -1,4 +1,4 @@
-"""What is said to a command in a pod and by it, over a websocket."""
+"""The input and output of a command in a pod, over a websocket."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_command_is_told_from_its_arguments(server: ApiServer, executed: Execu
     assert {name for name, value in query.items() if value == ["true"]} == {"stdin", "stdout", "stderr"}
 
 
-def test_what_it_is_sent_comes_back_byte_by_byte(executed: Executed) -> None:
+def test_input_and_output_are_raw_bytes(executed: Executed) -> None:
     def echo(talk: Conversation) -> None:
         talk.say(OUT, talk.hear())
         talk.end()
@@ -60,7 +60,7 @@ def test_what_it_is_sent_comes_back_byte_by_byte(executed: Executed) -> None:
         assert execution.read(len(content), 10) == content
 
 
-def test_what_comes_in_pieces_is_read_by_its_length(executed: Executed) -> None:
+def test_output_in_pieces_is_read_by_its_length(executed: Executed) -> None:
     def speak(talk: Conversation) -> None:
         for piece in (b"ab", b"cde", b"f"):
             talk.say(OUT, piece)
@@ -70,7 +70,7 @@ def test_what_comes_in_pieces_is_read_by_its_length(executed: Executed) -> None:
         assert [execution.read(count, 10) for count in (1, 4, 9)] == [b"a", b"bcde", b"f"]
 
 
-def test_a_command_that_says_nothing_is_not_waited_for_longer_than_asked(executed: Executed) -> None:
+def test_a_silent_command_is_a_timeout(executed: Executed) -> None:
     with (
         executed(Conversation.hold) as execution,
         pytest.raises(Unavailable, match="a command in a pod printed nothing"),
@@ -79,7 +79,7 @@ def test_a_command_that_says_nothing_is_not_waited_for_longer_than_asked(execute
 
 
 @pytest.mark.usefixtures("served")
-def test_a_message_that_never_gets_whole_is_not_waited_for_longer_than_asked(executed: Executed) -> None:
+def test_an_incomplete_message_is_a_timeout(executed: Executed) -> None:
     def begin(talk: Conversation) -> None:
         talk.begin(4095, OUT, b"x" * 99)
         talk.hold()
@@ -107,7 +107,7 @@ def test_a_server_that_never_answers_is_not_waited_for(
 
 
 @pytest.mark.usefixtures("served")
-def test_a_command_that_does_not_end_is_not_waited_for_longer_than_asked(executed: Executed) -> None:
+def test_a_command_that_does_not_end_is_a_timeout(executed: Executed) -> None:
     def complain(talk: Conversation) -> None:
         talk.say(COMPLAINT, b"a is left out\n")
         talk.hold()
@@ -140,7 +140,7 @@ def test_a_command_that_goes_on_speaking_is_waited_for(executed: Executed) -> No
         assert execution.read(5, 1.1) == b"xxxxx"
 
 
-def test_why_it_failed_is_said_by_itself_or_by_the_node(executed: Executed) -> None:
+def test_the_error_is_that_of_the_command_or_of_the_node(executed: Executed) -> None:
     def complain(talk: Conversation) -> None:
         talk.say(COMPLAINT, b"no such folder\n")
         talk.end(status="Failure", message="exit code 1")
@@ -151,12 +151,12 @@ def test_why_it_failed_is_said_by_itself_or_by_the_node(executed: Executed) -> N
         assert execution.end(10) == "exit code 1"
 
 
-def test_a_connection_that_is_cut_is_no_end(executed: Executed) -> None:
+def test_a_lost_connection_is_not_the_end_of_the_command(executed: Executed) -> None:
     with pytest.raises(Unavailable, match="sut: "), executed(lambda _: None) as execution:
         execution.read(1, 10)
 
 
-def test_what_it_complains_of_is_told_line_by_line(executed: Executed) -> None:
+def test_standard_error_is_returned_as_lines(executed: Executed) -> None:
     def complain(talk: Conversation) -> None:
         talk.say(COMPLAINT, b"a is left out\nb is left out\n")
         talk.say(OUT, b"1")
@@ -167,7 +167,7 @@ def test_what_it_complains_of_is_told_line_by_line(executed: Executed) -> None:
         assert execution.complaints(10) == ["a is left out", "b is left out"]
 
 
-def test_a_container_that_is_not_there_is_no_server_that_is_away(server: ApiServer, cluster: Cluster) -> None:
+def test_a_missing_container_is_an_api_error(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, failure(404, 'pods "p" not found'))
     with pytest.raises(ApiError, match='sut: pods "p" not found'), Execution.of(cluster, "p", "files", ["send"]):
         pass

@@ -21,7 +21,7 @@ def missing(cluster: Cluster) -> list[str]:
     return [str(need) for need in permissions.missing(cluster, REQUIRED_PERMISSIONS, timeout=5)]
 
 
-def test_what_is_not_allowed_is_named_as_rbac_names_it(server: ApiServer, cluster: Cluster) -> None:
+def test_a_missing_permission_is_named_as_in_rbac(server: ApiServer, cluster: Cluster) -> None:
     def review(asked: Asked) -> dict[str, Any]:
         attributes = asked.body["spec"]["resourceAttributes"]
         return {"status": {"allowed": True} if attributes["verb"] == "list" else {"denied": False}}
@@ -30,7 +30,7 @@ def test_what_is_not_allowed_is_named_as_rbac_names_it(server: ApiServer, cluste
     assert missing(cluster) == ["get pods/log", "create jobs.batch"]
 
 
-def test_a_part_of_a_resource_is_asked_for_as_such(server: ApiServer, cluster: Cluster) -> None:
+def test_a_subresource_is_sent_as_a_subresource(server: ApiServer, cluster: Cluster) -> None:
     server.says("POST", PATH, {"status": {"allowed": True}})
     assert missing(cluster) == []
     log, jobs, _ = (each.body["spec"]["resourceAttributes"] for each in server.asked)
@@ -39,15 +39,13 @@ def test_a_part_of_a_resource_is_asked_for_as_such(server: ApiServer, cluster: C
     assert jobs == {"namespace": "tests", "verb": "create", "group": "batch", "resource": "jobs"}
 
 
-def test_who_may_not_even_ask_learns_that(server: ApiServer, cluster: Cluster) -> None:
+def test_an_account_that_may_not_ask_gets_an_error(server: ApiServer, cluster: Cluster) -> None:
     server.says("POST", PATH, failure(403, "may not ask"))
     with pytest.raises(ApiError, match="sut: may not ask"):
         missing(cluster)
 
 
-def test_a_namespace_in_which_nothing_can_be_made_is_found_out_and_nothing_is_made(
-    server: ApiServer, cluster: Cluster
-) -> None:
+def test_a_dry_run_finds_a_missing_namespace_and_creates_nothing(server: ApiServer, cluster: Cluster) -> None:
     server.says("POST", "/api/v1/namespaces/tests/configmaps", failure(404, 'namespaces "tests" not found'))
     with pytest.raises(ApiError, match='namespaces "tests" not found'):
         permissions.try_namespace(cluster, timeout=5)

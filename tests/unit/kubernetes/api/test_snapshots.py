@@ -22,12 +22,12 @@ def digest(kind: str = "ConfigMap", key: bytes = b"k", **fields: Any) -> str:
         {"status": {"phase": "Bound"}},
     ],
 )
-def test_what_changes_by_itself_is_no_difference(fields: dict[str, Any]) -> None:
+def test_changes_by_kubernetes_are_not_differences(fields: dict[str, Any]) -> None:
     assert digest(data={"a": "1"}, **fields) == digest(data={"a": "1"})
 
 
 @pytest.mark.parametrize("fields", [{"data": {"a": "2"}}, {"metadata": {"labels": {"x": "y"}}}, {"rules": []}])
-def test_what_somebody_has_changed_is_one(fields: dict[str, Any]) -> None:
+def test_a_change_by_a_user_is_a_difference(fields: dict[str, Any]) -> None:
     assert digest(**{"data": {"a": "1"}, **fields}) != digest(data={"a": "1"})
 
 
@@ -46,7 +46,7 @@ def test_generated_tokens_do_not_count() -> None:
     assert digest("ServiceAccount", secrets=[{"name": "x-token-1"}]) == digest("ServiceAccount")
 
 
-def test_without_the_key_nobody_can_try_what_a_secret_is() -> None:
+def test_a_digest_depends_on_the_key() -> None:
     assert digest("Secret", b"one", data={"a": "1"}) != digest("Secret", b"other", data={"a": "1"})
 
 
@@ -58,19 +58,19 @@ def test_a_difference_names_what_and_how() -> None:
     assert not Difference.between(before, before)
 
 
-def test_of_many_the_first_are_named_and_the_others_counted() -> None:
+def test_many_differences_are_abbreviated() -> None:
     after = Snapshot({f"ConfigMap/a/{number:02}": "1" for number in range(13)})
     lines = str(Difference.between(Snapshot({}), after)).splitlines()
     assert (lines[0], lines[-1], len(lines)) == ("added: ConfigMap/a/00", "and 3 more", 11)
 
 
-def test_what_could_be_seen_only_once_is_no_difference() -> None:
+def test_kinds_that_one_snapshot_could_not_list_are_not_compared() -> None:
     seen = Snapshot({"Secret/a/x": "1", "ConfigMap/a/x": "1"})
     unseen = Snapshot({"ConfigMap/a/x": "1"}, unseen=("Secret",))
     assert not Difference.between(seen, unseen)
     assert not Difference.between(unseen, seen)
 
 
-def test_what_is_kept_is_read_again() -> None:
+def test_a_snapshot_survives_json() -> None:
     snapshot = Snapshot({"Secret/a/x": "1"}, unseen=("Node",))
     assert Snapshot.of_json(snapshot.as_json()) == snapshot

@@ -1,4 +1,4 @@
-"""A watch, by the official client, on a server that answers as a test says."""
+"""A watch by the official client, on a server whose answers a test sets."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def asked(server: ApiServer, method: str, parameter: str) -> list[str | None]:
     return [each.get(parameter) for each in server.asked if each.method == method]
 
 
-def test_a_list_comes_in_pages_and_is_told_as_one(server: ApiServer) -> None:
+def test_the_pages_of_a_list_are_one_list(server: ApiServer) -> None:
     server.says("GET", PATH, listing(4, "a", "b", more="page-2"), listing(5, "c"))
     server.says("WATCH", PATH, Answer([HOLD]))
     with watched(server) as ear:
@@ -73,7 +73,7 @@ def test_a_list_comes_in_pages_and_is_told_as_one(server: ApiServer) -> None:
     assert {each.get("labelSelector") for each in server.asked} == {"a=b"}
 
 
-def test_what_happens_is_told_as_it_comes(server: ApiServer) -> None:
+def test_changes_are_passed_on_as_they_arrive(server: ApiServer) -> None:
     told = threading.Event()
 
     def happens() -> Iterator[bytes]:
@@ -110,7 +110,7 @@ def test_a_bookmark_says_where_it_is_and_nothing_else(server: ApiServer) -> None
     assert asked(server, "WATCH", "resourceVersion") == ["5", "9"]
 
 
-def test_a_watch_that_the_server_ends_regularly_is_no_trouble(server: ApiServer) -> None:
+def test_a_regular_end_of_a_watch_is_not_reported(server: ApiServer) -> None:
     server.says("GET", PATH, listing(5))
     server.says("WATCH", PATH, Answer([]), Answer([]), Answer([event("ADDED", 6), HOLD]))
     with watched(server) as ear:
@@ -125,7 +125,7 @@ def test_a_watch_that_the_server_ends_regularly_is_no_trouble(server: ApiServer)
         Answer([b'{"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}\n']),
     ],
 )
-def test_what_the_server_has_forgotten_is_listed_again(server: ApiServer, too_old: Answer) -> None:
+def test_an_expired_version_is_listed_again(server: ApiServer, too_old: Answer) -> None:
     server.says("GET", PATH, listing(5, "a", "gone"), listing(90, "a"))
     server.says("WATCH", PATH, too_old, Answer([event("ADDED", 91, "b"), HOLD]))
     with watched(server) as ear:
@@ -144,7 +144,7 @@ def test_a_server_that_forgets_always_is_not_asked_all_the_time(
     assert server.count("WATCH", PATH) < 20
 
 
-def test_who_waits_learns_that_the_server_is_away_and_why(server: ApiServer) -> None:
+def test_the_handler_learns_that_the_server_is_unreachable_and_why(server: ApiServer) -> None:
     server.says("GET", PATH, listing(5))
     server.says("WATCH", PATH, failure(403, "not any more"), failure(503, "busy"), Answer([event("ADDED", 6), HOLD]))
     with watched(server) as ear:
@@ -153,14 +153,14 @@ def test_who_waits_learns_that_the_server_is_away_and_why(server: ApiServer) -> 
     assert told == [("listed",), ("away", "sut: not any more"), away, ("ADDED", "a")]
 
 
-def test_a_line_that_is_none_is_a_connection_that_was_broken(server: ApiServer) -> None:
+def test_a_malformed_line_is_a_broken_connection(server: ApiServer) -> None:
     server.says("GET", PATH, listing(5))
     server.says("WATCH", PATH, Answer([b"<html>\n"]), Answer([event("ADDED", 6), HOLD]))
     with watched(server) as ear:
         assert [ear.next()[0] for _ in range(3)] == ["listed", "away", "ADDED"]
 
 
-def test_who_fails_when_told_is_told_all_of_it_again(server: ApiServer) -> None:
+def test_after_an_error_of_the_handler_the_objects_are_listed_again(server: ApiServer) -> None:
     class Failing(Ear):
         def changed(self, kind: str, found: Json) -> None:
             super().changed(kind, found)
@@ -185,7 +185,7 @@ def test_a_watch_that_is_closed_ends_at_once(server: ApiServer) -> None:
     assert ear.heard.empty()  # nobody is told that it was closed
 
 
-def test_what_cannot_be_listed_is_said_to_who_begins(server: ApiServer) -> None:
+def test_start_fails_if_the_objects_cannot_be_listed(server: ApiServer) -> None:
     server.says("GET", PATH, failure(403, "may not list"))
     with pytest.raises(ApiError, match="sut: may not list"), watched(server):
         pass
@@ -217,9 +217,7 @@ def test_a_quiet_watch_that_breaks_was_there_until_then(server: ApiServer) -> No
         assert [ear.next() for _ in range(3)] == [("listed",), ("ADDED", "a"), ("away", "sut: 0")]
 
 
-def test_a_server_that_says_nothing_is_asked_on_another_connection(
-    server: ApiServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_watch_is_replaced_by_a_new_request(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "_STREAM_TIMEOUTS", (5.0, 0.2))
     server.says("GET", PATH, listing(1))
     server.says("WATCH", PATH, Answer([HOLD]), Answer([event("ADDED", 2, "b"), HOLD]))
