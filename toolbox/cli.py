@@ -36,7 +36,6 @@ class Context:
 
     Args:
         redactor: masks secrets in all output of this process.
-        debug: whether `--debug` is set.
     """
 
     redactor: Redactor = field(default_factory=Redactor)

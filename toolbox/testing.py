@@ -140,11 +140,7 @@ class Workspace:
         return Running([*_command_line(), *argv], self.directory, variables, cwd=cwd)
 
     def runs(self, artifacts: Path | None = None) -> list[Path]:
-        """Return the run directories, oldest first.
-
-        Args:
-            artifacts: the directory for runs; by default, that of the workspace.
-        """
+        """Return the run directories in `artifacts`, by default in the artifacts of the workspace, oldest first."""
         return [run for run in layout.runs(artifacts or self.artifacts) if not run.is_symlink()]
 
     def run_directory(self, artifacts: Path | None = None) -> Path:
@@ -199,11 +195,8 @@ class Running:
     def wait_for(self, text: str, timeout: float = TIMEOUT_SECONDS) -> str:
         """Wait until the command line has printed a line that contains a text, and return the line.
 
-        Args:
-            timeout: the time limit in seconds.
-
         Raises:
-            TimeoutError: the line was not printed within the time limit.
+            TimeoutError: the line was not printed within the timeout in seconds.
             AssertionError: the command line ended and did not print such a line.
         """
         deadline = time.monotonic() + timeout
@@ -220,11 +213,8 @@ class Running:
     def wait(self, timeout: float = TIMEOUT_SECONDS) -> Outcome:
         """Wait until the command line ends, and return its outcome.
 
-        Args:
-            timeout: the time limit in seconds.
-
         Raises:
-            TimeoutError: the command line exceeded the time limit, and was killed.
+            TimeoutError: the command line exceeded the timeout in seconds, and was killed.
         """
         try:
             self._process.wait(timeout)

@@ -31,9 +31,6 @@ class Request:
     """The request to load a configuration.
 
     Args:
-        file: the configuration file of the project.
-        presets: the names of the presets to apply, in this order.
-        override_files: YAML files with overrides.
         overrides: the new values by path.
         contracts: the folders with the contracts of the matrix and of the project.
         overrides_source: the source of the overrides, for messages.
@@ -220,11 +217,7 @@ class Configuration:
             raise ConfigurationFaults(faults)
 
     def check_secrets(self) -> None:
-        """Check that every secret can be read.
-
-        Raises:
-            ConfigurationError: the message names the first secret that cannot be read.
-        """
+        """Raise a `ConfigurationError` that names the first secret that cannot be read, if there is one."""
         for path in self._resolver.secrets():
             self._resolver.find(path).reveal()
 

@@ -42,8 +42,6 @@ class Change:
     """A change of the value of one field.
 
     Args:
-        value: the new value.
-        replaced: the old value.
         replaced_location: where the old value is written.
         layer: the source of the change: `preset NAME`, `override file F`, `--overrides` or `set_config`.
         location: where the new value is written; None if it is not in a file.
@@ -82,11 +80,7 @@ class Document:
     changes: list[Change] = field(default_factory=list)
 
     def find(self, path: Path) -> Any:
-        """Return the value at a path, with unresolved references.
-
-        Raises:
-            PathError: the field does not exist.
-        """
+        """Return the value at a path with unresolved references, or raise a `PathError`."""
         return [self.root, *(value for _, _, value in self._walk(path))][-1]
 
     def set(self, path: Path, value: object, *, layer: str, location: Location | None) -> None:
@@ -266,11 +260,7 @@ def read_text(file: FilePath, *, what: str) -> str:
 
 
 def load(file: FilePath, *, what: str = "the configuration file") -> Document:
-    """Read a YAML file that contains a mapping.
-
-    Raises:
-        ConfigurationError: the file cannot be read, is not YAML, or is not a mapping.
-    """
+    """Read a YAML file that contains a mapping. The errors are those of `read_text` and `parse`."""
     return parse(read_text(file, what=what), source=_short_name(file))
 
 

@@ -43,11 +43,7 @@ _PLAIN: Final = (str, int, float, bool, type(None), dt.date)
 
 
 def check_value(value: object) -> None:
-    """Check that the value of an override in a comment is plain data, not too large, and contains no reference.
-
-    Raises:
-        ValueError: the value is not allowed.
-    """
+    """Raise a `ValueError` if an override in a comment is not plain data, is too large, or contains a reference."""
     parts = list(islice(_parts(value, 0), _MOST_VALUES + 1))
     if len(parts) > _MOST_VALUES or max(depth for _, depth in parts) > _DEEPEST:
         raise ValueError(f"the value has more than {_MOST_VALUES} parts, or is more than {_DEEPEST} levels deep")
@@ -64,11 +60,7 @@ def check_value(value: object) -> None:
 
 
 def check(before: Document, after: Document, overrides: Document) -> None:
-    """Check that overrides of a comment change only fields that the configuration allows.
-
-    Args:
-        before: the configuration without the overrides.
-        after: the configuration with the overrides.
+    """Check that the overrides of a comment, which change `before` to `after`, change only allowed fields.
 
     Raises:
         UsageError: the overrides change other fields. The message says how a maintainer can allow this.

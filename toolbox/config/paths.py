@@ -42,11 +42,7 @@ class PathError(ConfigurationError):
 
 
 def parse(text: str) -> Path:
-    """Parse the text of a path.
-
-    Raises:
-        PathError: the text is not a path.
-    """
+    """Parse the text of a path, or raise a `PathError`."""
     rest = text.strip()
     if rest == ROOT:
         return ()
@@ -97,13 +93,10 @@ def render(path: Path) -> str:
 
 
 def child(container: object, key: Key) -> tuple[Any, Any]:
-    """Return the actual key in a container, and its value.
+    """Return the actual key in a container and its value, or raise a `KeyError`.
 
     If YAML parsed a key as a number, a boolean or a date, the text of the key matches too. A negative index counts from
     the end of a list.
-
-    Raises:
-        KeyError: the container does not have the key.
     """
     if isinstance(container, Mapping):
         if key in container:

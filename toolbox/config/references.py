@@ -109,11 +109,7 @@ class Resolver:
         return (path for path, text in _texts(self._document.root, ()) if text.startswith(SECRET))
 
     def secret_name(self, at: Path) -> str:
-        """Return the file name of the secret to which the text at a path refers.
-
-        Raises:
-            ConfigurationError: the reference is wrong.
-        """
+        """Return the file name of the secret to which the text at a path refers."""
         text = self._document.find(at)
         target = text.removeprefix(SECRET)
         return text if self._is_unresolved(target, at) else str(self._target(target, text, at, (text,)))

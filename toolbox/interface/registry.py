@@ -104,11 +104,7 @@ def summaries() -> list[GroupSummary]:
 
 
 def group(name: str) -> Group:
-    """Import the group of this name.
-
-    Raises:
-        UsageError: the group does not exist, or its file is broken.
-    """
+    """Import the group of this name. A missing group and a broken file are each a `UsageError`."""
     files = group_files()
     if name not in files:
         raise UsageError(f"unknown group `{name}`: {did_you_mean(name, files, label='groups')}")
@@ -161,11 +157,7 @@ def _group(name: str, path: Path) -> Group:
 
 
 def command(group_name: str, name: str) -> Command:
-    """Return the command of this name.
-
-    Raises:
-        UsageError: the group or the command does not exist.
-    """
+    """Return the command of this name, or raise a `UsageError` that suggests a similar name."""
     commands = group(group_name).commands
     if name not in commands:
         hint = did_you_mean(name, commands, label="its commands")

@@ -85,12 +85,7 @@ class Signature:
 
 
 def of(function: Callable[..., Any], *, name: str, extra: Sequence[Parameter] = ()) -> Signature:
-    """Return the signature of a command.
-
-    Args:
-        function: the function or method of the command. The parameter `self` is left out.
-        extra: additional parameters.
-    """
+    """Return the signature of the function or method of a command, without `self` and with the extra parameters."""
     doc = inspect.getdoc(function) or ""
     summary, description, texts = parse_docstring(doc)
     parameters = [

@@ -23,11 +23,7 @@ _LONGER_PAUSES: Final = (4.0, 8.0, 15.0, 30.0)
 
 
 class Comparison:
-    """Compares the objects of a cluster before and after a run.
-
-    Args:
-        name: the name of the cluster in the configuration.
-    """
+    """Compares the objects of a cluster before and after a run."""
 
     def __init__(self, name: str, cluster: Cluster) -> None:
         self._name = name

@@ -40,10 +40,7 @@ _AFTER_LOSS: Final = (
 
 
 def access(name: str) -> Access:
-    """Return how to reach a cluster of the run.
-
-    Args:
-        name: the name of the cluster in the block `clusters`.
+    """Return how to reach the cluster of this name in the block `clusters`.
 
     Raises:
         ConfigurationError: the run has no cluster of this name.
@@ -103,12 +100,9 @@ class Reservation:
         return self._is_complete and not self._loss
 
     def creation_steps(self, directory: Path) -> list[Path]:
-        """Return the directories of the steps that created the clusters of a run.
+        """Return the directories, inside a run directory, of the steps that created clusters.
 
         A local cluster may consist of processes of such a step, which must not be ended before the cluster is removed.
-
-        Args:
-            directory: the run directory.
         """
         states = self._states | {cluster.name: cluster.state for cluster in self._created}
         plans = [state.planned for state in states.values() if state.is_made]
@@ -150,11 +144,7 @@ class Reservation:
 
     @contextmanager
     def guarding(self, scope: CancelScope) -> Iterator[None]:
-        """Cancel the body when a lease is lost, and raise an infrastructure error.
-
-        Args:
-            scope: the cancel scope of the body.
-        """
+        """Cancel `scope`, the cancel scope of the body, when a lease is lost, and raise an infrastructure error."""
         self._scope = scope
         try:
             self._check()

@@ -45,22 +45,14 @@ def arguments(call: Call, configuration: Configuration, template: Template) -> d
 
 
 def argument(values: Mapping[str, Any], name: str, key: str) -> Any:
-    """Return the argument of this name.
-
-    Raises:
-        UsageError: `values` has no argument of this name.
-    """
+    """Return the argument of this name, or raise a `UsageError` that suggests a similar name."""
     if name not in values:
         raise UsageError(f"`{key}` has no argument `{name}`: {did_you_mean(name, values, label='its arguments')}")
     return values[name]
 
 
 def refuse_placeholders(label: str, values: Mapping[str, Any]) -> None:
-    """Raise if the value of an argument contains the placeholder for a value that the caller must set.
-
-    Raises:
-        UsageError: the message names the arguments.
-    """
+    """Raise a `UsageError` that names all arguments whose values contain the placeholder SET_AT_RUNTIME."""
     if unset := [f"--{name}" for name, value in values.items() if _has_placeholder(value)]:
         raise UsageError(
             f"{label}: {', '.join(unset)} is {SET_AT_RUNTIME}: the caller has to set the value, with "

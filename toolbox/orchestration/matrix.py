@@ -25,12 +25,9 @@ _EARLIER_RUNS: Final = 3
 def run(*, check: bool = True) -> list[CellResult]:
     """Run every cell of the plan as a step of the current step, and return the results of the cells.
 
-    Args:
-        check: raise if a cell did not pass.
-
     Raises:
         ConfigurationError: the project has no matrix.
-        StepError: a cell did not pass. The verdict of the error is the worst verdict of the cells.
+        StepError: `check` is set, and a cell did not pass. The error has the worst verdict of the cells.
     """
     current, step = session.current(), session.step()
     if current.plan is None:

@@ -157,11 +157,7 @@ def _resume(
 
 
 def _state_before(directory: Path, abandon: str | None) -> tuple[RunState, list[_CellAttempt]]:
-    """Return the state of a run before it is resumed, and the open attempts that the pattern `abandon` matches.
-
-    Raises:
-        UsageError: the pattern matches no cell with an open attempt.
-    """
+    """Return the state of a run before it is resumed, and the open attempts that the pattern `abandon` matches."""
     entries = read_journal(directory)
     past = run_reader.fold(entries, directory)
     if abandon is None:
@@ -173,11 +169,7 @@ def _state_before(directory: Path, abandon: str | None) -> tuple[RunState, list[
 
 
 def _attempts_to_abandon(past: RunState, pattern: str) -> list[_CellAttempt]:
-    """Return the open attempts of the cells whose name or id matches a pattern.
-
-    Raises:
-        UsageError: no cell with an open attempt matches.
-    """
+    """Return the open attempts of the cells whose name or id matches a pattern, or raise a `UsageError`."""
     attempts = {(step.name, step.identity): (step, attempt) for step, attempt in past.open_attempts}
     matches = [attempts[names] for names in patterns.matching(pattern, attempts, lambda names: names)]
     if not matches:
@@ -361,10 +353,9 @@ def _change_json(change: Change, redactor: Redactor) -> dict[str, str]:
 def _run_phases(
     phases: Mapping[str, Callable[[], object]], top: Step, reservation: Reservation, outcomes: dict[str, Outcome]
 ) -> list[BaseException]:
-    """Run the phases between the acquisition and the release of the clusters, and return the errors in order.
+    """Acquire the clusters, run the phases, release the clusters, and return the errors in order.
 
-    Args:
-        outcomes: receives the outcome of each phase.
+    `outcomes` receives the outcome of each phase.
     """
     errors: list[BaseException] = []
     try:

@@ -68,11 +68,7 @@ class ProjectFiles:
 
 
 def find(name: str) -> ProjectFiles:
-    """Return the files of the project of this name.
-
-    Raises:
-        UsageError: the project does not exist.
-    """
+    """Return the files of the project of this name, or raise a `UsageError` that suggests a similar name."""
     projects = places.projects()
     if name not in projects:
         folders = [folder for root in places.roots() for folder in root.glob("projects/*/") if folder.name == name]

@@ -95,11 +95,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A request with its project and its valid configuration.
-
-    Args:
-        plan: the cells of the matrix; None if the project has no matrix.
-    """
+    """A request with its project, its valid configuration and its plan, which is None without a matrix."""
 
     request: RunRequest
     files: ProjectFiles
@@ -155,11 +151,7 @@ def original_location(directory: Path) -> Iterator[None]:
 
 
 def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
-    """Find the project, and load its configuration with the presets and overrides.
-
-    Raises:
-        UsageError: the project, a preset or an override is wrong.
-    """
+    """Find the project, and load its configuration with the presets and overrides. The errors are those of `load`."""
     files = projects.find(request.project)
     configuration_request = Request(
         files.config,

@@ -37,7 +37,6 @@ class ToolboxResult:
     """How a toolbox command ended.
 
     Args:
-        directory: the directory of the command's step.
         value: the return value of a command without a role.
         error: the error of a command that failed with `check=False`.
     """

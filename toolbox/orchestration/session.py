@@ -33,7 +33,6 @@ class Session:
 
     Args:
         configuration: the current configuration. `config.project.set_config` replaces this value with a changed copy.
-        command_args: the command_args template of the project.
         config_file: the file with the resolved configuration, for child processes.
         plan: the cells of the matrix; None if the project has no matrix.
         options: how the scheduler runs the cells.
@@ -121,11 +120,7 @@ def masked(name: str) -> str:
 
 
 def artifact_directory(path: Path) -> Path:
-    """Create a directory for artifacts if it does not exist.
-
-    Raises:
-        UsageError: the directory cannot be created.
-    """
+    """Create a directory for artifacts if it does not exist, or raise a `UsageError`."""
     try:
         return filesystem.make_durable_directory(path.absolute())
     except OSError as error:
