@@ -92,12 +92,12 @@ def e_divisive(window: int, largest_p: float, local_t: float = 0) -> Detector:
     """Return Otava's detector: split overlapping windows, then drop the weakest splits until all pass a t-test."""
 
     def detector(values: Values) -> list[int]:
-        places, start, count = set[int](), 0, len(values)
+        splits, start, count = set[int](), 0, len(values)
         while start < count:
             new = [start + place for place in _weak(values[start : start + window], 10 * largest_p)]
-            places |= set(new)
+            splits |= set(new)
             start = max([start + window // 2, *new])
-        edges = [0, *sorted(places), count]
+        edges = [0, *sorted(splits), count]
         while len(edges) > 2:  # noqa: PLR2004  # the ends of the series
             tests = [
                 _student(values[a:b], values[b:c])[1] for a, b, c in zip(edges, edges[1:], edges[2:], strict=False)

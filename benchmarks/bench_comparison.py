@@ -38,9 +38,9 @@ def counted(cells: int, runs: int, loss: float, rng: np.random.Generator) -> Cou
     ]
     first, second = slice(HISTORY, HISTORY + runs), slice(HISTORY + runs, None)
     before, after = (
-        [replace(one, values=one.values[side], runs=one.runs[side]) for one in history] for side in (first, second)
+        [replace(each, values=each.values[side], runs=each.runs[side]) for each in history] for side in (first, second)
     )
-    return Counter(one.change for one in compare(before, after, history))
+    return Counter(each.change for each in compare(before, after, history))
 
 
 def main(cells: int = 1000, draws: int = 5) -> int:

@@ -159,7 +159,7 @@ def measure(kind: str, location: str, samples: int, directory: Path) -> bool:
         floor = statistics.median(timed(lambda: connection.execute(query).fetchall())[0] for _ in range(3))
         reading, series = timed(lambda: queries.series(connection, Filter()))
         bounding, _ = timed(lambda: _update_bounds(series, directory / f"{kind}.yaml"))
-        detecting, detected = timed(lambda: [changes.detect(one.values) for one in series])
+        detecting, detected = timed(lambda: [changes.detect(each.values) for each in series])
         drawing, index = timed(lambda: dashboard.write(connection, directory / kind))
     pages = sorted((page.stat().st_size, page.name) for page in index.parent.rglob("*") if page.is_file())
     size, name = pages[-1]
@@ -179,9 +179,11 @@ def measure(kind: str, location: str, samples: int, directory: Path) -> bool:
 
 
 def _update_bounds(series: list[Series], file: Path) -> None:
-    computed = [(one, bounds_formulas.bound_of(one)) for one in series]
+    computed = [(each, bounds_formulas.bound_of(each)) for each in series]
     entries = [
-        Entry(one.cell, f"{one.project}/{one.name}", one.metric, bound) for one, bound in computed if bound is not None
+        Entry(each.cell, f"{each.project}/{each.name}", each.metric, bound)
+        for each, bound in computed
+        if bound is not None
     ]
     assert len(bounds_file.load(file).update(entries)) == len(entries)
 

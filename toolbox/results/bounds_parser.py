@@ -84,7 +84,7 @@ class _Reader:
         top = self._pairs(root, "the document")
         self._refuse_slips(top, (CELLS,), "the document")
         _, node = top.get(CELLS, (None, None))
-        found: list[Entry] = []
+        entries: list[Entry] = []
         first: dict[str, yaml.ScalarNode] = {}
         for name, (key, cell) in self._pairs(node, f"`{CELLS}`").items():
             identity, metrics = self._cell(f"{CELLS}.{name}", key, cell)
@@ -95,8 +95,8 @@ class _Reader:
             for metric, (metric_key, metric_node) in metrics.items():
                 bound, is_locked = self._metric(f"{CELLS}.{name}.{METRICS}.{metric}", metric_key, metric_node)
                 line = metric_key.start_mark.line + 1
-                found.append(Entry(identity, name, metric, bound, is_locked, line))
-        return found
+                entries.append(Entry(identity, name, metric, bound, is_locked, line))
+        return entries
 
     def _cell(self, at: str, key: yaml.ScalarNode, node: yaml.Node) -> tuple[str, _Pairs]:
         """Return the id of a cell, and the nodes of its metrics."""
@@ -110,11 +110,11 @@ class _Reader:
         _, metrics = pairs.get(METRICS, (None, None))
         return identity, self._pairs(metrics, f"`{at}.{METRICS}`")
 
-    def _refuse_slips(self, pairs: _Pairs, known: Sequence[str], at: str) -> None:
+    def _refuse_slips(self, pairs: _Pairs, expected: Sequence[str], at: str) -> None:
         """Refuse a key that looks like a misspelt key: its bounds would be ignored without a message."""
-        missing = [name for name in known if name not in pairs]
+        missing = [name for name in expected if name not in pairs]
         for name, (key, _) in pairs.items():
-            if name not in known and (near := get_close_matches(name, missing, 1, _NEAR)):
+            if name not in expected and (near := get_close_matches(name, missing, 1, _NEAR)):
                 self._fail(key, f"{at} has a key `{name}`: did you mean {near[0]}? Your own keys need other names")
 
     def _metric(self, at: str, key: yaml.ScalarNode, node: yaml.Node) -> tuple[Bound, bool]:

@@ -131,15 +131,15 @@ class Update:
         self, series: Series, level: Level, current: Bound | None, *, is_accepted: bool = False
     ) -> Bound | None:
         """Return the bounds of a level; None if the level has too few values."""
-        places = [place for place in level.places if self._counts(series, place)]
+        indices = [index for index in level.indices if self._counts(series, index)]
         noise = None
         if is_accepted or (current is not None and current.accepted_since is not None):
-            failed = [place for place in series.confirmed if place < level.begin]
+            failed = [index for index in series.confirmed if index < level.begin]
             noise = pooled_noise.within_levels(series.values[: level.begin], failed)
         if noise is not None and current is not None and current.accepted_at is not None:
-            places = _steady(series, places, noise, current.accepted_at)
-        places = places[-bounds_formulas.WINDOW :] if self.method is Method.PREDICTION else places
-        values, runs = series.values[places], [series.runs[place] for place in places]
+            indices = _steady(series, indices, noise, current.accepted_at)
+        indices = indices[-bounds_formulas.WINDOW :] if self.method is Method.PREDICTION else indices
+        values, runs = series.values[indices], [series.runs[index] for index in indices]
 
         def bound_by(noise: pooled_noise.Noise | None) -> Bound:
             made = bounds_formulas.computed(
@@ -156,10 +156,10 @@ class Update:
             return bound
         return bound_by(noise)  # the noise of the new level itself would make the bounds too wide
 
-    def _counts(self, series: Series, place: int) -> bool:
+    def _counts(self, series: Series, index: int) -> bool:
         if self.runs is None:
             return True
-        run = series.runs[place]
+        run = series.runs[index]
         return (run.run, run.started) in self.runs.get((series.cell, series.metric), ())
 
     def _judged(self, series: Series, before: Bound | None, bound: Bound, level: Level) -> Decision:
@@ -178,7 +178,7 @@ class Update:
         return Decision(series, before, bound, Action.WRITTEN, why)
 
 
-def _steady(series: Series, places: Sequence[int], noise: pooled_noise.Noise, accepted_at: datetime) -> list[int]:
+def _steady(series: Series, indices: Sequence[int], noise: pooled_noise.Noise, accepted_at: datetime) -> list[int]:
     """Return the indices of the values of a new level, without values that are far from the values before them.
 
     While a level has few values, one slower run that passes moves the mean so far that the next slower run passes too.
@@ -186,23 +186,23 @@ def _steady(series: Series, places: Sequence[int], noise: pooled_noise.Noise, ac
     95% prediction interval of the values before it. The interval is computed with the noise of earlier levels.
 
     Args:
-        places: the indices of the values of the level.
+        indices: the indices of the values of the level.
     """
     kept: list[int] = []
-    for place in places:
-        if kept and len(kept) < GATED_FROM and series.runs[place].started > accepted_at:
+    for index in indices:
+        if kept and len(kept) < GATED_FROM and series.runs[index].started > accepted_at:
             lower, upper, _ = bounds_formulas.interval_with_noise(series.values[kept], noise, _STEADY_CONFIDENCE)
-            if not lower <= series.values[place] <= upper:
+            if not lower <= series.values[index] <= upper:
                 continue
-        kept.append(place)
+        kept.append(index)
     return kept
 
 
 def _reaches_beyond(bound: Bound, series: Series, level: Level) -> bool:
     """Return whether bounds were computed from values after the end of the level, which belong to another level."""
-    if not level.places or bound.until is None:
+    if not level.indices or bound.until is None:
         return False
-    return bound.until > series.runs[level.places[-1]].started
+    return bound.until > series.runs[level.indices[-1]].started
 
 
 def _with_acceptance(bound: Bound, current: Bound) -> Bound:
@@ -229,7 +229,7 @@ def _too_wide(times: float) -> str:
 def _too_few(series: Series, level: Level) -> str:
     if level.changed is not None:
         return _changed(series, level)
-    count = len(level.places)
+    count = len(level.indices)
     return f"{count} accepted value{'s' * (count != 1)}: bounds need {REPORTED_FROM}"
 
 

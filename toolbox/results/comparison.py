@@ -114,7 +114,7 @@ def compare(
     Returns:
         the comparisons, sorted by project and name of the cell.
     """
-    first, second, whole = ({_key(one): one for one in series} for series in (before, after, history))
+    first, second, whole = ({_key(each): each for each in series} for series in (before, after, history))
     keys = sorted({**first, **second}, key=lambda key: (key[0], (first.get(key) or second[key]).name, key))
     compared = [_compared(first.get(key), second.get(key), whole.get(key)) for key in keys]
     adjusted = iter(adjusted_p_values([each.p_value for each in compared if each.p_value is not None]))
@@ -140,22 +140,22 @@ def _key(series: Series) -> tuple[str, str, str, str]:
 
 
 def _compared(before: Series | None, after: Series | None, history: Series | None) -> Comparison:
-    known = after or before
-    assert known is not None
-    old, new = (one.values if one is not None else np.empty(0) for one in (before, after))
+    present = after or before
+    assert present is not None
+    old, new = (side.values if side is not None else np.empty(0) for side in (before, after))
     earlier = _earlier(before, after, history)
     # Sums of scaled values and of their squares cannot overflow, and scaling by a power of two is exact.
     _, exponent = np.frexp(max(float(np.abs(part).max(initial=0.0)) for part in (old, new, earlier)))
     old, new, earlier = (np.ldexp(part, -exponent) for part in (old, new, earlier))
     means = [float(part.mean()) if len(part) else None for part in (old, new)]
     ratio = means[1] / means[0] if means[0] and means[1] is not None else None
-    found = Comparison(
-        known.project,
-        known.cell,
-        known.name,
-        known.metric,
-        known.unit,
-        known.direction,
+    comparison = Comparison(
+        present.project,
+        present.cell,
+        present.name,
+        present.metric,
+        present.unit,
+        present.direction,
         means[0] if means[0] is None else float(np.ldexp(means[0], exponent)),
         means[1] if means[1] is None else float(np.ldexp(means[1], exponent)),
         len(old),
@@ -164,10 +164,10 @@ def _compared(before: Series | None, after: Series | None, history: Series | Non
     )
     tested = _tested(old, new, pooled_noise.within_levels(earlier)) if len(old) and len(new) else None
     if tested is None:
-        return found
+        return comparison
     p_value, error, freedom = tested
     with np.errstate(over="ignore"):  # the error may become infinite, which means that no change can be excluded
-        return replace(found, p_value=p_value, error=float(np.ldexp(error, exponent)), freedom=freedom)
+        return replace(comparison, p_value=p_value, error=float(np.ldexp(error, exponent)), freedom=freedom)
 
 
 def _earlier(before: Series | None, after: Series | None, history: Series | None) -> Values:
@@ -181,7 +181,7 @@ def _earlier(before: Series | None, after: Series | None, history: Series | None
     return earlier
 
 
-def _tested(old: Values, new: Values, known: Noise | None) -> tuple[float, float, float] | None:
+def _tested(old: Values, new: Values, history: Noise | None) -> tuple[float, float, float] | None:
     """Return the two-sided p-value of a difference of means, its standard error, and the degrees of freedom.
 
     Return None if the noise is unknown, for example because one set has a single value, and both the history and the
@@ -190,7 +190,7 @@ def _tested(old: Values, new: Values, known: Noise | None) -> tuple[float, float
     from scipy.special import stdtr
 
     difference = float(new.mean() - old.mean())
-    if (parts := _variances(old, new, known)) is None:
+    if (parts := _variances(old, new, history)) is None:
         return None
     variance = sum(square for square, _ in parts)
     if not math.isfinite(variance):
@@ -202,45 +202,45 @@ def _tested(old: Values, new: Values, known: Noise | None) -> tuple[float, float
     return float(2 * stdtr(freedom, -abs(difference) / error)), error, freedom
 
 
-def _variances(old: Values, new: Values, known: Noise | None) -> list[tuple[float, int]] | None:
+def _variances(old: Values, new: Values, history: Noise | None) -> list[tuple[float, int]] | None:
     """Return the independent parts of the variance of a difference of means, with their degrees of freedom.
 
-    Return None if the noise is not known.
+    Return None if the noise is unknown.
     """
     sides = [(len(side), float(((side - side.mean()) ** 2).sum())) for side in (old, new)]
-    if known is None and min(count for count, _ in sides) == 1:
+    if history is None and min(count for count, _ in sides) == 1:
         count, squares = max(sides)
         if count - 1 < pooled_noise.LEAST_FREEDOM:
             return None
         return [(squares / (count - 1) * (1 + 1 / count), count - 1)]  # Student's t-test with the noise of one side
-    shared = min(known.freedom, _SHARED_POINTS) if known is not None else 0
+    shared = min(history.freedom, _SHARED_POINTS) if history is not None else 0
     parts = [(squares / (shared + count - 1) / count, count - 1) for count, squares in sides if count > 1]
-    if known is not None:
+    if history is not None:
         weight = sum(shared / (shared + count - 1) / count for count, _ in sides)
-        parts.append((weight * known.at(float(old.mean())), known.freedom))
+        parts.append((weight * history.at(float(old.mean())), history.freedom))
     return parts
 
 
-def _change(found: Comparison, failed: tuple[Cells, Cells]) -> Change:
-    before, after = found.before, found.after
+def _change(comparison: Comparison, failed: tuple[Cells, Cells]) -> Change:
+    before, after = comparison.before, comparison.after
     if before is None or after is None:
         side, word = (failed[0], Change.NEW) if before is None else (failed[1], Change.GONE)
-        return Change.NOT_MEASURED if (found.project, found.cell) in side else word
-    if found.adjusted_p_value is None:
+        return Change.NOT_MEASURED if (comparison.project, comparison.cell) in side else word
+    if comparison.adjusted_p_value is None:
         return Change.SAME if after == before else Change.UNSURE
-    if found.adjusted_p_value > FALSE_DISCOVERIES:
-        return Change.SAME if _is_within_margin(found, before, after) else Change.UNSURE
+    if comparison.adjusted_p_value > FALSE_DISCOVERIES:
+        return Change.SAME if _is_within_margin(comparison, before, after) else Change.UNSURE
     if abs(after - before) <= VISIBLE * abs(before):
         return Change.SAME
-    if found.direction is None:
+    if comparison.direction is None:
         return Change.CHANGED
-    return Change.BETTER if (after < before) is (found.direction is Direction.LOWER) else Change.WORSE
+    return Change.BETTER if (after < before) is (comparison.direction is Direction.LOWER) else Change.WORSE
 
 
-def _is_within_margin(found: Comparison, before: float, after: float) -> bool:
+def _is_within_margin(comparison: Comparison, before: float, after: float) -> bool:
     """Return whether the difference is less than the margin, by two one-sided tests."""
     from scipy.special import stdtrit
 
-    assert found.error is not None
-    reach = float(stdtrit(found.freedom, _SAME_CONFIDENCE)) * found.error
+    assert comparison.error is not None
+    reach = float(stdtrit(comparison.freedom, _SAME_CONFIDENCE)) * comparison.error
     return abs(after - before) + reach <= SAME_MARGIN * abs(before)

@@ -92,7 +92,7 @@ class History:
             return None
         since = self.bound.since
         runs = enumerate(self.series.runs)
-        return 0 if since is None else next((place for place, run in runs if run.started >= since), None)
+        return 0 if since is None else next((index for index, run in runs if run.started >= since), None)
 
     @cached_property
     def outside(self) -> dict[int, Side]:
@@ -100,8 +100,8 @@ class History:
         begin = self.bounded_from
         if begin is None or self.bound is None:
             return {}
-        sides = ((place, self.bound.side(float(self.series.values[place]))) for place in range(begin, self.size))
-        return {place: side for place, side in sides if side is not None}
+        sides = ((index, self.bound.side(float(self.series.values[index]))) for index in range(begin, self.size))
+        return {index: side for index, side in sides if side is not None}
 
     @property
     def is_outside(self) -> bool:

@@ -23,13 +23,13 @@ class Level:
 
     Args:
         begin: the index of the first value of the level.
-        places: the indices of the values from which bounds are computed, in order of time.
+        indices: the indices of the values from which bounds are computed, in order of time.
         changed: the index at which the current level of the series begins; None if the current level is the accepted
             level.
     """
 
     begin: int
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     changed: int | None
 
 
@@ -48,9 +48,9 @@ def accepted(series: Series, bound: Bound | None) -> Level:
     failed = _failed(series, bound)
     kept: list[int] = []
     changed: int | None = None
-    edges = [begin, *(place for place, _ in shifts if place > last_begin), len(series.values)]
+    edges = [begin, *(index for index, _ in shifts if index > last_begin), len(series.values)]
     for number, (first, last) in enumerate(pairwise(edges)):
-        stretch = [place for place in range(first, last) if place not in failed]
+        stretch = [index for index in range(first, last) if index not in failed]
         if number == 0 or _is_same_level(series, kept, range(first, last)):
             kept, changed = kept + stretch, None
         else:
@@ -60,13 +60,13 @@ def accepted(series: Series, bound: Bound | None) -> Level:
     return Level(begin, tuple(kept), changed)
 
 
-def place_since(series: Series, moment: datetime) -> int:
+def first_index_since(series: Series, moment: datetime) -> int:
     """Return the index of the first value since a moment; the number of values if there is none.
 
     The time of a value is the start of its run.
     """
-    places = (place for place, run in enumerate(series.runs) if run.started >= moment)
-    return next(places, len(series.values))
+    indices = (index for index, run in enumerate(series.runs) if run.started >= moment)
+    return next(indices, len(series.values))
 
 
 def _changes(series: Series) -> list[tuple[int, changes.State]]:
@@ -81,12 +81,12 @@ def _begin(series: Series, bound: Bound | None, shifts: Sequence[tuple[int, chan
     less than `SHORTEST` values after the recorded start of the level is the start of the level, not of another level.
     """
     if bound is None or bound.since is None:
-        begin = max((place for place, state in shifts if state is changes.State.CONFIRMED), default=0)
+        begin = max((index for index, state in shifts if state is changes.State.CONFIRMED), default=0)
         return begin, begin
-    last_begin = place_since(series, bound.since) + SHORTEST - 1
-    begin = max((place for place, _ in shifts if place <= last_begin), default=0)
+    last_begin = first_index_since(series, bound.since) + SHORTEST - 1
+    begin = max((index for index, _ in shifts if index <= last_begin), default=0)
     if bound.accepted_since is not None:
-        first = place_since(series, bound.accepted_since)
+        first = first_index_since(series, bound.accepted_since)
         last_begin = max(last_begin, first + SHORTEST - 1)
         begin = first if begin < first + SHORTEST else begin
     return begin, last_begin
@@ -97,7 +97,7 @@ def _failed(series: Series, bound: Bound | None) -> frozenset[int]:
     if bound is None or bound.accepted_since is None or bound.accepted_at is None:
         return frozenset(series.confirmed)
     since, until = bound.accepted_since, bound.accepted_at
-    return frozenset(place for place in series.confirmed if not since <= series.runs[place].started <= until)
+    return frozenset(index for index in series.confirmed if not since <= series.runs[index].started <= until)
 
 
 def _is_same_level(series: Series, kept: Sequence[int], later: Sequence[int]) -> bool:

@@ -75,11 +75,11 @@ def runs(connection: Connection, where: Filter, *, limit: int | None = None) -> 
         func.count(Result.cost).label("priced"),
     )
     ended = ended.where(Result.kind == "cell").group_by(Result.run_id, Result.verdict)
-    for found in connection.execute(_of(ended, Result.run_id, [row.id for row in rows], where)):
-        counts[found.run_id][found.verdict or "not ended"] = found.number
-        unpriced[found.run_id] += found.number - found.priced
-        if found.cost is not None:
-            costs[found.run_id] = costs.get(found.run_id, 0.0) + found.cost
+    for group in connection.execute(_of(ended, Result.run_id, [row.id for row in rows], where)):
+        counts[group.run_id][group.verdict or "not ended"] = group.number
+        unpriced[group.run_id] += group.number - group.priced
+        if group.cost is not None:
+            costs[group.run_id] = costs.get(group.run_id, 0.0) + group.cost
     return [_run_row(row, counts.get(row.id, {}), costs.get(row.id), unpriced.get(row.id, 0)) for row in rows]
 
 
@@ -102,10 +102,10 @@ def run(connection: Connection, name: str, project: str | None = None) -> RunRow
     """
     of_project = Filter(project=project)
     if name in _RECENT:
-        place = _RECENT.index(name)
-        latest = runs(connection, of_project, limit=place + 1)
-        if len(latest) > place:
-            return latest[place]
+        index = _RECENT.index(name)
+        latest = runs(connection, of_project, limit=index + 1)
+        if len(latest) > index:
+            return latest[index]
     rows = _named(connection, of_project, Run.run == name)
     rows = rows or _named(connection, of_project, func.substr(Run.run, 1, len(name)) == name)
     if not rows:
@@ -141,10 +141,10 @@ def results(
     by_id = {row.id: row for row in rows}
     cells = _cells(connection, where, by_id)
     query = _of(select(Result), Result.run_id, by_id, where)
-    found = [row for row in connection.execute(query) if row.cell_id in cells and row.run_id in by_id]
+    selected = [row for row in connection.execute(query) if row.cell_id in cells and row.run_id in by_id]
     attempts = _attempts(connection, where, by_id)
     metrics = _metrics(connection, where, by_id) if with_metrics else {}
-    order = {row.id: place for place, row in enumerate(rows)}
+    order = {row.id: index for index, row in enumerate(rows)}
     return [
         ResultRow(
             by_id[row.run_id],
@@ -165,7 +165,7 @@ def results(
             metrics.get((row.run_id, row.cell_id), {}),
             row.out_of_range,
         )
-        for row in sorted(found, key=lambda row: (order[row.run_id], row.id))
+        for row in sorted(selected, key=lambda row: (order[row.run_id], row.id))
     ]
 
 
@@ -194,16 +194,16 @@ def series(connection: Connection, where: Filter, *, accepted: bool = True) -> l
         for row in connection.execute(select(SeriesRow))
         if row.cell_id in cells and (where.metric is None or fnmatch.fnmatchcase(row.metric, where.metric))
     }
-    place = {
+    index_of = {
         identity: index for index, identity in enumerate(sorted(runs_by_id, key=lambda i: (runs_by_id[i].started, i)))
     }
-    in_order = sorted(place, key=place.__getitem__)
-    found = []
-    for identity, values, at, confirmed in _values(connection, named, place, accepted=accepted):
+    in_order = sorted(index_of, key=index_of.__getitem__)
+    all_series = []
+    for identity, values, indices, confirmed in _values(connection, named, index_of, accepted=accepted):
         row, cell = named[identity], cells[named[identity].cell_id]
-        references = tuple(runs_by_id[in_order[index]] for index in at)
+        references = tuple(runs_by_id[in_order[index]] for index in indices)
         direction = Direction(row.direction) if row.direction else None
-        found.append(
+        all_series.append(
             Series(
                 cell.project,
                 cell.cell,
@@ -217,7 +217,7 @@ def series(connection: Connection, where: Filter, *, accepted: bool = True) -> l
                 confirmed,
             )
         )
-    return sorted(found, key=lambda one: (one.project, one.name, one.cell, one.metric, one.unit))
+    return sorted(all_series, key=lambda each: (each.project, each.name, each.cell, each.metric, each.unit))
 
 
 def failed_cells(connection: Connection, where: Filter) -> set[tuple[str, str]]:
@@ -243,16 +243,16 @@ def noise(connection: Connection, where: Filter) -> dict[tuple[str, str], tuple[
     counted = select(SeriesRow.cell_id, SeriesRow.metric, func.sum(case((Sample.noisy, 1), else_=0)), func.count())
     counted = counted.join(SeriesRow, SeriesRow.id == Sample.series_id).group_by(SeriesRow.cell_id, SeriesRow.metric)
     counted = counted.select_from(Sample).where(Sample.accepted)
-    found: dict[tuple[str, str], tuple[int, int]] = {}
+    counts_of: dict[tuple[str, str], tuple[int, int]] = {}
     for begin in range(0, len(runs_), _FEW):
         for cell_id, metric, noisy, values in connection.execute(
             counted.where(Sample.run_id.in_(runs_[begin : begin + _FEW]))
         ):
             if cell_id in cells:
                 key = cells[cell_id].cell, metric
-                before = found.get(key, (0, 0))
-                found[key] = before[0] + noisy, before[1] + values
-    return {key: counts for key, counts in found.items() if counts[0]}
+                earlier = counts_of.get(key, (0, 0))
+                counts_of[key] = earlier[0] + noisy, earlier[1] + values
+    return {key: counts for key, counts in counts_of.items() if counts[0]}
 
 
 def checks(connection: Connection, results_: Sequence[ResultRow]) -> dict[tuple[int, str], list[dict[str, Any]]]:
@@ -260,14 +260,14 @@ def checks(connection: Connection, results_: Sequence[ResultRow]) -> dict[tuple[
     query = select(Result.run_id, Cell.cell, Check.check, Check.passed, Check.message, Check.file, Check.line)
     query = query.select_from(Check).join(Result, Result.id == Check.result_id).join(Cell, Cell.id == Result.cell_id)
     query = query.order_by(Check.result_id, Check.position)
-    found: dict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
+    by_result: dict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
     for run_id, cell, *row in connection.execute(_among(query, Result.run_id, [row.run.id for row in results_])):
-        found[run_id, cell].append(dict(zip(("check", "passed", "message", "file", "line"), row, strict=True)))
-    return found
+        by_result[run_id, cell].append(dict(zip(("check", "passed", "message", "file", "line"), row, strict=True)))
+    return by_result
 
 
 def _values(
-    connection: Connection, named: Mapping[int, Any], place: Mapping[int, int], *, accepted: bool
+    connection: Connection, named: Mapping[int, Any], index_of: Mapping[int, int], *, accepted: bool
 ) -> Iterable[tuple[int, Any, Any, tuple[int, ...]]]:
     """Yield the id of each series, its values in order of runs, the indices of their runs, and of confirmed values."""
     query = select(Sample.series_id, Sample.run_id, Sample.value, Sample.confirmed).where(Sample.value.is_not(None))
@@ -277,21 +277,21 @@ def _values(
     if not rows:
         return
     identities, run_ids, values, confirmed = (np.array(column) for column in zip(*rows, strict=True))
-    places = np.full(int(run_ids.max()) + 1, -1, dtype=np.int64)
-    for run_id, index in place.items():
-        if run_id < len(places):
-            places[run_id] = index
-    at = places[run_ids]
-    order = np.lexsort((at, identities))
-    order = order[at[order] >= 0]
-    identities, at, values, confirmed = identities[order], at[order], values[order], confirmed[order]
+    index_array = np.full(int(run_ids.max()) + 1, -1, dtype=np.int64)
+    for run_id, index in index_of.items():
+        if run_id < len(index_array):
+            index_array[run_id] = index
+    indices = index_array[run_ids]
+    order = np.lexsort((indices, identities))
+    order = order[indices[order] >= 0]
+    identities, indices, values, confirmed = identities[order], indices[order], values[order], confirmed[order]
     if not len(identities):
         return
-    found, starts = np.unique(identities, return_index=True)
-    for identity, begin, end in zip(found.tolist(), starts, [*starts[1:], len(identities)], strict=True):
+    distinct, starts = np.unique(identities, return_index=True)
+    for identity, begin, end in zip(distinct.tolist(), starts, [*starts[1:], len(identities)], strict=True):
         if identity in named:
             failed = tuple(np.flatnonzero(confirmed[begin:end]).tolist())
-            yield identity, values[begin:end].copy(), at[begin:end].tolist(), failed
+            yield identity, values[begin:end].copy(), indices[begin:end].tolist(), failed
 
 
 def _of_runs(where: Filter) -> list[ColumnElement[bool]]:
@@ -350,7 +350,7 @@ def _has_settings(cell: Any, where: Filter) -> bool:
 
 def _attempts(connection: Connection, where: Filter, runs_: Collection[int]) -> dict[int, list[AttemptRow]]:
     query = select(Attempt).join(Result, Result.id == Attempt.result_id).order_by(Attempt.result_id, Attempt.attempt)
-    found: dict[int, list[AttemptRow]] = defaultdict(list)
+    by_result: dict[int, list[AttemptRow]] = defaultdict(list)
     for row in connection.execute(_of(query, Result.run_id, runs_, where)):
         attempt = AttemptRow(
             row.verdict,
@@ -362,8 +362,8 @@ def _attempts(connection: Connection, where: Filter, runs_: Collection[int]) -> 
             row.out_of_range,
             row.image,
         )
-        found[row.result_id].append(attempt)
-    return found
+        by_result[row.result_id].append(attempt)
+    return by_result
 
 
 def _metrics(
@@ -372,11 +372,11 @@ def _metrics(
     """Return the metrics of each result, by the ids of the rows of the run and of the cell."""
     query = select(Sample.run_id, SeriesRow.cell_id, SeriesRow.metric, SeriesRow.unit, Sample.value)
     query = query.join(SeriesRow, SeriesRow.id == Sample.series_id).order_by(SeriesRow.id)
-    found: dict[tuple[int, int], dict[str, tuple[float | None, str]]] = defaultdict(dict)
+    by_result: dict[tuple[int, int], dict[str, tuple[float | None, str]]] = defaultdict(dict)
     for row in connection.execute(_of(query, Sample.run_id, runs_, where)):
         if where.metric is None or fnmatch.fnmatchcase(row.metric, where.metric):
-            found[row.run_id, row.cell_id][row.metric] = (row.value, row.unit)
-    return found
+            by_result[row.run_id, row.cell_id][row.metric] = (row.value, row.unit)
+    return by_result
 
 
 def _run_row(row: Any, cells: Mapping[str, int], cost: float | None, unpriced: int) -> RunRow:

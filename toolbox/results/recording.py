@@ -59,60 +59,60 @@ def record(store: Store, directory: Path) -> Recorded:
     """
     with store.writing() as connection:
         # Read the journal inside the transaction, so that a concurrent recording cannot have read a newer state.
-        found = run_reader.read(directory)
-        known = _known(connection, found)
-        if known is not None and found.updated is not None and known.updated > found.updated:
-            return Recorded(found.run, found.project, is_outdated=True)
+        run = run_reader.read(directory)
+        stored = _stored(connection, run)
+        if stored is not None and run.updated is not None and stored.updated > run.updated:
+            return Recorded(run.run, run.project, is_outdated=True)
         run_id = _put_run(
-            connection, found, RunDirectory(directory).read_request(), known.id if known is not None else None
+            connection, run, RunDirectory(directory).read_request(), stored.id if stored is not None else None
         )
-        is_newest = found.started == connection.scalar(
-            select(func.max(tables.Run.started)).where(tables.Run.project == found.project)
+        is_newest = run.started == connection.scalar(
+            select(func.max(tables.Run.started)).where(tables.Run.project == run.project)
         )
-        writer = _Writer(connection, found.project, run_id, is_newest=is_newest)
-        judged = [step for step in found.steps.values() if step.kind is StepKind.CELL or step.checks or step.metrics]
+        writer = _Writer(connection, run.project, run_id, is_newest=is_newest)
+        judged = [step for step in run.steps.values() if step.kind is StepKind.CELL or step.checks or step.metrics]
         samples = writer.write(judged, RunDirectory(directory).read_plan().get("targets", {}))
-    return Recorded(found.run, found.project, len(judged), samples, is_new=known is None)
+    return Recorded(run.run, run.project, len(judged), samples, is_new=stored is None)
 
 
-def _known(connection: Connection, found: RunState) -> Any:
+def _stored(connection: Connection, state: RunState) -> Any:
     """Return the id of a run in the store, and the time of its last event; None if the store does not have the run."""
     run = tables.Run
-    query = select(run.id, run.updated).where(*(getattr(run, name) == value for name, value in _key(found).items()))
+    query = select(run.id, run.updated).where(*(getattr(run, name) == value for name, value in _key(state).items()))
     return connection.execute(query).one_or_none()
 
 
-def _key(found: RunState) -> dict[str, Any]:
-    return {"project": _fit_text(found.project), "run": _fit_text(found.run), "started": found.started}
+def _key(run: RunState) -> dict[str, Any]:
+    return {"project": _fit_text(run.project), "run": _fit_text(run.run), "started": run.started}
 
 
-def _put_run(connection: Connection, found: RunState, asked: Mapping[str, Any], known: int | None) -> int:
+def _put_run(connection: Connection, state: RunState, request: Mapping[str, Any], stored_id: int | None) -> int:
     """Write the row of a run, delete the results and samples of an earlier recording, and return the id of the row."""
-    end = found.finished
+    end = state.finished
     row = {
-        "state": found.state,
+        "state": state.state,
         "verdict": end.verdict if end else None,
         "cause": end.cause if end else None,
         "message": end.message if end else "",
         "exit_code": end.exit_code if end else None,
-        "seconds": round(found.seconds, 3) if end else None,
-        "presets": list(found.presets),
-        "revision": found.revision or asked.get("revision"),
-        "host": asked.get("host"),
-        "user": asked.get("user"),
-        "versions": asked.get("versions") or {},
-        "directory": str(found.directory),
-        "currency": asked.get("currency") or CURRENCY,
-        "updated": found.updated,
+        "seconds": round(state.seconds, 3) if end else None,
+        "presets": list(state.presets),
+        "revision": state.revision or request.get("revision"),
+        "host": request.get("host"),
+        "user": request.get("user"),
+        "versions": request.get("versions") or {},
+        "directory": str(state.directory),
+        "currency": request.get("currency") or CURRENCY,
+        "updated": state.updated,
         "recorded": datetime.now(UTC),
     }
     run = tables.Run
-    if known is None:
-        return connection.execute(insert(run).values(**_key(found), **_fit(row)).returning(run.id)).scalar_one()
-    connection.execute(delete(tables.Sample).where(tables.Sample.run_id == known))
-    connection.execute(delete(tables.Result).where(tables.Result.run_id == known))
-    connection.execute(update(run).where(run.id == known).values(**_fit(row)))
-    return known
+    if stored_id is None:
+        return connection.execute(insert(run).values(**_key(state), **_fit(row)).returning(run.id)).scalar_one()
+    connection.execute(delete(tables.Sample).where(tables.Sample.run_id == stored_id))
+    connection.execute(delete(tables.Result).where(tables.Result.run_id == stored_id))
+    connection.execute(update(run).where(run.id == stored_id).values(**_fit(row)))
+    return stored_id
 
 
 @dataclass(slots=True)
@@ -146,17 +146,17 @@ class _Writer:
                 for step in steps
             ],
         )
-        found = self.connection.execute(select(result.cell_id, result.id).where(result.run_id == self.run_id))
-        by_cell = {row.cell_id: row.id for row in found}
+        rows = self.connection.execute(select(result.cell_id, result.id).where(result.run_id == self.run_id))
+        by_cell = {row.cell_id: row.id for row in rows}
         results = {step: by_cell[cell] for step, cell in cells.items()}
         attempts = [(results[step.step], attempt) for step in steps for attempt in step.attempts]
         self._insert(tables.Attempt, [{"result_id": key, **_attempt(attempt, targets)} for key, attempt in attempts])
-        checks = [(results[step.step], place, check) for step in steps for place, check in enumerate(step.checks)]
+        checks = [(results[step.step], position, check) for step in steps for position, check in enumerate(step.checks)]
         self._insert(
             tables.Check,
             [
-                {"result_id": key, "position": place, **_fields(check, "check", "passed", "message", "file", "line")}
-                for key, place, check in checks
+                {"result_id": key, "position": position, **_fields(check, "check", "passed", "message", "file", "line")}
+                for key, position, check in checks
             ],
         )
         return self._samples(steps, cells)
@@ -199,13 +199,13 @@ class _Writer:
         rows = {row.cell: row for row in self.connection.execute(query)}
         self._insert(cell, [row for identity, row in sorted(cells.items()) if identity not in rows])
         for identity, row in cells.items():
-            if (found := rows.get(identity)) is None:
+            if (stored := rows.get(identity)) is None:
                 continue
             after = {name: value for name, value in _fit(row).items() if name in {"name", "settings", "labels"}}
-            may_update = self.is_newest or not found.settings  # an older run only adds missing settings
-            deletes_settings = not row["settings"] and bool(found.settings)
-            if may_update and not deletes_settings and after != {name: getattr(found, name) for name in after}:
-                self.connection.execute(update(cell).where(cell.id == found.id).values(**after))
+            may_update = self.is_newest or not stored.settings  # an older run only adds missing settings
+            deletes_settings = not row["settings"] and bool(stored.settings)
+            if may_update and not deletes_settings and after != {name: getattr(stored, name) for name in after}:
+                self.connection.execute(update(cell).where(cell.id == stored.id).values(**after))
         return {row.cell: row.id for row in self.connection.execute(query)}
 
     def _series(self, metrics: Mapping[tuple[int, str, str], MetricMeasured]) -> dict[tuple[int, str, str], int]:
@@ -258,7 +258,7 @@ def _noisy(step: StepState) -> set[str]:
     if not out or not is_accepted(step):
         return set()
     again = step.attempts[-1].deviations if len(step.attempts) > 1 else out[0]
-    return {metric for found in out for metric in found if again.get(metric) != found[metric]}
+    return {metric for deviations in out for metric in deviations if again.get(metric) != deviations[metric]}
 
 
 def _confirmed(step: StepState) -> set[str]:

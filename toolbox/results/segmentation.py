@@ -116,16 +116,16 @@ def candidates(values: Values, floor: float) -> list[int]:
     A candidate is the best split of a window, unless a stronger split of another window is inside this window. Windows
     have four lengths. Windows of one length start at every quarter of the length.
     """
-    found: list[tuple[float, int, int, int]] = []
+    splits_found: list[tuple[float, int, int, int]] = []
     for length in sorted({min(window, len(values)) for window in _WINDOWS}):
         last = len(values) - length
         starts = np.append(np.arange(0, last, length // 4), last)
         strengths, splits = _best_splits(np.lib.stride_tricks.sliding_window_view(values, length)[starts], floor)
         strong = strengths > _LEAST_T**2
         columns = (-strengths[strong], (starts + splits)[strong], starts[strong], starts[strong] + length)
-        found += zip(*(column.tolist() for column in columns), strict=True)
+        splits_found += zip(*(column.tolist() for column in columns), strict=True)
     taken: list[int] = []
-    for _, split, start, end in sorted(found):
+    for _, split, start, end in sorted(splits_found):
         following = bisect(taken, start + 1)
         if following == len(taken) or taken[following] >= end - 1:
             insort(taken, split)

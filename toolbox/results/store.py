@@ -113,9 +113,9 @@ class Store:
         Raises:
             StoreError: a newer version created the tables, or the database belongs to another program.
         """
-        version, known = _version_of(connection), _versions()
-        newest = max(known)
-        if version is not None and version not in known:
+        version, versions = _version_of(connection), _versions()
+        newest = max(versions)
+        if version is not None and version not in versions:
             age = "a newer" if version > newest else "an unknown"
             raise StoreError(
                 f"the store {self.location} was created by {age} version of Topgallant: its tables have version "

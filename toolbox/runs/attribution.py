@@ -111,20 +111,20 @@ class _Condition:
     """Terms for one to three axes, and how well they separate failed cells from passed cells.
 
     Args:
-        places: the index of the axis of each term.
+        indices: the index of the axis of each term.
         passed: the number of passed cells that meet the condition.
         is_fact: whether the condition is exact, and has one axis, only labels, or a p-value of at most 10 %.
         log_p_value: the logarithm of the p-value, which is multiplied by the number of conditions that were tried.
     """
 
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     terms: tuple[Term, ...]
     passed: int
     is_fact: bool
     log_p_value: float
 
     def holds(self, row: _Row) -> bool:
-        return all(row[place] in term.labels for place, term in zip(self.places, self.terms, strict=True))
+        return all(row[index] in term.labels for index, term in zip(self.indices, self.terms, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class _Search:
         return [self._finding(condition, failed, failure) for condition in min(covers, key=_total_log_p_value)]
 
     def _finding(self, condition: _Condition, failed: Sequence[_Row], failure: str) -> Finding:
-        terms = {self.axes[place]: term for place, term in zip(condition.places, condition.terms, strict=True)}
+        terms = {self.axes[index]: term for index, term in zip(condition.indices, condition.terms, strict=True)}
         failed_inside = sum(map(condition.holds, failed))
         inside = failed_inside + sum(map(condition.holds, self.passed))
         return Finding(
@@ -178,7 +178,7 @@ def _cover(failed: Sequence[_Row], passed: Sequence[_Row], *, pure: bool) -> lis
 
 def _preference(condition: _Condition) -> tuple[bool, int, float]:
     """Return a sort key: facts come first, and facts with few axes before other facts; ties are sorted by p-value."""
-    return not condition.is_fact, len(condition.places) if condition.is_fact else 0, condition.log_p_value
+    return not condition.is_fact, len(condition.indices) if condition.is_fact else 0, condition.log_p_value
 
 
 # The kinds of conditions, the simplest first: the number of axes, and whether all terms are labels.
@@ -196,28 +196,28 @@ def _conditions(failed: Sequence[_Row], passed: Sequence[_Row], *, pure: bool) -
         return
     failed_labels, passed_labels = list(zip(*failed, strict=True)), list(zip(*passed, strict=True))
     labels = [[*of_failed, *of_passed] for of_failed, of_passed in zip(failed_labels, passed_labels, strict=True)]
-    varying = [place for place, of_axis in enumerate(labels) if len(set(of_axis)) > 1]
-    terms = {place: axis_terms.of(labels[place]) for place in varying}
+    varying = [index for index, of_axis in enumerate(labels) if len(set(of_axis)) > 1]
+    terms = {index: axis_terms.of(labels[index]) for index in varying}
     total, tried = len(failed) + len(passed), Counter[bool]()
     for size, of_labels in _LEVELS:
         by_counts: dict[tuple[int, int], tuple[tuple[int, ...], tuple[Term, ...]]] = {}
-        for places in itertools.combinations(varying, size):
-            failures = Counter(zip(*(failed_labels[place] for place in places), strict=True))
-            passes = Counter(zip(*(passed_labels[place] for place in places), strict=True))
-            of_places = [terms[place] for place in places]
-            level = list(_of_labels(failures, passes) if of_labels else _of_terms(of_places, failures, passes))
+        for indices in itertools.combinations(varying, size):
+            failures = Counter(zip(*(failed_labels[index] for index in indices), strict=True))
+            passes = Counter(zip(*(passed_labels[index] for index in indices), strict=True))
+            of_axes = [terms[index] for index in indices]
+            level = list(_of_labels(failures, passes) if of_labels else _of_terms(of_axes, failures, passes))
             tried[of_labels] += len(failures.keys() | passes.keys()) if of_labels else len(level)
             for condition_terms, failed_inside, passed_inside in level:
                 if failed_inside >= FEWEST_FAILED and not (pure and passed_inside):
-                    by_counts.setdefault((failed_inside, passed_inside), (places, condition_terms))
+                    by_counts.setdefault((failed_inside, passed_inside), (indices, condition_terms))
         tries = tried[True] if of_labels else tried.total()
-        for (failed_inside, passed_inside), (places, condition_terms) in by_counts.items():
+        for (failed_inside, passed_inside), (indices, condition_terms) in by_counts.items():
             inside = failed_inside + passed_inside
             if failed_inside * total > inside * len(failed):
                 log_p_value = _log_tail(total, len(failed), inside, failed_inside) + math.log(tries)
                 is_exact = passed_inside == 0 and failed_inside == len(failed)
                 is_fact = is_exact and (of_labels or size == 1 or log_p_value <= _MOST_LOG_P_VALUE_IF_EXACT)
-                yield _Condition(places, condition_terms, passed_inside, is_fact, log_p_value)
+                yield _Condition(indices, condition_terms, passed_inside, is_fact, log_p_value)
 
 
 def _of_labels(failures: _Counts, passes: _Counts) -> Iterator[_Counted]:

@@ -146,12 +146,12 @@ class _Page:
             begin, end = [f"<details><summary>{len(rows)} {what}s</summary>", *begin], [*end, "</details>"]
         left = f'<tr><td colspan="{1 + len(names)}">and {len(rows)} more</td></tr>'
         room = self.room - sum(_size(line) + 1 for line in (*begin, *end, left)) - 1
-        shown = 0
-        while shown < len(rows) and (room := room - _size(rows[shown]) - 1) >= 0:
-            shown += 1
-        more = [left.replace(f"and {len(rows)} more", f"and {len(rows) - shown} more")] if shown < len(rows) else []
+        count = 0
+        while count < len(rows) and (room := room - _size(rows[count]) - 1) >= 0:
+            count += 1
+        more = [left.replace(f"and {len(rows)} more", f"and {len(rows) - count} more")] if count < len(rows) else []
         if rows:
-            self.add("\n".join([*begin, *rows[:shown], *more, *end]))
+            self.add("\n".join([*begin, *rows[:count], *more, *end]))
         if (others := len(metrics) - _MOST_METRICS) > 0:
             self.add(f"<p>and {others} more metrics</p>")
 
@@ -248,8 +248,8 @@ def _code(text: str, longest: int = LONGEST_LINE) -> str:
 
 def _pre(lines: Sequence[str], most: int = _MOST_LINES, longest: int = LONGEST_LINE) -> str:
     """Return lines from outside as a block. Line breaks are character references, so that no line ends the block."""
-    shown = without_middle(lines, most)
-    text = "&#10;".join(html.escape(truncate(clean(line).replace("\n", " "), longest)) for line in shown)
+    kept = without_middle(lines, most)
+    text = "&#10;".join(html.escape(truncate(clean(line).replace("\n", " "), longest)) for line in kept)
     return f"<pre>{text}</pre>" if text else ""
 
 

@@ -77,10 +77,10 @@ def make(cells: Sequence[StepCard]) -> Grid | None:
     boxes: list[list[list[Chip]]] = [[[] for _ in range(across)] for _ in axes[rows].values]
     rest = [index for index, axis in enumerate(axes) if index not in {rows, columns} and len(axis.values) > 1]
     for cell in cells:
-        place = _places(cell, axes)
-        down, column = place[rows], place[columns] if columns is not None else 0
+        places = _places(cell, axes)
+        down, column = places[rows], places[columns] if columns is not None else 0
         if min(down, column) >= 0:
-            text = ", ".join(axes[index].values[place[index]] for index in rest if place[index] >= 0)
+            text = ", ".join(axes[index].values[places[index]] for index in rest if places[index] >= 0)
             boxes[down][column].append(Chip(cell.anchor, cell.step.name, cell.mark, text or cell.mark.word))
     for box in itertools.chain.from_iterable(boxes):
         if len(box) > _MOST_LABELLED:

@@ -102,29 +102,29 @@ def _applied(directory: RunDirectory) -> list[Change]:
 
 def _authors(text: str, changes: Sequence[Change]) -> dict[int, Change]:
     """Return the last change of each line, by the number of the line, from 0."""
-    places: dict[tuple[str, ...], range] = {}
+    lines_of: dict[tuple[str, ...], range] = {}
     with contextlib.suppress(yaml.YAMLError, RecursionError):
-        _places(yaml.compose(text, Loader=_LOADER), (), places)
+        _add_lines(yaml.compose(text, Loader=_LOADER), (), lines_of)
     authors: dict[int, Change] = {}
     for change in changes:
         with contextlib.suppress(paths.PathError):
             path = tuple(str(key) for key in paths.parse(change.path))
-            authors.update(dict.fromkeys(places.get(path, ()), change))
+            authors.update(dict.fromkeys(lines_of.get(path, ()), change))
     return authors
 
 
-def _places(node: yaml.Node | None, at: tuple[str, ...], places: dict[tuple[str, ...], range]) -> None:
-    """Add the line numbers of each field to `places`, by the path of the field."""
+def _add_lines(node: yaml.Node | None, at: tuple[str, ...], lines_of: dict[tuple[str, ...], range]) -> None:
+    """Add the line numbers of each field to `lines_of`, by the path of the field."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             path = (*at, str(key.value))
-            places[path] = range(key.start_mark.line, _last(value) + 1)
-            _places(value, path, places)
+            lines_of[path] = range(key.start_mark.line, _last(value) + 1)
+            _add_lines(value, path, lines_of)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
             path = (*at, str(index))
-            places[path] = range(value.start_mark.line, _last(value) + 1)
-            _places(value, path, places)
+            lines_of[path] = range(value.start_mark.line, _last(value) + 1)
+            _add_lines(value, path, lines_of)
 
 
 def _last(node: yaml.Node) -> int:

@@ -35,7 +35,7 @@ def line(history: History) -> Markup:
     is_flat = span == 0 or not math.isfinite(span)
     heights = np.full(len(levels), _HEIGHT / 2) if is_flat else (_HEIGHT - 2) * (1 - (levels - low) / span) + 1
     step = _WIDTH / max(1, len(levels) - 1)
-    points = " ".join(f"{place * step:.0f},{height:.1f}" for place, height in enumerate(heights))
+    points = " ".join(f"{index * step:.0f},{height:.1f}" for index, height in enumerate(heights))
     return Markup(  # noqa: S704  # the values are numbers
         f'<svg class="line" viewBox="-2 0 {_WIDTH + 4} {_HEIGHT}" width="{_WIDTH + 4}" height="{_HEIGHT}" '
         f'aria-hidden="true"><polyline points="{points}"/>'
@@ -102,9 +102,9 @@ def _chart(history: History, begin: int, runs: _Runs) -> dict[str, Any]:
         ],
         "band": band,
         "outside": [
-            [place - begin, side is Side.ABOVE, side.is_good(series.direction)]
-            for place, side in history.outside.items()
-            if place >= begin
+            [index - begin, side is Side.ABOVE, side.is_good(series.direction)]
+            for index, side in history.outside.items()
+            if index >= begin
         ],
     }
 

@@ -104,7 +104,7 @@ class _Pages:
 
     def project(self, project: Project) -> None:
         """Write the page of a project, and pages with the cells for which that page has no room."""
-        shown = _with_room(project.cells)
+        cells = _with_room(project.cells)
         counts = {key: sum(key in cell.states for cell in project.cells) for key in project_overview.STATES}
         self._write(
             f"projects/{formats.project_page(project)}",
@@ -113,11 +113,11 @@ class _Pages:
             data={"charts": charts.of_costs(project.days)},
             project=project,
             headings=list(zip(project.runs, formats.headings(project.runs), strict=True)),
-            shown=shown,
-            others=list(self._others(project, len(shown))),
+            shown=cells,
+            others=list(self._others(project, len(cells))),
             counts={key: count for key, count in counts.items() if count},
-            has_metrics=any(cell.histories for cell in shown),
-            has_noise=any(history.noisy for cell in shown for history in cell.histories),
+            has_metrics=any(cell.histories for cell in cells),
+            has_noise=any(history.noisy for cell in cells for history in cell.histories),
         )
 
     def _others(self, project: Project, begin: int) -> Iterator[tuple[int, int, str]]:
@@ -164,12 +164,12 @@ class _Pages:
         """Yield the rows of the table of a metric, latest value first."""
         series = history.series
         begin = history.bounded_from
-        for place in range(history.size - 1, max(-1, history.size - 1 - count), -1):
-            run, side = series.runs[place], history.outside.get(place)
-            within = "within" if begin is not None and place >= begin else ""
+        for index in range(history.size - 1, max(-1, history.size - 1 - count), -1):
+            run, side = series.runs[index], history.outside.get(index)
+            within = "within" if begin is not None and index >= begin else ""
             yield (
                 formats.minute(run.started),
-                f"{series.values[place]:.6g}",
+                f"{series.values[index]:.6g}",
                 side or within,
                 truncate(run.run, 200),
                 self._reports.address(run.directory, page),

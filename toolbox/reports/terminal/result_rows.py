@@ -141,23 +141,23 @@ def of_comparisons(comparisons: Iterable[Comparison]) -> list[Row]:
     """Return one row per metric of a cell."""
     return [
         {
-            "cell": one.name,
-            "id": one.cell,
-            "project": one.project,
-            **{name: getattr(one, name) for name in COMPARISONS[1:] if name != "percent"},
-            "change": str(one.change),
-            "percent": _percent(one.before, one.after),
-            "ratio": one.ratio,
-            "error": one.error,
-            "freedom": one.freedom,
+            "cell": each.name,
+            "id": each.cell,
+            "project": each.project,
+            **{name: getattr(each, name) for name in COMPARISONS[1:] if name != "percent"},
+            "change": str(each.change),
+            "percent": _percent(each.before, each.after),
+            "ratio": each.ratio,
+            "error": each.error,
+            "freedom": each.freedom,
         }
-        for one in comparisons
+        for each in comparisons
     ]
 
 
 def summary_of_comparisons(comparisons: Sequence[Comparison]) -> str:
     """Return the number of metrics with each change: `1 worse, 4 same, of 5 metrics`."""
-    counts = Counter(one.change for one in comparisons)
+    counts = Counter(each.change for each in comparisons)
     some = [f"{counts[change]} {change}" for change in comparison.Change if counts[change]]
     return ", ".join([*some, f"of {len(comparisons)} metrics"])
 
@@ -166,22 +166,22 @@ def of_decisions(decisions: Iterable[Decision]) -> list[Row]:
     """Return one row per metric of a cell, with the decision about its bounds and the reason."""
     return [
         {
-            "cell": one.series.name,
-            "id": one.series.cell,
-            "metric": one.series.metric,
-            "action": str(one.action),
+            "cell": decision.series.name,
+            "id": decision.series.cell,
+            "metric": decision.series.metric,
+            "action": str(decision.action),
             **{
-                name: getattr(one.after, name, None)
+                name: getattr(decision.after, name, None)
                 for name in ("lower", "upper", "mean", "unit", "samples", "method", "minimum_detectable_change")
             },
-            "detects": _detected(one.after),
-            "before": one.before.range if one.before is not None else None,
-            "mean_percent": _mean_percent(one.before, one.after),
-            "change": _direction_of_change(one),
-            "is_wide": one.after is not None and _is_wide(one.after),
-            "why": one.why,
+            "detects": _detected(decision.after),
+            "before": decision.before.range if decision.before is not None else None,
+            "mean_percent": _mean_percent(decision.before, decision.after),
+            "change": _direction_of_change(decision),
+            "is_wide": decision.after is not None and _is_wide(decision.after),
+            "why": decision.why,
         }
-        for one in decisions
+        for decision in decisions
     ]
 
 
@@ -264,23 +264,23 @@ def of_flakiness(
     return [
         {
             "project": project,
-            "cell": one.name,
-            "id": one.cell,
-            "state": str(one.state),
-            "events": len(one.events),
-            "keys": one.keys,
-            "mean": one.mean,
-            "lower": one.lower,
-            "clean": one.clean,
-            "revision_of_latest": one.events[-1].revision if one.events else None,
+            "cell": flakiness.name,
+            "id": flakiness.cell,
+            "state": str(flakiness.state),
+            "events": len(flakiness.events),
+            "keys": flakiness.keys,
+            "mean": flakiness.mean,
+            "lower": flakiness.lower,
+            "clean": flakiness.clean,
+            "revision_of_latest": flakiness.events[-1].revision if flakiness.events else None,
             "noisy": [
                 f"{metric} in {noisy} of {values}"
                 for (cell, metric), (noisy, values) in noise.items()
-                if cell == one.cell
+                if cell == flakiness.cell
             ],
-            "advice": _advice(one),
+            "advice": _advice(flakiness),
         }
-        for one in cells
+        for flakiness in cells
     ]
 
 
@@ -292,7 +292,7 @@ def _advice(cell: Flakiness) -> str | None:
 
 def of_costs(costs: Iterable[Cost]) -> list[Row]:
     """Return one row per period, project and currency."""
-    return [{name: getattr(one, name) for name in COSTS} for one in costs]
+    return [{name: getattr(cost, name) for name in COSTS} for cost in costs]
 
 
 def _percent(before: float | None, after: float | None) -> float | None:
