@@ -34,11 +34,7 @@ class Outcome:
 
 
 def acceptance(accept: str | None, reason: str | None) -> Acceptance | None:
-    """Return the acceptance that `--accept=CELLS:METRICS --reason=WHY` describes; None without these flags.
-
-    Raises:
-        UsageError: one of the two flags is missing or wrong.
-    """
+    """Return the acceptance that `--accept=CELLS:METRICS --reason=WHY` describes; None without these flags."""
     if accept is None:
         if reason is not None:
             raise UsageError(f"--reason={reason}: --reason needs --accept=CELLS:METRICS")

@@ -22,11 +22,7 @@ from toolbox.model.verdicts import Cause, Verdict
 
 @contextmanager
 def opened(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> Iterator[LeaseObject]:
-    """Yield the lease of a cluster, and close the connection at the end.
-
-    Raises:
-        ConfigurationError: the kubeconfig does not tell how to reach the cluster.
-    """
+    """Yield the lease of a cluster, and close the connection at the end."""
     cluster = Cluster(Access(str(kubeconfig) if kubeconfig else None, context, namespace))
     try:
         yield LeaseObject(cluster, name)
@@ -52,11 +48,7 @@ def take(lock: LeaseObject, purpose: str, *, ttl: int, wait: float, force: bool)
 
 
 def release(lock: LeaseObject, *, force: bool) -> str:
-    """Release the lease, and return a message for the user.
-
-    Raises:
-        StepError: somebody else holds the lease, and `force` is not set.
-    """
+    """Release the lease, and return a message for the user. With `force`, the holder may be somebody else."""
     me = leases.current_user()
     seen = lock.read(TIMEOUT)
     record = seen.record

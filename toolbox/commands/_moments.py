@@ -62,11 +62,7 @@ def parse_period(text: str, *, flag: str, now: datetime | None = None) -> tuple[
 
 
 def _moment(words: str, zone: tzinfo | None, now: datetime, *, is_end: bool) -> datetime | None:
-    """Return the time that the words describe in a time zone, or None if they do not describe a time.
-
-    Args:
-        zone: None for the time zone of this machine.
-    """
+    """Return the time that the words describe in `zone`, by default the local zone; None if they describe no time."""
     import dateparser  # slow to import
 
     if not words or _SLASHES.search(words):

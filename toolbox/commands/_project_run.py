@@ -23,7 +23,6 @@ def run_and_show(execute: Execute, *, as_json: bool) -> int:
     """Run a project, show the progress and a table of the results, write the reports, and return the exit code.
 
     Args:
-        execute: starts or resumes the run.
         as_json: print the summary as JSON on stdout, and show the progress on stderr.
     """
     stream = sys.stderr if as_json else sys.stdout

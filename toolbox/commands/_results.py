@@ -78,7 +78,6 @@ def side_filter(connection: Connection, text: str, flag: str, run_filter: Filter
 
     Args:
         text: the value of the flag.
-        flag: the name of the flag, for messages.
         run_filter: the filter that applies to both sides.
 
     Raises:
@@ -98,11 +97,7 @@ def side_filter(connection: Connection, text: str, flag: str, run_filter: Filter
 
 
 def refuse_unknown_metric(connection: Connection, run_filter: Filter) -> None:
-    """Raise if no metric in the store matches the filter.
-
-    Raises:
-        UsageError: the pattern for metrics matches nothing.
-    """
+    """Raise a `UsageError` if the filter has a pattern for metrics that matches no metric in the store."""
     names = queries.metrics(connection, run_filter.project)
     if run_filter.metric is not None and not fnmatch.filter(names, run_filter.metric):
         raise UsageError(f"--metric={run_filter.metric}: {did_you_mean(run_filter.metric, names, label='metrics')}")
@@ -130,7 +125,6 @@ def render(
     """Print rows as a table, or return their text in a format for programs.
 
     Args:
-        format_: `text` prints a table.
         store: the location of the store, for the message that there are no rows.
         remarks: lines below the table.
         summary: a line above the table. With a summary, an empty table is not printed.

@@ -48,10 +48,6 @@ class Candidate:
 class SharedCluster:
     """One entry of the block `clusters`, of the kind `existing`, `pool` or `machine`.
 
-    Args:
-        settings: the entry of the configuration.
-        root: the directory for relative paths of the configuration.
-
     Raises:
         ConfigurationError: the configuration does not tell how to reach the cluster.
     """
