@@ -199,7 +199,7 @@ class Cluster:
             force: remove nodes even if they run other people's pods.
         """
         if kind == "gke" and cluster is None:
-            raise ValueError(f"--cluster is missing: the GKE name of the cluster with the node pool {name}")
+            raise ValueError(f"--cluster is missing: pass the name of the GKE cluster with the node pool {name}")
         for flag, value in {"name": name, "cluster": cluster}.items():
             if value is not None and not is_name(value):  # gcloud would take a leading `-` for a flag
                 raise ValueError(f"--{flag}={value!r}: lower-case letters, digits, `.` and `-` were expected")

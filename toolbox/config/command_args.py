@@ -112,7 +112,7 @@ class Template:
         table = _Table(configuration.view())
         try:
             code = self._environment.compile(tree, filename=str(self._file))
-        except jinja2.TemplateSyntaxError as error:  # a filter or a test that does not exist
+        except jinja2.TemplateSyntaxError as error:  # an unknown filter or test
             raise ConfigurationError(f"{self._file}:{error.lineno}: {error.message}") from None
         template = jinja2.Template.from_code(self._environment, code, dict(self._environment.globals))
         try:

@@ -70,7 +70,7 @@ def fill(text: str, values: Mapping[str, object]) -> str:
     def filled(match: re.Match[str]) -> str:
         if match.start() not in quotes:
             raise ShellTextError(
-                f"{match[0]} is where its value cannot be quoted (in a comment, or in or after a here-document, "
+                f"the value of {match[0]} cannot be quoted here (in a comment, or in or after a here-document, "
                 f'`${{...}}`, arithmetic or backquotes): set a variable in `env`, and write "$NAME" here'
             )
         return _quoted(values[match[1]], match, quotes[match.start()]) if match[1] in values else match[0]

@@ -18,7 +18,7 @@ import sys
 # numpy reads these variables when it is imported. With one thread per run, parallel runs don't slow each other down.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
-sys.dont_write_bytecode = True  # this folder is copied whole to hosts
+sys.dont_write_bytecode = True  # hosts get a copy of this folder, which should contain no __pycache__
 
 # ruff: noqa: E402  (the following imports load numpy)
 import argparse
