@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -133,13 +134,8 @@ def _sample(series: int, run: int, value: float) -> dict[str, Any]:
 
 
 def _insert(connection: Connection, table: type[tables.Base], rows: Any) -> None:
-    batch = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == BATCH:
-            connection.execute(insert(table), batch)
-            batch = []
-    if batch:
+    left = iter(rows)
+    while batch := list(islice(left, BATCH)):
         connection.execute(insert(table), batch)
 
 

@@ -15,12 +15,12 @@ import json
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
@@ -248,10 +248,13 @@ class Conversation:
         self.writer.write(b"\x88\x00")
 
 
+Server = TypeVar("Server", bound=ApiServer)
+
+
 @contextmanager
-def serving(directory: Path, port: int = 0) -> Iterator[ApiServer]:
-    """Serve, and write `kubeconfig` into a directory."""
-    with ApiServer(directory / "kubeconfig", port) as server:
+def running(server: Server) -> Iterator[Server]:
+    """Serve."""
+    with server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:
@@ -260,3 +263,8 @@ def serving(directory: Path, port: int = 0) -> Iterator[ApiServer]:
             server.is_over.set()
             server.shutdown()
             thread.join()
+
+
+def serving(directory: Path, port: int = 0) -> AbstractContextManager[ApiServer]:
+    """Serve, and write `kubeconfig` into a directory."""
+    return running(ApiServer(directory / "kubeconfig", port))
