@@ -40,9 +40,7 @@ class RemainingAttempt:
 
     Args:
         step: the identity of the step of the cell.
-        attempt: the number of the attempt.
         name: the name of the workload.
-        directory: the directory of the attempt in the run directory.
     """
 
     step: str
@@ -78,11 +76,7 @@ def by_target(
 
 
 def end(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
-    """End all workloads that may be running, and wait until they have ended. A resumed run sees them as cancelled.
-
-    Args:
-        clusters: how to reach the clusters of the run.
-    """
+    """End all workloads that may be running, and wait until they have ended. A resumed run sees them as cancelled."""
     for target, attempts in by_target(plan, recorder.root, recorder.past.open_attempts).items():
         with ExitStack() as stack:
             backend = _open(plan, target, recorder, clusters)
@@ -95,11 +89,7 @@ def end(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
 
 
 def remove(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
-    """Remove the remains of attempts that a person has given up, from each target that answers.
-
-    Args:
-        clusters: how to reach the clusters of the run.
-    """
+    """Remove the remains of attempts that a person has given up, from each target that answers."""
     for target, attempts in by_target(plan, recorder.root, recorder.abandoned_attempts()).items():
         with ExitStack() as stack:
             try:

@@ -41,11 +41,8 @@ class Conclusion:
     Args:
         outcome: the outcome if the workload did not end by itself; None if the judgements decide the outcome.
         judgements: the names of the checks that need no other cell, with their judgements.
-        seconds: the wall time of the workload.
         host: the name of the machine that ran the workload.
-        accelerators: the accelerators of that machine.
         image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
-        remark: a remark for the user.
         is_open: whether the workload may still be running, or its files are still on the target. Then only a resumed
             run continues the attempt, and the cell gets no other attempt in this session.
     """

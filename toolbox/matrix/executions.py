@@ -51,8 +51,6 @@ class Executions:
 
     Args:
         variables: environment variables of workloads on this machine.
-        clusters: how to reach the clusters of the run.
-        jobs: how many cells run at once.
         on_change: called with the name of an attempt whose status has changed, in the thread that calls
             `handle_results`.
     """

@@ -65,7 +65,6 @@ class Scheduler:
     Args:
         step: the step that encloses the cells.
         variables: environment variables of workloads on this machine.
-        clusters: how to reach the clusters of the run.
     """
 
     def __init__(

@@ -24,7 +24,6 @@ class PlannedTarget:
     Args:
         capacity: the amount of each resource that the target has, by the label of the resource. The resource `jobs` is
             the number of cells that run at once. A resource that is missing is unlimited.
-        accelerator: the kind of accelerator; None if not configured.
         cost_per_hour: the price of one attempt per hour; None if not configured.
         limits: the limits of the files that are fetched from one attempt.
     """

@@ -83,7 +83,6 @@ def render(template: Path, *, styles: Sequence[str], scripts: Sequence[str], ico
         template: the path of the template, which extends `base.html`.
         styles: the names of files in `assets/` beside the folder of the template. They follow `base.css`.
         scripts: the names of files in the same `assets/`.
-        icon: the icon of the browser's tab.
         context: the variables of the template. The scripts read the variable `data` from the element `#data`.
     """
     assets = template.parents[1] / "assets"

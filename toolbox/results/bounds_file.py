@@ -45,8 +45,6 @@ class Difference(NamedTuple):
     """A bound that an update changes.
 
     Args:
-        cell: the id of the cell.
-        name: the name of the cell.
         before: the bound before the update; None if there was no bound.
     """
 
@@ -64,7 +62,6 @@ class BoundsFiles:
     Args:
         path: the path of the generated file.
         text: the text of the generated file; empty if the file does not exist.
-        generated: the generated bounds.
         misplaced: the bounds in the generated file that a person wrote or locked.
         manual: the bounds in the manual file, and the misplaced bounds.
     """

@@ -59,8 +59,6 @@ def computed(
     """Return the bounds from some values of a series, with 6 significant digits, rounded outward.
 
     Args:
-        values: the values to use.
-        runs: the runs of these values.
         series: the series with the unit and direction of the values.
         noise: the noise of earlier levels, which replaces the noise of the values; None for the noise of the values.
             With `noise`, the method is always `prediction`.

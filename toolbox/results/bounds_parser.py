@@ -40,7 +40,6 @@ class Entry(NamedTuple):
     """The bounds of a metric of a cell.
 
     Args:
-        cell: the id of the cell.
         name: the name of the cell, which may change; for an entry from a file, the key of the cell in the file.
         is_locked: whether the file has `locked: true` beside the bounds.
         line: the line of the entry in the file; 0 for an entry that was not read from a file.

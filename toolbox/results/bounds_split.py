@@ -40,7 +40,6 @@ def written_by_people(text: str, by_hand: Collection[tuple[str, str]], file: str
     Args:
         text: the text of the file, which `bounds_parser` has accepted.
         by_hand: the bounds that a person wrote, each as the key of its cell and its metric.
-        file: the name of the file.
     """
     root = yaml.compose(text, Loader=Loader)
     notes = _lines_with_comments(text)

@@ -69,7 +69,6 @@ class Update:
 
     Args:
         method: the formula; `prediction` uses the latest 30 values of the level, the other methods use all values.
-        may_widen: whether bounds may become much wider.
         acceptance: the changed levels that a person accepts; None if no level is accepted.
         runs: the names and starts of the runs whose values are used, by cell id and metric; None for all runs. Levels
             are always found in the values of all runs.
@@ -86,7 +85,6 @@ class Update:
 
         Args:
             before: the bounds in force; None if there are none.
-            is_manual: whether these bounds are manual.
 
         Raises:
             ValueError: a value is too large to compute with. The message does not name the series.

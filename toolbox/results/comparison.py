@@ -68,8 +68,6 @@ class Comparison:
     Args:
         before: the mean of the values before; None if there are none.
         after: the mean of the values after; None if there are none.
-        samples_before: the number of values before.
-        samples_after: the number of values after.
         ratio: `after` divided by `before`; None if one of them is missing, or `before` is 0.
         p_value: the probability of such a difference if nothing changed; None if the noise is not known.
         adjusted_p_value: the p-value, adjusted for the number of comparisons.

@@ -23,9 +23,7 @@ class Cost:
 
     Args:
         period: the day or month: `2026-11-21` or `2026-11`.
-        runs: the number of runs.
         unpriced: the number of runs that have cells without a price.
-        seconds: the wall time of the runs.
         cost: the cost of the cells with a price; None if no cell has a price.
     """
 

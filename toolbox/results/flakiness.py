@@ -47,15 +47,11 @@ class Observation:
     """The outcome of one attempt of a cell.
 
     Args:
-        cell: the id of the cell.
-        name: the name of the cell.
         revision: the revision under test; None if unknown. It ends in `+` if it contains uncommitted changes.
-        accelerator: the accelerator of the attempt.
         settings: the digest of the resolved settings, with the image.
         passed: whether the attempt passed; None if its outcome says nothing about the cell, for example because the
             infrastructure failed.
         time: the start of the run.
-        run: the name of the run.
         quarantined: whether the cell was in quarantine in this run.
         out_of_range: whether the attempt failed only because measured values were out of their ranges.
     """
@@ -84,8 +80,6 @@ class FlakeEvent:
     """A key under which a cell has both passed and failed.
 
     Args:
-        key: the key.
-        revision: the revision of the key.
         passed: the runs in which the cell passed, in order of time.
         failed: the runs in which the cell failed, in order of time.
         time: when the key was last run.
@@ -103,7 +97,6 @@ class Flakiness:
     """How flaky a cell is.
 
     Args:
-        cell: the id of the cell.
         name: the name of the cell in the latest run.
         keys: the number of keys with at least `FEWEST_RUNS` runs.
         events: the flake events, the latest last.

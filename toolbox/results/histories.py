@@ -61,7 +61,6 @@ class History:
         series: the latest values, at least one value.
         earlier: the number of values before the values of `series`.
         bound: the bounds in force, or else the bounds that the values would give; None if there are too few values.
-        is_in_force: whether `bound` is in force.
         noisy: the number of noisy values, which were out of their range in one attempt but not in the other, and the
             number of all values; None if no value is noisy.
     """

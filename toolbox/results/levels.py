@@ -40,7 +40,6 @@ def accepted(series: Series, bound: Bound | None) -> Level:
     from which the bounds were computed. A later level that does not differ from the accepted level is part of it.
 
     Args:
-        series: the series.
         bound: the bounds in force, in the unit of the series.
     """
     shifts = _changes(series)

@@ -50,7 +50,6 @@ class Cell:
         results: the results in the latest runs, newest first.
         recent: the result in each recent run of the project, newest first; None for a run without the cell.
         flaky: the flakiness of the cell; None if there are no results.
-        regressions: the recent changes for the worse.
     """
 
     project: str
@@ -170,12 +169,7 @@ def slowest(cells: Iterable[Cell]) -> list[tuple[Cell, float]]:
 def collect(
     connection: Connection, where: Filter, bounds: Mapping[str, BoundsInForce], *, now: datetime
 ) -> list[Project]:
-    """Return the projects, sorted by name.
-
-    Args:
-        where: the filter for the runs.
-        bounds: the bounds in force, by project.
-    """
+    """Return the projects, sorted by name."""
     runs = _grouped(queries.runs(connection, where), lambda row: row.project)
     return [
         _project(connection, dataclasses.replace(where, project=name), runs[name], bounds.get(name, {}), now)

@@ -36,7 +36,6 @@ class Filter:
     """A filter for runs, cells and metrics. A field that is not set selects everything.
 
     Args:
-        project: the name of a project.
         cells: a pattern for the names or ids of cells.
         settings: the values of settings, or their labels, by axis.
         metric: a pattern for the names of metrics.
@@ -135,7 +134,6 @@ def results(
 
     Args:
         among: the runs that the filter selects, if the caller has already read them.
-        with_metrics: whether to read the metrics too.
     """
     rows = runs(connection, where) if among is None else among
     by_id = {row.id: row for row in rows}

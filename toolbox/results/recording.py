@@ -35,7 +35,6 @@ class Recorded:
     """The result of recording a run.
 
     Args:
-        run: the name of the run.
         cells: the number of cells that were written.
         samples: the number of samples that were written.
         is_new: whether the store did not have the run before.
@@ -120,9 +119,6 @@ class _Writer:
     """Writes the results of a run.
 
     Args:
-        connection: the connection to the store.
-        project: the name of the project.
-        run_id: the id of the row of the run.
         is_newest: whether the store has no later run of the project. Only the newest run changes the names of cells.
     """
 

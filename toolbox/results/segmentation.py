@@ -51,7 +51,6 @@ class Step:
 
     Args:
         strength: the smallest ratio of a test statistic to its limit, of the four tests; at least 1 for a change.
-        p_value: the p-value of the t-test.
         spread: the spread of the noise about the two levels.
     """
 

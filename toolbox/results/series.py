@@ -18,7 +18,6 @@ class RunReference:
     """The run that a value comes from.
 
     Args:
-        run: the name of the run.
         started: when the run started, with a time zone.
         revision: the revision under test; None if unknown.
         directory: the last known directory of the run.
@@ -37,9 +36,7 @@ class Series:
     A value is accepted if its cell passed, or failed only because metrics were out of the ranges of earlier runs.
 
     Args:
-        cell: the id of the cell.
         name: the name of the cell in its latest run.
-        settings: the settings of the cell, by axis.
         unit: the unit of the values; empty for bare numbers.
         direction: whether lower or higher values are better; None if unknown.
         runs: the run of each value.

@@ -92,7 +92,6 @@ class Cell(Base):
     Args:
         cell: the digest of the settings, or the key of the step.
         name: the name in the latest run.
-        labels: the labels of the settings, by axis.
     """
 
     __tablename__ = "cells"

@@ -33,7 +33,6 @@ def signature(cause: str | None, message: str, labels: Mapping[str, str]) -> str
     """Return a string that is the same for cells that failed in the same way.
 
     Args:
-        cause: the cause of the failure.
         message: the messages of the checks and of the workload.
         labels: the labels of the cell, by axis. A label in the message is replaced by the name of its axis.
     """

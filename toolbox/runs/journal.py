@@ -52,7 +52,6 @@ class Damage:
 
     Args:
         line: the number of the line, from 1.
-        reason: why the line cannot be read.
     """
 
     line: int

@@ -92,11 +92,9 @@ class StepDirectory(_Directory):
     Args:
         record: what the step is and how it ended.
         failure: why the step did not pass.
-        settings: the settings of a cell.
         checks: the judgements of checks that the orchestration calls.
         program_log: the output of the programs that the orchestration runs.
         command: the command line of a toolbox command.
-        arguments: the arguments of a toolbox command.
         sources: the files that a role rendered.
         state: the files that a role collected.
     """
@@ -125,10 +123,8 @@ class RunDirectory(_Directory):
 
     Args:
         request: the request of the run. This file is written after all other files that a resumed run needs.
-        configuration: the resolved configuration.
         changes: the changes that presets and overrides made to the configuration.
         overrides: the overrides that a comment on a pull request contained.
-        plan: the cells of the matrix.
         targets: the directory of the paths that `target` returns.
     """
 

@@ -68,12 +68,7 @@ class Recorder:
         return [(step, attempt) for step, attempt in attempts if (step.step, attempt.attempt) not in self._released]
 
     def sweep(self, step: str, directory: Path) -> None:
-        """Mask the secrets in the files of a step, and record a note on each file with a secret.
-
-        Args:
-            step: the identity of the step.
-            directory: the directory to search.
-        """
+        """Mask the secrets in the files of a step, and record a note on each file with a secret."""
         swept = self.redactor.sweep(directory, skip=lambda file: layout.is_record(file.relative_to(self.root)))
         texts = [f"a secret was masked in {file.relative_to(directory)}" for file in swept.masked]
         for file in map(self.identity, swept.binary):

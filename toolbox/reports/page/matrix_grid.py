@@ -55,10 +55,8 @@ class Grid:
     """A table of boxes. Each box contains the cells with the same labels on the two axes of the table.
 
     Args:
-        axes: all axes.
         rows: the index of the axis whose labels are the rows.
         columns: the index of the axis whose labels are the columns; None if there is only one column.
-        boxes: the boxes of each row.
     """
 
     axes: Sequence[Axis]

@@ -52,7 +52,6 @@ class Table:
     """The metrics of all cells.
 
     Args:
-        names: the metrics, one per column.
         rows_left_out: the number of rows for which the page has no room.
         columns_left_out: the number of columns for which the page has no room.
     """

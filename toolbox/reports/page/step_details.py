@@ -36,9 +36,7 @@ class StepCard:
         anchor: the id of the details on the page.
         settings: the axis, the label and the value of each setting of a cell; the value is empty if the label shows it.
         remarks: remarks from the plan, such as the reason why a cell is skipped.
-        bounds: the bounds in the plan, by metric.
         command: the command as a line for a shell.
-        attempts: the attempts, each with the link to its directory.
         is_brief: whether the page shows only a few lines of the step, because there are many cells.
     """
 

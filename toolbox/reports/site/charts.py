@@ -48,7 +48,6 @@ class Drawn:
     """The charts of the metrics of a cell.
 
     Args:
-        data: the data for the script of the page.
         points: how many of the latest values of each metric the charts show.
     """
 

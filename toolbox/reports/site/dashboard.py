@@ -44,12 +44,9 @@ def write(
     """Write the site, and return the path of its first page. Readers see the old site until the new site is complete.
 
     Args:
-        connection: a connection to the store.
         output: the directory of the site. An earlier site of Topgallant in this directory is replaced.
-        project: the only project to show; None for all projects.
         presets: show only the runs with all these presets.
         since: show only the runs that started at or after this time.
-        bounds: the bounds in force, by project.
         now: the time of the site, up to which regressions count as recent; None for the current time.
 
     Raises:

@@ -47,7 +47,6 @@ class Reports:
         """Return the address of the report of a run, relative to a page; None if there is no report.
 
         Args:
-            directory: the directory of the run.
             page: the path of the page in the finished site.
         """
         if directory not in self._paths:
