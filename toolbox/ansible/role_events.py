@@ -151,7 +151,7 @@ def _failure_text(result: dict[str, Any]) -> str:
     items = [item for item in result.get("results") or () if isinstance(item, dict) and item.get("failed")]
     if items:
         return _failure_text(items[0])
-    message = str(result.get("msg") or "it failed without a message").strip()
+    message = str(result.get("msg") or "the task failed without a message").strip()
     error = str(result.get("stderr") or result.get("module_stderr") or "").strip().splitlines()
     if "cmd" in result:
         message = f"`{_command(result)}` ended with status {result.get('rc')}"

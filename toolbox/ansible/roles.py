@@ -102,7 +102,7 @@ def role(method: Any, /) -> Any:
 
 
 def _marked(method: Method, role_name: str) -> Method:
-    method.role = role_name  # type: ignore[attr-defined]  # the registry reads it
+    method.role = role_name  # type: ignore[attr-defined]  # the registry reads this attribute
     return method
 
 

@@ -43,7 +43,7 @@ class Check(BaseModel):
         message = f"{count} lines of {self.file} match {self.pattern!r}, {self._expected()} expected"
         if first is None:
             return Judgement(passed, message, self.file)
-        return Judgement(passed, f"{message}; the first is {first.line}: {first.excerpt}", self.file, first.line)
+        return Judgement(passed, f"{message}; the first is line {first.line}: {first.excerpt}", self.file, first.line)
 
     def _expected(self) -> str:
         if self.at_most is None:

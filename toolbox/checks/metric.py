@@ -15,7 +15,7 @@ from toolbox.model.evidence import Deviation, Evidence, Judgement, Metric
 
 
 class Check(BaseModel):
-    """A metric, and the range of its allowed values, which includes both bounds.
+    """A metric, and the range of its allowed values. A value that equals a bound is allowed.
 
     A configured range applies to each sample, if the metric has samples. With `bounds: auto`, the range comes from
     `config/bounds` and applies only to the value of the metric.

@@ -12,7 +12,7 @@ from toolbox.model.evidence import Evidence, Judgement, Metric
 
 
 class Check(BaseModel):
-    """A metric, the reference cell, and the range of the allowed quotients, which includes both bounds.
+    """A metric, the reference cell, and the range of the allowed quotients. A quotient that equals a bound is allowed.
 
     Args:
         to: the axis values of the reference cell that differ from those of the judged cell.
@@ -46,8 +46,8 @@ class Check(BaseModel):
         if reference.metrics is None:
             return Judgement(False, f"`{reference.name}` has no metrics: {reference.fault or 'it did not pass'}")
         try:
-            judged = _measured(evidence.metrics, self.metric, "here")
-            other = _measured(reference.metrics, self.metric, "there")
+            judged = _measured(evidence.metrics, self.metric, "this cell")
+            other = _measured(reference.metrics, self.metric, "the other cell")
             quotient = self._quotient(judged, other)
         except ValueError as error:
             return Judgement(False, f"{self.metric} cannot be compared with that of `{reference.name}`: {error}")
@@ -72,11 +72,11 @@ class Check(BaseModel):
         return f"at least {self.lower:g}" if self.upper is None else f"{self.lower:g} to {self.upper:g}"
 
 
-def _measured(metrics: Mapping[str, Metric], name: str, where: str) -> Metric:
+def _measured(metrics: Mapping[str, Metric], name: str, cell: str) -> Metric:
     """Return the metric with this name, and raise ValueError if it does not have a finite value."""
     if name not in metrics:
-        raise ValueError(f"it is not a metric {where}: {', '.join(metrics) or 'there are none'}")
+        raise ValueError(f"{name} is not a metric of {cell}: {', '.join(metrics) or 'there are none'}")
     metric = metrics[name]
     if metric.value is None or not math.isfinite(metric.value):
-        raise ValueError(f"{where} it is {metric}, a finite number was expected")
+        raise ValueError(f"in {cell}, {name} is {metric}: a finite number was expected")
     return metric

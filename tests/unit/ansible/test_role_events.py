@@ -95,7 +95,7 @@ def test_the_message_of_a_module_is_its_output_where_it_ran_no_command(finish: F
     ("result", "said"),
     [
         ({"msg": "No such file"}, "No such file"),
-        ({}, "it failed without a message"),
+        ({}, "the task failed without a message"),
         ({"msg": ["a", 1]}, "['a', 1]"),
         ({"cmd": ["false"], "rc": 1, "msg": "non-zero return code", "stderr": ""}, "`false` ended with status 1"),
         ({"cmd": "x", "rc": 2, "stderr": "1\n2\n3\n4\n5\n6\n"}, "`x` ended with status 2\n3\n4\n5\n6"),

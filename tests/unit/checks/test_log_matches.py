@@ -34,7 +34,7 @@ def log(tmp_path: Path) -> Path:
 def test_lines_that_match_are_counted_and_the_first_is_shown(
     judge: Judge, bounds: dict[str, int], passed: bool, expected: str
 ) -> None:
-    said = rf"2 lines of stdout.log match 'step \\d', {expected} expected; the first is 2: 'step 1, then step 2'"
+    said = rf"2 lines of stdout.log match 'step \\d', {expected} expected; the first is line 2: 'step 1, then step 2'"
     assert judge(check="log_matches", pattern=r"step \d", **bounds) == Judgement(passed, said, "stdout.log", 2)
 
 

@@ -135,14 +135,14 @@ def read(path: Path) -> Iterator[Json]:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
         if not files:
-            raise ConfigurationError(f"{path}: it has no manifests (files that end with {', '.join(_SUFFIXES)})")
+            raise ConfigurationError(f"{path} has no manifests (files that end with {', '.join(_SUFFIXES)})")
         for file in files:
             yield from read(file)
         return
     try:
         documents = list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=_Loader))
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: it cannot be read: {error}") from None
+        raise ConfigurationError(f"{path} cannot be read: {error}") from None
     for document in documents:
         bodies = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else [document]
         for body in bodies or ():
@@ -176,7 +176,7 @@ def with_secrets(body: Json, files: Mapping[str, str], data: Mapping[str, str]) 
     try:
         contents = {key: environ.expanded(file).read_bytes() for key, file in files.items()}
     except OSError as error:
-        raise ConfigurationError(f"{error.filename}: it cannot be read: {error.strerror}") from None
+        raise ConfigurationError(f"{error.filename} cannot be read: {error.strerror}") from None
     contents |= {key: text.encode() for key, text in data.items()}
     encoded = {key: base64.b64encode(content).decode() for key, content in contents.items()}
     return {**body, "data": {**(body.get("data") or {}), **encoded}} if encoded else body

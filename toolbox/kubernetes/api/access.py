@@ -86,7 +86,7 @@ class Credentials:
             raise
         except Exception as error:  # the parsers of the client raise exceptions of many types
             raise ConfigurationError(
-                f"{files or _IN_CLUSTER}: it does not say how to reach a cluster: {error}"
+                f"{files or _IN_CLUSTER} does not describe how to reach a cluster: {error}"
             ) from error
         # This hook would reload the credentials at every request, but a reload is needed only after a rejection.
         self.configuration.refresh_api_key_hook = None
@@ -130,7 +130,7 @@ def _context(files: str, context_name: str | None) -> dict[str, Any]:
     current = (document["current-context"] for document in documents if document.get("current-context"))
     name = context_name or next(current, None)
     if name is None:
-        raise ConfigurationError(f"{files}: it has no current context: set `context`")
+        raise ConfigurationError(f"{files}: there is no current context: set `context`")
     if name not in contexts:
         raise ConfigurationError(f"{files}: no context `{name}`: {did_you_mean(name, contexts, label='contexts')}")
     return contexts[name]

@@ -64,7 +64,7 @@ class Execution:
         status = _status(bytes(self._received.pop(_ERROR, b"")))
         if status.get("status") == "Success":
             return ""
-        reason = "it does not end" if self._connection.connected else "the connection was interrupted"
+        reason = "the command does not end" if self._connection.connected else "the connection was interrupted"
         return complaints or str(status.get("message") or reason)
 
     def complaints(self, timeout: float) -> list[str]:

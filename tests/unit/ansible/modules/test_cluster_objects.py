@@ -47,19 +47,19 @@ def test_a_date_stays_a_text(tmp_path: Path) -> None:
             "Pod one has no `apiVersion`, or its `apiVersion` is not text",
         ),
         ("just words", "this is not an object of Kubernetes: 'just words'"),
-        ("a: [", "it cannot be read"),
+        ("a: [", "cannot be read"),
     ],
 )
 def test_an_invalid_manifest_is_named_with_its_file(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(text)
-    with pytest.raises(ConfigurationError, match=r"a\.yaml: ") as caught:
+    with pytest.raises(ConfigurationError, match=r"a\.yaml(: | cannot be read: )") as caught:
         names(file)
     assert message in str(caught.value)
 
 
 def test_a_folder_with_no_manifests_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="it has no manifests"):
+    with pytest.raises(ConfigurationError, match="has no manifests"):
         names(tmp_path)
 
 
@@ -74,7 +74,7 @@ def test_secret_data_comes_from_files_and_from_texts(tmp_path: Path) -> None:
 
 
 def test_a_secret_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="nothing: it cannot be read: No such file"):
+    with pytest.raises(ConfigurationError, match="nothing cannot be read: No such file"):
         cluster_objects.with_secrets(SECRET, {"key": str(tmp_path / "nothing")}, {})
 
 

@@ -114,7 +114,7 @@ def test_a_command_that_does_not_end_is_a_timeout(executed: Executed) -> None:
 
     with executed(complain) as execution:
         assert execution.complaints(0.3) == ["a is left out"]
-        assert execution.end(0.3) == "it does not end"
+        assert execution.end(0.3) == "the command does not end"
 
 
 @pytest.mark.parametrize("served", ["tls"], indirect=True)
