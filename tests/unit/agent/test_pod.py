@@ -255,7 +255,7 @@ def test_what_nobody_comes_for_is_not_kept_for_ever(pod: Pod) -> None:
 
 def test_a_supervisor_that_is_killed_is_noticed_and_its_logs_are_kept(pod: Pod) -> None:
     keeper = pod.keep(seconds=1)
-    supervisor = pod.supervise("sh", "-c", "touch begun; sleep 60")
+    supervisor = pod.supervise("sh", "-c", "touch begun; sleep 5")
     pod.wait_for("files/begun")
     supervisor.kill()
     assert runs(keeper)
