@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -197,19 +198,14 @@ def test_two_who_submit_the_same_name_at_once_have_one_workload(bench: Bench, tm
     """Nor does the one who is late touch what was sent along, which the workload reads."""
     (tmp_path / "data").write_bytes(b"a" * (8 << 20))
     script = f'echo ran >> {tmp_path}/runs; for _ in $(seq 20); do md5sum < "$TOPGALLANT_SRC/data"; done'
-    attempts: dict[int, Attempt] = {}
     barrier = threading.Barrier(2)
 
-    def submit(number: int, by: Orchestrator) -> None:
+    def submit(by: Orchestrator) -> Attempt:
         barrier.wait()
-        attempts[number] = bench.start("sh", "-c", script, by=by, files={"data": tmp_path / "data"})
+        return bench.start("sh", "-c", script, by=by, files={"data": tmp_path / "data"})
 
-    both = [bench.orchestrator(), bench.orchestrator()]
-    threads = [threading.Thread(target=submit, args=(number, by)) for number, by in enumerate(both)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as threads:
+        attempts = list(threads.map(submit, [bench.orchestrator(), bench.orchestrator()]))
     assert attempts[0].wait() == attempts[1].wait()
     assert (tmp_path / "runs").read_text() == "ran\n"
     assert attempts[0].text("stderr.log") == ""

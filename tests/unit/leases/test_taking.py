@@ -3,6 +3,7 @@
 import dataclasses
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -171,11 +172,8 @@ def test_only_one_of_many_processes_takes_the_lease(lock: FakeLock) -> None:
         assert lock.record.claim.holder == claim.holder
         heartbeats.release(lock, lease.record.claim.holder)
 
-    threads = [threading.Thread(target=want, args=(number,)) for number in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(5) as threads:
+        list(threads.map(want, range(5)))
     assert sorted(taken) == [f"run-{number}" for number in range(5)]
 
 

@@ -1,6 +1,7 @@
 """`config.project`: read anywhere, replaced on the main thread alone, and never in a parallel region."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -81,18 +82,9 @@ def test_a_secret_passed_to_set_config_is_not_shown_or_written(top: Step, seen: 
 
 
 def test_another_thread_cannot_change_a_field_and_the_error_names_it() -> None:
-    faults: list[str] = []
-
-    def change() -> None:
-        try:
-            config.project.set_config("tests.size", 2)
-        except ConfigurationError as error:
-            faults.append(str(error))
-
-    thread = threading.Thread(target=change, name="mine")
-    thread.start()
-    thread.join()
-    assert faults == ["set_config('tests.size'): only the main thread can change the configuration, not mine"]
+    with ThreadPoolExecutor(thread_name_prefix="mine") as threads:
+        fault = threads.submit(config.project.set_config, "tests.size", 2).exception()
+    assert str(fault) == "set_config('tests.size'): only the main thread can change the configuration, not mine_0"
     assert config.project.get_config("tests.size") == 1
 
 

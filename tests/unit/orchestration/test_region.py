@@ -1,7 +1,7 @@
 """Whether the code runs in a parallel region."""
 
 import contextvars
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from toolbox.orchestration import region
 
@@ -19,14 +19,6 @@ def test_the_innermost_region_is_current() -> None:
 
 
 def test_a_thread_is_in_the_region_only_with_its_context() -> None:
-    seen: list[str | None] = []
-    with region.entered("deploy"):
-        copied = contextvars.copy_context()
-        threads = [
-            threading.Thread(target=copied.run, args=(lambda: seen.append(region.current()),)),
-            threading.Thread(target=lambda: seen.append(region.current())),
-        ]
-        for thread in threads:
-            thread.start()
-            thread.join()
-    assert seen == ["deploy", None]
+    with region.entered("deploy"), ThreadPoolExecutor() as threads:
+        assert threads.submit(contextvars.copy_context().run, region.current).result() == "deploy"
+        assert threads.submit(region.current).result() is None

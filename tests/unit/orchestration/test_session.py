@@ -1,7 +1,7 @@
 """The session: a project at work, found from every thread; and the step of a command by itself."""
 
 import contextvars
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,11 +25,8 @@ def test_without_a_project_the_error_says_how_to_start_one() -> None:
 
 def test_a_thread_that_the_orchestration_starts_has_the_project_and_its_top(work: Work, top: Step) -> None:
     opened = work("a: 1")
-    seen: list[tuple[Session, Step]] = []
-    thread = threading.Thread(target=lambda: seen.append((session.current(), session.step())))
-    thread.start()
-    thread.join()
-    assert seen == [(opened, top)]
+    with ThreadPoolExecutor() as threads:
+        assert threads.submit(lambda: (session.current(), session.step())).result() == (opened, top)
 
 
 def test_the_project_ends_with_its_block(work: Work, top: Step) -> None:

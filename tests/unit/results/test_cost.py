@@ -36,18 +36,18 @@ def test_currencies_and_projects_are_not_mixed_and_the_latest_period_comes_first
     assert keys == [("2026-11", "p", "EUR"), ("2026-11", "p", "USD"), ("2026-11", "q", "USD"), ("2026-10", "p", "USD")]
 
 
-def test_who_is_there_alone_has_all_of_it() -> None:
-    assert shares([(0.0, 10.0), (20.0, 25.0)]) == [10.0, 5.0]
-
-
-def test_who_is_there_at_once_shares_it_evenly() -> None:
-    assert shares([(0.0, 10.0), (0.0, 10.0)]) == [5.0, 5.0]
-    assert shares([(0.0, 4.0), (2.0, 6.0)]) == [3.0, 3.0]
-
-
-def test_there_is_nothing_to_share_among_nobody() -> None:
-    assert shares([]) == []
-    assert shares([(3.0, 3.0)]) == [0.0]
+@pytest.mark.parametrize(
+    ("intervals", "expected"),
+    [
+        ([(0.0, 10.0), (20.0, 25.0)], [10.0, 5.0]),
+        ([(0.0, 10.0), (0.0, 10.0)], [5.0, 5.0]),
+        ([(0.0, 4.0), (2.0, 6.0)], [3.0, 3.0]),
+        ([], []),
+        ([(3.0, 3.0)], [0.0]),
+    ],
+)
+def test_who_is_there_at_once_shares_it_evenly(intervals: list[tuple[float, float]], expected: list[float]) -> None:
+    assert shares(intervals) == expected
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)).map(sorted), max_size=8))

@@ -4,7 +4,7 @@ import json
 import math
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -224,11 +224,8 @@ def test_lines_of_several_threads_are_whole(tmp_path: Path, journal: Journal) ->
         for count in range(20):
             journal.append(ConfigurationChanged(f"{number}.{count}", "x" * 500, "me"))
 
-    threads = [threading.Thread(target=append, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(append, range(8)))
     assert len(read(tmp_path)) == 160
 
 

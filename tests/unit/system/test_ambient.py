@@ -1,6 +1,5 @@
 """Values of the current context, or of the process."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from toolbox.system.ambient import Ambient
@@ -18,20 +17,13 @@ def test_a_value_holds_inside_the_block_that_enters_it() -> None:
 
 def test_a_thread_without_a_context_finds_only_the_value_of_the_process() -> None:
     ambient: Ambient[str] = Ambient("test")
-    found: list[str | None] = []
-
-    def look() -> None:
-        thread = threading.Thread(target=lambda: found.append(ambient.get()))
-        thread.start()
-        thread.join()
-
-    with ambient.entered_by_process("process"):
+    with ThreadPoolExecutor() as threads:
+        with ambient.entered_by_process("process"):
+            with ambient.entered("context"):
+                assert threads.submit(ambient.get).result() == "process"
+            assert threads.submit(ambient.get).result() == "process"
         with ambient.entered("context"):
-            look()
-        look()
-    with ambient.entered("context"):
-        look()
-    assert found == ["process", "process", None]
+            assert threads.submit(ambient.get).result() is None
 
 
 def test_the_value_of_the_process_is_restored() -> None:

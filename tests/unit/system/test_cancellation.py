@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -128,48 +128,29 @@ def test_cancelled_is_not_caught_as_an_error() -> None:
         scope.check()
 
 
-def in_a_thread(function: Callable[[], object]) -> None:
-    thread = threading.Thread(target=function)
-    thread.start()
-    thread.join()
-
-
 def test_a_scope_of_the_process_is_that_of_threads_which_have_none() -> None:
-    found: list[CancelScope] = []
-    with cancellation.opened_by_process() as scope:
-        in_a_thread(lambda: found.append(cancellation.current()))
-        assert cancellation.current() is scope
-    in_a_thread(lambda: found.append(cancellation.current()))
-    assert found[0] is scope
-    assert found[1] is not scope
+    with ThreadPoolExecutor() as threads:
+        with cancellation.opened_by_process() as scope:
+            assert threads.submit(cancellation.current).result() is scope
+            assert cancellation.current() is scope
+        assert threads.submit(cancellation.current).result() is not scope
 
 
 def test_a_thread_in_a_cancelled_scope_of_the_process_starts_nothing() -> None:
-    faults: list[str] = []
-
-    def start() -> None:
-        try:
-            cancellation.current().check()
-        except Cancelled as error:
-            faults.append(str(error))
-
-    with cancellation.opened_by_process() as scope:
+    with cancellation.opened_by_process() as scope, ThreadPoolExecutor() as threads:
         scope.cancel("the end")
-        in_a_thread(start)
-    assert faults == ["the end"]
+        with pytest.raises(Cancelled, match="the end"):
+            threads.submit(lambda: cancellation.current().check()).result()
 
 
 def test_a_scope_that_a_thread_opens_is_cancelled_with_that_of_the_process() -> None:
-    faults: list[str] = []
-
-    def start() -> None:
+    def start() -> str:
         with cancellation.opened() as inner:
             scope.cancel("the end")
-            faults.append(str(inner.reason))
+            return str(inner.reason)
 
-    with cancellation.opened_by_process() as scope:
-        in_a_thread(start)
-    assert faults == ["the end"]
+    with cancellation.opened_by_process() as scope, ThreadPoolExecutor() as threads:
+        assert threads.submit(start).result() == "the end"
 
 
 def test_a_sleep_in_a_cancelled_scope_ends_at_once() -> None:

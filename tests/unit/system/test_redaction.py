@@ -3,9 +3,9 @@
 import json
 import shlex
 import stat
-import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from pathlib import Path
 
@@ -73,11 +73,8 @@ def test_values_too_short_to_be_secret_leave_the_text_readable(value: str) -> No
 def test_values_are_learnt_from_any_thread() -> None:
     redactor = Redactor()
     values = [f"secret-{number:03d}" for number in range(50)]
-    threads = [threading.Thread(target=redactor.add, args=([value],)) for value in values]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(50) as threads:
+        list(threads.map(lambda value: redactor.add([value]), values))
     assert set(redactor(" ".join(values)).split()) == {"***"}
 
 
@@ -210,11 +207,8 @@ def test_the_redactor_of_the_process_stays_the_same() -> None:
 @pytest.mark.usefixtures("_redactor_of_the_process")
 def test_a_thread_has_the_redactor_of_the_process() -> None:
     redaction.use(redactor := Redactor())
-    seen: list[Redactor] = []
-    thread = threading.Thread(target=lambda: seen.append(redaction.current()))
-    thread.start()
-    thread.join()
-    assert seen == [redactor]
+    with ThreadPoolExecutor() as threads:
+        assert threads.submit(redaction.current).result() is redactor
 
 
 KEY = '{\n  "type": "service_account",\n  "private_key": "-----BEGIN KEY-----\\nMIIEvQ\\n"\n}\n'

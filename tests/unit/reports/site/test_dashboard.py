@@ -159,7 +159,8 @@ def test_a_lasting_change_for_the_worse_is_a_regression(tmp_path: Path) -> None:
     found = pages(site(nightly(wobbling(60, after=1.2, shifted=12)), tmp_path))
     assert "small grid +20.0 % step_time 1.000 1.200 s 2026-11-10 abc48 to abc49" in said(found["index.html"])
     assert "presets differ" not in said(found["index.html"])
-    assert "small regression" in said(found["projects/grid.html"])
+    assert re.findall(r'<span class="state [^>]*>([^<]*)<', found["projects/grid.html"]) == ["regression"]
+    assert 'data-states="regression changed"' in found["projects/grid.html"]
     assert "+20.0 % worse since 2026-11-10" in said(found["cells/grid~small-id.html"])
 
 
@@ -361,13 +362,6 @@ def test_the_columns_of_runs_say_enough_to_tell_them_apart(tmp_path: Path, ago: 
         past.run({"small": Ended()}, days_ago=days)
     text = said(pages(site(past, tmp_path))["projects/grid.html"])
     assert f" {first} run r-1 of 2026-11-21 07:00 UTC" in text
-
-
-def test_what_there_is_to_see_in_a_cell_is_said_once(tmp_path: Path) -> None:
-    page = pages(site(nightly(wobbling(60, after=1.2, shifted=12)), tmp_path))["projects/grid.html"]
-    tags = re.findall(r'<span class="state [^>]*>([^<]*)<', page)
-    assert tags == ["regression"]
-    assert 'data-states="regression changed"' in page
 
 
 def test_pages_stay_small_with_years_of_values(tmp_path: Path) -> None:
