@@ -32,7 +32,8 @@ def unaccepted(cells: int, loss: float) -> tuple[float, float, float]:
 def accepted(cells: int, noise: float, count: int) -> tuple[float, float, float]:
     """Return the half-width of the bounds of a level that was accepted after `count` nights, and two shares.
 
-    The shares are of failed cells in the first night with a loss of 5%, and in ten such nights.
+    The first share is the share of cells that fail in the first night with a loss of 5%, the second share is the share
+    of failures in ten such nights.
     """
     widths, failed = [], []
     for seed in range(cells):

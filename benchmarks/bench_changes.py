@@ -77,7 +77,7 @@ def _split(values: Values) -> tuple[float, int]:
 
 
 def _weak(values: Values, largest_p: float) -> list[int]:
-    """Return the splits of a window. It is split at its largest distance until a t-test rejects a split."""
+    """Return the splits of a window. The window is split at its largest distance until a t-test rejects a split."""
     edges = [0, len(values)]
     while True:
         splits = [(*_split(values[a:b]), a, b) for a, b in pairwise(edges)]

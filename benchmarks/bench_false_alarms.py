@@ -21,7 +21,7 @@ ROUNDS, DRAWS = 20, 50_000
 
 
 def rates(method: Method, n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return for each sample two probabilities: that one value is out of bounds, and that two are on the same side."""
+    """Return for each sample the probabilities that one value is out of bounds, and that two are on the same side."""
     values = rng.normal(MEAN, SPREAD, (DRAWS, n))
     middle, half = values.mean(axis=1), bounds_formulas.half_width(values, method)
     below, above = ndtr((middle - half - MEAN) / SPREAD), ndtr((MEAN - middle - half) / SPREAD)

@@ -144,7 +144,7 @@ class Arena:
         expected = {str(cell): "failed" if cell == FAILING else "passed" for cell in range(CELLS)}
         score.lost += sum(verdicts.get(cell) != verdict for cell, verdict in expected.items())
         after = self._counts("begin")
-        # If running workloads are adopted, no cell begins twice. Otherwise only finished cells must not begin again.
+        # If the resumed run adopts workloads, no cell may begin twice. Otherwise, unfinished cells begin again.
         again = (
             [cell for cell in expected if after[cell] > 1] if self.adopts else [c for c in done if after[c] > began[c]]
         )

@@ -1,6 +1,6 @@
 """Delays the checks that compare a cell with another cell until the outcome of the other cell is known.
 
-The outcome of the other cell is used as it is before the other cell's own comparisons.
+A comparison uses the outcome that the other cell has before its own comparisons.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs the cells of a plan: starts each cell when a target has free capacity, and follows the cell to its verdict.
 
 The thread that calls `Scheduler.run` makes and records all decisions. `Executions` waits for targets in worker threads,
-so that this thread never does. `Admission` decides which cell starts next. `resumption` decides how a resumed run
+so this thread never blocks. `Admission` decides which cell starts next. `resumption` decides how a resumed run
 continues a cell. `Comparisons` decides when a cell is compared with others. `StopRules` decides when to stop. `Remains`
 removes what attempts leave on targets.
 """

@@ -102,7 +102,7 @@ class _Reader:
         pairs = self._pairs(node, f"`{at}`")
         self._refuse_slips(pairs, (CELL, METRICS), f"`{at}`")
         if CELL not in pairs:
-            self._fail(key, f"`{at}` has no `{CELL}`: the id of the cell was expected, which `project plan` shows")
+            self._fail(key, f"`{at}` has no `{CELL}`: the id of the cell was expected (`project plan` shows the ids)")
         identity = self._text(pairs[CELL][1], f"`{at}.{CELL}`")
         if not identity:
             self._fail(pairs[CELL][1], f"`{at}.{CELL}` is empty, the id of the cell was expected")

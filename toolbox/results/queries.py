@@ -42,7 +42,7 @@ class Filter:
         revision: a pattern for revisions, or a prefix of revisions.
         since: the earliest start of runs.
         until: the latest start of runs.
-        presets: the presets that a run must all have used.
+        presets: presets; a run must have used all of them.
         run: the id of the row of one run.
     """
 

@@ -24,7 +24,7 @@ CLIP: Final = 2.5
 """Maximum deviation from the median of a level, in spreads. Larger deviations are clipped, so outliers matter less."""
 
 FALSE_ALARMS: Final = 1e-3
-"""Probability that the t-test finds a change in a series of noise. Each point gets an equal share of it."""
+"""Probability that the t-test finds a change in a series of noise. The points share this probability equally."""
 LEAST_EFFECT: Final = 1.7
 """Minimum size of a step in spreads of the noise: a person would not see a smaller step."""
 LEAST_RANK_Z: Final = 3.8

@@ -181,8 +181,8 @@ def _engine(url: URL) -> Engine:
 def _sqlite_url(file: Path) -> URL:
     """Return the URL with which to open a file. In a read-only directory, the file is opened read-only.
 
-    SQLite creates a write-ahead log beside a store, even for readers, which is impossible in a read-only directory. If
-    the log is missing or empty, no process is writing to the store, and the store can be opened as immutable.
+    Even for readers, SQLite creates a write-ahead log beside a store. It cannot do so in a read-only directory. If the
+    log is missing or empty, no process is writing to the store, and the store can be opened as immutable.
     """
     query = {"timeout": str(_WAIT_SECONDS)}
     if file.exists() and not os.access(file.parent, os.W_OK):

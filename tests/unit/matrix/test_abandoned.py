@@ -54,11 +54,11 @@ def refuse(monkeypatch: pytest.MonkeyPatch, *xs: str) -> list[str]:
     return asked
 
 
-def test_all_of_them_are_ended(bench: Bench, planned: Planned) -> None:
+def test_all_open_attempts_are_ended(bench: Bench, planned: Planned) -> None:
     assert Left(bench, planned, "abc").end() == ["a", "b", "c"]
 
 
-def test_one_that_cannot_be_asked_for_does_not_keep_the_others_from_their_end(
+def test_an_attempt_that_cannot_be_found_does_not_stop_the_others(
     bench: Bench, planned: Planned, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = Left(bench, planned, "abc")

@@ -51,7 +51,7 @@ def test_a_combination_has_its_settings_in_the_order_of_the_axes() -> None:
     assert combination.labels == {"chip": "v4", "model": "b", "hosts": "1"}
 
 
-def test_what_is_excluded_is_not_there() -> None:
+def test_excluded_combinations_are_omitted() -> None:
     assert names(TWO, exclude=[{"model": "a", "batch": 8}, {"batch": [16]}]) == ["model=b,batch=8"]
 
 
@@ -85,7 +85,7 @@ def test_include_wins_over_exclude() -> None:
     assert names(TWO, **block) == ["model=b,batch=8", "model=b,batch=16", "model=a,batch=8"]
 
 
-def test_what_is_there_is_not_added_again() -> None:
+def test_an_existing_combination_is_not_added_again() -> None:
     assert names(TWO, include=[{"model": "b"}, {"batch": 32}, {"batch": 32, "model": ["b", "b"]}])[4:] == [
         "model=a,batch=32",
         "model=b,batch=32",
@@ -231,7 +231,7 @@ def test_values_are_compared_with_their_types(value: Any, pattern: Any) -> None:
     assert not matches({"x": pattern}, only({"x": [value]}))
 
 
-def test_all_that_is_named_has_to_match() -> None:
+def test_all_named_axes_must_match() -> None:
     combination = only({"x": [1], "y": [2]})
     assert matches({}, combination)
     assert not matches({"x": 1, "y": 3}, combination)

@@ -176,7 +176,7 @@ def test_what_is_selected_is_what_the_rules_select(block: MatrixBlock, when: Row
 
 @RANDOM
 @given(matrices())
-def test_a_note_is_on_what_selects_nothing(block: MatrixBlock) -> None:
+def test_a_condition_without_a_match_is_noted(block: MatrixBlock) -> None:
     parts = combinations(block.model_copy(update={"exclude": [], "include": []}))
     assert parts is not None
     idle = [index for index, entry in enumerate(block.exclude) if not any(has(block, row, entry) for row in parts[0])]

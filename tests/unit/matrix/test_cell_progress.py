@@ -72,7 +72,7 @@ def attempted(run: CellRun, *outcomes: Outcome) -> CellRun:
     return run
 
 
-def test_an_attempt_has_the_name_that_whoever_asks_would_give_it(bench: Bench, tmp_path: Path) -> None:
+def test_the_name_of_an_attempt_is_derived_from_run_and_cell(bench: Bench, tmp_path: Path) -> None:
     run = bench.cell()
     submit(run)
     submit(run, "two")
@@ -94,7 +94,7 @@ def test_a_cell_keeps_its_settings_as_they_were_when_it_began(bench: Bench) -> N
     assert not (run.step.directory / "FAILURE").exists()
 
 
-def test_what_was_measured_and_judged_is_told_before_the_end(bench: Bench) -> None:
+def test_metrics_and_checks_are_recorded_before_the_end(bench: Bench) -> None:
     run = bench.cell()
     submit(run)
     judgements = (("metric", Judgement(False, "too slow", "m.json", 3)),)
@@ -127,12 +127,12 @@ def test_the_pauses_grow_up_to_the_longest_and_differ_a_little(
         assert len(pauses) > 1
 
 
-def test_a_cause_that_nobody_counts_has_no_other_attempt(bench: Bench) -> None:
+def test_a_cause_without_retries_gets_no_other_attempt(bench: Bench) -> None:
     for cause in (Cause.CONFIGURATION, Cause.INTERNAL, Cause.INTERRUPTED, Cause.REGRESSION):
         assert attempted(bench.cell(), Outcome(Verdict.ERROR, cause)).pause() is None
 
 
-def test_an_adopted_attempt_that_was_cancelled_is_made_up_for_at_once(bench: Bench) -> None:
+def test_a_cancelled_adopted_attempt_is_repeated_at_once(bench: Bench) -> None:
     run = bench.cell()
     submit(run)
     run.is_adopted = True
@@ -148,7 +148,7 @@ def end(run: CellRun, outcome: Outcome, remark: str = "") -> list[str]:
     return [str(found.verdict), *found.message.splitlines()]
 
 
-def test_a_cell_ends_with_what_its_earlier_attempts_were(bench: Bench) -> None:
+def test_the_message_of_a_cell_lists_its_earlier_attempts(bench: Bench) -> None:
     assert end(attempted(bench.cell(), BROKEN, PASSED), PASSED) == [
         "passed", "the cell passed at attempt 2", "attempt 1 was error (infrastructure): no route",
     ]  # fmt: skip
@@ -157,7 +157,7 @@ def test_a_cell_ends_with_what_its_earlier_attempts_were(bench: Bench) -> None:
     ]  # fmt: skip
 
 
-def test_a_remark_is_told_also_of_what_passed(bench: Bench) -> None:
+def test_a_passed_cell_keeps_its_remark(bench: Bench) -> None:
     assert end(attempted(bench.cell(), PASSED), PASSED, "2 processes had to be killed") == [
         "passed", "2 processes had to be killed",
     ]  # fmt: skip
@@ -166,7 +166,7 @@ def test_a_remark_is_told_also_of_what_passed(bench: Bench) -> None:
 XFAIL = [{"when": {}, "reason": "#7", "owner": "me", "expires": TODAY}]
 
 
-def test_a_cell_ends_as_it_was_expected_to_or_not(bench: Bench) -> None:
+def test_xfail_changes_the_verdict_of_a_cell(bench: Bench) -> None:
     expected = "expected to fail until 2026-06-15 (me): #7"
     assert end(attempted(bench.cell(xfail=XFAIL), FAILED), FAILED) == ["xfailed", expected, "exit status 1"]
     unexpected = attempted(bench.cell(xfail=XFAIL), PASSED).finish(PASSED, NOTHING)
@@ -199,7 +199,7 @@ def remembered(bench: Bench, *events: Event) -> CellRun:
     return run
 
 
-def test_the_numbers_of_earlier_attempts_are_not_given_again(bench: Bench) -> None:
+def test_attempt_numbers_are_not_reused(bench: Bench) -> None:
     run = remembered(bench, SUBMITTED[0], ENDED, SUBMITTED[1])
     assert (run.attempt, run.target) == (2, "one")
     assert run.history == [Ended(1, Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "no route"))]
@@ -207,7 +207,7 @@ def test_the_numbers_of_earlier_attempts_are_not_given_again(bench: Bench) -> No
     assert run.name.endswith("-3")
 
 
-def test_the_attempts_of_a_cell_that_had_ended_do_not_count_against_it(bench: Bench) -> None:
+def test_attempts_of_an_ended_cell_do_not_use_retries(bench: Bench) -> None:
     finished = StepFinished("000__x=a", "x=a", StepKind.CELL, Verdict.ERROR, Cause.INFRASTRUCTURE, "no route", 1.0)
     run = remembered(bench, SUBMITTED[0], ENDED, finished)
     assert (run.attempt, run.history) == (1, [])
@@ -254,7 +254,7 @@ def test_a_value_out_of_its_range_counts_when_another_attempt_confirms_it(
     assert measured(bench.cell(), *attempts).verdict is verdict
 
 
-def test_there_is_one_attempt_more_to_confirm_it_and_at_once(bench: Bench) -> None:
+def test_a_deviation_is_confirmed_by_one_attempt_without_a_pause(bench: Bench) -> None:
     run = bench.cell(retries={"check": 5})
     measured(run, ABOVE)
     assert run.pause() == 0
@@ -262,7 +262,7 @@ def test_there_is_one_attempt_more_to_confirm_it_and_at_once(bench: Bench) -> No
     assert run.pause() is None
 
 
-def test_only_what_was_confirmed_says_why(bench: Bench) -> None:
+def test_only_confirmed_deviations_fail_the_cell(bench: Bench) -> None:
     outcome = measured(bench.cell(), FAST, (*FAST, *OTHER))
     assert (outcome.verdict, outcome.cause) == (Verdict.FAILED, Cause.CHECK)
     assert outcome.message.splitlines() == [
@@ -272,20 +272,20 @@ def test_only_what_was_confirmed_says_why(bench: Bench) -> None:
     ]
 
 
-def test_an_attempt_that_had_to_be_confirmed_takes_nothing_from_the_retries(bench: Bench) -> None:
+def test_a_confirming_attempt_uses_no_retry(bench: Bench) -> None:
     run = bench.cell(retries={"check": 1, "backoff": {"first": 1}})
     measured(run, FAST, (("files", Judgement(False, "no files")),))
     assert run.pause() is not None
 
 
-def test_what_was_noisy_is_told_of_a_cell_that_was_expected_to_fail(bench: Bench) -> None:
+def test_noise_is_reported_for_an_expected_failure(bench: Bench) -> None:
     run = bench.cell(xfail=[{"when": {}, "reason": "#1", "owner": "me", "expires": TODAY}])
     outcome = run.finish(measured(run, ABOVE, WITHIN), NOTHING)
     assert outcome.verdict is Verdict.XPASSED
     assert "time: noisy" in outcome.message
 
 
-def test_what_else_is_wrong_is_tried_again_as_anything_that_is(bench: Bench) -> None:
+def test_a_failure_without_a_deviation_needs_no_confirmation(bench: Bench) -> None:
     run = bench.cell()
     measured(run, WRONG)
     assert run.pause() is None
@@ -317,9 +317,7 @@ def test_a_cell_in_quarantine_keeps_its_verdict_and_does_not_count(bench: Bench)
         ([CellState.ENDED], CellState.WAITING),
     ],
 )
-def test_a_cell_takes_no_step_that_its_state_does_not_allow(
-    bench: Bench, path: list[CellState], refused: CellState
-) -> None:
+def test_a_cell_refuses_an_impossible_state_change(bench: Bench, path: list[CellState], refused: CellState) -> None:
     run = bench.cell()
     for state in path:
         run.become(state)

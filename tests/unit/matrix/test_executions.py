@@ -79,7 +79,7 @@ def desks(tmp_path: Path, planned: Planned) -> Iterator[Any]:
         desk.executions.close()
 
 
-def test_the_end_of_an_attempt_is_told_in_the_thread_that_asks_for_news(desks: Any) -> None:
+def test_results_are_handled_in_the_calling_thread(desks: Any) -> None:
     desk = desks(Ending())
     told: list[threading.Thread] = []
     desk.executions._on_change = lambda _: told.append(threading.current_thread())
@@ -88,11 +88,11 @@ def test_the_end_of_an_attempt_is_told_in_the_thread_that_asks_for_news(desks: A
     assert told == [threading.main_thread()]
 
 
-def test_without_news_the_waiting_ends(desks: Any) -> None:
+def test_handle_results_returns_after_the_timeout(desks: Any) -> None:
     desks(Ending()).executions.handle_results(0.001)
 
 
-def test_an_attempt_that_ended_is_measured_and_judged_but_for_comparisons(desks: Any) -> None:
+def test_an_ended_attempt_is_judged_without_comparisons(desks: Any) -> None:
     conclusion = desks(Ending(1, leaves={"m.json": '{"t": 4}'})).collect()
     assert conclusion.metrics["t"].value == 4
     assert [(name, judged.passed) for name, judged in conclusion.judgements] == [("exit_status", False)]
@@ -101,13 +101,13 @@ def test_an_attempt_that_ended_is_measured_and_judged_but_for_comparisons(desks:
 
 
 @pytest.mark.parametrize("by", [EndedBy.TIMEOUT, EndedBy.LOST, EndedBy.CANCELLED])
-def test_what_did_not_end_by_itself_is_not_judged(desks: Any, by: EndedBy) -> None:
+def test_an_attempt_that_did_not_end_by_itself_is_not_judged(desks: Any, by: EndedBy) -> None:
     conclusion = desks(Ending(by=by, leaves={"m.json": '{"t": 4}'})).collect()
     assert conclusion.outcome is not None
     assert (conclusion.metrics, conclusion.judgements) == ({}, ())
 
 
-def test_what_its_supervisor_noticed_is_remarked(desks: Any) -> None:
+def test_leftovers_and_dropped_logs_become_remarks(desks: Any) -> None:
     conclusion = desks(Ending(remark={"leftovers": 2, "log_dropped": 7})).collect()
     assert conclusion.remark == (
         "2 processes of the workload had to be killed; the logs have reached their size limit: 7 bytes were dropped"
@@ -122,7 +122,7 @@ def test_processes_that_may_run_on_are_noted_in_the_journal(desks: Any) -> None:
     assert note == "processes of r-1-" + desk.run.cell.id + "-1 may still run on one, because the supervisor was killed"
 
 
-def test_a_secret_that_an_attempt_left_is_taken_out_and_that_is_told(desks: Any) -> None:
+def test_a_secret_in_the_files_of_an_attempt_is_masked_and_noted(desks: Any) -> None:
     desk = desks(Ending(leaves={"stdout.log": "the token is hunter2\n"}))
     desk.redactor.add(["hunter2"])
     desk.collect()
@@ -130,7 +130,7 @@ def test_a_secret_that_an_attempt_left_is_taken_out_and_that_is_told(desks: Any)
     assert [event.text for event in desk.events if isinstance(event, Note)] == ["a secret was masked in stdout.log"]
 
 
-def test_what_keeps_an_attempt_from_being_started_is_its_end(desks: Any) -> None:
+def test_a_failed_start_ends_the_attempt(desks: Any) -> None:
     refusal = StepError("no place", verdict=Verdict.ERROR, cause=Cause.CAPACITY)
     assert desks(Ending(refusal=refusal)).start() == Conclusion(Outcome(Verdict.ERROR, Cause.CAPACITY, "no place"))
 
@@ -149,7 +149,7 @@ NO_ROUTE = StepError("no route", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTU
         (NO_ROUTE, (Verdict.ERROR, Cause.INFRASTRUCTURE), True, False),
     ],
 )
-def test_whatever_is_raised_becomes_the_end_of_the_attempt(
+def test_any_error_becomes_the_outcome_of_the_attempt(
     desks: Any,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -181,7 +181,7 @@ def test_a_workload_that_runs_is_cancelled_and_one_that_was_not_started_is_not(d
     assert desk.executions.status(desk.run).outcome == WorkloadOutcome(EndedBy.CANCELLED, 143)
 
 
-def test_what_could_not_be_ended_or_removed_is_said(
+def test_a_failed_removal_is_logged(
     desks: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for method in ("cancel", "release"):
@@ -198,7 +198,7 @@ def test_what_could_not_be_ended_or_removed_is_said(
     ]  # fmt: skip
 
 
-def test_who_waits_for_a_target_stops_when_that_is_asked(desks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_starting_ends_the_wait_for_a_target(desks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def wait(_self: FakeBackend, _workload: Workload, _name: str, _directory: Path) -> Handle:
         cancellation.current().sleep(60)
         raise AssertionError("it was waited for")
@@ -210,7 +210,7 @@ def test_who_waits_for_a_target_stops_when_that_is_asked(desks: Any, monkeypatch
     assert desk.wait().outcome == Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, "the run is ending")
 
 
-def test_a_target_is_opened_once_and_let_go_of_at_the_end(desks: Any) -> None:
+def test_a_target_is_opened_once_and_closed_at_the_end(desks: Any) -> None:
     desk = desks(Ending())
     desk.collect()
     desk.executions.close()

@@ -20,12 +20,12 @@ FASTER = {"check": "relation", "metric": "time", "to": {"model": "small"}, "uppe
 
 
 @pytest.mark.parametrize("checks", [[], [{"check": "files", "glob": "*"}]])
-def test_the_exit_status_is_checked_first_where_nobody_says_how(checks: list[dict[str, Any]]) -> None:
+def test_the_exit_status_is_checked_first_by_default(checks: list[dict[str, Any]]) -> None:
     names = [check.name for check in Expectations.parse(checks, {}).checks]
     assert names == ["exit_status", *(check["check"] for check in checks)]
 
 
-def test_the_exit_status_is_checked_as_it_is_said(tmp_path: Path) -> None:
+def test_a_configured_exit_status_check_replaces_the_default(tmp_path: Path) -> None:
     filesystem.write_text(tmp_path / "exit_code", "3\n")
     expected = Expectations.parse([{"check": "files", "glob": "*"}, {"check": "exit_status", "expected": 3}], {})
     found = judgement.judge(expected.checks, tmp_path, {}, lambda _: None)
@@ -48,7 +48,7 @@ def test_of_several_samples_the_median_is_the_metric(tmp_path: Path) -> None:
     assert (metric.value, metric.samples) == (2, (5, 1, 2))
 
 
-def test_a_check_that_compares_says_with_what_and_is_given_that(tmp_path: Path) -> None:
+def test_a_comparing_check_gets_its_reference(tmp_path: Path) -> None:
     asked: list[Mapping[str, Any]] = []
 
     def reference(to: Mapping[str, Any]) -> Reference:
@@ -63,13 +63,13 @@ def test_a_check_that_compares_says_with_what_and_is_given_that(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("spec", [{"check": "exit_statu"}, {"check": "files"}, {"glob": "*"}, "files"])
-def test_a_check_that_is_not_described_well_is_refused(spec: Any) -> None:
+def test_a_wrong_check_is_refused(spec: Any) -> None:
     with pytest.raises(ValueError, match="check"):
         judgement.parse_check(spec)
 
 
 @pytest.mark.parametrize("spec", [{"source": "jsn"}, {**TIME, "units": "s"}, {"unit": "s"}, "json_file"])
-def test_a_metric_that_is_not_described_well_is_refused(spec: Any) -> None:
+def test_a_wrong_metric_is_refused(spec: Any) -> None:
     with pytest.raises(ValueError, match="source"):
         judgement.parse_metric(spec)
 
@@ -90,12 +90,12 @@ def test_what_ended_a_workload_is_judged_unless_it_ended_by_itself(ended_by: End
     assert judgement.outcome_without_checks(WorkloadOutcome(ended_by, 0, "why")) == expected
 
 
-def test_a_workload_that_was_cancelled_without_a_word_says_so() -> None:
+def test_a_cancelled_workload_without_a_message_gets_one() -> None:
     found = judgement.outcome_without_checks(WorkloadOutcome(EndedBy.CANCELLED))
     assert found == Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, "the attempt was cancelled")
 
 
-def test_logs_that_are_not_whole_are_no_evidence_whatever_the_exit_status() -> None:
+def test_incomplete_logs_are_an_error_whatever_the_exit_status() -> None:
     found = judgement.outcome_without_checks(WorkloadOutcome(EndedBy.EXIT, 0, log_fault="no space left on device"))
     assert found == Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "the logs are incomplete: no space left on device")
 
@@ -117,9 +117,7 @@ BAD = Judgement(False, "bad")
         ),
     ],
 )
-def test_a_workload_that_failed_is_the_fault_of_the_product_whatever_else_is_wrong(
-    judged: list[tuple[str, Judgement]], expected: Outcome
-) -> None:
+def test_a_failed_exit_status_has_the_cause_product(judged: list[tuple[str, Judgement]], expected: Outcome) -> None:
     assert judgement.verdict(judged) == expected
 
 
@@ -160,7 +158,7 @@ def test_a_metric_has_the_direction_that_the_configuration_says(tmp_path: Path) 
         Expectations.parse((), {"time": {**TIME, "direction": "up"}})
 
 
-def test_the_metrics_that_are_held_against_earlier_runs_are_known() -> None:
+def test_by_history_lists_metrics_with_bounds_from_earlier_runs() -> None:
     checks: list[dict[str, Any]] = [
         {"check": "metric", "metric": "a", "bounds": "auto"},
         {"check": "metric", "metric": "b", "upper": 1},

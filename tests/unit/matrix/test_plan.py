@@ -53,7 +53,7 @@ def test_a_cell_sees_its_settings_with_their_types(planned: Planned) -> None:
     assert json.loads(cell.workload.text_files["s.json"]) == {"y": 2}
 
 
-def test_an_axis_that_is_a_path_replaces_the_field_for_all_who_refer_to_it(planned: Planned) -> None:
+def test_an_axis_path_replaces_the_field_and_its_references(planned: Planned) -> None:
     model = {"size": 1, "args": ["--size={@model.size}"], "name": "m"}
     workload = {"command": "@model.args", "env": {"SIZE": "@model.size", "CELL": '@cell["model.size"]'}}
     plan = planned({"axes": {"model.size": [1, 70]}, "workload": workload}, model=model)
@@ -62,7 +62,7 @@ def test_an_axis_that_is_a_path_replaces_the_field_for_all_who_refer_to_it(plann
     assert plan.cells[1].workload.env == {"SIZE": "70", "CELL": "70"}
 
 
-def test_an_axis_that_is_a_path_of_nothing_is_refused(planned: Planned) -> None:
+def test_an_axis_path_without_a_field_is_refused(planned: Planned) -> None:
     with pytest.raises(ConfigurationError, match=r"config\.yaml:7: the axis `model\.sise`: .* did you mean size"):
         planned({"axes": {"model.sise": [1]}, "workload": {"command": "true"}}, model={"size": 1})
 
@@ -80,14 +80,14 @@ def test_text_is_for_a_strict_bash_and_a_list_is_the_words_of_a_command(planned:
     assert only(planned(words)).workload.command == ("a", "1.5")
 
 
-def test_a_workload_that_a_cell_spoils_is_named_with_the_field(planned: Planned) -> None:
+def test_a_workload_that_a_cell_makes_invalid_is_reported_with_the_field(planned: Planned) -> None:
     with pytest.raises(
         ConfigurationError, match=r"config\.yaml:4: `matrix.workload.command\[0\]` is \[1\]: .*a text, a nu"
     ):
         planned({"axes": {"x": [[1]]}, "workload": {"command": ["@cell.x"]}})
 
 
-def test_files_are_found_from_the_root_on_and_have_to_be_there(planned: Planned, tmp_path: Path) -> None:
+def test_files_are_relative_to_the_root_and_must_exist(planned: Planned, tmp_path: Path) -> None:
     (tmp_path / "train.py").touch()
     block: dict[str, Any] = {"axes": {"x": ["train"]}}
     workload = {"command": "true", "files": {"main.py": "{@cell.x}.py"}}
@@ -116,7 +116,7 @@ def with_token(planned: Planned) -> Cell:
     return only(planned({"axes": {"x": ["a"]}, "workload": workload}, **SECRETS))
 
 
-def test_a_secret_stays_one_and_counts_by_its_reference(
+def test_a_secret_is_fingerprinted_by_its_reference(
     planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OUR_SECRETS", str(tmp_path))
@@ -141,7 +141,7 @@ def test_a_skipped_cell_has_the_first_reason(planned: Planned) -> None:
 
 
 @pytest.mark.parametrize(("days", "holds"), [(-1, True), (0, True), (1, False)])
-def test_an_expected_failure_holds_up_to_its_last_day(planned: Planned, days: int, holds: bool) -> None:
+def test_an_xfail_applies_up_to_its_last_day(planned: Planned, days: int, holds: bool) -> None:
     block = {"axes": {"x": ["a", "b"]}, "xfail": [{"when": {"x": "b"}, **XFAIL}]}
     plan = planned(block, today=TODAY + dt.timedelta(days))
     assert plan.cells[0].xfail is None
@@ -151,7 +151,7 @@ def test_an_expected_failure_holds_up_to_its_last_day(planned: Planned, days: in
     )
 
 
-def test_of_several_expectations_the_first_that_has_not_expired_holds(planned: Planned) -> None:
+def test_the_first_xfail_that_has_not_expired_applies(planned: Planned) -> None:
     over = {"when": {}, "reason": "old", "owner": "me", "expires": dt.date(2020, 1, 1)}
     cell = only(planned({"axes": {"x": ["a"]}, "xfail": [over, {"when": {}, **XFAIL}, {"when": {}, **over}]}))
     assert cell.xfail is not None
@@ -189,7 +189,7 @@ def machines() -> Machines:
     return Machines()
 
 
-def test_a_target_is_meant_by_its_name_or_a_label_and_each_once(planned: Planned, machines: Machines) -> None:
+def test_a_target_is_selected_once_by_name_or_label(planned: Planned, machines: Machines) -> None:
     park = (machines.target("v5", "tpu"), machines.target("v6", "tpu", "new"), machines.target("h100", "gpu"))
     found = [
         only(planned({"axes": {"x": ["a"]}, "target": target}, *park)).targets
@@ -229,7 +229,7 @@ def test_a_cell_that_could_run_nowhere_is_refused(
         planned({"axes": {"x": ["a"]}, **fields}, machines.target("v5", "tpu", "gpu", chip=4))
 
 
-def test_a_target_that_is_too_small_is_left_out(planned: Planned, machines: Machines) -> None:
+def test_a_target_without_enough_capacity_is_omitted(planned: Planned, machines: Machines) -> None:
     park = (machines.target("small", chip=1), machines.target("big", chip=8), machines.target("boundless"))
     cell = only(planned({"axes": {"x": ["a"]}, "resources": {"chip": 4}}, *park))
     assert cell.targets == ("big", "boundless")
@@ -385,7 +385,7 @@ def test_the_plan_is_frozen_as_json(planned: Planned, tmp_path: Path) -> None:
     ]
 
 
-def test_the_fingerprint_tells_what_the_files_hold(planned: Planned, tmp_path: Path) -> None:
+def test_the_fingerprint_depends_on_the_contents_of_files(planned: Planned, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("1")
     block = {"axes": {"x": ["a"]}, "workload": {"command": ["a"], "files": {"main.py": "train.py"}}}
     before = planned(block)
@@ -425,7 +425,7 @@ CHANGES: dict[str, tuple[dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize(("change", "differs"), CHANGES.values(), ids=CHANGES)
-def test_the_fingerprint_tells_what_is_executed_and_how_it_is_judged(
+def test_the_fingerprint_depends_on_workload_checks_and_metrics(
     planned: Planned, change: dict[str, Any], differs: bool
 ) -> None:
     block: dict[str, Any] = {"axes": {"x": ["a"]}, "workload": {"command": ["a"]}}
@@ -444,7 +444,7 @@ def test_the_limits_of_the_run_come_from_the_matrix(planned: Planned) -> None:
     assert (plan.jobs, plan.deadline, plan.pools) == (3, 60, {"licence": 2})
 
 
-def test_a_matrix_that_is_wrong_is_told_by_the_plan_too(tmp_path: Path) -> None:
+def test_the_plan_reports_a_wrong_matrix(tmp_path: Path) -> None:
     def make(text: str) -> Plan:
         (tmp_path / "c.yaml").write_text(f"matrix: {text}")
         found = Configuration.load(Request(tmp_path / "c.yaml"))
@@ -460,7 +460,7 @@ def test_a_matrix_that_is_wrong_is_told_by_the_plan_too(tmp_path: Path) -> None:
 KEPT = {"when": {"x": "a"}, "reason": "#9", "owner": "me"}
 
 
-def test_a_quarantine_holds_up_to_its_last_day(planned: Planned) -> None:
+def test_a_quarantine_applies_up_to_its_last_day(planned: Planned) -> None:
     block = {"axes": {"x": ["a", "b"]}, "quarantine": [{**KEPT, "expires": TODAY}]}
     assert [cell.quarantine is not None for cell in planned(block).cells] == [True, False]
     over = planned(block, today=TODAY + dt.timedelta(days=1)).cells[0]
@@ -475,7 +475,7 @@ def test_a_quarantine_has_a_reason_an_owner_and_an_end(planned: Planned, missing
         planned({"axes": {"x": ["a"]}, "quarantine": [entry]})
 
 
-def test_the_bounds_of_a_plan_are_those_with_which_it_was_made(planned: Planned, tmp_path: Path) -> None:
+def test_the_plan_keeps_its_bounds(planned: Planned, tmp_path: Path) -> None:
     bound = Bound(1, 2, 1.5, 30, Method.PREDICTION, "s", 0.999)
     key = planned(AUTO).cells[0].id, "t"
     planned(AUTO, bounds={key: bound}).write(tmp_path)
@@ -493,7 +493,7 @@ AUTO: dict[str, Any] = {
 }
 
 
-def test_a_cell_has_the_bounds_of_its_metrics_that_are_asked_for(planned: Planned) -> None:
+def test_a_cell_has_the_bounds_of_its_bounded_metrics(planned: Planned) -> None:
     first, second = planned(AUTO).cells
     bound = Bound(1, 2, 1.5, 30, Method.PREDICTION)
     cells = planned(AUTO, bounds={(first.id, "t"): bound, (first.id, "u"): bound}).cells

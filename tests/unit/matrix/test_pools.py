@@ -38,7 +38,7 @@ def taken(pools: Pools, *cells: Cell) -> list[str | None]:
     return found
 
 
-def test_no_more_run_than_there_are_jobs(cell: NewCell) -> None:
+def test_at_most_jobs_cells_run(cell: NewCell) -> None:
     pools, one = Pools(TARGETS, 2, {}), cell()
     assert taken(pools, one, one, one) == ["one", "two", None]
     pools.release("one", one)
@@ -100,7 +100,7 @@ def test_a_line_that_cannot_go_on_keeps_its_place_and_holds_no_other_up(cell: Ne
     assert order(queue) == ["one", "one"]
 
 
-def test_one_that_comes_back_is_the_first_of_its_line(cell: NewCell) -> None:
+def test_a_cell_added_first_is_next_in_its_line(cell: NewCell) -> None:
     queue, old, new = FairQueue(), cell("one"), cell("one")
     queue.add(new)
     queue.add(old, first=True)
@@ -109,7 +109,7 @@ def test_one_that_comes_back_is_the_first_of_its_line(cell: NewCell) -> None:
     assert turn[0] is old
 
 
-def test_a_target_that_could_not_be_reached_is_left_alone_while_there_is_another_one(cell: NewCell) -> None:
+def test_an_unreachable_target_is_used_last(cell: NewCell) -> None:
     pools, one = Pools(TARGETS, 9, {}), cell()
     pools.mark_unreachable("one")
     assert taken(pools, one, one) == ["two", None]  # it waits for the one that answers
@@ -118,7 +118,7 @@ def test_a_target_that_could_not_be_reached_is_left_alone_while_there_is_another
     assert pools.choose(one) == "one"
 
 
-def test_a_target_is_asked_again_after_a_while(cell: NewCell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_target_is_used_again_after_a_minute(cell: NewCell, monkeypatch: pytest.MonkeyPatch) -> None:
     pools, one = Pools(TARGETS, 9, {}), cell()
     pools.mark_unreachable("one")
     now = time.monotonic()
@@ -126,7 +126,7 @@ def test_a_target_is_asked_again_after_a_while(cell: NewCell, monkeypatch: pytes
     assert taken(pools, one, one) == ["one", "two"]
 
 
-def test_a_cell_that_needs_much_is_not_passed_over_for_ever(cell: NewCell) -> None:
+def test_a_cell_with_large_needs_starts_eventually(cell: NewCell) -> None:
     pools, queue = Pools(TARGETS, 9, {}), FairQueue()
     small, large = cell("one", chip=2), cell("one", chip=4)
     for one in [small, large, *[small] * 30]:

@@ -36,13 +36,13 @@ def other(batch: Any, to: dict[str, Any]) -> tuple[str, str] | None:
         (8, {"batch": 16}, None),
     ],
 )
-def test_the_other_cell_has_these_values_or_labels_and_else_the_same(
+def test_the_other_cell_differs_only_by_the_given_values_or_labels(
     batch: Any, to: dict[str, Any], expected: tuple[str, str] | None
 ) -> None:
     assert other(batch, to) == expected
 
 
-def test_settings_are_told_by_their_axes_not_by_their_order() -> None:
+def test_the_order_of_settings_does_not_matter() -> None:
     found = axes.expand(matrix({"a": [1, 2], "b": [1, 2]}))
     assert Relations(found).other({"a": 1, "b": 2}, {"a": 2}) == found[3]
     assert Relations(found).other({"a": 1, "b": 2}, {"b": 1}) == found[0]

@@ -27,7 +27,7 @@ from toolbox.system import cancellation
 # What runs, and where
 
 
-def test_every_cell_is_run_and_told_as_a_step_with_its_attempt(bench: Bench) -> None:
+def test_every_cell_is_run_and_recorded_with_its_attempt(bench: Bench) -> None:
     scheduler = bench.run(["a", "b"], Machines({"b": CRASH}))
     assert verdicts(scheduler) == bench.verdicts() == {"a": "passed", "b": "failed"}
     assert [(event.cells, event.jobs, event.done) for event in bench.of(MatrixPlanned)] == [(2, 1, 0)]
@@ -39,13 +39,13 @@ def test_every_cell_is_run_and_told_as_a_step_with_its_attempt(bench: Bench) -> 
     assert (result.directory / "settings.yaml").read_text() == "x: b\n"
 
 
-def test_the_step_around_ends_as_the_worst_of_its_cells(bench: Bench) -> None:
+def test_the_enclosing_step_gets_the_worst_verdict(bench: Bench) -> None:
     bench.run(["a", "b", "c"], Machines({"b": CRASH}))
     (phase,) = [event for event in bench.of(StepFinished) if event.kind is StepKind.PHASE]
     assert phase.verdict is Verdict.FAILED
 
 
-def test_what_is_about_to_be_done_is_written_before_it_is_done(bench: Bench) -> None:
+def test_a_submission_is_recorded_before_it_is_made(bench: Bench) -> None:
     machines = Machines()
     written: list[int] = []
 
@@ -59,21 +59,21 @@ def test_what_is_about_to_be_done_is_written_before_it_is_done(bench: Bench) -> 
     assert written == [0]
 
 
-def test_an_attempt_is_released_and_its_target_let_go_of(bench: Bench) -> None:
+def test_an_ended_attempt_is_released_and_its_target_closed(bench: Bench) -> None:
     machines = Machines()
     bench.run(["a"], machines)
     assert machines.said == ["submit a", "end a", "watch a", "collect a", "release a", "leave one"]
     assert machines.closed == ["one"]
 
 
-def test_nothing_is_removed_from_a_target_on_which_something_of_an_attempt_may_be(bench: Bench) -> None:
+def test_a_target_with_remains_is_not_torn_down(bench: Bench) -> None:
     machines = Machines({"a": Ending(lost="the cable")})
     bench.run(["a", "b"], machines)
     assert "release b" in machines.said
     assert "leave one" not in machines.said
 
 
-def test_what_was_never_started_keeps_nobody_on_a_target(bench: Bench) -> None:
+def test_an_attempt_that_never_started_leaves_no_remains(bench: Bench) -> None:
     refusal = StepError("no", verdict=Verdict.ERROR, cause=Cause.CONFIGURATION)
     machines = Machines({"a": Ending(refusal=refusal)})
     bench.run(["a"], machines)
@@ -101,14 +101,14 @@ def test_without_a_number_of_jobs_each_target_runs_one(bench: Bench) -> None:
     assert machines.peaks == {"all": 2, "one": 1, "two": 1}
 
 
-def test_a_pool_is_never_overdrawn_and_holds_up_no_one_else(bench: Bench) -> None:
+def test_a_full_pool_delays_only_cells_that_need_it(bench: Bench) -> None:
     machines = Machines({"a": after("c"), "c": after("d")})
     resources = [{"when": {"x": ["a", "b"]}, "resources": {"licence": 1}}]
     bench.run(["a", "b", "c", "d"], machines, options=Options(jobs=4), pools={"licence": 1}, settings=resources)
     assert machines.said.index("end a") < machines.said.index("submit b")
 
 
-def test_a_target_gets_no_more_than_it_can_hold(bench: Bench) -> None:
+def test_a_target_is_not_overloaded(bench: Bench) -> None:
     machines = Machines(CHAIN)
     target = machines.target("one", chip=4)
     bench.run(["a", "b", "c", "d"], machines, target, options=Options(jobs=4), resources={"chip": 2})
@@ -189,19 +189,19 @@ def test_another_attempt_goes_to_another_target_where_there_is_one(bench: Bench)
     assert machines.targets_of["a"] == ["one", "two", "one"]
 
 
-def test_who_waits_for_another_attempt_holds_up_no_one(bench: Bench) -> None:
+def test_a_pause_before_an_attempt_delays_no_other_cell(bench: Bench) -> None:
     machines = Machines({"a": [BROKEN, Ending()]})
     bench.run(["a", "b", "c"], machines, retries={"backoff": {"first": 0.3}})
     assert machines.began() == ["a", "b", "c", "a"]
 
 
-def test_a_target_out_of_reach_is_said_to_perhaps_run_it_still(bench: Bench) -> None:
+def test_an_unreachable_target_may_still_run_the_workload(bench: Bench) -> None:
     bench.run(["a"], Machines({"a": Ending(lost="no route to host")}), retries={"infrastructure": 0})
     said = "the connection was lost, and the workload may still be running: no route to host"
     assert bench.ends()["a"].message.startswith(f"{said}\nattempt 1 stays open: ")
 
 
-def test_a_fault_of_ours_is_logged_with_its_place(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_is_logged_with_its_traceback(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.run(["a"], Machines({"a": Ending(refusal=ZeroDivisionError("our own fault"))}))
     assert bench.ends()["a"].message.startswith("ZeroDivisionError: our own fault\nattempt 1 stays open: ")
     assert [record.exc_info is not None for record in caplog.records] == [True]
@@ -230,7 +230,7 @@ def expected(expires: dt.date = TODAY) -> list[dict[str, Any]]:
         (REFUSED, Verdict.ERROR, Cause.CAPACITY, "no place for it"),
     ],
 )
-def test_a_failure_that_is_expected_is_none_and_a_pass_is_one(
+def test_an_expected_failure_passes_and_an_unexpected_pass_fails(
     bench: Bench, ending: Ending, verdict: Verdict, cause: Cause, said: str
 ) -> None:
     bench.run(["a"], Machines({"a": ending}), xfail=expected())
@@ -239,7 +239,7 @@ def test_a_failure_that_is_expected_is_none_and_a_pass_is_one(
     assert end.message.startswith(said)
 
 
-def test_an_expectation_that_is_over_excuses_nothing_and_is_told(bench: Bench) -> None:
+def test_an_expired_xfail_does_not_apply_and_is_noted(bench: Bench) -> None:
     over = expected(TODAY - dt.timedelta(1))
     bench.run(["a", "b"], Machines({"a": CRASH}), xfail=over)
     assert bench.verdicts() == {"a": "failed", "b": "passed"}
@@ -250,7 +250,7 @@ def test_an_expectation_that_is_over_excuses_nothing_and_is_told(bench: Bench) -
 # When to stop
 
 
-def test_when_more_than_a_third_break_it_is_an_outage_and_nobody_gets_another_attempt(bench: Bench) -> None:
+def test_an_outage_ends_all_retries(bench: Bench) -> None:
     machines = Machines(dict.fromkeys("abcdef", BROKEN))
     scheduler = bench.run(list("abcdef"), machines, retries={"infrastructure": 2, "backoff": {"first": 0.2}})
     said = "this is an outage: 3 of 6 cells failed for infrastructure; no more retries"
@@ -267,14 +267,14 @@ def test_fail_fast_cancels_what_runs_and_starts_nothing_more(bench: Bench) -> No
     assert bench.notes() == [scheduler.stopped]
 
 
-def test_fail_fast_takes_no_heed_of_what_is_expected_to_fail(bench: Bench) -> None:
+def test_fail_fast_ignores_expected_failures(bench: Bench) -> None:
     scheduler = bench.run(["a", "b"], Machines({"a": CRASH}), options=Options(1, fail_fast=True), xfail=expected())
     assert (verdicts(scheduler), scheduler.stopped) == (
         {"a": "xfailed", "b": "xpassed"}, "a cell did not pass: no more cells were started",
     )  # fmt: skip
 
 
-def test_after_so_many_failures_what_runs_goes_on_and_nothing_more_is_started(bench: Bench) -> None:
+def test_after_max_failures_running_cells_end_and_none_starts(bench: Bench) -> None:
     machines = Machines({"a": CRASH, "b": Ending(1, after=["watch c"]), "c": Ending(after=["release b"])})
     scheduler = bench.run(list("abcd"), machines, options=Options(jobs=2, max_failures=2))
     assert verdicts(scheduler) == {"a": "failed", "b": "failed", "c": "passed"}
@@ -289,7 +289,7 @@ def test_a_cell_that_waits_for_another_attempt_does_not_get_it_after_the_stop(be
     assert machines.began() == ["a", "b"]
 
 
-def test_a_run_that_is_cancelled_ends_what_runs_and_records_it(bench: Bench) -> None:
+def test_a_cancelled_run_ends_and_records_running_attempts(bench: Bench) -> None:
     machines = Machines({"a": NEVER})
 
     with cancellation.opened() as scope:
@@ -306,7 +306,7 @@ def test_a_run_that_is_cancelled_ends_what_runs_and_records_it(bench: Bench) -> 
     assert "cancel a" in machines.said
 
 
-def test_what_an_attempt_waits_for_is_written_down_once(bench: Bench) -> None:
+def test_the_reason_for_waiting_is_recorded_once(bench: Bench) -> None:
     events = list[Event]()
     bench.listeners.append(events.append)
     machines = Machines({"a": Ending(waits="waiting for a node", after=("end b",)), "b": Ending(after=("watch a",))})
@@ -314,7 +314,7 @@ def test_what_an_attempt_waits_for_is_written_down_once(bench: Bench) -> None:
     assert [event.reason for event in events if isinstance(event, AttemptWaiting)] == ["waiting for a node"]
 
 
-def test_a_journal_that_takes_no_more_ends_what_runs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_journal_ends_running_attempts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     machines = Machines({"a": after("b"), "b": NEVER})
     append = Journal.append
 

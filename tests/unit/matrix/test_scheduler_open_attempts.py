@@ -50,12 +50,12 @@ def test_only_a_submission_that_started_nothing_is_tried_again(
     assert len(bench.of(AttemptEnded)) == attempts - (kind is SubmissionUnknown)
 
 
-def test_an_error_that_nobody_foresaw_proves_nothing(bench: Bench) -> None:
+def test_an_unexpected_error_leaves_the_attempt_open(bench: Bench) -> None:
     bench.run("a", Machines({"a": Ending(refusal=ZeroDivisionError("ours"))}), retries={**OFTEN, "product": 2})
     assert (len(bench.of(AttemptSubmitted)), bench.of(AttemptEnded)) == (1, [])
 
 
-def test_an_adopted_attempt_whose_target_is_away_is_not_tried_again_beside_itself(bench: Bench) -> None:
+def test_an_adopted_attempt_on_an_unreachable_target_is_not_repeated(bench: Bench) -> None:
     machines = left_running(bench)
     machines.away.add("one")
     scheduler = bench.run("a", machines, machines.target("one"), machines.target("two"), retries=OFTEN)
@@ -111,7 +111,7 @@ def test_a_run_that_is_interrupted_ends_its_open_attempts_too(bench: Bench) -> N
     assert bench.ends() == {}
 
 
-def test_an_open_attempt_whose_target_is_away_does_not_keep_the_run_from_its_end(bench: Bench) -> None:
+def test_an_open_attempt_on_an_unreachable_target_does_not_delay_the_end(bench: Bench) -> None:
     machines = Machines({"a": Ending(lost="no route"), "b": NEVER})
     bench.listeners.append(
         lambda event: (
@@ -125,7 +125,7 @@ def test_an_open_attempt_whose_target_is_away_does_not_keep_the_run_from_its_end
 # What a person gives up
 
 
-def test_a_cell_is_tried_again_once_what_was_given_up_is_removed(bench: Bench) -> None:
+def test_a_cell_is_repeated_after_its_abandoned_attempt_is_removed(bench: Bench) -> None:
     machines = left_running(bench)
     give_up(bench)
     scheduler = bench.run("a", machines)
@@ -136,7 +136,7 @@ def test_a_cell_is_tried_again_once_what_was_given_up_is_removed(bench: Bench) -
     assert "leave one" in machines.said
 
 
-def test_what_is_out_of_reach_is_removed_by_a_later_session(bench: Bench) -> None:
+def test_an_unreachable_attempt_is_removed_by_a_later_session(bench: Bench) -> None:
     machines = left_running(bench)
     targets = machines.target("one"), machines.target("two")
     give_up(bench)
@@ -152,7 +152,7 @@ def test_what_is_out_of_reach_is_removed_by_a_later_session(bench: Bench) -> Non
     assert (machines.said.count("cancel a"), machines.began()) == (1, ["a", "a"])
 
 
-def test_what_is_out_of_reach_is_asked_for_again_at_the_end_of_the_run(bench: Bench) -> None:
+def test_the_removal_of_an_unreachable_attempt_is_repeated_at_the_end(bench: Bench) -> None:
     machines = left_running(bench)
     give_up(bench)
     machines.away.add("one")
@@ -161,14 +161,14 @@ def test_what_is_out_of_reach_is_asked_for_again_at_the_end_of_the_run(bench: Be
     assert {event.attempt for event in bench.of(AttemptReleased)} == {1, 2}
 
 
-def test_what_was_given_up_counts_as_no_try_of_the_cell(bench: Bench) -> None:
+def test_an_abandoned_attempt_uses_no_retry(bench: Bench) -> None:
     machines = left_running(bench, Ending(code=1, after=["adopt a"]))
     give_up(bench)
     (result,) = bench.run("a", machines, retries={"infrastructure": 0}).results.values()
     assert (result.outcome.verdict, result.outcome.message, result.attempts) == ("passed", "", 2)
 
 
-def test_a_target_that_is_away_holds_up_no_other_cell(bench: Bench) -> None:
+def test_an_unreachable_target_delays_no_other_cell(bench: Bench) -> None:
     machines = left_running(bench)
     give_up(bench)
     machines.away.add("one")

@@ -51,14 +51,14 @@ def test_a_cell_waits_for_the_last_attempt_of_the_other_one(bench: Bench) -> Non
     assert bench.relation("b")[0] is True
 
 
-def test_a_cell_that_waits_to_be_compared_holds_no_place(bench: Bench) -> None:
+def test_a_cell_that_waits_for_a_comparison_uses_no_capacity(bench: Bench) -> None:
     machines = Machines({"a": took(1), "b": took(1.5)})
     bench.run("ba", machines, options=Options(1), **B_WITH_A)
     assert machines.began() == ["b", "a"]
     assert bench.verdicts() == {"a": "passed", "b": "passed"}
 
 
-def test_a_cell_whose_other_one_failed_fails(bench: Bench) -> None:
+def test_a_cell_compared_with_a_failed_cell_fails(bench: Bench) -> None:
     bench.run("ab", Machines({"a": CRASH, "b": took(1)}), **B_WITH_A)
     assert bench.relation("b") == (False, "`x=a` has no metrics: its verdict is failed")
     assert bench.ends()["b"].cause is Cause.CHECK
@@ -69,7 +69,7 @@ def test_a_cell_whose_other_one_failed_fails(bench: Bench) -> None:
     [({"skip": [{"when": {"x": "a"}, "reason": "#7"}]}, ALL), ({}, Selection("x=b"))],
     ids=["skipped", "not selected"],
 )
-def test_a_cell_whose_other_one_is_not_run_is_not_held_to_it(
+def test_a_comparison_with_a_cell_that_was_not_run_is_not_judged(
     bench: Bench, fields: dict[str, Any], selection: Selection
 ) -> None:
     bench.run("ab", Machines({"b": took(9)}), selection=selection, **B_WITH_A, **fields)
@@ -94,20 +94,20 @@ def test_a_cell_may_be_compared_with_several(bench: Bench) -> None:
     assert bench.ends()["c"].message == "relation: t is 9 times that of `x=a` (9 against 1), at most 2 expected"
 
 
-def test_one_that_is_worse_than_the_other_may_have_another_attempt(bench: Bench) -> None:
+def test_a_failed_comparison_may_be_retried(bench: Bench) -> None:
     machines = Machines({"a": took(1), "b": [took(9), took(1.5)]})
     bench.run("ab", machines, retries={**AT_ONCE, "check": 1}, **B_WITH_A)
     assert machines.began() == ["a", "b", "b"]
     assert bench.ends()["b"].message.splitlines()[0] == "the cell passed at attempt 2"
 
 
-def test_the_numbers_of_one_that_failed_a_comparison_count_for_others(bench: Bench) -> None:
+def test_metrics_of_a_cell_with_a_failed_comparison_are_used_by_others(bench: Bench) -> None:
     machines = Machines({"a": took(1), "b": took(5), "c": took(6)})
     scheduler = bench.run("abc", machines, **compared("b/a", "c/b"))
     assert verdicts(scheduler) == {"a": "passed", "b": "failed", "c": "passed"}
 
 
-def test_a_cell_whose_other_one_was_cancelled_is_compared_when_the_run_goes_on(bench: Bench) -> None:
+def test_a_resumed_run_compares_with_a_cancelled_cell(bench: Bench) -> None:
     machines = Machines({"a": [NEVER, took(1)], "b": took(9), "c": [Ending(1, after=["collect b"]), Ending()]})
     bench.run("abc", machines, options=Options(3, fail_fast=True), **B_WITH_A)
     assert bench.verdicts() == {"a": "cancelled", "b": "cancelled", "c": "failed"}
@@ -115,7 +115,7 @@ def test_a_cell_whose_other_one_was_cancelled_is_compared_when_the_run_goes_on(b
     assert machines.began().count("b") == 1
 
 
-def test_a_cell_whose_other_one_is_not_started_any_more_ends_all_the_same(bench: Bench) -> None:
+def test_a_cell_ends_although_the_other_cell_is_not_started(bench: Bench) -> None:
     machines = Machines({"b": took(1), "c": Ending(1, after=["submit b"])})
     bench.run("cba", machines, options=Options(2, max_failures=1), pools={"slot": 1}, **B_WITH_A)
     assert bench.ends()["c"].verdict is Verdict.FAILED

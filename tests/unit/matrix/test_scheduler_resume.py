@@ -41,7 +41,7 @@ def interrupt(bench: Bench, xs: str, machines: Machines, *, at: str, **block: An
     bench.events.clear()
 
 
-def test_cells_that_have_ended_are_told_again_and_not_run_again(bench: Bench) -> None:
+def test_ended_cells_are_restored_and_not_repeated(bench: Bench) -> None:
     machines = Machines({"b": CRASH})
     before = bench.run("ab", machines)
     bench.events.clear()
@@ -52,7 +52,7 @@ def test_cells_that_have_ended_are_told_again_and_not_run_again(bench: Bench) ->
     assert bench.of(StepFinished)[-1].verdict == "failed"
 
 
-def test_the_metrics_of_an_ended_cell_are_told_again(bench: Bench) -> None:
+def test_the_metrics_of_an_ended_cell_are_restored(bench: Bench) -> None:
     before = bench.run("a", Machines({"a": took(1.5)}), metrics=B_WITH_A["metrics"])
     after = bench.run("a", Machines(), metrics=B_WITH_A["metrics"])
     assert after.results == before.results
@@ -60,7 +60,7 @@ def test_the_metrics_of_an_ended_cell_are_told_again(bench: Bench) -> None:
     assert result.metrics["t"].value == 1.5
 
 
-def test_only_what_has_not_ended_is_run(bench: Bench) -> None:
+def test_only_unfinished_cells_are_run(bench: Bench) -> None:
     bench.run("abc", Machines())
     bench.forget(StepStarted, "c")
     machines = Machines()
@@ -114,7 +114,7 @@ def test_an_attempt_whose_end_was_written_is_judged_again_from_its_files(bench: 
     assert machines.said == []
 
 
-def test_what_broke_before_counts_towards_the_attempts(bench: Bench) -> None:
+def test_earlier_failures_use_retries(bench: Bench) -> None:
     bench.run("a", Machines({"a": BROKEN}), retries=ONCE_MORE)
     bench.forget(StepFinished, "a")
     machines = Machines({"a": BROKEN})
@@ -159,7 +159,7 @@ def test_an_attempt_that_was_being_cancelled_is_followed_by_another(bench: Bench
     assert machines.began() == ["a", "a"]
 
 
-def test_what_did_not_pass_is_run_again_where_that_is_asked(bench: Bench) -> None:
+def test_rerun_failed_repeats_failed_cells(bench: Bench) -> None:
     skip = [{"when": {"x": "c"}, "reason": "#7"}]
     bench.run("abc", Machines({"b": CRASH}), skip=skip)
     machines = Machines()
@@ -172,7 +172,7 @@ def test_what_did_not_pass_is_run_again_where_that_is_asked(bench: Bench) -> Non
     assert (again.directory / "attempt-1").is_dir()
 
 
-def test_what_did_not_pass_is_run_again_also_where_the_run_died_before_its_cell_had_ended(bench: Bench) -> None:
+def test_rerun_failed_repeats_failed_attempts_of_unfinished_cells(bench: Bench) -> None:
     bench.run("a", Machines({"a": CRASH}))
     bench.forget(StepFinished, "a")
     machines = Machines()
@@ -180,7 +180,7 @@ def test_what_did_not_pass_is_run_again_also_where_the_run_died_before_its_cell_
     assert machines.began() == ["a"]
 
 
-def test_a_cell_that_would_execute_something_else_is_run_again(bench: Bench) -> None:
+def test_a_cell_with_another_fingerprint_is_run_again(bench: Bench) -> None:
     bench.run("ab", Machines())
     machines = Machines()
     bench.run("ab", machines, checks=[{"check": "exit_status", "expected": 0, "when": {"x": "b"}}])
@@ -205,7 +205,7 @@ EXCUSED = {"xfail": [{"when": {"x": "a"}, "reason": "#7", "owner": "me", "expire
     ],
     ids=["passed", "failed", "failed as expected", "passed unexpectedly", "skipped", "failed a comparison"],
 )
-def test_a_cell_is_compared_with_one_that_ended_before_as_if_it_had_just_ended(
+def test_a_cell_is_compared_with_a_restored_cell(
     bench: Bench, ending: Ending, fields: dict[str, Any], passed: bool | None
 ) -> None:
     machines = Machines({"c": took(1), "a": ending, "b": took(1)})
@@ -217,7 +217,7 @@ def test_a_cell_is_compared_with_one_that_ended_before_as_if_it_had_just_ended(
     assert (whole, bench.relation("b")[0]) == (passed, passed)
 
 
-def test_a_cell_that_was_to_be_compared_when_the_run_ended_is_compared_when_it_goes_on(bench: Bench) -> None:
+def test_a_resumed_run_makes_postponed_comparisons(bench: Bench) -> None:
     machines = Machines({"b": took(1), "a": [took(1, "never"), took(1)]})
     interrupt(bench, "ba", machines, at="a", **B_WITH_A)
     scheduler = bench.run("ba", machines, **B_WITH_A)
@@ -226,7 +226,7 @@ def test_a_cell_that_was_to_be_compared_when_the_run_ended_is_compared_when_it_g
     assert machines.began() == ["b", "a", "a"]
 
 
-def test_an_attempt_out_of_reach_is_left_open_and_adopted_when_the_run_goes_on(bench: Bench) -> None:
+def test_an_unreachable_attempt_is_adopted_by_a_resumed_run(bench: Bench) -> None:
     assert verdicts(bench.run("a", Machines({"a": Ending(lost="no route")}))) == {"a": "error"}
     assert bench.of(AttemptEnded) == []
     (submitted,) = bench.of(AttemptSubmitted)
@@ -237,7 +237,7 @@ def test_an_attempt_out_of_reach_is_left_open_and_adopted_when_the_run_goes_on(b
     assert [event.attempt for event in bench.of(AttemptEnded)] == [submitted.attempt]
 
 
-def test_what_an_ended_attempt_left_on_its_target_is_removed_when_the_run_goes_on(bench: Bench) -> None:
+def test_a_resumed_run_removes_the_remains_of_ended_attempts(bench: Bench) -> None:
     machines = Machines()
     bench.run("a", machines)
     bench.forget(AttemptReleased)
@@ -247,9 +247,7 @@ def test_what_an_ended_attempt_left_on_its_target_is_removed_when_the_run_goes_o
         bench.events.clear()
 
 
-def test_what_ends_when_nobody_waits_any_longer_is_left_to_a_resumed_run(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_attempt_that_ends_too_late_is_left_to_a_resumed_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "_STOP_SECONDS", 0.2)
     machines = Slow({"a": NEVER})
     interrupt(bench, "a", machines, at="a")
@@ -269,7 +267,7 @@ def in_image(digest: str) -> Ending:
     return Ending(remark={"image": f"registry.example/x:1@sha256:{digest}"})
 
 
-def test_a_name_that_has_come_to_mean_another_image_is_said(bench: Bench) -> None:
+def test_a_changed_image_digest_is_reported(bench: Bench) -> None:
     bench.run("ab", Machines({"a": in_image("one"), "b": in_image("one")}))
     bench.forget(StepStarted, "b")
     bench.run("ab", Machines({"b": in_image("two")}))
@@ -280,6 +278,6 @@ def test_a_name_that_has_come_to_mean_another_image_is_said(bench: Bench) -> Non
     )
 
 
-def test_of_the_same_image_nothing_is_said(bench: Bench) -> None:
+def test_an_unchanged_image_digest_is_not_reported(bench: Bench) -> None:
     bench.run("ab", Machines({"a": in_image("one"), "b": in_image("one")}))
     assert [end.message for end in bench.ends().values()] == ["", ""]

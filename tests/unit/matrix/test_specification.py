@@ -140,7 +140,7 @@ def test_axes_that_are_wrong_are_the_only_fault() -> None:
 
 
 @pytest.mark.parametrize(("field", "text"), [("skip", "reason"), ("xfail", "reason"), ("xfail", "owner")])
-def test_an_excuse_says_who_and_why(field: str, text: str) -> None:
+def test_xfail_and_quarantine_need_an_owner_and_a_reason(field: str, text: str) -> None:
     entry = {**dict(CONDITIONAL)[field], "when": {}, text: ""}
     assert fault(**{field: [entry]}) == f"{field}.0.{text}: String should have at least 1 character"
 
@@ -193,11 +193,11 @@ def test_a_check_and_a_metric_are_named(fields: dict[str, Any], message: str) ->
         ({"timeouts": {"rnu": 1}}, "timeouts.rnu"),
     ],
 )
-def test_what_cannot_be_is_refused_where_it_stands(fields: dict[str, Any], place: str) -> None:
+def test_impossible_values_are_refused_with_their_path(fields: dict[str, Any], place: str) -> None:
     assert fault(**fields).startswith(f"{place}: ")
 
 
-def test_what_costs_nothing_may_be_nothing() -> None:
+def test_a_price_of_zero_is_allowed() -> None:
     block = matrix(AXES, resources={"gpu": 0}, retries={"infrastructure": 0}, pools={"gpu": 1})
     assert (block.resources, block.retries.infrastructure) == ({"gpu": 0}, 0)
 
@@ -232,7 +232,7 @@ def test_a_command_is_arguments_or_text_for_a_shell(command: Any) -> None:
 
 
 @pytest.mark.parametrize("command", ["", " \n", [], None, 5, ["run", [1]], ["run", {}], [Secret("x")], {"a": 1}])
-def test_a_command_that_is_none_is_refused(command: Any) -> None:
+def test_an_empty_command_is_refused(command: Any) -> None:
     assert all(found.startswith("command") for found in faults(WorkloadBlock, {"command": command}))
 
 
@@ -258,7 +258,7 @@ def test_what_is_collected_stays_below_its_directory() -> None:
     assert fault_of_workload(collect=["../*"]).startswith("collect.0: '../*' is not a relative path")
 
 
-def test_a_file_is_given_once() -> None:
+def test_a_file_name_in_files_and_write_is_refused() -> None:
     twice = fault_of_workload(files={"a/b": "x", "c": "y"}, write={"./a//b": "z"})
     assert twice == ": `files` and `write` name a file twice: a/b"
 
@@ -284,7 +284,7 @@ def test_what_cannot_be_written_is_refused(name: str, content: Any, message: str
 
 
 @pytest.mark.parametrize("fields", [{"log_bytes": 4095}, {"sample_seconds": 0.05}, {"cwd": ""}, {"cmd": "x"}])
-def test_a_workload_that_cannot_be_is_refused(fields: dict[str, Any]) -> None:
+def test_an_impossible_workload_is_refused(fields: dict[str, Any]) -> None:
     assert fault_of_workload(**fields).startswith(f"{next(iter(fields))}: ")
 
 
@@ -312,7 +312,7 @@ def test_a_target_has_the_fields_of_its_backend() -> None:
         ({"a": None}, "a: "),
     ],
 )
-def test_a_target_that_cannot_be_is_refused(targets: Any, message: str) -> None:
+def test_an_impossible_target_is_refused(targets: Any, message: str) -> None:
     (found,) = faults(TargetsBlock, targets)
     assert found.startswith(message)
 
@@ -337,11 +337,11 @@ def test_an_axis_that_advances_with_others_may_repeat_a_value() -> None:
     assert [combination.name for combination in expand(found)] == ["chip=a,batch=8", "chip=b,batch=8"]
 
 
-def test_the_contracts_are_found_by_their_place() -> None:
+def test_the_contracts_are_found_in_their_folder() -> None:
     assert contract.find([CONTRACTS]) == {("matrix",): MatrixBlock, ("targets",): TargetsBlock}
 
 
-def test_a_configuration_is_held_against_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_is_validated_by_the_contracts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("config.yaml").write_text(BAD)
     configuration = Configuration.load(Request(Path("config.yaml"), contracts=[CONTRACTS]))
@@ -354,6 +354,6 @@ def test_a_configuration_is_held_against_them(tmp_path: Path, monkeypatch: pytes
     ]
 
 
-def test_a_value_that_is_no_plain_data_has_no_canonical_json() -> None:
+def test_a_value_that_is_not_plain_data_has_no_canonical_json() -> None:
     with pytest.raises(ValueError, match="b'x' is a bytes, but the values of an axis are plain data"):
         canonical([{"a": b"x"}])

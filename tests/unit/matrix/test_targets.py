@@ -11,7 +11,7 @@ from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.errors import ConfigurationError
 
 
-def test_this_machine_is_a_target_without_being_described(load: Load) -> None:
+def test_local_is_always_a_target(load: Load) -> None:
     found = targets.read(load("a: 1\n"))
     assert [(target.name, target.backend, target.capacity) for target in found.values()] == [("local", "local", {})]
     assert targets.read(load("targets: null\n")).keys() == {"local"}
@@ -24,7 +24,7 @@ def test_a_described_target_has_its_backend_its_labels_and_its_capacity(load: Lo
     assert "far.example" in str(far.address)
 
 
-def test_a_target_may_say_what_it_computes_with_and_what_it_costs(load: Load) -> None:
+def test_a_target_may_have_an_accelerator_and_a_price(load: Load) -> None:
     text = "targets: {tpu: {backend: ssh, host: tpu.example, accelerator: v6e-1, cost_per_hour: 1.35}}\n"
     kept = targets.read(load(text))["tpu"].as_json()
     assert (kept["backend"], kept["accelerator"], kept["cost_per_hour"]) == ("ssh", "v6e-1", 1.35)
@@ -44,7 +44,7 @@ def test_this_machine_may_be_described_as_another_target_is(load: Load) -> None:
     assert found["here"].address is None
 
 
-def test_references_in_a_target_are_followed(load: Load) -> None:
+def test_references_in_a_target_are_resolved(load: Load) -> None:
     found = targets.read(load("machine: {name: far.example}\ntargets: {far: {backend: ssh, host: '@machine.name'}}\n"))
     assert "far.example" in str(found["far"].address)
 
@@ -60,7 +60,7 @@ def test_references_in_a_target_are_followed(load: Load) -> None:
         ("{far: null}", r"c\w+\.yaml:2: `targets.far` is None: "),
     ],
 )
-def test_a_target_that_is_not_described_well_is_named_with_its_line(load: Load, block: str, said: str) -> None:
+def test_a_wrong_target_is_reported_with_its_line(load: Load, block: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         targets.read(load(f"a: 1\ntargets: {block}\n"))
 

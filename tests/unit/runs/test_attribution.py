@@ -85,7 +85,7 @@ def by_failure(cells: Sequence[Labels], failure: Callable[[Labels], str | None])
     return [str(finding) for finding in attribute([Case(c, failure(c) is not None, failure(c) or "") for c in cells])]
 
 
-def test_each_way_to_fail_is_explained_by_itself() -> None:
+def test_each_signature_is_explained_separately() -> None:
     cells = grid(model=MODELS, batch=["8", "16", "32", "64"], seed="12")
 
     def failure(labels: Labels) -> str | None:
@@ -111,14 +111,14 @@ def test_two_equal_errors_beside_other_failures_are_explained() -> None:
     assert found == ["model=large and batch=32: 2 of 2 failed; elsewhere 0 of 14 (out of memory)"]
 
 
-def test_one_condition_of_all_failures_is_said_however_they_failed() -> None:
+def test_one_condition_of_all_failures_is_the_only_finding() -> None:
     cells = grid(machine=["A100", "H100"], batch=FOUR)
     found = by_failure(cells, lambda labels: f"error {labels['batch']}" if labels["machine"] == "A100" else None)
     assert found == ["machine=A100: 4 of 4 failed; elsewhere 0 of 4"]
 
 
 @pytest.mark.parametrize("failure", ["same", None])
-def test_nothing_is_said_where_every_cell_failed(failure: str | None) -> None:
+def test_nothing_is_found_if_all_cells_failed(failure: str | None) -> None:
     assert by_failure(grid(a=FOUR, b=FOUR), lambda labels: failure or f"error {labels['a']}") == []
 
 
@@ -175,7 +175,7 @@ def test_a_planted_cause_is_found_in_any_noise(seed: int) -> None:
         pytest.param(lambda labels: labels["a"] == labels["b"], id="a diagonal failed"),
     ],
 )
-def test_nothing_is_said_where_nothing_separates(failed: Callable[[Labels], bool]) -> None:
+def test_nothing_is_found_if_no_condition_separates(failed: Callable[[Labels], bool]) -> None:
     assert said(grid(a=FOUR, b=FOUR), failed) == []
     assert said([], failed) == []
 
@@ -186,12 +186,12 @@ def test_an_axis_with_one_value_separates_nothing() -> None:
     assert attribute([Case({"a": "1"}, failed=True), Case({"a": "1"}, failed=False)] * 20) == []
 
 
-def test_of_axes_that_go_together_the_first_is_named() -> None:
+def test_of_equivalent_axes_the_first_is_named() -> None:
     cells = [{"chip": chip, "batch": batch} for chip, batch in [("v4", "1"), ("v5", "2"), ("v6", "4")]] * 2
     assert said(cells, lambda labels: labels["batch"] == "2") == ["chip=v5: 2 of 2 failed; elsewhere 0 of 4"]
 
 
-def test_an_axis_that_a_cell_does_not_have_is_no_condition_of_it() -> None:
+def test_a_cell_without_an_axis_meets_no_condition_on_the_axis() -> None:
     cells = [{"a": "1"}] * 4 + [{"a": "1", "b": "x"}] * 4
     assert said(cells, lambda labels: "b" not in labels) == []
 
@@ -248,7 +248,7 @@ def separating(cases: Sequence[Case]) -> Iterator[Labels]:
 
 @settings(max_examples=300, deadline=None)
 @given(matrices())
-def test_what_separates_is_found_and_is_the_smallest(cases: list[Case]) -> None:
+def test_the_smallest_separating_condition_is_found(cases: list[Case]) -> None:
     failed = sum(case.failed for case in cases)
     exact = list(separating(cases)) if 1 < failed < len(cases) else []
     found = attribute(cases)
@@ -265,7 +265,7 @@ def test_what_separates_is_found_and_is_the_smallest(cases: list[Case]) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(matrices())
-def test_the_numbers_are_those_of_the_cells(cases: list[Case]) -> None:
+def test_the_counts_of_a_finding_match_the_cells(cases: list[Case]) -> None:
     for finding in attribute(cases):
         inside = [case.failed for case in cases if meets(case, finding.condition, finding.operators)]
         outside = [case.failed for case in cases if not meets(case, finding.condition, finding.operators)]

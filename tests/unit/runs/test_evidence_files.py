@@ -87,7 +87,7 @@ def test_an_excerpt_is_one_short_printable_line(tmp_path: Path) -> None:
     assert long == f"...'{'a' * 25}step{'b' * 71}'..."
 
 
-def test_what_is_no_file_is_not_there(tmp_path: Path) -> None:
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "folder").mkdir()
@@ -108,7 +108,7 @@ def test_a_fault_while_reading_names_the_file(tmp_path: Path) -> None:
         read()
 
 
-def test_files_that_match_are_sorted_and_folders_are_none(tmp_path: Path) -> None:
+def test_matching_files_are_sorted_without_folders(tmp_path: Path) -> None:
     for name in ("b/2", "a/3", "a/1"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
@@ -138,6 +138,6 @@ def test_a_file_inside_is_kept_as_it_is_written(kind: Any, name: str) -> None:
         (LineText, ""), (LineText, "a\n"), (LineText, "\r"), (LineText, "x" * (LONGEST_MATCH + 1)),
     ],
 )  # fmt: skip
-def test_what_could_find_nothing_is_refused(kind: Any, value: str) -> None:
+def test_a_pattern_that_cannot_match_is_refused(kind: Any, value: str) -> None:
     with pytest.raises(ValueError, match=r"\S"):
         TypeAdapter(kind).validate_python(value)

@@ -21,7 +21,7 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {} GiB. GPU
         ("rank3: crash\n\n  at step17", "rank12: crash\nat step4"),
     ],
 )
-def test_what_differs_from_cell_to_cell_does_not_count(one: str, other: str) -> None:
+def test_a_signature_omits_parts_that_differ_between_cells(one: str, other: str) -> None:
     assert signature("product", one, {}) == signature("product", other, {})
 
 
@@ -38,20 +38,20 @@ def test_what_differs_from_cell_to_cell_does_not_count(one: str, other: str) -> 
         (("check", "metric: step_time is 3 s"), ("check", "files: 3 found")),
     ],
 )
-def test_other_causes_checks_statuses_and_words_are_other_failures(
+def test_another_cause_check_status_or_word_gives_another_signature(
     one: tuple[str, str], other: tuple[str, str]
 ) -> None:
     assert signature(*one, {}) != signature(*other, {})
 
 
-def test_labels_of_the_cell_in_its_message_do_not_count() -> None:
+def test_a_signature_replaces_the_labels_of_the_cell() -> None:
     one = signature("product", "cannot load large", {"model": "large", "b": "a"})
     assert (
         one == signature("product", "cannot load small", {"model": "small", "b": "c"}) == "product: cannot load <model>"
     )
 
 
-def test_the_name_of_an_axis_is_no_template_of_an_expression() -> None:
+def test_an_axis_name_with_a_backslash_is_not_an_escape() -> None:
     assert signature(None, "cannot load large", {r"\path": "large"}) == r"cannot load <\path>"
 
 

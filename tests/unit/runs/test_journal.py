@@ -68,7 +68,7 @@ def test_the_file_is_private(tmp_path: Path) -> None:
     assert write(tmp_path).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_last_record_torn_anywhere_is_dropped_and_the_journal_goes_on(tmp_path: Path) -> None:
+def test_a_torn_last_line_is_dropped_before_the_next_append(tmp_path: Path) -> None:
     content = write(tmp_path, *EVENTS).read_bytes()
     start = content.rindex(b"\n", 0, -1) + 1
     for cut in range(start, len(content)):
@@ -108,7 +108,7 @@ def insert(file: Path, line: bytes, number: int) -> None:
 
 
 @pytest.mark.parametrize("line", DAMAGED)
-def test_a_line_that_cannot_be_read_is_left_out_and_named(tmp_path: Path, line: str) -> None:
+def test_an_unreadable_line_is_reported_as_damage(tmp_path: Path, line: str) -> None:
     insert(write(tmp_path, *EVENTS), line.encode(errors="surrogateescape"), 3)
     assert read(tmp_path) == EVENTS
     (damage,) = journal.load(tmp_path).damage
@@ -116,7 +116,7 @@ def test_a_line_that_cannot_be_read_is_left_out_and_named(tmp_path: Path, line: 
     assert DAMAGED[line] in str(damage)
 
 
-def test_a_line_without_an_end_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_long_line_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "_LONGEST_LINE", 1000)
     insert(write(tmp_path, *EVENTS), b"x" * 1500, 2)
     assert read(tmp_path) == EVENTS
@@ -127,7 +127,7 @@ TORN = [b'{"time": "2026-01-01T00:00:00+00:00", "event": "StepFi', b'{"ti', b"\0
 
 
 @pytest.mark.parametrize("torn", TORN)
-def test_what_a_crash_tears_is_cut_off_when_the_run_goes_on(tmp_path: Path, torn: bytes) -> None:
+def test_a_resumed_run_cuts_off_the_torn_tail(tmp_path: Path, torn: bytes) -> None:
     file = write(tmp_path, *EVENTS)
     whole = file.read_bytes()
     for tail in (torn, torn + b"\n", torn + b"\n" + torn):
@@ -138,9 +138,7 @@ def test_what_a_crash_tears_is_cut_off_when_the_run_goes_on(tmp_path: Path, torn
 
 
 @pytest.mark.parametrize("torn", TORN)
-def test_what_an_earlier_version_left_of_a_torn_line_is_no_damage_before_a_resumption(
-    tmp_path: Path, torn: bytes
-) -> None:
+def test_a_torn_line_before_run_started_is_not_damage(tmp_path: Path, torn: bytes) -> None:
     file = write(tmp_path, *EVENTS[1:], EVENTS[0])
     insert(file, torn, len(EVENTS))
     assert journal.load(tmp_path).damage == ()
@@ -154,7 +152,7 @@ def test_an_event_that_occurs_twice_counts_once(tmp_path: Path) -> None:
     assert (read(tmp_path), journal.load(tmp_path).damage) == (EVENTS, ())
 
 
-def test_damage_stays_where_it_is_when_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_damaged_lines(tmp_path: Path) -> None:
     insert(write(tmp_path, *EVENTS), b"damage", 2)
     write(tmp_path, EVENTS[0])
     assert (len(read(tmp_path)), [damage.line for damage in journal.load(tmp_path).damage]) == (7, [2])
@@ -165,13 +163,13 @@ def test_a_number_that_is_not_finite_is_read_as_it_was_written(tmp_path: Path) -
     assert read(tmp_path) == [MetricMeasured("s", "loss", math.inf)]
 
 
-def test_a_field_that_a_later_version_adds_is_passed_over(tmp_path: Path) -> None:
+def test_unknown_fields_of_an_event_are_ignored(tmp_path: Path) -> None:
     file = write(tmp_path, EVENTS[0])
     file.write_text(json.dumps({**json.loads(file.read_text()), "added_later": 1}) + "\n")
     assert read(tmp_path) == EVENTS[:1]
 
 
-def test_a_text_that_is_no_unicode_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_text_with_surrogates_is_read_unchanged(tmp_path: Path) -> None:
     event = StepStarted("000__x", "caf\udce9", StepKind.GROUP)
     write(tmp_path, event)
     assert read(tmp_path) == [event]
@@ -190,7 +188,7 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("secret", ["202", "passed", "PHASE", "true", "StepFinished", "1.2", "000", "seconds"])
-def test_a_secret_that_looks_like_a_part_of_a_record_leaves_it_readable(tmp_path: Path, secret: str) -> None:
+def test_a_secret_equal_to_a_part_of_a_record_keeps_the_record_readable(tmp_path: Path, secret: str) -> None:
     redactor = Redactor()
     redactor.add([secret])
     with Journal(tmp_path, redactor) as opened:
@@ -211,7 +209,7 @@ def test_a_secret_that_looks_like_a_part_of_a_record_leaves_it_readable(tmp_path
     ],
     ids=lambda event: type(event).__name__,
 )
-def test_an_identity_is_kept_also_where_a_secret_is_the_same_word(tmp_path: Path, event: JournalEvent) -> None:
+def test_identities_are_not_masked(tmp_path: Path, event: JournalEvent) -> None:
     redactor = Redactor()
     redactor.add(["test"])
     with Journal(tmp_path, redactor) as opened:
@@ -219,7 +217,7 @@ def test_an_identity_is_kept_also_where_a_secret_is_the_same_word(tmp_path: Path
     assert read(tmp_path) == [event]
 
 
-def test_lines_of_several_threads_are_whole(tmp_path: Path, journal: Journal) -> None:
+def test_several_threads_append_whole_lines(tmp_path: Path, journal: Journal) -> None:
     def append(number: int) -> None:
         for count in range(20):
             journal.append(ConfigurationChanged(f"{number}.{count}", "x" * 500, "me"))
@@ -238,7 +236,7 @@ def test_a_second_writer_is_refused_while_the_first_lives(tmp_path: Path) -> Non
     assert read(tmp_path) == EVENTS[:2]
 
 
-def test_a_run_is_held_while_its_writer_lives(tmp_path: Path) -> None:
+def test_the_journal_is_locked_while_its_writer_lives(tmp_path: Path) -> None:
     assert not journal.is_locked(tmp_path)
     with Journal(tmp_path, Redactor()):
         assert journal.is_locked(tmp_path)
@@ -246,7 +244,7 @@ def test_a_run_is_held_while_its_writer_lives(tmp_path: Path) -> None:
     assert not journal.is_locked(tmp_path)
 
 
-def test_a_writer_that_was_killed_lets_go(tmp_path: Path) -> None:
+def test_a_killed_writer_releases_the_lock(tmp_path: Path) -> None:
     source = (
         "import os, sys; from pathlib import Path\n"
         "sys.path.insert(0, sys.argv[1])\n"
@@ -262,14 +260,14 @@ def test_a_writer_that_was_killed_lets_go(tmp_path: Path) -> None:
     assert not journal.is_locked(tmp_path)
 
 
-def test_a_child_process_does_not_keep_the_journal(tmp_path: Path) -> None:
+def test_a_child_process_does_not_inherit_the_lock(tmp_path: Path) -> None:
     with Journal(tmp_path, Redactor()):
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
     assert not journal.is_locked(tmp_path)
     child.communicate()
 
 
-def test_a_full_disk_is_an_error_and_what_follows_it_is_whole(tmp_path: Path) -> None:
+def test_after_a_full_disk_the_next_line_is_whole(tmp_path: Path) -> None:
     source = (
         "import resource, sys; from pathlib import Path\n"
         "sys.path.insert(0, sys.argv[1])\n"

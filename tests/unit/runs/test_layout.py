@@ -37,17 +37,17 @@ def test_the_name_of_a_run_is_its_time_and_four_characters() -> None:
     assert re.fullmatch(r"20261121-011343-[a-z0-9]{4}", found)
 
 
-def test_numbers_go_up_one_by_one_whatever_the_names(tmp_path: Path) -> None:
+def test_directories_are_numbered_one_by_one(tmp_path: Path) -> None:
     names = [layout.next_directory(tmp_path, name).name for name in ("a", "b", "a")]
     assert names == ["000__a", "001__b", "002__a"]
 
 
-def test_a_directory_that_somebody_removed_leaves_its_number_taken(tmp_path: Path) -> None:
+def test_the_number_of_a_removed_directory_stays_reserved(tmp_path: Path) -> None:
     layout.next_directory(tmp_path, "a").rmdir()
     assert layout.next_directory(tmp_path, "b").name == "001__b"
 
 
-def test_directories_of_others_do_not_shift_the_numbers(tmp_path: Path) -> None:
+def test_other_directories_do_not_change_the_numbers(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "007__by_hand").mkdir()
     assert layout.next_directory(tmp_path, "a").name == "000__a"
@@ -62,7 +62,7 @@ def test_a_hostile_name_stays_inside_and_is_printable(tmp_path: Path, name: str)
 
 
 @pytest.mark.parametrize(("name", "safe"), [("model=small,batch=8", "model=small,batch=8"), ("a b", "a_b")])
-def test_a_name_keeps_what_it_can(name: str, safe: str) -> None:
+def test_safe_name_keeps_allowed_characters(name: str, safe: str) -> None:
     assert layout.safe_name(name) == safe
 
 
@@ -113,7 +113,7 @@ def test_200_threads_of_4_processes_take_200_numbers_and_none_is_missing(
     assert all(path.name[5:] == (path / "name").read_text() for path in found)
 
 
-def test_numbers_that_a_journal_names_are_not_given_again(tmp_path: Path) -> None:
+def test_numbers_in_the_journal_are_reserved(tmp_path: Path) -> None:
     layout.reserve(tmp_path, ["001__test", "001__test/004__a", "odd"])
     assert layout.next_directory(tmp_path, "next").name == "002__next"
     assert layout.next_directory(tmp_path / "001__test", "next", after=3).name == "005__next"
@@ -134,7 +134,7 @@ def _literals(tree: ast.AST) -> Iterator[str]:
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
 
 
-def test_no_other_module_knows_the_names_of_a_run_directory() -> None:
+def test_only_layout_contains_the_file_names_of_a_run() -> None:
     entries = [vars(kind) for kind in (RunDirectory, StepDirectory, AttemptDirectory)]
     names = {entry._name for found in entries for entry in found.values() if isinstance(entry, layout._Entry)}
     assert {"journal.jsonl", "step.json", "stdout.log", "files", ".targets"} <= names

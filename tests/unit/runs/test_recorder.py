@@ -15,7 +15,7 @@ from toolbox.system.redaction import Redactor
 FINISHED = StepFinished("s", "n", StepKind.GROUP, Verdict.ERROR, Cause.INTERNAL, "why", 1.0)
 
 
-def test_the_journal_keeps_what_matters_later_and_the_views_are_told_of_all(
+def test_the_journal_gets_its_events_and_listeners_get_all_events(
     top: Step, tmp_path: Path, events: list[Event]
 ) -> None:
     shown: list[Event] = [TaskStarted("s", "t"), Note("s", "line"), FINISHED]
@@ -29,19 +29,19 @@ def kept(directory: Path) -> list[JournalEvent]:
     return [entry.event for entry in journal.read(directory)]
 
 
-def test_every_listener_is_told_in_order(tmp_path: Path) -> None:
+def test_every_listener_gets_events_in_order(tmp_path: Path) -> None:
     told: list[str] = []
     recorder = Recorder(tmp_path, Redactor(), [lambda _: told.append("first"), lambda _: told.append("second")])
     recorder.record(Note("", "x"))
     assert told == ["first", "second"]
 
 
-def test_without_a_run_nothing_is_kept(tmp_path: Path) -> None:
+def test_a_recorder_without_a_journal_keeps_nothing(tmp_path: Path) -> None:
     Recorder(tmp_path, Redactor()).record(FINISHED)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_neither_view_nor_journal_sees_a_secret(top: Step, events: list[Event], tmp_path: Path) -> None:
+def test_secrets_are_masked_for_journal_and_listeners(top: Step, events: list[Event], tmp_path: Path) -> None:
     top.recorder.redactor.add(["hunter2", "error", "group"])
     top.recorder.record(StepFinished("s", "n", StepKind.GROUP, Verdict.ERROR, None, "with hunter2", 1.0))
     wanted = StepFinished("s", "n", StepKind.GROUP, Verdict.ERROR, None, "with ***", 1.0)
@@ -55,7 +55,7 @@ def test_a_step_is_named_from_the_run_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError("the terminal is gone"), ValueError("a bug"), SystemExit(1)])
-def test_a_view_that_raises_is_left_out_from_then_on(
+def test_a_listener_that_raises_is_removed(
     top: Step, tmp_path: Path, events: list[Event], error: BaseException
 ) -> None:
     calls: list[Event] = []
@@ -73,7 +73,7 @@ def test_a_view_that_raises_is_left_out_from_then_on(
     assert kept(tmp_path) == [FINISHED, later]
 
 
-def test_the_log_says_why_a_view_is_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_removed_listener_is_logged_with_the_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def broken(_: Event) -> None:
         raise OSError("the terminal is closed")
 

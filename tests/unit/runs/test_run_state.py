@@ -66,16 +66,16 @@ def test_a_new_run_has_no_past() -> None:
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
-def test_only_a_step_that_passed_answers(verdict: Verdict) -> None:
+def test_only_a_step_that_passed_can_be_replayed(verdict: Verdict) -> None:
     past = folded([RUN, *whole("prepare", verdict=verdict)])
     assert find(past, "/prepare").can_be_replayed("") is (verdict is Verdict.PASSED)
 
 
-def test_a_step_that_has_not_ended_does_not_answer() -> None:
+def test_an_unfinished_step_cannot_be_replayed() -> None:
     assert not find(folded([RUN, began("prepare")]), "/prepare").can_be_replayed("")
 
 
-def test_a_step_that_did_something_else_does_not_answer() -> None:
+def test_a_step_with_another_fingerprint_cannot_be_replayed() -> None:
     past = folded([RUN, began("prepare"), began("prepare/h1", "abc"), ended("prepare/h1")])
     assert find(past, "/prepare/h1").can_be_replayed("abc")
     assert not find(past, "/prepare/h1").can_be_replayed("abd")
@@ -89,17 +89,17 @@ def test_a_cleanup_undoes_all_steps_but_cells() -> None:
     assert [find(after, key).can_be_replayed("") for key in keys] == [False, False, False, True, False]
 
 
-def test_what_was_done_again_after_a_cleanup_answers_again() -> None:
+def test_a_step_repeated_after_a_cleanup_can_be_replayed() -> None:
     past = folded([*whole("prepare"), *whole("post_cleanup"), RUN, *whole("prepare")])
     assert find(past, "/prepare").can_be_replayed("")
 
 
-def test_a_step_that_was_done_again_is_what_it_was_the_last_time() -> None:
+def test_the_latest_execution_of_a_step_counts() -> None:
     past = folded([*whole("test", verdict=Verdict.FAILED), RUN, began("test")])
     assert find(past, "/test").verdict is None
 
 
-def test_a_command_that_was_run_again_in_another_directory_is_known_by_its_key() -> None:
+def test_a_repeated_command_in_another_directory_keeps_its_key() -> None:
     again = StepStarted("test/h9", "h1", StepKind.COMMAND, "", "/test/h1")
     past = folded([*whole("test/h1", verdict=Verdict.FAILED), again, StepFinished(
         "test/h9", "h1", StepKind.COMMAND, Verdict.PASSED, None, "", 1.0)])  # fmt: skip
@@ -110,7 +110,7 @@ def test_a_command_that_was_run_again_in_another_directory_is_known_by_its_key()
 # Attempts
 
 
-def test_the_attempts_of_a_cell_are_kept_also_when_it_is_run_again() -> None:
+def test_a_repeated_cell_keeps_its_earlier_attempts() -> None:
     first = whole("test/c1", submitted(1), attempt_ended(1, Verdict.CANCELLED), verdict=Verdict.CANCELLED)
     found = find(folded([*first, RUN, began("test/c1"), submitted(2)]), "/test/c1")
     assert [(attempt.attempt, attempt.verdict) for attempt in found.attempts] == [
@@ -118,7 +118,7 @@ def test_the_attempts_of_a_cell_are_kept_also_when_it_is_run_again() -> None:
     ]  # fmt: skip
 
 
-def test_an_attempt_that_was_judged_again_ended_as_it_did_the_last_time() -> None:
+def test_the_latest_judgement_of_an_attempt_counts() -> None:
     events: list[JournalEvent] = [
         began("test/c1"),
         submitted(1),
@@ -131,7 +131,7 @@ def test_an_attempt_that_was_judged_again_ended_as_it_did_the_last_time() -> Non
     assert (attempt.attempt, attempt.target, attempt.verdict, attempt.seconds) == (1, "one", Verdict.PASSED, 1.0)
 
 
-def test_the_metrics_of_a_cell_are_those_of_its_last_time() -> None:
+def test_the_latest_metrics_of_a_cell_count() -> None:
     values: list[JournalEvent] = [MetricMeasured("test/c1", "t", value, "s") for value in (1.0, 2.0)]
     metrics = find(folded([began("test/c1"), *values]), "/test/c1").measured
     assert metrics == {"t": Metric("t", 2.0, "s")}
@@ -139,7 +139,7 @@ def test_the_metrics_of_a_cell_are_those_of_its_last_time() -> None:
     assert find(folded(again), "/test/c1").measured == {}
 
 
-def test_what_is_told_of_a_step_that_never_began_is_left_out() -> None:
+def test_events_of_a_step_without_a_start_are_ignored() -> None:
     assert list(folded([submitted(1), attempt_ended(1), ended("test/c1")]).latest) == []
 
 
@@ -158,7 +158,7 @@ def test_what_is_told_of_a_step_that_never_began_is_left_out() -> None:
         ([*whole("test", verdict=Verdict.CANCELLED), RUN, *whole("test")], False),
     ],
 )
-def test_a_run_is_unfinished_while_something_was_cancelled_or_has_not_ended_or_begun(
+def test_a_run_with_cancelled_open_or_missing_steps_is_unfinished(
     events: list[JournalEvent], is_unfinished: bool
 ) -> None:
     assert folded([RUN, *events, RunFinished(Verdict.PASSED, None, 0, "", 1.0)]).is_unfinished is is_unfinished
@@ -167,7 +167,7 @@ def test_a_run_is_unfinished_while_something_was_cancelled_or_has_not_ended_or_b
 # Changes of the configuration
 
 
-def test_a_change_belongs_to_the_steps_around_it() -> None:
+def test_a_configuration_change_belongs_to_the_enclosing_steps() -> None:
     past = folded(
         [RUN, began("prepare"), began("prepare/g1"), CHANGED, ended("prepare/g1"), ended("prepare"), began("test")]
     )
@@ -175,13 +175,13 @@ def test_a_change_belongs_to_the_steps_around_it() -> None:
     assert changed == [True, True, False]
 
 
-def test_a_step_that_ended_before_a_change_has_no_part_in_it() -> None:
+def test_a_configuration_change_does_not_belong_to_ended_steps() -> None:
     past = folded([began("prepare"), *whole("prepare/g1"), CHANGED])
     assert not find(past, "/prepare/g1").changed_configuration
     assert find(past, "/prepare").changed_configuration
 
 
-def test_a_step_that_was_going_on_when_the_run_died_has_no_part_in_later_changes() -> None:
+def test_a_step_of_a_dead_session_gets_no_later_changes() -> None:
     past = folded([RUN, began("prepare"), began("prepare/g1"), RUN, began("test"), CHANGED])
     assert [find(past, key).changed_configuration for key in ("/prepare", "/prepare/g1", "/test")] == [
         False,
@@ -190,20 +190,20 @@ def test_a_step_that_was_going_on_when_the_run_died_has_no_part_in_later_changes
     ]
 
 
-def test_only_the_changes_of_the_last_time_count() -> None:
+def test_session_changes_are_the_changes_of_the_latest_session() -> None:
     again = ConfigurationChanged("a.b", "2", "set_config")
     assert list(folded([RUN, CHANGED]).session_changes) == [CHANGED]
     assert list(folded([RUN, CHANGED, RUN, again]).session_changes) == [again]
     assert list(folded([RUN, CHANGED, RUN]).session_changes) == []
 
 
-def test_an_attempt_that_is_submitted_twice_is_one() -> None:
+def test_an_attempt_submitted_twice_counts_once() -> None:
     past = folded([RUN, began("test"), began("test/c1"), submitted(1), attempt_ended(1), submitted(1)])
     (attempt,) = find(past, "/test/c1").attempts
     assert (attempt.attempt, attempt.target, attempt.verdict, attempt.seconds) == (1, "one", Verdict.PASSED, 1.0)
 
 
-def test_a_metric_of_an_earlier_attempt_is_none_of_the_latest() -> None:
+def test_metrics_of_an_earlier_attempt_are_dropped() -> None:
     measured = MetricMeasured("test/c1", "t", 1.0, "s")
     found = find(folded([began("test/c1"), submitted(1), measured, attempt_ended(1), submitted(2)]), "/test/c1")
     assert found.measured == {}

@@ -59,7 +59,7 @@ def test_a_step_that_ends_has_passed(top: Step, tmp_path: Path) -> None:
         (KeyboardInterrupt(), Verdict.ERROR, Cause.INTERNAL),
     ],
 )
-def test_an_error_decides_the_verdict_and_leaves_a_failure_and_goes_on(
+def test_an_error_sets_the_verdict_writes_failure_and_is_raised(
     top: Step, tmp_path: Path, error: BaseException, verdict: Verdict, cause: Cause
 ) -> None:
     with pytest.raises(type(error)), steps.opened("test", kind=StepKind.PHASE):
@@ -72,7 +72,7 @@ def test_an_error_decides_the_verdict_and_leaves_a_failure_and_goes_on(
     assert failure == f"000__test: {verdict} ({cause})\n{outcome.message}\n"
 
 
-def test_an_error_that_is_none_of_ours_says_its_type_and_place(top: Step, tmp_path: Path) -> None:
+def test_an_unexpected_error_is_shown_with_type_and_location(top: Step, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), steps.opened("test", kind=StepKind.PHASE):
         _ = 1 / 0
     failure = (tmp_path / "000__test/FAILURE").read_text()
@@ -107,7 +107,7 @@ def test_an_error_that_was_caught_still_counts(top: Step) -> None:
     assert top.outcome() == Outcome(Verdict.FAILED, Cause.CHECK, "too slow")
 
 
-def test_of_two_outcomes_as_bad_the_first_is_reported(top: Step) -> None:
+def test_of_equally_bad_outcomes_the_first_is_reported(top: Step) -> None:
     top.add(Outcome(Verdict.FAILED, Cause.PRODUCT, "first"))
     top.add(Outcome(Verdict.FAILED, Cause.CHECK, "second"))
     assert top.outcome() == Outcome(Verdict.FAILED, Cause.PRODUCT, "first")
@@ -124,7 +124,7 @@ def test_a_step_that_does_not_count_keeps_its_own_verdict(top: Step, tmp_path: P
     assert ends == [("probe", Verdict.FAILED, False), ("test", Verdict.PASSED, True)]
 
 
-def test_what_a_failure_means_goes_from_a_step_to_those_inside(top: Step) -> None:
+def test_inner_steps_inherit_the_meaning_of_a_failure(top: Step) -> None:
     assert top.failure == (Verdict.ERROR, Cause.INFRASTRUCTURE)
     with steps.opened("test", kind=StepKind.PHASE, failure=PRODUCT), steps.opened("x", kind=StepKind.GROUP) as inner:
         assert inner.failure == PRODUCT
@@ -142,14 +142,14 @@ def test_steps_nest_in_directories_and_in_what_is_recorded(top: Step, tmp_path: 
     ]  # fmt: skip
 
 
-def test_a_place_that_was_asked_for_before_is_used(top: Step) -> None:
+def test_a_located_step_uses_its_location(top: Step) -> None:
     first, second = (top.locate("mine", StepKind.GROUP) for _ in range(2))
     with steps.opened("mine", kind=StepKind.GROUP, location=second) as step:
         assert step.identity == "001__mine"
     assert (first.key, step.key) == ("/mine", "/mine#2")
 
 
-def test_outside_of_any_step_none_can_be_opened() -> None:
+def test_a_step_needs_an_enclosing_step() -> None:
     with pytest.raises(RuntimeError, match="deploy"), steps.opened("deploy", kind=StepKind.GROUP):
         pytest.fail("it was opened")
 
@@ -208,9 +208,7 @@ def before(top: Step, *steps: tuple[str, str, StepKind, Verdict]) -> None:
 
 
 @pytest.mark.parametrize("kind", [StepKind.PHASE, StepKind.GROUP, StepKind.CELL])
-def test_a_step_that_is_gone_into_again_has_the_directory_that_it_had(
-    top: Step, tmp_path: Path, kind: StepKind
-) -> None:
+def test_a_resumed_step_keeps_its_directory(top: Step, tmp_path: Path, kind: StepKind) -> None:
     before(top, ("005__deploy", "/deploy", kind, Verdict.FAILED))
     (tmp_path / "005__deploy").mkdir()
     (tmp_path / "005__deploy/FAILURE").write_text("of the time before")
@@ -221,7 +219,7 @@ def test_a_step_that_is_gone_into_again_has_the_directory_that_it_had(
     assert not (tmp_path / "005__deploy/FAILURE").exists()
 
 
-def test_a_command_that_is_run_again_has_a_new_directory_and_its_old_one_stays(top: Step, tmp_path: Path) -> None:
+def test_a_repeated_command_has_a_new_directory(top: Step, tmp_path: Path) -> None:
     with steps.opened("a__b", kind=StepKind.COMMAND):
         pass
     before(top, ("000__a__b", "/a__b#2", StepKind.COMMAND, Verdict.FAILED))
@@ -238,14 +236,14 @@ def test_the_same_names_in_the_same_order_are_the_same_steps(top: Step) -> None:
     assert [place.key for place in places] == ["/x", "/x#2", "/x#3"]
 
 
-def test_a_step_inside_another_is_known_by_the_way_to_it(top: Step) -> None:
+def test_the_key_of_a_step_contains_the_enclosing_steps(top: Step) -> None:
     before(top, ("000__a/000__x", "/a/x", StepKind.GROUP, Verdict.PASSED))
     with steps.opened("a", kind=StepKind.PHASE) as inner:
         assert inner.locate("x", StepKind.GROUP).earlier is not None
         assert top.locate("x", StepKind.GROUP).earlier is None
 
 
-def test_what_makes_a_cell_known_is_no_part_of_its_directory(top: Step, tmp_path: Path) -> None:
+def test_the_identity_of_a_cell_is_not_in_its_directory(top: Step, tmp_path: Path) -> None:
     place = top.locate("batch=8", StepKind.CELL, identity="0a1b2c")
     assert (place.key, place.directory) == ("/0a1b2c", tmp_path / "000__batch=8")
 
@@ -259,7 +257,7 @@ def test_what_makes_a_cell_known_is_no_part_of_its_directory(top: Step, tmp_path
         (Verdict.SKIPPED, "print", False),
     ],
 )
-def test_a_step_that_passed_and_would_do_the_same_answers_at_once(
+def test_a_passed_step_with_the_same_fingerprint_is_replayed(
     top: Step, events: list[Event], verdict: Verdict, fingerprint: str, is_answered: bool
 ) -> None:
     before(top, ("000__a__b", "/a__b", StepKind.COMMAND, verdict))
@@ -270,11 +268,11 @@ def test_a_step_that_passed_and_would_do_the_same_answers_at_once(
     assert told == (["the step passed before the run was resumed"] if is_answered else [])
 
 
-def test_in_a_new_run_nothing_answers(top: Step) -> None:
+def test_a_new_run_replays_nothing(top: Step) -> None:
     assert not top.replayed(top.locate("a", StepKind.GROUP))
 
 
-def test_a_step_says_by_what_it_is_known(top: Step, events: list[Event]) -> None:
+def test_step_started_contains_the_key(top: Step, events: list[Event]) -> None:
     assert top.key == ""
     with steps.opened("a", kind=StepKind.COMMAND, detail="./run a", fingerprint="print"):
         pass

@@ -65,13 +65,13 @@ def test_a_run_with_an_end_is_finished(tmp_path: Path) -> None:
     assert (found.state, found.finished) == (State.FINISHED, FINISHED)
 
 
-def test_a_run_that_goes_on_after_its_end_is_not_finished_and_keeps_its_steps(tmp_path: Path) -> None:
+def test_a_resumed_run_is_not_finished_and_keeps_its_steps(tmp_path: Path) -> None:
     write(tmp_path, STARTED, began("000__a"), ended("000__a"), FINISHED, STARTED)
     found = run_reader.read(tmp_path)
     assert (found.state, list(found.steps)) == (State.DEAD, ["000__a"])
 
 
-def test_reading_disturbs_nothing(tmp_path: Path) -> None:
+def test_reading_does_not_change_the_journal(tmp_path: Path) -> None:
     write(tmp_path, STARTED)
     before = RunDirectory(tmp_path).journal.read_bytes()
     run_reader.read(tmp_path)
@@ -79,7 +79,7 @@ def test_reading_disturbs_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("events", [[], [began("000__a")], [FINISHED]], ids=["empty", "a step", "an end"])
-def test_what_does_not_begin_with_a_run_is_none(tmp_path: Path, events: list[JournalEvent]) -> None:
+def test_a_journal_without_run_started_is_refused(tmp_path: Path, events: list[JournalEvent]) -> None:
     write(tmp_path, *events)
     with pytest.raises(UsageError, match=r"not the directory of a run"):
         run_reader.read(tmp_path)
@@ -90,7 +90,7 @@ def test_a_missing_directory_is_no_run(tmp_path: Path) -> None:
         run_reader.read(tmp_path / "missing")
 
 
-def test_failures_are_those_that_none_inside_explains(tmp_path: Path) -> None:
+def test_only_innermost_failures_are_listed(tmp_path: Path) -> None:
     write(
         tmp_path, STARTED,
         *map(began, ["000__prepare", "001__test", "001__test/000__a", "001__test/001__b", "001__test/0010__c"]),
@@ -101,18 +101,18 @@ def test_failures_are_those_that_none_inside_explains(tmp_path: Path) -> None:
     assert [step.step for step in run_reader.read(tmp_path).failures] == ["000__prepare", "001__test/000__a"]
 
 
-def test_a_step_is_not_inside_one_whose_name_begins_alike(tmp_path: Path) -> None:
+def test_a_step_with_a_common_name_prefix_is_not_inside(tmp_path: Path) -> None:
     write(tmp_path, STARTED, ended("000__a", Verdict.FAILED), ended("000__ab/000__x", Verdict.FAILED))
     assert len(run_reader.read(tmp_path).failures) == 2
 
 
-def test_steps_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+def test_steps_are_sorted_by_their_numbers(tmp_path: Path) -> None:
     names = ["000__a", "000__a/000__x", "000__a/009__y", "000__a/010__z", "001__b", "1000__c"]
     write(tmp_path, STARTED, *map(began, reversed(names)))
     assert list(run_reader.read(tmp_path).steps) == names
 
 
-def test_the_file_holds_what_a_program_asks(tmp_path: Path) -> None:
+def test_summary_json_has_the_fields_for_programs(tmp_path: Path) -> None:
     judged = CheckJudged("000__a", "metric", passed=False, message="too slow ☃")
     write(tmp_path, STARTED, began("000__a"), judged, ended("000__a", Verdict.FAILED), FINISHED)
     summary.write(tmp_path)
@@ -134,7 +134,7 @@ def test_the_file_holds_what_a_program_asks(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_check_of_a_step_that_nobody_knows_is_passed_over(tmp_path: Path) -> None:
+def test_a_check_of_an_unknown_step_is_ignored(tmp_path: Path) -> None:
     write(tmp_path, STARTED, CheckJudged("009__x", "metric", passed=False, message=""))
     assert run_reader.read(tmp_path).steps == {}
 
@@ -144,7 +144,7 @@ def test_the_depth_of_a_step_is_that_of_its_directory(tmp_path: Path) -> None:
     assert [step.depth for step in run_reader.read(tmp_path).steps.values()] == [0, 1]
 
 
-def test_what_was_cancelled_is_no_failure_where_something_else_went_wrong(tmp_path: Path) -> None:
+def test_cancelled_steps_are_not_failures_beside_other_failures(tmp_path: Path) -> None:
     cells = [
         ended("0__t/0__a", Verdict.CANCELLED),
         ended("0__t/1__b", Verdict.FAILED),
@@ -156,14 +156,14 @@ def test_what_was_cancelled_is_no_failure_where_something_else_went_wrong(tmp_pa
     assert derived.cancelled == 2
 
 
-def test_what_was_cancelled_is_the_failure_where_nothing_else_went_wrong(tmp_path: Path) -> None:
+def test_cancelled_steps_are_failures_without_other_failures(tmp_path: Path) -> None:
     write(tmp_path, STARTED, ended("0__t/0__a", Verdict.CANCELLED), ended("0__t", Verdict.CANCELLED))
     derived = run_reader.read(tmp_path)
     assert [step.step for step in derived.failures] == ["0__t/0__a"]
     assert derived.cancelled == 1
 
 
-def test_the_plan_says_what_the_cells_are_and_what_failed_has_in_common(tmp_path: Path) -> None:
+def test_cells_and_attribution_use_the_labels_of_the_plan(tmp_path: Path) -> None:
     cells = {f"model={model},batch={batch}": [Tried()] for model in ("small", "large") for batch in (1, 2, 4)}
     cells |= {cell: [Tried(Verdict.FAILED, Cause.PRODUCT)] for cell in cells if "large" in cell}
     found = run_reader.read(Past(cells).write(tmp_path))
@@ -172,7 +172,7 @@ def test_the_plan_says_what_the_cells_are_and_what_failed_has_in_common(tmp_path
     assert summary.as_json(found)["attribution"] == ["model=large: 3 of 3 failed; elsewhere 0 of 3"]
 
 
-def test_failures_of_one_kind_are_explained_beside_others(tmp_path: Path) -> None:
+def test_each_kind_of_failure_is_explained(tmp_path: Path) -> None:
     cells = {
         f"model={m},batch={b},seed={s}": [Tried()] for m in ("small", "large") for b in (8, 16, 32) for s in (1, 2)
     }
@@ -185,14 +185,14 @@ def test_failures_of_one_kind_are_explained_beside_others(tmp_path: Path) -> Non
     ]
 
 
-def test_what_is_in_quarantine_is_not_looked_at_for_what_failed(tmp_path: Path) -> None:
+def test_cells_in_quarantine_are_not_attributed(tmp_path: Path) -> None:
     cells = {f"x={x},y={y}": [Tried(Verdict.FAILED if x == "a" else Verdict.PASSED)] for x in "ab" for y in "abc"}
     past = Past(cells, quarantined=[cell for cell in cells if "x=a" in cell])
     assert run_reader.read(past.write(tmp_path)).attribution == []
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cells": [{"id": 1}]}', '{"cells": 3}'])
-def test_a_plan_that_is_broken_costs_only_what_it_would_say(tmp_path: Path, text: str) -> None:
+def test_a_broken_plan_leaves_the_rest_of_the_summary(tmp_path: Path, text: str) -> None:
     directory = Past({"x=a": [Tried()]}).write(tmp_path)
     (directory / "plan.json").write_text(text)
     (cell,) = run_reader.read(directory).cells
@@ -210,7 +210,7 @@ def test_an_attempt_that_has_not_started_says_why_until_it_ends(tmp_path: Path) 
     assert run_reader.read(tmp_path).cells[0].attempts[0].waiting == ""
 
 
-def test_cells_that_are_known_to_be_flaky_are_not_looked_at_for_what_failed(tmp_path: Path) -> None:
+def test_flaky_cells_are_not_attributed(tmp_path: Path) -> None:
     failed = [Tried(Verdict.FAILED, Cause.PRODUCT)]
     cells = {f"x={x},y={y}": failed if x == "a" else [Tried()] for x in "ab" for y in "abc"}
     directory = Past(cells).write(tmp_path)

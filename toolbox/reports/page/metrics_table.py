@@ -40,7 +40,7 @@ class Row:
     """The row of a cell.
 
     Args:
-        numbers: one for each metric of the table; None if the cell does not have the metric.
+        numbers: one number for each metric of the table; None if the cell does not have the metric.
     """
 
     card: StepCard

@@ -8,8 +8,8 @@ from alembic import op
 revision = "0002"
 down_revision = "0001"
 
-# An older store knows only ranges from earlier runs. A failed cell whose values were accepted failed only because
-# metrics were out of such ranges. The store does not know which metrics, so none of the values count for bounds.
+# In an older store, a failed cell with accepted values failed only because metrics were out of the ranges of earlier
+# runs. The store does not contain which metrics, so this migration marks all values of the cell as confirmed.
 _CONFIRMED = """
     UPDATE samples SET confirmed = true
     WHERE accepted AND NOT noisy AND EXISTS (
