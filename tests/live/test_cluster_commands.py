@@ -97,7 +97,7 @@ def test_a_kind_that_the_cluster_does_not_know_is_named(tools: Tools, namespace:
 
 def test_a_cluster_that_nobody_names_is_an_error_in_one_line(tools: Tools) -> None:
     outcome = tools("cluster", "wait_ready", "--kubeconfig=nowhere", fails=True)
-    assert f"there is no kubeconfig {tools.workspace.directory}/nowhere: name one" in tools.failure
+    assert f"there is no kubeconfig {tools.workspace.directory}/nowhere: set `kubeconfig`" in tools.failure
     assert "error (configuration)" in tools.failure
     assert "Traceback" not in str(outcome)
 

@@ -311,7 +311,7 @@ def fault_of(error: Exception) -> Fault:
     """Return the fault that an error of the client reports.
 
     Raises:
-        Exception: `error` itself, if neither the server nor the network caused it, so that it is a bug.
+        Exception: `error` itself, if neither the server nor the network caused it. The cause is then a bug.
     """
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
