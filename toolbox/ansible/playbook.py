@@ -41,10 +41,7 @@ class Play:
     """A playbook to run.
 
     Args:
-        file: the playbook.
         inventory: the content of Ansible's YAML inventory, in which all data is marked by `unsafe_yaml.untrusted`.
-        roles: the folders that contain roles.
-        step: the directory of the step.
         private: a private directory for files that must not outlive the play.
     """
 

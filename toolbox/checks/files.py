@@ -21,7 +21,6 @@ class Check(BaseModel):
     """The expected files.
 
     Args:
-        glob: the pattern of the files.
         count: the exact number of files; None for one or more.
         not_empty: whether an empty file fails the check.
         valid: the format that each file must have. In JSON, NaN and infinity are accepted.

@@ -36,7 +36,6 @@ class LeaseObject:
     """The lease of a cluster. The class implements the protocol `toolbox.leases.leases.Lock`.
 
     Args:
-        name: the name of the object.
         namespace: the namespace of the object; None for the namespace of `cluster`.
     """
 

@@ -88,7 +88,6 @@ def take(
     """Take the first of several leases that becomes free. The caller must start the heartbeats by `Lease.start`.
 
     Args:
-        wait: the number of seconds to wait for a lease.
         report: called with a message about the holder of each lease.
         force: whether to take the first lease even if another holder has it.
 

@@ -43,8 +43,6 @@ class Source(BaseModel):
 
     Args:
         file: the pattern of the profile. Exactly one file must match it.
-        plane: the name of the plane.
-        line: the name of the line.
         event: the name of the events, or a pattern of names such as `jit_train*`, with or without the fingerprint that
             XLA appends; None if all events of the line have the same name.
     """

@@ -26,7 +26,6 @@ def ready(objects: Objects, objs: Sequence[Json], timeout: float) -> None:
     """Wait until all objects are ready.
 
     Args:
-        objs: the objects to wait for.
         timeout: the timeout in seconds for all objects together.
 
     Raises:

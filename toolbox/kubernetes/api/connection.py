@@ -48,7 +48,6 @@ class ApiError(StepError):
     """The server rejected a request.
 
     Args:
-        status: the HTTP status code.
         reason: the reason that Kubernetes gives: `NotFound`, `AlreadyExists`, `Forbidden`.
 
     Attributes:
@@ -129,9 +128,6 @@ class Fault:
 
 class Cluster:
     """A connection to one cluster.
-
-    Args:
-        label: the name of the cluster in messages.
 
     Raises:
         ConfigurationError: there is no valid kubeconfig or service account for the cluster.

@@ -84,8 +84,6 @@ class Query:
 
     Args:
         namespace: the namespace; None for all namespaces, and for kinds without namespaces.
-        labels: a label selector.
-        fields: a field selector.
     """
 
     kind: Kind

@@ -110,12 +110,7 @@ def exit_codes(pod: Json) -> list[int]:
 
 
 def cannot_be_pulled(reason: str, message: str) -> bool:
-    """Return whether a container waits for an image that can never be pulled.
-
-    Args:
-        reason: the reason in the waiting state of the container.
-        message: the message in the waiting state of the container.
-    """
+    """Return whether an image can never be pulled, by the reason and message of a waiting container."""
     return reason in _NEVER_PULLED or (reason in PULLING and any(sign in message for sign in _NO_SUCH_IMAGE))
 
 
