@@ -96,7 +96,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False, 
 
 
 def write_derived(path: Path, render: Callable[[], str]) -> Path:
-    """Write a file that is derived from other files. If an error occurs, remove the outdated file, and raise the error."""
+    """Write a file that is derived from other files. If an error occurs, remove the outdated file."""
     try:
         return write_text(path, render())
     except BaseException:
