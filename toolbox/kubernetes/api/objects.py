@@ -14,7 +14,7 @@ from toolbox.model.errors import ConfigurationError, StepError
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "topgallant"
-"""The value of the label `MANAGED_BY`, and the field manager that the server records for fields of Topgallant."""
+"""The value of the label `MANAGED_BY`, and the name under which the server records the fields that Topgallant sets."""
 RUN_LABEL: Final = "topgallant.dev/run"
 
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
