@@ -15,7 +15,7 @@ from tests.servers import api_proxy, kubernetes, openssh
 from toolbox.backends import kubernetes as kubernetes_backend
 from toolbox.backends import local, ssh
 from toolbox.extensions import discovery, loading, protocols
-from toolbox.kubernetes.pods import tracker
+from toolbox.kubernetes.pods import attempt_clock
 
 BACKENDS: Final = sorted(discovery.available("backends"))
 
@@ -65,7 +65,7 @@ SITES: Final[dict[str, Callable[[Path], AbstractContextManager[Site]]]] = {
 @pytest.fixture(autouse=True)
 def _no_news_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have only ends told: on a busy machine a pod that starts late would be told of too."""
-    monkeypatch.setattr(tracker, "_WAITING_SECONDS", float("inf"))
+    monkeypatch.setattr(attempt_clock, "_WAITING_SECONDS", float("inf"))
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

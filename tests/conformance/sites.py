@@ -22,7 +22,6 @@ import psutil
 
 from toolbox.extensions.protocols import Backend
 from toolbox.model.workloads import (
-    AttemptState,
     AttemptStatus,
     Handle,
     TargetContext,
@@ -182,7 +181,7 @@ class Orchestrator:
     def end_of(self, handle: Handle) -> AttemptStatus:
         """Wait until this one is told that an attempt runs no longer."""
         with self._news:
-            ended = self._news.wait_for(lambda: self.status(handle).state is not AttemptState.RUNNING, TIMEOUT)
+            ended = self._news.wait_for(lambda: self.status(handle).state.is_over, TIMEOUT)
         assert ended, f"the end of {handle.name} was expected"
         return self.status(handle)
 

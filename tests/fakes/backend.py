@@ -176,15 +176,13 @@ class Machines:
 
     def _end(self, name: str, status: AttemptStatus) -> None:
         attempt = self._attempts[name]
-        if attempt.status.state is AttemptState.RUNNING:
+        if not attempt.status.state.is_over:
             attempt.status = status
             self._say(f"end {attempt.word}")
             attempt.context.notify(name)
 
     def _count(self) -> None:
-        running = [
-            attempt.target for attempt in self._attempts.values() if attempt.status.state is AttemptState.RUNNING
-        ]
+        running = [attempt.target for attempt in self._attempts.values() if not attempt.status.state.is_over]
         for target, count in [*Counter(running).items(), ("all", len(running))]:
             self.peaks[target] = max(self.peaks[target], count)
 

@@ -22,6 +22,7 @@ from toolbox.kubernetes.api.connection import ApiError, Cluster, Unavailable
 from toolbox.kubernetes.api.objects import EVENT, JOB, JOB_SET, SERVICE, Kind, Objects, Query
 from toolbox.kubernetes.api.permissions import Permission
 from toolbox.kubernetes.pods import description, fetching, manifests, pod_results
+from toolbox.kubernetes.pods.attempt_clock import Clock
 from toolbox.kubernetes.pods.description import Pod
 from toolbox.kubernetes.pods.fetching import Selection
 from toolbox.kubernetes.pods.manifests import JobRequest
@@ -191,7 +192,8 @@ class _Kubernetes:
         self._objects = Objects(cluster)
         self._run_resources = RunResources(cluster, context.run)
         selector = ",".join(f"{key}={value}" for key, value in self._run_resources.labels.items())
-        self._tracker = Tracker(cluster, selector, self._notify, self._remove, self._events)
+        self._tracker = Tracker(cluster, selector, self._notify, self._remove)
+        self._clock = Clock(cluster, self._tracker, self._notify, self._events)
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
         """See `Backend`. It waits until the Job is created, not until its pod starts: the cluster has its own queue."""
@@ -229,15 +231,13 @@ class _Kubernetes:
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""
-        attempt = self._tracker.get(handle.name)
-        if attempt.outcome is None:
-            self._tracker.cancel(attempt)
+        self._tracker.cancel(self._tracker.get(handle.name))
 
     def release(self, handle: Handle) -> None:
         """See `Backend`."""
         job = manifests.job_name(self._context.run, handle.name)
         attempt = self._tracker.find(handle.name)
-        if attempt is not None and attempt.is_running:
+        if attempt is not None and not attempt.state.is_over:
             raise StepError(
                 f"{self._context.name}: {job} is in use: its workload is still running",
                 verdict=Verdict.ERROR,
@@ -270,11 +270,13 @@ class _Kubernetes:
 
     def close(self) -> None:
         """See `Backend`."""
+        self._clock.close()
         self._tracker.close()
         self._cluster.close()
 
     def _watch(self, pod: Pod, wait: float) -> None:
-        self._tracker.start(wait)
+        if self._tracker.start(wait):
+            self._clock.start()
         if pod.slices > 1:
             self._tracker.watch_sets(wait)
 

@@ -56,7 +56,8 @@ class _Attempt:
         directory: the directory of the attempt on the host.
         mirror: the local directory for copies of the logs; None if the host is this machine.
         timeout: how many seconds the host may be unreachable until the attempt is reported as unreachable.
-        is_confirmed: whether the agent has confirmed that the attempt is on the host.
+        log_bytes: the limit for the size of each log.
+        status: the status. The attempt becomes `RUNNING` when the agent has confirmed that it is on the host.
     """
 
     name: str
@@ -64,8 +65,7 @@ class _Attempt:
     mirror: Path | None
     timeout: float
     log_bytes: int = LOG_BYTES
-    status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.RUNNING))
-    is_confirmed: bool = False
+    status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.SUBMITTED))
 
     def offsets(self) -> dict[str, int] | None:
         """Return the sizes of the local copies of the logs; None if the logs are not copied."""
@@ -139,7 +139,7 @@ class Host:
         except BaseException:
             self.unwatch(directory)
             raise
-        attempt.is_confirmed = True
+        self._confirm(attempt)
 
     def watch(self, name: str, directory: str, *, mirror: Path | None, timeout: float) -> bool:
         """Watch an attempt, and return whether it exists on the host."""
@@ -152,13 +152,18 @@ class Host:
         if answer["states"].get(directory, _ABSENT)["state"] == "absent":
             self.unwatch(directory)
             return False
-        attempt.is_confirmed = True
+        self._confirm(attempt)
         return True
 
     def _add(self, attempt: _Attempt) -> _Attempt:
         with self._lock:
             self._attempts[attempt.directory] = attempt
         return attempt
+
+    def _confirm(self, attempt: _Attempt) -> None:
+        with self._lock:
+            if attempt.status.state is AttemptState.SUBMITTED:
+                attempt.status = attempt.status.become(AttemptState.RUNNING)
 
     def status(self, directory: str) -> AttemptStatus:
         """Return the status of an attempt."""
@@ -252,7 +257,7 @@ class Host:
             if connection is not self._connection:
                 return  # the connection was never established, or `close` has ended it
             self._connection = None
-            is_needed = bool(self._running()) and not self._is_closed.is_set()
+            is_needed = bool(self._open_attempts()) and not self._is_closed.is_set()
         if is_needed:
             log.info("the connection to %s was lost; connecting again", self.label)
             threading.Thread(target=self._reconnect, name=f"reconnect-{self.label}", daemon=True).start()
@@ -260,15 +265,16 @@ class Host:
     def _reconnect(self) -> None:
         """Connect again, and continue to watch the running attempts."""
         with self._lock:
-            running = self._running()
-        timeout = max((attempt.timeout for attempt in running), default=0.0)
+            attempts = self._open_attempts()
+        timeout = max((attempt.timeout for attempt in attempts), default=0.0)
         try:
-            offsets = {attempt.directory: attempt.offsets() for attempt in running}
+            offsets = {attempt.directory: attempt.offsets() for attempt in attempts}
             states = self.request("watch", timeout, directories=offsets)["states"]
-            for attempt in running:
-                # If the directory of a started attempt was removed, the agent cannot report its end. An attempt without
-                # `is_confirmed` is still being submitted, and may have no directory yet.
-                if attempt.is_confirmed and states.get(attempt.directory, _ABSENT)["state"] == "absent":
+            for attempt in attempts:
+                # If the directory of a started attempt was removed, the agent cannot report its end. An attempt
+                # that is still being submitted may have no directory yet.
+                is_absent = states.get(attempt.directory, _ABSENT)["state"] == "absent"
+                if is_absent and attempt.status.state is AttemptState.RUNNING:
                     self.request("cancel", timeout, directory=attempt.directory)
                     self._finish(attempt.directory, _ended({"outcome": None}))
         except (StepError, Cancelled, OSError) as error:
@@ -281,12 +287,12 @@ class Host:
         if self._is_closed.is_set():
             return
         with self._lock:
-            unreachable = [attempt for attempt in self._running() if attempt.is_confirmed]
-        for attempt in unreachable:
+            running = [each for each in self._attempts.values() if each.status.state is AttemptState.RUNNING]
+        for attempt in running:
             self._finish(attempt.directory, AttemptStatus(AttemptState.UNREACHABLE, message=reason))
 
-    def _running(self) -> list[_Attempt]:
-        return [attempt for attempt in self._attempts.values() if attempt.status.state is AttemptState.RUNNING]
+    def _open_attempts(self) -> list[_Attempt]:
+        return [attempt for attempt in self._attempts.values() if not attempt.status.state.is_over]
 
     def _handle_event(self, message: Message) -> None:
         if messages.is_end(message):
@@ -304,9 +310,9 @@ class Host:
     def _finish(self, directory: str, status: AttemptStatus) -> None:
         with self._lock:
             attempt = self._attempts.get(directory)
-            if attempt is None or attempt.status.state is not AttemptState.RUNNING:
+            if attempt is None or attempt.status.state.is_over:
                 return
-            attempt.status = status
+            attempt.status = attempt.status.become(status.state, status.outcome, status.message)
         self._notify(attempt.name)
 
     @staticmethod

@@ -48,7 +48,12 @@ server.main()
 
 
 def command(python: str, *options: str) -> Sequence[str]:
-    """Return the command that reads the program of the agent from its standard input, and runs the agent."""
+    """Return the command that reads the program of the agent from its standard input, and runs the agent.
+
+    Args:
+        python: the Python interpreter on the target.
+        options: options of the interpreter.
+    """
     return [python, *options, "-c", _LOADER]
 
 

@@ -19,7 +19,7 @@ from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, StepError, ToolboxError, describe
 from toolbox.model.events import AttemptReleased
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import AttemptState, Handle, TargetContext, Workload
+from toolbox.model.workloads import Handle, TargetContext, Workload
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.run_state import CellAttempt, StepState
@@ -135,7 +135,7 @@ def discard(
 
 def _discard(backend: Backend, attempt: RemainingAttempt) -> None:
     handle = backend.find(_with_short_wait(attempt.workload, _ANSWER_SECONDS), attempt.name, attempt.directory)
-    if handle is not None and backend.poll([handle])[handle].state is AttemptState.RUNNING:
+    if handle is not None and not backend.poll([handle])[handle].state.is_over:
         backend.cancel(handle)
         if not _have_ended(backend, [handle], _END_SECONDS):
             text = f"the workload has not ended within {_END_SECONDS:.0f} s"
@@ -172,7 +172,7 @@ def end_workloads(backend: Backend, attempts: Iterable[RemainingAttempt], *, wai
 def _have_ended(backend: Backend, handles: Iterable[Handle], seconds: float) -> bool:
     """Wait until all workloads have ended, at most `seconds`, and return whether they have ended."""
     handles, deadline = list(handles), time.monotonic() + seconds
-    while any(status.state is AttemptState.RUNNING for status in backend.poll(handles).values()):
+    while any(not status.state.is_over for status in backend.poll(handles).values()):
         if time.monotonic() > deadline:
             return False
         cancellation.current().sleep(_POLL_SECONDS)

@@ -30,7 +30,7 @@ from toolbox.model.clusters import Access
 from toolbox.model.errors import ToolboxError, describe
 from toolbox.model.events import MatrixPlanned, Note, StepKind
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import AttemptState, Handle
+from toolbox.model.workloads import Handle
 from toolbox.runs.run_state import StepState
 from toolbox.runs.steps import Outcome, Step
 from toolbox.system import cancellation, environ, signals
@@ -232,7 +232,7 @@ class Scheduler:
         if run is None or run.state is not CellState.RUNNING:
             return
         status = self._executions.status(run)
-        if status.state is AttemptState.RUNNING:
+        if not status.state.is_over:
             run.note_waiting(status.message)
         else:
             run.become(CellState.JUDGING)
@@ -382,6 +382,6 @@ class Scheduler:
     def _wait_unrecorded(self, deadline: float) -> None:
         while time.monotonic() < deadline:
             runs = [run for run in self._running.values() if run.state is CellState.RUNNING]
-            if all(self._executions.status(run).state is not AttemptState.RUNNING for run in runs):
+            if all(self._executions.status(run).state.is_over for run in runs):
                 return
             time.sleep(_POLL_SECONDS)

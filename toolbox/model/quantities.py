@@ -19,6 +19,8 @@ class Range:
 
     Args:
         above: the exclusive lower limit of the range.
+        least: the smallest number of the range.
+        most: the largest number of the range.
     """
 
     above: float | None = None

@@ -40,6 +40,7 @@ class Workload:
     """A program to execute on a target, with its files, limits and environment.
 
     Args:
+        command: the program and its arguments.
         env: environment variables in addition to the variables of the target.
         cwd: the working directory on the target; None for a new directory of the attempt.
         files: the files to send, by their paths below `src/` on the target.
@@ -90,10 +91,12 @@ class WorkloadOutcome:
 
     Args:
         exit_code: the exit status; 128 plus the number of the signal if a signal ended the workload.
+        message: further details about the end.
         seconds: the wall time of the workload.
         leftovers: the number of processes that the workload left running, and that the supervisor killed.
         log_dropped: the number of bytes of output that were dropped because the logs were full.
         log_fault: why the logs are incomplete; empty if the logs are complete.
+        host: the name of the machine that executed the workload.
         accelerators: the accelerators of the machine that the workload could use.
         may_remain: whether processes of the workload may still run, because the supervisor was killed.
         image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
@@ -173,11 +176,38 @@ class Handle:
 
 
 class AttemptState(StrEnum):
-    """The state of an attempt."""
+    """The state of an attempt.
 
+    SUBMITTED: the attempt was submitted, and its workload has not been seen running.
+    RUNNING: the workload runs.
+    STOPPING: the run ends the workload.
+    ENDING: the outcome is known, and the logs are being written.
+    ENDED: the outcome is reported.
+    UNREACHABLE: the target does not answer, and the workload may still run.
+    """
+
+    SUBMITTED = "submitted"
     RUNNING = "running"
+    STOPPING = "stopping"
+    ENDING = "ending"
     ENDED = "ended"
     UNREACHABLE = "unreachable"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the state is final."""
+        return not _NEXT_STATES[self]
+
+
+_FINAL: Final = frozenset({AttemptState.ENDED, AttemptState.UNREACHABLE})
+_NEXT_STATES: Final[Mapping[AttemptState, frozenset[AttemptState]]] = {
+    AttemptState.SUBMITTED: frozenset({AttemptState.RUNNING, AttemptState.STOPPING, AttemptState.ENDING, *_FINAL}),
+    AttemptState.RUNNING: frozenset({AttemptState.STOPPING, AttemptState.ENDING, *_FINAL}),
+    AttemptState.STOPPING: frozenset({AttemptState.ENDING, *_FINAL}),
+    AttemptState.ENDING: _FINAL,
+    AttemptState.ENDED: frozenset(),
+    AttemptState.UNREACHABLE: frozenset(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +215,18 @@ class AttemptStatus:
     """The last known status of an attempt.
 
     Args:
+        outcome: the outcome; None if it is not known yet.
         message: why the target cannot be reached, or why the attempt has not started yet; empty if neither is the case.
     """
 
     state: AttemptState
     outcome: WorkloadOutcome | None = None
     message: str = ""
+
+    def become(self, state: AttemptState, outcome: WorkloadOutcome | None = None, message: str = "") -> AttemptStatus:
+        """Return the status after a change of the state."""
+        assert state in _NEXT_STATES[self.state], f"an attempt cannot become {state}: it is {self.state}"
+        return AttemptStatus(state, outcome, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +247,8 @@ class TargetContext:
     """What a backend needs to know besides the configuration of its target.
 
     Args:
+        name: the name of the target.
+        run: the name of the run.
         mark: the value of `TOPGALLANT_STEP` for the processes that the backend starts on this machine. The processes
             are found by this variable.
         variables: environment variables for workloads that run on this machine.
@@ -218,6 +256,7 @@ class TargetContext:
         notify: a function that the backend calls with the name of an attempt whose status has changed. The function may
             be called from any thread.
         clusters: how to reach the clusters of the run, by their names in the configuration.
+        limits: the limits for fetching the files of an attempt.
     """
 
     name: str

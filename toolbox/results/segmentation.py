@@ -166,7 +166,7 @@ def compared(left: Values, right: Values, *, floor: float, largest_p: float) -> 
     Args:
         left: the values before the step.
         right: the values after the step.
-        floor: the smallest spread that is assumed for the noise.
+        floor: the smallest spread that the values can have.
         largest_p: the largest p-value of the t-test for a change.
     """
     from scipy.special import stdtr

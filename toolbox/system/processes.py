@@ -149,6 +149,7 @@ class Channel:
     """A running program, and pipes to its standard input and output.
 
     Args:
+        args: the program and its arguments.
         env: the environment variables, as `environment` returns them.
     """
 

@@ -301,7 +301,7 @@ def test_an_event_that_no_agent_sends_is_ignored(
     one.host._handle_event(event)
     one.host._handle_event(event)
     assert list(mirror.iterdir()) == []
-    assert one.host.status("/there").state is AttemptState.RUNNING
+    assert one.host.status("/there").state is AttemptState.SUBMITTED
     assert [record.message for record in caplog.records] == [
         "there: its agent sends malformed events: they are ignored"
     ]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolbox.model.workloads import EndedBy, WorkloadOutcome
+from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, WorkloadOutcome
 
 RECORD: dict[str, Any] = {
     "ended_by": "timeout",
@@ -85,3 +85,21 @@ def test_a_forged_record_is_refused(forged: dict[str, Any]) -> None:
 def test_a_long_text_is_truncated() -> None:
     outcome = WorkloadOutcome.parse({**RECORD, "message": "m" * 10**6, "host": "h" * 10**6})
     assert (len(outcome.message), len(outcome.host)) == (2000, 2000)
+
+
+def test_only_an_ended_or_unreachable_attempt_is_over() -> None:
+    assert {state for state in AttemptState if state.is_over} == {AttemptState.ENDED, AttemptState.UNREACHABLE}
+
+
+def test_an_attempt_becomes_one_state_after_the_other() -> None:
+    status = AttemptStatus(AttemptState.SUBMITTED, message="waiting for a node")
+    for state in (AttemptState.RUNNING, AttemptState.STOPPING, AttemptState.ENDING, AttemptState.ENDED):
+        status = status.become(state, WorkloadOutcome(EndedBy.EXIT, 0))
+        assert (status.state, status.message) == (state, "")
+
+
+@pytest.mark.parametrize("past", [AttemptState.SUBMITTED, AttemptState.RUNNING, AttemptState.STOPPING])
+def test_an_attempt_does_not_become_what_it_was(past: AttemptState) -> None:
+    for state in (AttemptState.ENDING, AttemptState.ENDED, AttemptState.UNREACHABLE):
+        with pytest.raises(AssertionError, match=f"cannot become {past}: it is {state}"):
+            AttemptStatus(state).become(past)

@@ -128,16 +128,16 @@ def overdue(pods: Sequence[PodView], seconds: float, events: Sequence[str]) -> W
         if reason in _MISCONFIGURED:
             text = f"its container did not start {waited}: {reason}: {message}"
             return WorkloadOutcome(EndedBy.NOT_STARTED, message=text, host=pod.node)
-    told = f": {events[-1]}" if events else ""
+    last_event = f": {events[-1]}" if events else ""
     late = [pod for pod in pods if not pod.has_started]
     if late and (absent := next(filter(_is_of_absence, events), None)):
         text = f"its pod {late[0].name} did not start {waited}: {absent}"
         return WorkloadOutcome(EndedBy.NOT_STARTED, message=text, host=late[0].node)
     if late:
-        text = f"its pod {late[0].name} did not start {waited} on {late[0].node or 'any node'}{told}"
+        text = f"its pod {late[0].name} did not start {waited} on {late[0].node or 'any node'}{last_event}"
         return WorkloadOutcome(EndedBy.LOST, message=text, host=late[0].node)
     missing = "some of its pods did not exist" if pods else "it had no pod"
-    return WorkloadOutcome(EndedBy.NO_CAPACITY, message=f"{missing} {waited}{told}")
+    return WorkloadOutcome(EndedBy.NO_CAPACITY, message=f"{missing} {waited}{last_event}")
 
 
 def _is_by_deadline(pod: PodView, job: JobView) -> bool:
@@ -151,21 +151,21 @@ def _is_of_absence(event: str) -> bool:
 
 
 def _by_container(pod: PodView, ended: Ended, *, is_cancelled: bool, by_deadline: bool) -> WorkloadOutcome:
-    told = _reported(pod, ended.report) if ended.report is not None else None
+    reported = _outcome_from_report(pod, ended.report) if ended.report is not None else None
     # Ignore a killed child process if the workload recovered from it.
-    if ended.reason == "OOMKilled" and (told is None or _is_bad_end(told)):
+    if ended.reason == "OOMKilled" and (reported is None or _is_bad_end(reported)):
         limit = f" ({pod.memory_limit})" if pod.memory_limit else ""
         text = f"it was killed because it used more memory than its limit{limit}"
-        known = told or WorkloadOutcome(EndedBy.OUT_OF_MEMORY, ended.exit_code, host=pod.node)
+        known = reported or WorkloadOutcome(EndedBy.OUT_OF_MEMORY, ended.exit_code, host=pod.node)
         return dataclasses.replace(known, ended_by=EndedBy.OUT_OF_MEMORY, message=text)
-    is_ended_by_us = told is None or told.ended_by is EndedBy.CANCELLED
-    if is_ended_by_us and not is_cancelled and not by_deadline and (pod.disruption or pod.is_deleted):
-        known = told or WorkloadOutcome(EndedBy.EVICTED, host=pod.node)
+    is_ended_by_agent = reported is None or reported.ended_by is EndedBy.CANCELLED
+    if is_ended_by_agent and not is_cancelled and not by_deadline and (pod.disruption or pod.is_deleted):
+        known = reported or WorkloadOutcome(EndedBy.EVICTED, host=pod.node)
         return dataclasses.replace(known, ended_by=EndedBy.EVICTED, message=_evicted(pod).message)
-    if is_ended_by_us and by_deadline:
-        known = told or WorkloadOutcome(EndedBy.TIMEOUT, ended.exit_code, host=pod.node)
+    if is_ended_by_agent and by_deadline:
+        known = reported or WorkloadOutcome(EndedBy.TIMEOUT, ended.exit_code, host=pod.node)
         return dataclasses.replace(known, ended_by=EndedBy.TIMEOUT, message=_DEADLINE_TEXT)
-    return told or _outcome_without_report(pod, ended, is_cancelled=is_cancelled)
+    return reported or _outcome_without_report(pod, ended, is_cancelled=is_cancelled)
 
 
 _DEADLINE_TEXT: Final = "the cluster ended it: its Job exceeded activeDeadlineSeconds"
@@ -177,22 +177,22 @@ def _outcome_without_report(pod: PodView, ended: Ended, *, is_cancelled: bool) -
     if ended.reason in _CANNOT_START:
         text = f"its container cannot start (the image needs Python 3.8 or later): {ended.message}"
         return WorkloadOutcome(EndedBy.NOT_STARTED, ended.exit_code, message=text, host=pod.node)
-    said = ended.message or ended.reason
-    text = f"its agent ended with status {ended.exit_code} and left no outcome" + (f": {said}" if said else "")
+    reason = ended.message or ended.reason
+    text = f"its agent ended with status {ended.exit_code} and left no outcome" + (f": {reason}" if reason else "")
     if ended.exit_code == _KILLED:
         return WorkloadOutcome(EndedBy.LOST, message=text, host=pod.node)
     return WorkloadOutcome(EndedBy.NOT_STARTED, ended.exit_code, message=text, host=pod.node)
 
 
-def _reported(pod: PodView, report: Mapping[str, Any]) -> WorkloadOutcome:
+def _outcome_from_report(pod: PodView, report: Mapping[str, Any]) -> WorkloadOutcome:
     """Return the outcome that the agent reports, with the name of the node, which the agent does not know."""
     outcome = WorkloadOutcome.parse(report)
     return dataclasses.replace(outcome, host=pod.node or outcome.host)
 
 
-def _is_bad_end(told: WorkloadOutcome) -> bool:
+def _is_bad_end(outcome: WorkloadOutcome) -> bool:
     """Return whether the workload ended by itself, and failed."""
-    return told.ended_by is EndedBy.SIGNAL or (told.ended_by is EndedBy.EXIT and told.exit_code != 0)
+    return outcome.ended_by is EndedBy.SIGNAL or (outcome.ended_by is EndedBy.EXIT and outcome.exit_code != 0)
 
 
 def _is_good(outcome: WorkloadOutcome) -> bool:

@@ -14,6 +14,30 @@ from toolbox.runs.layout import AttemptDirectory
 
 
 @dataclass(slots=True)
+class Inquiry:
+    """When to ask the server for the state of an attempt, because the watches have not yet shown how it ended.
+
+    Args:
+        due: the monotonic time; None if there is no need to ask.
+        is_running: whether the server is being asked.
+        patient_until: until when the pods may still report how they ended; None if they are not ending.
+    """
+
+    due: float | None = None
+    is_running: bool = False
+    patient_until: float | None = None
+
+    def plan(self, seconds: float) -> None:
+        """Ask after this many seconds, unless an earlier time is planned."""
+        at = time.monotonic() + seconds
+        self.due = at if self.due is None else min(self.due, at)
+
+    def is_due(self, now: float) -> bool:
+        """Return whether it is time to ask."""
+        return self.due is not None and now >= self.due
+
+
+@dataclass(slots=True)
 class Attempt:
     """An attempt that runs, or ran, in pods. All times are monotonic.
 
@@ -25,18 +49,11 @@ class Attempt:
         wait: the number of seconds that the start may take, and that the server may be unavailable.
         pod: the description of its pods.
         log_bytes: the maximum size of each log.
-        since: when it began to wait for its start; time in a queue does not count.
         submitted: when it was submitted.
-        status: the status that the backend reports.
-        outcome: how it ended; set before its logs have been written.
-        has_started: whether all of its pods have started.
-        is_cancelled: whether the run cancelled it.
-        is_discarded: whether the run deletes its Job, so that a lost pod is not replaced.
+        queued_until: until when it waited in a queue. This time does not count as waiting for the start.
+        status: its state, which the backend reports.
         stop: the progress of its cancellation or deletion; None if it is not being stopped.
-        ask_at: when to ask the server for its state, because the watches have not yet shown how it ended.
-        is_asked: whether the server is being asked.
-        found: how it ended, while some of its pods may still run.
-        patient_until: until when its pods may still report how they ended.
+        inquiry: when to ask the server for its state.
         logs: the live copies of its logs, by the name of the pod.
     """
 
@@ -47,18 +64,11 @@ class Attempt:
     wait: float
     pod: Pod
     log_bytes: int = LOG_BYTES
-    since: float = field(default_factory=time.monotonic)
     submitted: float = field(default_factory=time.monotonic)
-    status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.RUNNING))
-    outcome: WorkloadOutcome | None = None
-    has_started: bool = False
-    is_cancelled: bool = False
-    is_discarded: bool = False
+    queued_until: float = 0.0
+    status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.SUBMITTED))
     stop: Stop | None = None
-    ask_at: float | None = None
-    is_asked: bool = False
-    found: WorkloadOutcome | None = None
-    patient_until: float | None = None
+    inquiry: Inquiry = field(default_factory=Inquiry)
     logs: dict[str, LiveCopy] = field(default_factory=dict)
 
     @property
@@ -67,18 +77,56 @@ class Attempt:
         return self.pod.hosts * self.pod.slices
 
     @property
-    def is_running(self) -> bool:
-        """Whether the end of the attempt has not been reported yet."""
-        return self.status.state is AttemptState.RUNNING
+    def state(self) -> AttemptState:
+        """The state of the attempt."""
+        return self.status.state
 
-    def ask_in(self, seconds: float) -> None:
-        """Ask the server for the attempt's state after this many seconds, unless an earlier time is planned."""
-        at = time.monotonic() + seconds
-        self.ask_at = at if self.ask_at is None else min(self.ask_at, at)
+    @property
+    def outcome(self) -> WorkloadOutcome | None:
+        """The outcome of the attempt; None if it has not been decided."""
+        return self.status.outcome
 
-    def has_to_be_asked(self, now: float) -> bool:
-        """Return whether it is time to ask the server for the attempt's state."""
-        return self.ask_at is not None and now >= self.ask_at
+    @property
+    def is_open(self) -> bool:
+        """Whether the outcome of the attempt has not been decided."""
+        return self.state in (AttemptState.SUBMITTED, AttemptState.RUNNING, AttemptState.STOPPING)
+
+    @property
+    def has_started(self) -> bool:
+        """Whether all of its pods have started."""
+        return self.state is not AttemptState.SUBMITTED and (self.stop is None or self.stop.has_started)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the run cancelled it."""
+        return self.stop is not None and self.stop.is_cancellation
+
+    @property
+    def is_discarded(self) -> bool:
+        """Whether the run deletes its Job, so that a lost pod is not replaced."""
+        return self.stop is not None and self.stop.is_discard
+
+    def become(self, state: AttemptState, outcome: WorkloadOutcome | None = None, message: str = "") -> None:
+        """Change the state of the attempt."""
+        self.status = self.status.become(state, outcome, message)
+
+    def request_stop(self, *, cancel: bool) -> Stop:
+        """Stop the attempt: because the run cancels it, or so that a lost pod is not replaced."""
+        if self.stop is None:
+            self.stop = Stop(time.monotonic(), has_started=self.has_started)
+            self.become(AttemptState.STOPPING)
+        self.stop.is_cancellation |= cancel
+        self.stop.is_discard |= not cancel
+        return self.stop
+
+    def close_logs(self) -> None:
+        """Stop copying its logs."""
+        for copy in list(self.logs.values()):
+            copy.close()
+
+    def is_late(self, now: float) -> bool:
+        """Return whether the attempt has waited too long for its start."""
+        return self.is_open and not self.has_started and now - max(self.submitted, self.queued_until) > self.wait
 
     def place(self, index: int) -> Path:
         """Return the local directory for a pod's logs and files. That of the first pod is that of the attempt."""

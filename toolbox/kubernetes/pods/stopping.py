@@ -17,12 +17,13 @@ from typing import Final
 from toolbox.kubernetes.pods import endings
 from toolbox.kubernetes.pods.views import PodView
 from toolbox.model.errors import StepError
+from toolbox.model.workloads import WorkloadOutcome
 from toolbox.system import cancellation
 from toolbox.system.cancellation import CancelScope
 
 log = logging.getLogger(__name__)
 
-_ASKERS: Final = 32  # number of threads: a node that does not answer blocks one for a minute
+_REQUESTERS: Final = 32  # number of threads: a node that does not answer blocks one for a minute
 _AGAIN_SECONDS: Final = 3.0  # interval of requests to a pod
 _RUN_SECONDS: Final = 30.0  # time for a running pod to answer, and for a stopped pod to report its end
 _START_SECONDS: Final = 15.0  # time for a node to start a pod
@@ -35,14 +36,22 @@ class Stop:
 
     Args:
         since: when the stop was requested.
-        asked: when each pod was last asked to stop, by its name.
-        heard: the names of the pods whose agents have confirmed the request.
+        is_cancellation: whether the run cancelled the attempt.
+        is_discard: whether the run removes the Job so that a lost pod is not replaced.
+        has_started: whether all pods of the attempt have started.
+        outcome: how the attempt ended, while some of its pods may still run.
+        requested: when each pod was last asked to stop, by its name.
+        confirmed: the names of the pods whose agents have confirmed the request.
         is_over: whether waiting has ended: the Job is removed, or about to be.
     """
 
     since: float
-    asked: dict[str, float] = field(default_factory=dict)
-    heard: set[str] = field(default_factory=set)
+    is_cancellation: bool = False
+    is_discard: bool = False
+    has_started: bool = False
+    outcome: WorkloadOutcome | None = None
+    requested: dict[str, float] = field(default_factory=dict)
+    confirmed: set[str] = field(default_factory=set)
     is_over: bool = False
 
     def awaits(self, pods: Iterable[PodView], now: float, *, more: bool) -> bool:
@@ -58,52 +67,52 @@ class Stop:
         return (more and waited < _PLACE_SECONDS) or any(waited < self._timeout(pod) for pod in alive)
 
     def _timeout(self, pod: PodView) -> float:
-        if pod.name in self.heard:
+        if pod.name in self.confirmed:
             return pod.grace_seconds + _START_SECONDS + _RUN_SECONDS
         if pod.is_running:
             return _RUN_SECONDS
         return _START_SECONDS if pod.node else _PLACE_SECONDS
 
 
-class Asking:
+class AgentCanceller:
     """Asks the agents of pods to end their workloads, in threads of its own."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_ASKERS, thread_name_prefix="stop")
+        self._threads = ThreadPoolExecutor(_REQUESTERS, thread_name_prefix="stop")
         self._lock = threading.Lock()
-        self._asking: set[str] = set()
+        self._pending: set[str] = set()
 
-    def ask(self, stop: Stop, pods: Iterable[PodView], ask: Callable[[str], None], now: float) -> None:
+    def request(self, stop: Stop, pods: Iterable[PodView], cancel: Callable[[str], None], now: float) -> None:
         """Ask the running pods that have not confirmed the request, but no pod twice within a few seconds.
 
         Args:
             stop: the progress of stopping the attempt.
             pods: the pods of the attempt.
-            ask: asks a pod by its name, and raises StepError if its agent cannot be reached.
+            cancel: asks the agent of a pod to end its workload, and raises StepError if its agent cannot be reached.
             now: the current monotonic time.
         """
         with self._lock:
             for pod in pods:
-                name, last = pod.name, stop.asked.get(pod.name)
+                name, last = pod.name, stop.requested.get(pod.name)
                 is_due = last is None or now - last > _AGAIN_SECONDS
-                if pod.is_running and is_due and name not in stop.heard and name not in self._asking:
-                    stop.asked[name] = now
-                    self._asking.add(name)
-                    self._threads.submit(self._ask, stop, name, ask)
+                if pod.is_running and is_due and name not in stop.confirmed and name not in self._pending:
+                    stop.requested[name] = now
+                    self._pending.add(name)
+                    self._threads.submit(self._request, stop, name, cancel)
 
     def close(self) -> None:
         """Send no further requests."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _ask(self, stop: Stop, pod: str, ask: Callable[[str], None]) -> None:
+    def _request(self, stop: Stop, pod: str, cancel: Callable[[str], None]) -> None:
         try:
             with cancellation.entered(CancelScope()):  # go on even if the run is cancelled
-                ask(pod)
-            stop.heard.add(pod)
+                cancel(pod)
+            stop.confirmed.add(pod)
         except StepError as error:
             log.debug("%s: %s", pod, error)  # the container may have ended without a report from its node yet
         except Exception:  # a thread pool would not report it
             log.exception("%s could not be asked to end", pod)
         finally:
             with self._lock:
-                self._asking.discard(pod)
+                self._pending.discard(pod)

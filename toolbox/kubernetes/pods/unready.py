@@ -2,9 +2,52 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from typing import Final
 
+from toolbox.kubernetes.api.connection import Cluster
+from toolbox.kubernetes.api.objects import EVENT, Objects, Query
+from toolbox.kubernetes.pods.object_store import Store
 from toolbox.kubernetes.pods.views import JobView, PodView
+from toolbox.model.errors import StepError
+
+log = logging.getLogger(__name__)
+
+_PERIOD_SECONDS: Final = 15.0
+_REQUEST_SECONDS: Final = 10.0
+
+
+class NewestEvents:
+    """The newest event of the cluster about each Job and pod of a run.
+
+    Attributes:
+        by_object: the text of the event, by the name of its object.
+    """
+
+    def __init__(self, cluster: Cluster, store: Store) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._requested = 0.0  # the monotonic time of the last request
+        self.by_object: Mapping[str, str] = {}
+
+    def are_due(self, now: float) -> bool:
+        """Return whether it is time to fetch the events again. The caller then does so."""
+        is_due = now - self._requested > _PERIOD_SECONDS
+        self._requested = now if is_due else self._requested
+        return is_due
+
+    def fetch(self) -> None:
+        """Fetch all events of the namespace, in one request for all waiting attempts."""
+        query = Query(EVENT, self._cluster.namespace)
+        try:
+            events = list(Objects(self._cluster).listed(query, timeout=_REQUEST_SECONDS))
+        except StepError as error:
+            log.debug("%s: %s", self._cluster.label, error)
+            return
+        events.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+        newest = {str(event["involvedObject"].get("name")): str(event.get("message", "")) for event in events}
+        self.by_object = {name: newest[name] for name in newest if self._store.has_object(name)}
 
 
 def reason(

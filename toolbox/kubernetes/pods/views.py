@@ -175,12 +175,9 @@ def pod(found: Mapping[str, Any], *, is_gone: bool = False) -> PodView:
 
 
 def _image(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
-    told: Mapping[str, Any] = next(
-        (each for each in status.get("containerStatuses") or () if each["name"] == WORKLOAD), {}
-    )
-    digest = _DIGEST.search(str(told.get("imageID") or ""))
-    asked: Mapping[str, Any] = next((each for each in spec.get("containers") or () if each["name"] == WORKLOAD), {})
-    name = str(asked.get("image") or "").partition("@")[0]
+    images = {each["name"]: str(each.get("imageID") or "") for each in status.get("containerStatuses") or ()}
+    digest = _DIGEST.search(images.get(WORKLOAD, ""))
+    name = str(_workload(spec).get("image") or "").partition("@")[0]
     return f"{name}@{digest[0]}" if name and digest else ""
 
 
@@ -202,8 +199,7 @@ def _deleted_at(meta: Mapping[str, Any]) -> float | None:
 
 
 def _grace(meta: Mapping[str, Any], spec: Mapping[str, Any]) -> float:
-    found = meta.get("deletionGracePeriodSeconds", spec.get("terminationGracePeriodSeconds"))
-    return float(found or 0)
+    return float(meta.get("deletionGracePeriodSeconds", spec.get("terminationGracePeriodSeconds")) or 0)
 
 
 def _moment(text: str) -> float:
@@ -241,12 +237,12 @@ def _disruption(status: Mapping[str, Any]) -> str:
 
 
 def _index(meta: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:
-    said = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
-    if INDEX not in said:
+    marks = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
+    if INDEX not in marks:
         return None
     env = {each["name"]: each.get("value") for each in _workload(spec).get("env") or ()}
     hosts = int(env.get("TOPGALLANT_HOSTS") or 1)
-    return int(said.get(SLICE, 0)) * hosts + int(said[INDEX])
+    return int(marks.get(SLICE, 0)) * hosts + int(marks[INDEX])
 
 
 def _memory_limit(spec: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.api_server import HOLD, Answer, ApiServer, listing
 from tests.unit.kubernetes.pods.following import JOBS, PODS, Followed
 from toolbox.kubernetes.api.connection import Cluster
-from toolbox.kubernetes.pods import tracker
+from toolbox.kubernetes.pods import attempt_clock, tracker
 from toolbox.kubernetes.pods.tracker import Tracker
 
 
@@ -23,11 +23,11 @@ def _followed(
         server.says("WATCH", path, Answer([HOLD]))
     for job in ("j", "k"):
         server.says("GET", f"{JOBS}/{job}", {"metadata": {"name": job, "uid": "u"}})
-    monkeypatch.setattr(tracker, "_CLOCK_SECONDS", 0.05)
+    monkeypatch.setattr(attempt_clock, "_CLOCK_SECONDS", 0.05)
     monkeypatch.setattr(tracker, "_DOUBT_SECONDS", 0.1)
     found = Followed(cluster, tmp_path)
     yield found
-    found.tracker.close()
+    found.close()
 
 
 @pytest.fixture(name="tracker")

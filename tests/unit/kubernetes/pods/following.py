@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.fakes.api_server import Asked
 from toolbox.kubernetes.api.connection import Cluster
+from toolbox.kubernetes.pods.attempt_clock import Clock
 from toolbox.kubernetes.pods.description import Pod
 from toolbox.kubernetes.pods.pod_attempts import Attempt
 from toolbox.kubernetes.pods.tracker import Tracker
@@ -76,7 +77,18 @@ class Followed:
         self.notified: Queue[str] = Queue()
         self.removed: Queue[str] = Queue()
         self.can_remove = True
-        self.tracker = Tracker(cluster, "run=r", self.notified.put, self._remove, lambda job: [f"an event of {job}"])
+        self.tracker = Tracker(cluster, "run=r", self.notified.put, self._remove)
+        self.clock = Clock(cluster, self.tracker, self.notified.put, lambda job: [f"an event of {job}"])
+
+    def start(self) -> None:
+        """Start the watches and the clock."""
+        self.tracker.start(5)
+        self.clock.start()
+
+    def close(self) -> None:
+        """Stop everything."""
+        self.clock.close()
+        self.tracker.close()
 
     def add(self, name: str = "a", job: str = "j", wait: float = 60, **pod: Any) -> Attempt:
         attempt = Attempt(name, job, self.directory / name, f"/topgallant/{name}", wait, Pod(image="i", **pod))

@@ -16,7 +16,7 @@ from toolbox.agent.pod import CANCELLING
 from toolbox.kubernetes.api.connection import Unavailable
 from toolbox.kubernetes.pods import stopping
 from toolbox.kubernetes.pods.pod_attempts import Attempt
-from toolbox.kubernetes.pods.stopping import Asking, Stop
+from toolbox.kubernetes.pods.stopping import AgentCanceller, Stop
 from toolbox.kubernetes.pods.tracker import Tracker
 from toolbox.kubernetes.pods.views import JobView, PodView
 from toolbox.model.workloads import EndedBy
@@ -47,7 +47,7 @@ def test_a_pod_is_waited_for_as_long_as_it_may_take(pod: PodView, seconds: float
 
 
 def test_who_has_heard_it_has_his_grace_besides() -> None:
-    stop, pod = Stop(since=100.0, heard={"p"}), PodView("p", "u", "j", node="n", is_running=True, grace_seconds=60)
+    stop, pod = Stop(since=100.0, confirmed={"p"}), PodView("p", "u", "j", node="n", is_running=True, grace_seconds=60)
     assert stop.awaits([pod], 204.0, more=False)
     assert not stop.awaits([pod], 205.0, more=False)
 
@@ -57,13 +57,13 @@ def test_who_is_still_to_come_is_waited_for_a_moment() -> None:
 
 
 @pytest.fixture
-def asking() -> Iterator[Asking]:
-    found = Asking()
+def asking() -> Iterator[AgentCanceller]:
+    found = AgentCanceller()
     yield found
     found.close()
 
 
-def test_a_pod_that_runs_is_asked_until_it_has_heard_it_and_nobody_else(asking: Asking) -> None:
+def test_a_pod_that_runs_is_asked_until_it_has_heard_it_and_nobody_else(asking: AgentCanceller) -> None:
     asked: Queue[str] = Queue()
     answers: list[Exception | None] = [Unavailable("not yet"), RuntimeError("ours"), None]
 
@@ -74,16 +74,16 @@ def test_a_pod_that_runs_is_asked_until_it_has_heard_it_and_nobody_else(asking: 
 
     stop = Stop(since=0.0)
     for now, pods in ((0.0, [WAITING, STARTING]), (1.0, [RUNNING]), (2.0, [RUNNING]), (4.5, [RUNNING])):
-        asking.ask(stop, pods, ask, now)
-        wait_until(lambda: not asking._asking)
-    assert (asked.qsize(), stop.heard) == (2, set())
-    asking.ask(stop, [RUNNING], ask, 8.0)
-    wait_until(lambda: stop.heard)
-    asking.ask(stop, [RUNNING], ask, 20.0)
-    assert (asked.qsize(), stop.heard) == (3, {"p"})
+        asking.request(stop, pods, ask, now)
+        wait_until(lambda: not asking._pending)
+    assert (asked.qsize(), stop.confirmed) == (2, set())
+    asking.request(stop, [RUNNING], ask, 8.0)
+    wait_until(lambda: stop.confirmed)
+    asking.request(stop, [RUNNING], ask, 20.0)
+    assert (asked.qsize(), stop.confirmed) == (3, {"p"})
 
 
-def test_a_pod_that_does_not_answer_is_asked_once_at_a_time_and_keeps_nobody_waiting(asking: Asking) -> None:
+def test_a_pod_that_does_not_answer_is_asked_once_at_a_time_and_keeps_nobody_waiting(asking: AgentCanceller) -> None:
     release, asked = threading.Event(), Queue[str]()
 
     def ask(pod: str) -> None:
@@ -92,9 +92,9 @@ def test_a_pod_that_does_not_answer_is_asked_once_at_a_time_and_keeps_nobody_wai
 
     stop = Stop(since=0.0)
     for now in (0.0, 10.0, 20.0):
-        asking.ask(stop, [RUNNING], ask, now)
-    asking.ask(stop, [PodView("q", "u", "j", node="n", is_running=True)], ask, 20.0)
-    wait_until(lambda: stop.heard == {"q"})
+        asking.request(stop, [RUNNING], ask, now)
+    asking.request(stop, [PodView("q", "u", "j", node="n", is_running=True)], ask, 20.0)
+    wait_until(lambda: stop.confirmed == {"q"})
     release.set()
     assert {asked.get(timeout=20), asked.get(timeout=20)} == {"p", "q"}
     with pytest.raises(Empty):
@@ -124,9 +124,9 @@ def removed(followed: Followed) -> bool:
 def cancelled(followed: Followed) -> Attempt:
     """Have an attempt that was cancelled while its pod was being started."""
     tracker, attempt = followed.tracker, followed.add()
-    tracker.start(5)
-    tracker.see_job(JobView("j", "u"))
-    tracker.see_pod(STARTING)
+    followed.start()
+    tracker.store.see_job(JobView("j", "u"))
+    tracker.store.see_pod(STARTING)
     tracker.cancel(attempt)
     return attempt
 
@@ -140,20 +140,20 @@ def test_a_pod_that_is_starting_is_asked_when_it_runs_and_its_job_is_left(
     attempt = cancelled(followed)
     assert not removed(followed)
     assert server.count("GET", f"{PODS}/p/exec") == 0
-    tracker.see_pod(RUNNING)
-    wait_until(lambda: attempt.stop and attempt.stop.heard == {"p"})
+    tracker.store.see_pod(RUNNING)
+    wait_until(lambda: attempt.stop and attempt.stop.confirmed == {"p"})
     assert server.count("GET", f"{PODS}/p/exec") == len(answers)
-    tracker.see_pod(ended(code=143, told={"ended_by": "cancelled"}))
+    tracker.store.see_pod(ended(code=143, told={"ended_by": "cancelled"}))
     assert followed.outcome(attempt).ended_by is EndedBy.CANCELLED
     assert not removed(followed)
 
 
 def test_a_pod_that_ends_well_before_it_can_be_asked_has_passed(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
-    tracker.see_job(JobView("j", "u"))
+    tracker.store.see_job(JobView("j", "u"))
     tracker.cancel(attempt)
-    tracker.see_pod(STARTING)
-    tracker.see_pod(ended())
+    tracker.store.see_pod(STARTING)
+    tracker.store.see_pod(ended())
     assert followed.outcome(attempt).ended_by is EndedBy.EXIT
     assert not removed(followed)
 
@@ -178,7 +178,7 @@ def test_the_job_of_who_cannot_start_goes_at_once(
 ) -> None:
     attempt = followed.add()
     for view in known:
-        tracker.see_job(view) if isinstance(view, JobView) else tracker.see_pod(view)
+        tracker.store.see_job(view) if isinstance(view, JobView) else tracker.store.see_pod(view)
     tracker.cancel(attempt)
     assert followed.removed.get(timeout=20) == "j"  # no clock runs: it is now, or never
 
@@ -187,12 +187,12 @@ def test_all_hosts_are_asked_and_waited_for(followed: Followed, tracker: Tracker
     for name in ("p-0", "p-1"):
         server.says("GET", f"{PODS}/{name}/exec", Talk(hear))
     attempt = followed.add(hosts=2)
-    tracker.see_job(JobView("j", "u"))
-    tracker.see_pod(PodView("p-0", "u0", "j", index=0, node="n", is_running=True))
+    tracker.store.see_job(JobView("j", "u"))
+    tracker.store.see_pod(PodView("p-0", "u0", "j", index=0, node="n", is_running=True))
     tracker.cancel(attempt)
-    tracker.see_pod(PodView("p-1", "u1", "j", index=1, node="n", waiting=("ContainerCreating", "")))
-    tracker.see_pod(PodView("p-1", "u1", "j", index=1, node="n", is_running=True))
-    wait_until(lambda: attempt.stop and attempt.stop.heard == {"p-0", "p-1"})
+    tracker.store.see_pod(PodView("p-1", "u1", "j", index=1, node="n", waiting=("ContainerCreating", "")))
+    tracker.store.see_pod(PodView("p-1", "u1", "j", index=1, node="n", is_running=True))
+    wait_until(lambda: attempt.stop and attempt.stop.confirmed == {"p-0", "p-1"})
     assert not removed(followed)
 
 
@@ -203,9 +203,9 @@ def replaced(followed: Followed, server: ApiServer, **own: Any) -> None:
     """Have an attempt whose pod was deleted, and another one in its place that hears what it is asked."""
     server.says("GET", f"{PODS}/again/exec", Talk(hear))
     tracker = followed.tracker
-    tracker.see_job(OLD)
-    tracker.see_pod(PodView("p", "u", "j", node="n", is_deleted=True, deleted_at=1, **own))
-    tracker.see_pod(PodView("again", "v", "j", node="n", waiting=("ContainerCreating", "")))
+    tracker.store.see_job(OLD)
+    tracker.store.see_pod(PodView("p", "u", "j", node="n", is_deleted=True, deleted_at=1, **own))
+    tracker.store.see_pod(PodView("again", "v", "j", node="n", waiting=("ContainerCreating", "")))
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
@@ -220,12 +220,12 @@ def test_it_is_asked_to_end_before_its_job_goes(
         tracker.cancel(attempt)
     assert not removed(followed)
     assert attempt.outcome is None
-    tracker.see_pod(PodView("again", "v", "j", node="n", is_running=True))
-    wait_until(lambda: attempt.stop and "again" in attempt.stop.heard)
+    tracker.store.see_pod(PodView("again", "v", "j", node="n", is_running=True))
+    wait_until(lambda: attempt.stop and "again" in attempt.stop.confirmed)
     assert not removed(followed)
-    tracker.see_pod(ended("again", code=143, told={"ended_by": "cancelled"}))
-    tracker.see_pod(ended(code=143, told={"ended_by": "cancelled"}, is_deleted=True, deleted_at=1))
-    tracker.see_job(JobView("j", "u", replaces=True, condition="Failed", reason="BackoffLimitExceeded"))
+    tracker.store.see_pod(ended("again", code=143, told={"ended_by": "cancelled"}))
+    tracker.store.see_pod(ended(code=143, told={"ended_by": "cancelled"}, is_deleted=True, deleted_at=1))
+    tracker.store.see_job(JobView("j", "u", replaces=True, condition="Failed", reason="BackoffLimitExceeded"))
     was_evicted = not is_cancelled or "is_over" in own  # before it was cancelled
     assert followed.outcome(attempt).ended_by is (EndedBy.EVICTED if was_evicted else EndedBy.CANCELLED)
 
@@ -235,9 +235,9 @@ def test_it_is_waited_for_a_moment_where_it_has_not_come_yet(
 ) -> None:
     monkeypatch.setattr(stopping, "_PLACE_SECONDS", 0.7)
     attempt = followed.add()
-    tracker.start(5)
-    tracker.see_job(OLD)
-    tracker.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=1))
+    followed.start()
+    tracker.store.see_job(OLD)
+    tracker.store.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=1))
     began = time.monotonic()
     assert followed.removed.get(timeout=20) == "j"
     assert time.monotonic() - began > 0.5
@@ -246,6 +246,6 @@ def test_it_is_waited_for_a_moment_where_it_has_not_come_yet(
 
 def test_a_server_that_replaces_nothing_early_has_the_job_removed_at_once(followed: Followed, tracker: Tracker) -> None:
     followed.add()
-    tracker.see_job(JobView("j", "u"))
-    tracker.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=1))
+    tracker.store.see_job(JobView("j", "u"))
+    tracker.store.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=1))
     assert followed.removed.get(timeout=20) == "j"  # no clock runs: it is now, or never

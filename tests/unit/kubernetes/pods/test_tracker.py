@@ -28,7 +28,7 @@ from tests.unit.kubernetes.pods.following import (
     wait_until,
 )
 from toolbox.agent.pod import HOLDING
-from toolbox.kubernetes.pods import tracker as module
+from toolbox.kubernetes.pods import attempt_clock, log_followers, object_store
 from toolbox.kubernetes.pods.tracker import Tracker
 from toolbox.kubernetes.pods.views import Ended, JobView, PodView
 from toolbox.model.workloads import AttemptState, EndedBy
@@ -36,10 +36,10 @@ from toolbox.model.workloads import AttemptState, EndedBy
 
 def test_how_it_ended_is_told_once_and_written_down(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
-    tracker.see_pod(RUNNING)
+    tracker.store.see_pod(RUNNING)
     assert attempt.status.state is AttemptState.RUNNING
     for _ in range(2):
-        tracker.see_pod(ended(code=3))
+        tracker.store.see_pod(ended(code=3))
     assert followed.outcome(attempt).exit_code == 3
     assert json.loads((attempt.directory / "outcome.json").read_text())["exit_code"] == 3
     assert {path.name for path in attempt.directory.iterdir()} == {
@@ -55,35 +55,35 @@ def test_how_it_ended_is_told_once_and_written_down(followed: Followed, tracker:
 def test_an_attempt_that_waits_long_says_why_until_it_starts(
     followed: Followed, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_WAITING_SECONDS", 0.0)
-    tracker.start(5)
+    monkeypatch.setattr(attempt_clock, "_WAITING_SECONDS", 0.0)
+    followed.start()
     attempt = followed.add()
-    tracker.see_job(JobView("j", "u"))
-    tracker.see_pod(PodView("p", "u", "j", unschedulable="0/1 nodes are available"))
+    tracker.store.see_job(JobView("j", "u"))
+    tracker.store.see_pod(PodView("p", "u", "j", unschedulable="0/1 nodes are available"))
     wait_until(lambda: attempt.status.message == "waiting for a node: 0/1 nodes are available")
     assert followed.notified.get(timeout=20) == attempt.name
-    tracker.see_pod(RUNNING)
+    tracker.store.see_pod(RUNNING)
     assert attempt.status.message == ""
 
 
 def test_the_events_of_all_attempts_that_wait_are_asked_for_at_once(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_WAITING_SECONDS", 0.0)
+    monkeypatch.setattr(attempt_clock, "_WAITING_SECONDS", 0.0)
     quota = {"metadata": {"name": "e"}, "involvedObject": {"name": "j"}, "message": "exceeded quota"}
     server.says("GET", EVENTS, {"metadata": {}, "items": [quota]})
-    tracker.start(5)
+    followed.start()
     attempts = [followed.add(), followed.add("b", "k")]
     for job in ("j", "k"):
-        tracker.see_job(JobView(job, "u"))
+        tracker.store.see_job(JobView(job, "u"))
     wait_until(lambda: attempts[0].status.message == "waiting for its pod: exceeded quota")
     assert attempts[1].status.message == "waiting for its pod"
     assert server.count("GET", EVENTS) == 1
 
 
 def test_what_was_told_before_somebody_asks_is_known(followed: Followed, tracker: Tracker) -> None:
-    tracker.see_job(COMPLETE)
-    tracker.see_pod(ended())
+    tracker.store.see_job(COMPLETE)
+    tracker.store.see_pod(ended())
     assert tracker.has_job("j")
     assert followed.outcome(followed.add()).exit_code == 0
 
@@ -91,8 +91,8 @@ def test_what_was_told_before_somebody_asks_is_known(followed: Followed, tracker
 def test_the_logs_in_a_termination_message_replace_the_live_copy(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
     (attempt.directory / "stdout.log").write_text("oh\none\n")
-    tracker.see_pod(RUNNING)
-    tracker.see_pod(ended(told={"logs": logs(stdout=b"one\ntwo\n", stderr=b"oh\n")}))
+    tracker.store.see_pod(RUNNING)
+    tracker.store.see_pod(ended(told={"logs": logs(stdout=b"one\ntwo\n", stderr=b"oh\n")}))
     assert followed.outcome(attempt).log_fault == ""
     assert (attempt.directory / "stdout.log").read_text() == "one\ntwo\n"
     assert (attempt.directory / "stderr.log").read_text() == "oh\n"
@@ -101,12 +101,12 @@ def test_the_logs_in_a_termination_message_replace_the_live_copy(followed: Follo
 def test_the_log_of_a_workload_that_ends_at_once_is_not_requested(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SHORT_SECONDS", 20)
-    tracker.start(5)
+    monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 20)
+    followed.start()
     attempt = followed.add()
-    tracker.see_pod(RUNNING)
+    tracker.store.see_pod(RUNNING)
     time.sleep(0.3)  # the clock ticks meanwhile
-    tracker.see_pod(ended())
+    tracker.store.see_pod(ended())
     assert followed.outcome(attempt).exit_code == 0
     assert server.count("GET", f"{PODS}/p/log") == 0
 
@@ -114,11 +114,11 @@ def test_the_log_of_a_workload_that_ends_at_once_is_not_requested(
 def test_what_lasts_is_followed_while_it_runs(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SHORT_SECONDS", 0.1)
+    monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.1)
     server.says("GET", f"{PODS}/p/log", Answer([stamped("one"), HOLD]))
-    tracker.start(5)
+    followed.start()
     attempt = followed.add()
-    tracker.see_pod(RUNNING)
+    tracker.store.see_pod(RUNNING)
     copy = attempt.directory / "stdout.log"
     wait_until(lambda: copy.exists() and copy.read_text() == "one\n")
     assert server.count("GET", f"{PODS}/p/log") == 1
@@ -129,9 +129,9 @@ def test_a_job_that_ends_before_its_pod_says_how_is_asked_about_once(
 ) -> None:
     state = {"terminated": {"exitCode": 3, "reason": "Error", "message": json.dumps(told(3))}}
     server.says("GET", PODS, listed_for([pod_json("p", state)]))
-    tracker.start(5)
+    followed.start()
     attempt = followed.add()
-    tracker.see_job(COMPLETE)
+    tracker.store.see_job(COMPLETE)
     assert attempt.outcome is None  # the pod may be on its way
     assert followed.outcome(attempt).exit_code == 3
     assert server.count("GET", PODS) == 2
@@ -141,19 +141,19 @@ def test_a_job_that_ends_and_no_pod_says_how_is_lost(followed: Followed, tracker
     server.says("GET", PODS, listed_for([]))
     complete = {"type": "Complete", "status": "True"}
     server.says("GET", f"{JOBS}/j", {"metadata": {"name": "j", "uid": "u"}, "status": {"conditions": [complete]}})
-    tracker.start(5)
+    followed.start()
     attempt = followed.add()
-    tracker.see_job(COMPLETE)
+    tracker.store.see_job(COMPLETE)
     outcome = followed.outcome(attempt)
     assert (outcome.ended_by, "no pod says how it ended" in outcome.message) == (EndedBy.LOST, True)
 
 
 def test_a_pod_in_the_place_of_another_is_none_of_ours(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
-    tracker.see_job(JobView("j", "u"))
-    tracker.see_pod(RUNNING)
-    tracker.see_pod(PodView("p", "u", "j", node="n", is_over=True, is_deleted=True, deleted_at=100), is_gone=True)
-    tracker.see_pod(ended("another"))
+    tracker.store.see_job(JobView("j", "u"))
+    tracker.store.see_pod(RUNNING)
+    tracker.store.see_pod(PodView("p", "u", "j", node="n", is_over=True, is_deleted=True, deleted_at=100), is_gone=True)
+    tracker.store.see_pod(ended("another"))
     outcome = followed.outcome(attempt)
     assert (outcome.ended_by, "its pod p was deleted" in outcome.message) == (EndedBy.EVICTED, True)
     assert followed.removed.get(timeout=20) == "j"
@@ -162,17 +162,17 @@ def test_a_pod_in_the_place_of_another_is_none_of_ours(followed: Followed, track
 
 def test_a_pod_that_is_deleted_while_it_ends_has_its_job_ended_first(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
-    tracker.see_job(JobView("j", "u", ends_at=200))
-    tracker.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=100))
+    tracker.store.see_job(JobView("j", "u", ends_at=200))
+    tracker.store.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=100))
     assert followed.removed.get(timeout=20) == "j"
     assert attempt.outcome is None
 
 
 def test_a_job_that_ends_its_pod_at_its_deadline_is_left_to_say_so(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
-    tracker.see_job(JobView("j", "u", ends_at=100))
-    tracker.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=100))
-    tracker.see_pod(ended(code=143, told={"ended_by": "cancelled"}, is_deleted=True, deleted_at=100))
+    tracker.store.see_job(JobView("j", "u", ends_at=100))
+    tracker.store.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=100))
+    tracker.store.see_pod(ended(code=143, told={"ended_by": "cancelled"}, is_deleted=True, deleted_at=100))
     assert followed.outcome(attempt).ended_by is EndedBy.TIMEOUT
     assert followed.removed.get(timeout=20) == "j"  # in the end
     assert followed.removed.empty()
@@ -181,17 +181,17 @@ def test_a_job_that_ends_its_pod_at_its_deadline_is_left_to_say_so(followed: Fol
 def test_a_pod_that_is_being_deleted_is_waited_for_until_its_node_says_that_it_is_gone(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_KILL_SECONDS", 1.0)
+    monkeypatch.setattr(attempt_clock, "_KILL_SECONDS", 1.0)
     dying = pod_json("p", {"running": {}})
     dying["metadata"] |= {"deletionTimestamp": "2026-01-02T03:04:05Z", "deletionGracePeriodSeconds": 1}
     server.says("GET", PODS, listed_for([dying]))
     server.says("GET", f"{JOBS}/j", failure(404))
-    tracker.start(5)
+    followed.start()
     attempt = followed.add()
-    tracker.see_job(JobView("j", "u"))
-    tracker.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=1))
+    tracker.store.see_job(JobView("j", "u"))
+    tracker.store.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=1))
     assert followed.removed.get(timeout=20) == "j"
-    tracker.see_job(JobView("j", "u", is_deleted=True), is_gone=True)
+    tracker.store.see_job(JobView("j", "u", is_deleted=True), is_gone=True)
     began = time.monotonic()
     outcome = followed.outcome(attempt)  # of a node that is lost
     assert time.monotonic() - began > 1.5
@@ -199,29 +199,27 @@ def test_a_pod_that_is_being_deleted_is_waited_for_until_its_node_says_that_it_i
 
 
 def test_what_does_not_start_in_time_says_what_it_waited_for(followed: Followed, tracker: Tracker) -> None:
-    tracker.start(5)
+    followed.start()
     attempt = followed.add(wait=0.2)
-    tracker.see_job(JobView("j", "u"))
+    tracker.store.see_job(JobView("j", "u"))
     outcome = followed.outcome(attempt)
     assert outcome.ended_by is EndedBy.NO_CAPACITY
     assert outcome.message.endswith("an event of j")
 
 
-def test_what_has_started_by_what_the_server_says_is_not_late(
-    followed: Followed, tracker: Tracker, server: ApiServer
-) -> None:
+def test_what_has_started_by_what_the_server_says_is_not_late(followed: Followed, server: ApiServer) -> None:
     server.says("GET", PODS, listed_for([pod_json("p", {"running": {}})]))
-    tracker.start(5)
+    followed.start()
     attempt = followed.add(wait=0.2)  # of which the watch says nothing
     wait_until(lambda: attempt.has_started)
     assert (attempt.outcome, attempt.status.state) == (None, AttemptState.RUNNING)
 
 
 def test_a_server_that_cannot_be_asked_makes_nothing_late(
-    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+    followed: Followed, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_ASK_SECONDS", 0.1)
-    tracker.start(5)
+    monkeypatch.setattr(object_store, "_REQUEST_SECONDS", 0.1)
+    followed.start()
     server.says("GET", PODS, failure(503))
     attempt = followed.add(wait=0.2)
     time.sleep(1)
@@ -235,17 +233,15 @@ def test_what_waits_in_a_queue_by_what_the_server_says_is_not_late(
 ) -> None:
     suspended = {"metadata": {"name": "j", "uid": "u"}, "spec": {"suspend": True}}
     server.says("GET", f"{JOBS}/j", suspended)
-    tracker.start(5)
+    followed.start()
     attempt = followed.add(wait=0.1)  # of which the watch says nothing
     wait_until(lambda: tracker.has_job("j"))
     time.sleep(0.3)
     assert attempt.outcome is None
 
 
-def test_who_is_being_asked_about_is_not_asked_about_again(
-    followed: Followed, tracker: Tracker, server: ApiServer
-) -> None:
-    tracker.start(5)
+def test_who_is_being_asked_about_is_not_asked_about_again(followed: Followed, server: ApiServer) -> None:
+    followed.start()
 
     def slow(_: Asked) -> dict[str, Any]:
         time.sleep(0.5)
@@ -259,26 +255,26 @@ def test_who_is_being_asked_about_is_not_asked_about_again(
 
 def test_a_cell_of_which_a_pod_does_not_start_is_late(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
     server.says("GET", PODS, listed_for([pod_json("p", {"running": {}})]))
-    tracker.start(5)
+    followed.start()
     attempt = followed.add(wait=0.2, hosts=2)
-    tracker.see_pod(RUNNING)
+    tracker.store.see_pod(RUNNING)
     assert followed.outcome(attempt).ended_by is EndedBy.NO_CAPACITY
 
 
 def test_the_time_in_a_queue_is_not_counted_and_what_runs_is_not_late(followed: Followed, tracker: Tracker) -> None:
-    tracker.start(5)
+    followed.start()
     queued, running = followed.add(wait=0.2), followed.add("b", "k", wait=0.2)
-    tracker.see_job(JobView("j", "u", is_suspended=True))
-    tracker.see_pod(PodView("q", "u", "k", is_running=True))
+    tracker.store.see_job(JobView("j", "u", is_suspended=True))
+    tracker.store.see_pod(PodView("q", "u", "k", is_running=True))
     time.sleep(0.6)
     assert (queued.outcome, running.outcome) == (None, None)
-    tracker.see_job(JobView("j", "u"))  # it is admitted, and gets no pod
+    tracker.store.see_job(JobView("j", "u"))  # it is admitted, and gets no pod
     assert followed.outcome(queued).ended_by is EndedBy.NO_CAPACITY
 
 
 def test_an_image_that_does_not_exist_is_not_waited_for(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
-    tracker.see_pod(PodView("p", "u", "j", waiting=("InvalidImageName", "no such")))
+    tracker.store.see_pod(PodView("p", "u", "j", waiting=("InvalidImageName", "no such")))
     assert followed.outcome(attempt).ended_by is EndedBy.NOT_STARTED
     assert followed.removed.get(timeout=20) == "j"  # it would go on trying
 
@@ -287,7 +283,7 @@ def test_of_several_pods_each_has_its_place_and_the_last_one_ends_it(followed: F
     attempt = followed.add(hosts=3)
     for index in (2, 0, 1):
         assert attempt.outcome is None
-        tracker.see_pod(ended(f"p-{index}", index=index))
+        tracker.store.see_pod(ended(f"p-{index}", index=index))
     assert followed.outcome(attempt).exit_code == 0
     assert [pod.name for pod in tracker.pods_of(attempt)] == ["p-0", "p-1", "p-2"]
     assert sorted(path.name for path in (attempt.directory / "hosts").iterdir()) == ["1", "2"]
@@ -295,15 +291,15 @@ def test_of_several_pods_each_has_its_place_and_the_last_one_ends_it(followed: F
 
 def test_a_job_is_not_removed_while_a_pod_holds_what_it_left(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add(hosts=2)
-    tracker.see_pod(PodView("p-0", "u", "j", index=0, is_running=True))
-    tracker.see_pod(ended("p-1", code=3, index=1, told={"left": 2}))
+    tracker.store.see_pod(PodView("p-0", "u", "j", index=0, is_running=True))
+    tracker.store.see_pod(ended("p-1", code=3, index=1, told={"left": 2}))
     assert followed.outcome(attempt).exit_code == 3
     assert followed.removed.empty()
 
 
 def test_an_attempt_ends_whatever_a_workload_has_forged(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
-    tracker.see_pod(PodView("p", "u", "j", ended=Ended(0, "Completed", "", {"ended_by": "exit", "exit_code": 0})))
+    tracker.store.see_pod(PodView("p", "u", "j", ended=Ended(0, "Completed", "", {"ended_by": "exit", "exit_code": 0})))
     followed.outcome(attempt)
 
 
@@ -311,7 +307,7 @@ def test_an_attempt_ends_though_nothing_can_be_written(followed: Followed, track
     attempt = followed.add(hosts=2)
     (attempt.directory / "hosts").touch()
     for index in (0, 1):
-        tracker.see_pod(ended(f"p-{index}", index=index))
+        tracker.store.see_pod(ended(f"p-{index}", index=index))
     assert followed.outcome(attempt).exit_code == 0
 
 
@@ -323,8 +319,8 @@ def test_an_attempt_ends_though_its_job_cannot_be_removed(
 
     monkeypatch.setattr(tracker, "_remove", mistake)
     attempt = followed.add()
-    tracker.see_job(JobView("j", "u"))
-    tracker.see_pod(ended(is_deleted=True, deleted_at=1.0))
+    tracker.store.see_job(JobView("j", "u"))
+    tracker.store.see_pod(ended(is_deleted=True, deleted_at=1.0))
     followed.outcome(attempt)
 
 
@@ -344,8 +340,8 @@ def test_a_log_that_cannot_be_fetched_any_more_is_incomplete(
 ) -> None:
     attempt = followed.add()
     (attempt.directory / "stdout.log").write_text("a copy\n")
-    tracker.see_job(JobView("j", "u"))
-    tracker.see_pod(ended(told={"logs": LONG}, **pod))
+    tracker.store.see_job(JobView("j", "u"))
+    tracker.store.see_pod(ended(told={"logs": LONG}, **pod))
     assert followed.outcome(attempt).log_fault == f"{reason}; what was copied while the workload ran may lack lines"
     assert (attempt.directory / "stdout.log").read_text() == "a copy\n"
 
@@ -354,14 +350,14 @@ def test_a_live_copy_that_is_complete_needs_no_further_request(followed: Followe
     attempt = followed.add()
     (attempt.directory / "stdout.log").write_bytes(b"one\n")
     record = {**logs(stdout=b"one\n"), "content": None}
-    tracker.see_pod(ended(told={"logs": record}, has_files=False))
+    tracker.store.see_pod(ended(told={"logs": record}, has_files=False))
     assert followed.outcome(attempt).log_fault == ""
 
 
 def test_a_pod_that_holds_its_logs_has_them_fetched_while_it_runs(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SHORT_SECONDS", 0.05)
+    monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.05)
 
     def send(talk: Conversation) -> None:
         for piece in (archive({"stdout.log": b"one\n" * 9}), b""):
@@ -371,30 +367,30 @@ def test_a_pod_that_holds_its_logs_has_them_fetched_while_it_runs(
 
     server.says("GET", f"{PODS}/p/log", Answer([stamped("one", HOLDING), HOLD]))
     server.says("GET", f"{PODS}/p/exec", Talk(send))
-    tracker.start(5)
+    followed.start()
     attempt = followed.add()
-    tracker.see_pod(RUNNING)
+    tracker.store.see_pod(RUNNING)
     wait_until(lambda: (attempt.directory / "stdout.log").exists() and server.count("GET", f"{PODS}/p/exec"))
     wait_until(lambda: (attempt.directory / "stdout.log").read_bytes() == b"one\n" * 9)
     asked = next(asked for asked in server.asked if asked.path.endswith("/exec"))
     assert (asked.get("container"), asked.query["command"][-1]) == ("workload", '["stdout", "stderr"]')
     record = {**logs(stdout=b"one\n" * 9), "content": None}
-    tracker.see_pod(ended(told={"logs": record}, has_files=False))
+    tracker.store.see_pod(ended(told={"logs": record}, has_files=False))
     assert followed.outcome(attempt).log_fault == ""
 
 
 def test_more_logs_than_can_be_followed_at_once_take_turns(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SHORT_SECONDS", 0.05)
-    monkeypatch.setattr(module, "_TURN_SECONDS", 0.1)
-    monkeypatch.setattr(module, "_FOLLOWERS", 1)
-    monkeypatch.setattr(tracker, "_followers", ThreadPoolExecutor(1))
+    monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.05)
+    monkeypatch.setattr(log_followers, "_TURN_SECONDS", 0.1)
+    monkeypatch.setattr(log_followers, "_FOLLOWERS", 1)
+    monkeypatch.setattr(tracker.followers, "_threads", ThreadPoolExecutor(1))
     attempts = [followed.add("a", "j"), followed.add("b", "k")]
     for job in ("j", "k"):
         server.says("GET", f"{PODS}/{job}-pod/log", Answer([stamped("one")]))
-        tracker.see_pod(PodView(f"{job}-pod", "u", job, node="n", is_running=True))
-    tracker.start(5)
+        tracker.store.see_pod(PodView(f"{job}-pod", "u", job, node="n", is_running=True))
+    followed.start()
     wait_until(lambda: all((attempt.directory / "stdout.log").exists() for attempt in attempts))
 
 
@@ -404,7 +400,7 @@ def test_the_last_lines_of_a_container_explain_why_it_did_not_start(
     text = b"Traceback\nModuleNotFoundError: no json\n"
     server.says("GET", f"{PODS}/p/log", Answer(text, headers={"Content-Type": "text/plain"}))
     attempt = followed.add()
-    tracker.see_pod(PodView("p", "u", "j", node="n", ended=Ended(1, "Error", "", None)))
+    tracker.store.see_pod(PodView("p", "u", "j", node="n", ended=Ended(1, "Error", "", None)))
     outcome = followed.outcome(attempt)
     assert outcome.ended_by is EndedBy.NOT_STARTED
     assert outcome.message.endswith("left no outcome: Error\nTraceback\nModuleNotFoundError: no json")
@@ -412,7 +408,7 @@ def test_the_last_lines_of_a_container_explain_why_it_did_not_start(
 
 def test_what_was_left_and_is_gone_is_no_success(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
-    tracker.see_pod(ended(told={"left": 2}, files=Ended(0, "Completed", "", None)))
+    tracker.store.see_pod(ended(told={"left": 2}, files=Ended(0, "Completed", "", None)))
     outcome = followed.outcome(attempt)
     assert outcome.ended_by is EndedBy.LOST
     assert outcome.message == "its files are lost: they were not fetched within 3600 s"
@@ -421,20 +417,20 @@ def test_what_was_left_and_is_gone_is_no_success(followed: Followed, tracker: Tr
 def test_a_cluster_that_is_away_for_longer_than_one_waits_is_unreachable(followed: Followed, tracker: Tracker) -> None:
     impatient, patient = followed.add(wait=5), followed.add("b", "k", wait=50)
     tracker.miss(4, "no route")
-    assert impatient.status.state is AttemptState.RUNNING
+    assert impatient.status.state is AttemptState.SUBMITTED
     tracker.miss(6, "no route")
     assert followed.notified.get(timeout=20) == "a"
     assert (impatient.status.state, impatient.status.message) == (AttemptState.UNREACHABLE, "no route")
-    assert patient.status.state is AttemptState.RUNNING
+    assert patient.status.state is AttemptState.SUBMITTED
 
 
 def test_what_is_gone_when_all_is_listed_again_is_gone(followed: Followed, tracker: Tracker) -> None:
     one, other = followed.add(), followed.add("b", "k")
     for name, job in (("p", "j"), ("q", "k")):
-        tracker.see_pod(PodView(name, "u", job, node="n", is_running=True))
-        tracker.see_job(JobView(job, "u"))
-    tracker.keep_jobs({"k"})
-    tracker.keep_pods({"q"})
+        tracker.store.see_pod(PodView(name, "u", job, node="n", is_running=True))
+        tracker.store.see_job(JobView(job, "u"))
+    tracker.store.keep_jobs({"k"})
+    tracker.store.keep_pods({"q"})
     assert followed.outcome(one).ended_by is EndedBy.EVICTED
     assert (other.outcome, tracker.has_job("j"), tracker.has_job("k")) == (None, False, True)
 
@@ -447,7 +443,7 @@ def test_the_watches_are_read(followed: Followed, tracker: Tracker, server: ApiS
     server.says("WATCH", PODS, Answer([foreign, pod, HOLD]))
     server.says("WATCH", JOBS, Answer([foreign, HOLD]))
     attempt = followed.add()
-    tracker.start(5)
+    followed.start()
     assert followed.outcome(attempt).exit_code == 0
     assert not tracker.has_job("foreign")
     assert {each.get("labelSelector") for each in server.asked if each.path in {JOBS, PODS}} == {"run=r"}
@@ -456,15 +452,15 @@ def test_the_watches_are_read(followed: Followed, tracker: Tracker, server: ApiS
 def test_who_closes_it_waits_for_nothing_and_is_told_nothing(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SHORT_SECONDS", 0.05)
+    monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.05)
     server.says("GET", f"{PODS}/p/log", Answer([HOLD]))
-    tracker.start(5)
+    followed.start()
     attempt = followed.add()
-    tracker.see_pod(RUNNING)
+    tracker.store.see_pod(RUNNING)
     wait_until(lambda: server.count("GET", f"{PODS}/p/log"))
     began = time.monotonic()
     tracker.close()
-    tracker.see_pod(ended())
+    tracker.store.see_pod(ended())
     assert time.monotonic() - began < 3
     assert (attempt.status.state, followed.notified.empty()) == (AttemptState.RUNNING, True)
     wait_until(lambda: not [each for each in threading.enumerate() if each.name.startswith("logs_")])
@@ -474,26 +470,26 @@ def test_of_a_thousand_attempts_that_are_over_nothing_is_kept(followed: Followed
     for number in range(1000):
         attempt = followed.add(f"a-{number}", f"j-{number}")
         job, pod = JobView(f"j-{number}", "u"), ended(f"p-{number}", f"j-{number}")
-        tracker.see_job(job)
-        tracker.see_pod(pod)
+        tracker.store.see_job(job)
+        tracker.store.see_pod(pod)
         followed.outcome(attempt)
         tracker.forget(attempt)
-        assert not any((tracker._jobs, tracker._pods))
-        tracker.see_pod(pod)  # that it is deleted is told afterwards
-        tracker.see_pod(pod, is_gone=True)
-        tracker.see_job(job, is_gone=True)
-    assert not any((tracker._attempts, tracker._by_job, tracker._jobs, tracker._pods))
+        assert not any((tracker.store._jobs, tracker.store._pods))
+        tracker.store.see_pod(pod)  # that it is deleted is told afterwards
+        tracker.store.see_pod(pod, is_gone=True)
+        tracker.store.see_job(job, is_gone=True)
+    assert not any((tracker._attempts, tracker._by_job, tracker.store._jobs, tracker.store._pods))
     assert threading.active_count() < 200
 
 
 def test_an_attempt_whose_job_cannot_be_removed_is_out_of_reach_and_has_not_ended(
-    followed: Followed, tracker: Tracker, server: ApiServer
+    followed: Followed, server: ApiServer
 ) -> None:
     """Its Job may get its place as soon as another attempt has begun."""
     server.says("GET", PODS, listed_for([]))
     server.says("GET", f"{JOBS}/j", {"metadata": {"name": "j", "uid": "u"}})
     followed.can_remove = False
-    tracker.start(5)
+    followed.start()
     attempt = followed.add(wait=0.1)
     assert followed.notified.get(timeout=20) == attempt.name
     assert followed.removed.get(timeout=20) == "j"

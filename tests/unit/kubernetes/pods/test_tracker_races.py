@@ -22,8 +22,7 @@ from tests.unit.kubernetes.pods.following import (
     stamped,
     wait_until,
 )
-from toolbox.kubernetes.pods import tracker as module
-from toolbox.kubernetes.pods import views
+from toolbox.kubernetes.pods import attempt_clock, log_followers, views
 from toolbox.kubernetes.pods.tracker import Tracker
 from toolbox.kubernetes.pods.views import ATTEMPT_LABEL, Ended, JobView, PodView
 from toolbox.model.errors import StepError
@@ -34,7 +33,7 @@ CREATING: dict[str, Any] = {"waiting": {"reason": "ContainerCreating"}}
 
 
 @pytest.fixture
-def slow(server: ApiServer, tracker: Tracker) -> Callable[..., None]:
+def slow(server: ApiServer, followed: Followed) -> Callable[..., None]:
     """Return what has the server name some pods of an attempt, and take a second until it names the Job."""
 
     def says(*pods: dict[str, Any]) -> None:
@@ -44,7 +43,7 @@ def slow(server: ApiServer, tracker: Tracker) -> Callable[..., None]:
 
         server.says("GET", PODS, listed_for(list(pods)))
         server.says("GET", f"{JOBS}/j", answer)
-        tracker.start(5)
+        followed.start()
 
     return says
 
@@ -61,8 +60,8 @@ def test_what_the_watch_has_told_meanwhile_is_not_undone_by_an_older_answer(
     slow(pod_json("p", CREATING))
     attempt = followed.add(wait=0.2)
     wait_until(lambda: server.count("GET", f"{JOBS}/j"))
-    tracker.see_pod(RUNNING)
-    tracker.see_pod(ended(told={"left": 2}))
+    tracker.store.see_pod(RUNNING)
+    tracker.store.see_pod(ended(told={"left": 2}))
     assert followed.outcome(attempt).exit_code == 0
     time.sleep(1.5)
     assert tracker.pods_of(attempt)[0].holds_files
@@ -74,7 +73,7 @@ def test_a_pod_that_came_after_the_answer_is_not_taken_for_gone(
     slow()
     attempt = followed.add(wait=0.2)
     wait_until(lambda: server.count("GET", f"{JOBS}/j"))
-    tracker.see_pod(RUNNING)
+    tracker.store.see_pod(RUNNING)
     time.sleep(1.5)
     assert attempt.outcome is None
 
@@ -89,12 +88,12 @@ def test_a_job_that_completes_while_events_are_asked_for_waits_for_its_pod(
         assert told.wait(20)
         return []
 
-    monkeypatch.setattr(tracker, "_events", events)
-    tracker.start(5)
+    monkeypatch.setattr(followed.clock, "_events", events)
+    followed.start()
     attempt = followed.add(wait=0.2)
     assert asked.wait(20)
-    tracker.see_job(COMPLETE)  # its connection is the faster one
-    tracker.see_pod(ended())
+    tracker.store.see_job(COMPLETE)  # its connection is the faster one
+    tracker.store.see_pod(ended())
     told.set()
     assert followed.outcome(attempt).exit_code == 0
 
@@ -103,33 +102,33 @@ def test_an_attempt_has_not_ended_while_another_pod_in_its_place_runs(
     followed: Followed, tracker: Tracker, server: ApiServer
 ) -> None:
     server.says("GET", PODS, listed_for([pod_json("q", {"running": {}})]))
-    tracker.start(5)
+    followed.start()
     attempt = followed.add()
-    tracker.see_job(JobView("j", "u"))
-    tracker.see_pod(RUNNING)
+    tracker.store.see_job(JobView("j", "u"))
+    tracker.store.see_pod(RUNNING)
     other = PodView("q", "w", "j", node="n", is_running=True)
-    tracker.see_pod(other)
-    tracker.see_pod(views.gone(RUNNING), is_gone=True)
+    tracker.store.see_pod(other)
+    tracker.store.see_pod(views.gone(RUNNING), is_gone=True)
     wait_until(lambda: asked_about(server) > 1)
     assert attempt.outcome is None
     server.says("GET", PODS, listed_for([]))
-    tracker.see_pod(views.gone(other), is_gone=True)
+    tracker.store.see_pod(views.gone(other), is_gone=True)
     assert "its pod p was deleted" in followed.outcome(attempt).message
 
 
 def test_another_pod_is_given_the_grace_that_it_has(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_KILL_SECONDS", 0.1)
+    monkeypatch.setattr(attempt_clock, "_KILL_SECONDS", 0.1)
     other = pod_json("q", {"running": {}})
     other["spec"]["terminationGracePeriodSeconds"] = 3
     server.says("GET", PODS, listed_for([other]))
-    tracker.start(5)
+    followed.start()
     attempt = followed.add()
-    tracker.see_pod(RUNNING)
-    tracker.see_pod(views.pod(other))
+    tracker.store.see_pod(RUNNING)
+    tracker.store.see_pod(views.pod(other))
     began = time.monotonic()
-    tracker.see_pod(views.gone(RUNNING), is_gone=True)
+    tracker.store.see_pod(views.gone(RUNNING), is_gone=True)
     assert followed.outcome(attempt).ended_by is EndedBy.EVICTED
     assert time.monotonic() - began > 2.5
 
@@ -140,14 +139,14 @@ def test_of_several_hosts_one_that_is_lost_ends_the_others_first(
     first = PodView("p-0", "u", "j", index=0, node="n", is_running=True)
     killed = PodView("p-1", "u", "j", index=1, node="n", ended=Ended(137, "Error", "", None))
     server.says("GET", PODS, listed_for([]))
-    tracker.start(5)
+    followed.start()
     attempt = followed.add(hosts=2)
-    tracker.see_pod(first)
-    tracker.see_pod(killed)
+    tracker.store.see_pod(first)
+    tracker.store.see_pod(killed)
     assert followed.removed.get(timeout=20) == "j"
     wait_until(lambda: asked_about(server) > 1)
-    assert attempt.status.state is AttemptState.RUNNING
-    tracker.see_pod(views.gone(first), is_gone=True)
+    assert attempt.status.state is AttemptState.STOPPING
+    tracker.store.see_pod(views.gone(first), is_gone=True)
     outcome = followed.outcome(attempt)
     assert (outcome.ended_by, outcome.message[:7]) == (EndedBy.LOST, "host 1:")
 
@@ -155,17 +154,17 @@ def test_of_several_hosts_one_that_is_lost_ends_the_others_first(
 def test_the_first_host_that_fails_ends_an_attempt_though_another_one_still_speaks(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SHORT_SECONDS", 0.1)
+    monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.1)
 
     def log(asked: Asked) -> Answer:
         return Answer([stamped("one"), HOLD] if asked.get("follow") == "true" else [stamped("one")])
 
     server.says("GET", f"{PODS}/p-0/log", log)
-    tracker.start(5)
+    followed.start()
     attempt = followed.add(hosts=2)
-    tracker.see_pod(PodView("p-0", "u", "j", index=0, node="n", is_running=True))
+    tracker.store.see_pod(PodView("p-0", "u", "j", index=0, node="n", is_running=True))
     wait_until((attempt.directory / "stdout.log").exists)
-    tracker.see_pod(ended("p-1", code=3, index=1, told={"left": 2}))
+    tracker.store.see_pod(ended("p-1", code=3, index=1, told={"left": 2}))
     assert followed.outcome(attempt).exit_code == 3
 
 
@@ -175,20 +174,20 @@ def test_the_clock_goes_on_where_no_thread_can_be_had(
     def refuse(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(module, "_SHORT_SECONDS", 0.05)
-    monkeypatch.setattr(tracker._followers, "submit", refuse)
-    tracker.start(5)
+    monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.05)
+    monkeypatch.setattr(tracker.followers._threads, "submit", refuse)
+    followed.start()
     followed.add("b", "k")
-    tracker.see_pod(PodView("q", "u", "k", node="n", is_running=True))
+    tracker.store.see_pod(PodView("q", "u", "k", node="n", is_running=True))
     assert followed.outcome(followed.add(wait=0.5)).ended_by is EndedBy.NO_CAPACITY
 
 
 def test_a_list_of_job_sets_says_nothing_of_jobs(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
     server.says("GET", SETS, listing(1))
     server.says("WATCH", SETS, Answer([HOLD]))
-    tracker.start(5)
+    followed.start()
     followed.add()
-    tracker.see_job(JobView("j", "u"))
+    tracker.store.see_job(JobView("j", "u"))
     tracker.watch_sets(5)
     assert tracker.has_job("j")
 

@@ -1,0 +1,88 @@
+"""Follows the logs of running pods in a bounded number of threads, and fetches the logs of pods that wait for that."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from toolbox.agent.supervisor import STREAMS
+from toolbox.kubernetes.api.connection import Cluster
+from toolbox.kubernetes.pods import fetching
+from toolbox.kubernetes.pods.fetching import Selection
+from toolbox.kubernetes.pods.pod_attempts import Attempt
+from toolbox.kubernetes.pods.pod_logs import LiveCopy
+from toolbox.kubernetes.pods.views import WORKLOAD, PodView
+from toolbox.model.errors import StepError
+from toolbox.runs.layout import AttemptDirectory
+from toolbox.system import cancellation, filesystem
+from toolbox.system.cancellation import CancelScope
+
+log = logging.getLogger(__name__)
+
+_FOLLOWERS: Final = 64  # number of logs to follow at once; more logs take turns
+_TURN_SECONDS: Final = 20.0
+_SHORT_SECONDS: Final = 1.0  # a workload that ends within this time needs no request for its log
+
+
+class LogFollowers:
+    """The threads that follow the logs of the pods of one run."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._scope = CancelScope()
+        self._threads = ThreadPoolExecutor(_FOLLOWERS, thread_name_prefix="logs")
+        self._followed = 0  # number of logs that are followed, or wait for their turn
+
+    def note(self, attempt: Attempt, pods: Iterable[PodView]) -> None:
+        """Note which pods of an attempt run. The logs of pods that run for a while are followed."""
+        for pod in pods:
+            if pod.is_running and pod.name not in attempt.logs:
+                file = AttemptDirectory(attempt.place(pod.index or 0)).stdout
+                attempt.logs[pod.name] = LiveCopy(self._cluster, pod.name, file, log_bytes=attempt.log_bytes)
+
+    def start_due(self, attempt: Attempt, now: float) -> None:
+        """Start to follow the logs of those pods of an attempt that have run for a while."""
+        for pod, copy in attempt.logs.items():
+            if not copy.is_followed and now - copy.since > _SHORT_SECONDS:
+                copy.is_followed = True
+                self._threads.submit(self._follow, attempt, pod)
+                with self._lock:
+                    self._followed += 1
+
+    def close(self) -> None:
+        """Stop all threads."""
+        self._scope.cancel("the connection to the cluster is closed")
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _follow(self, attempt: Attempt, pod: str) -> None:
+        """Follow the log of a pod for a turn, or fetch the logs if the pod waits for that."""
+        copy = attempt.logs[pod]
+        end_of_turn = time.monotonic() + _TURN_SECONDS
+        is_unfinished = False
+        try:
+            is_unfinished = copy.follow(lambda: self._followed > _FOLLOWERS and time.monotonic() > end_of_turn)
+            if copy.is_held:
+                with cancellation.entered(self._scope):
+                    self._fetch(attempt, pod)
+        except Exception:  # a thread pool would not report it
+            log.exception("the log of %s could not be followed", pod)
+        if is_unfinished and self._scope.reason is None:
+            self._threads.submit(self._follow, attempt, pod)
+            return
+        with self._lock:
+            self._followed -= 1
+
+    def _fetch(self, attempt: Attempt, pod: str) -> None:
+        """Fetch the logs of a pod whose workload has ended, so that the pod ends too."""
+        copy = attempt.logs[pod]
+        copy.close()
+        selection = Selection((), STREAMS, filesystem.make_directory(copy.file.parent), container=WORKLOAD)
+        try:
+            fetching.fetch(self._cluster, pod, attempt.pod.interpreter, attempt.there, selection, attempt.wait)
+        except StepError as error:
+            log.warning("the logs of %s cannot be fetched: %s", pod, error)
