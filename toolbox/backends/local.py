@@ -20,7 +20,7 @@ from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import environ, processes
 from toolbox.system.processes import Channel
 
-_TIMEOUT: Final = 60.0  # seconds to reach the agent in order to cancel a workload
+_TIMEOUT: Final = 60.0  # the timeout in seconds of the request that cancels a workload
 
 
 class Target(BaseModel):
@@ -41,7 +41,7 @@ class Target(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Local:
-    """Executes workloads in the directories of their attempts.
+    """Executes workloads in the directories of their attempts. `extensions.protocols.Backend` documents the methods.
 
     Args:
         inherited: the values of the environment variables that workloads inherit from the agent.
@@ -52,7 +52,6 @@ class _Local:
     host: Host
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
-        """See `Backend`."""
         timeout = workload.timeouts.wait
         variables = {"PATH": _search_path(), **self.context.variables}
         order = staging.order(workload, self.context, variables, self.inherited)
@@ -65,29 +64,25 @@ class _Local:
         return Handle(name, directory)
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
-        """See `Backend`."""
         return {handle: self.host.status(str(handle.directory)) for handle in handles}
 
     def collect(self, handle: Handle, workload: Workload) -> None:
-        """See `Backend`. The files are already in the directory, so only remove the files that must not be kept."""
+        # The files are already in the directory, so only remove the files that must not be kept.
         staging.discard_special_files(handle.directory)
         staging.remove_unmatched(AttemptDirectory(handle.directory).results, workload.collect)
 
     def cancel(self, handle: Handle) -> None:
-        """See `Backend`."""
         self.host.request("cancel", _TIMEOUT, directory=str(handle.directory))
 
     def release(self, handle: Handle) -> None:
-        """See `Backend`. The directory of the attempt is not removed, because it is part of the run directory."""
+        # The directory of the attempt is not removed, because it is part of the run directory.
         self.host.unwatch(str(handle.directory))
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
-        """See `Backend`."""
         exists = self.host.watch(name, str(directory), mirror=None, timeout=workload.timeouts.wait)
         return Handle(name, directory) if exists else None
 
     def close(self) -> None:
-        """See `Backend`."""
         self.host.close()
 
 
@@ -97,5 +92,5 @@ def _search_path() -> str:
 
 
 def _launch(context: TargetContext) -> Channel:
-    # `-I -S`: the agent needs no installed packages, and Python starts twice as fast without them.
+    # With `-I -S`, Python ignores installed packages, which the agent does not need, and starts twice as fast.
     return Channel(bootstrap.command(sys.executable, "-I", "-S"), processes.environment(context.mark))

@@ -35,7 +35,7 @@ from toolbox.system.processes import Channel
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT: Final = 60.0  # seconds to reach the host, except to start or to find a workload
+_TIMEOUT: Final = 60.0  # the timeout in seconds of all requests, except those that start or find a workload
 _PAUSE: Final = 0.5
 _LONGEST_LINE: Final = 1 << 16
 _MOST_ERROR_LINES: Final = 1000  # the number of last lines of standard error to keep
@@ -77,7 +77,7 @@ class Target(BaseModel):
         return _Ssh(context, self)
 
     def address(self, name: str) -> str | None:
-        """See `toolbox.extensions.protocols.MachineTarget`."""
+        """Return the address of the machine as `[USER@]HOST[:PORT]`."""
         return str(Address(self.host_or_name(name), self.user, self.port))
 
     def host_or_name(self, name: str) -> str:
@@ -91,7 +91,7 @@ class Target(BaseModel):
 
 @dataclass(slots=True)
 class _Ssh:
-    """Executes workloads on one machine."""
+    """Executes workloads on one machine. `toolbox.extensions.protocols.Backend` documents the methods."""
 
     context: TargetContext
     target: Target
@@ -104,7 +104,6 @@ class _Ssh:
         self._host = Host(self.context.name, self._launch, self.context.notify)
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
-        """See `Backend`."""
         timeout = workload.timeouts.wait
         remote = self._directory(name, timeout)
         sources = self._send(workload, directory, remote) if self._host.is_unused(remote, timeout) else None
@@ -113,11 +112,9 @@ class _Ssh:
         return Handle(name, directory)
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
-        """See `Backend`."""
         return {handle: self._host.status(self._directory(handle.name, 0)) for handle in handles}
 
     def collect(self, handle: Handle, workload: Workload) -> None:
-        """See `Backend`."""
         remote = self._directory(handle.name, _TIMEOUT)
         most = self.context.limits.files + 1  # with one file more than allowed, `archives.extract` detects the excess
         answer = self._host.request("list", _TIMEOUT, directory=remote, patterns=list(workload.collect), most=most)
@@ -127,23 +124,19 @@ class _Ssh:
         self._fetch([*answer["files"], *incomplete], remote, handle.directory)
 
     def cancel(self, handle: Handle) -> None:
-        """See `Backend`."""
         self._host.request("cancel", _TIMEOUT, directory=self._directory(handle.name, _TIMEOUT))
 
     def release(self, handle: Handle) -> None:
-        """See `Backend`."""
         remote = self._directory(handle.name, _TIMEOUT)
         self._host.request("release", _TIMEOUT, directory=remote)
         self._host.unwatch(remote)
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
-        """See `Backend`."""
         timeout = workload.timeouts.wait
         exists = self._host.watch(name, self._directory(name, timeout), mirror=directory, timeout=timeout)
         return Handle(name, directory) if exists else None
 
     def close(self) -> None:
-        """See `Backend`."""
         self._host.close()
         self._stack.close()
 
