@@ -218,7 +218,8 @@ class _Table:
         """Replace the placeholders in a scalar by their values.
 
         Args:
-            typed: keep the type of the value if the scalar consists of one placeholder. Otherwise the result is text.
+            typed: whether a scalar that consists of one placeholder keeps the type of its value. Any other scalar
+                becomes text.
         """
         if not self.has_values(text):
             return text
@@ -295,7 +296,7 @@ class _Generator(CodeGenerator):
 
 
 class _Environment(jinja2.Environment):
-    """A Jinja environment in which `a.items` is the field `items` of `a`, and only without such a field the method."""
+    """A Jinja environment in which `a.items` is the field `items` of `a`, or the method if there is no such field."""
 
     context_class = _Context
     code_generator_class = _Generator
@@ -334,7 +335,7 @@ def _leave_placeholder(context: Context, value: Any) -> str:
     if isinstance(value, _Raw):
         return str(value)
     if isinstance(value, Undefined):
-        return str(value)  # raises, with the name
+        return str(value)  # raises an error that names the undefined variable
     table: _Table = context.parent[_TABLE]
     return table.add(_plain(value))
 

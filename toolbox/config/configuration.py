@@ -190,7 +190,8 @@ class Configuration:
         """Check every contract and every reference.
 
         Raises:
-            ConfigurationError: the message names all faults that the contracts found, or else the faulty references.
+            ConfigurationError: the message names all faults that the contracts found; if they found none, the faulty
+                references.
         """
         self.check_contracts()
         self._resolver.resolve(self._document.root, at=())
@@ -244,7 +245,7 @@ class Configuration:
         return self._document.where(paths.parse(path))
 
     def history(self, path: str) -> list[Change]:
-        """Return the changes of the field at a path, of fields that contain it and of fields inside it, in order.
+        """Return the changes of the field at a path, of its enclosing fields and of the fields inside it, oldest first.
 
         A change of a shared container is included even if the change was made through another path.
         """

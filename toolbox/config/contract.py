@@ -63,7 +63,7 @@ def validated(document: Document, path: Path, model: type[Model], *, or_null: bo
     A missing block is validated as an empty mapping.
 
     Args:
-        or_null: validate null as null. Otherwise null is validated as an empty mapping.
+        or_null: whether a block that is null is validated as null, and not as an empty mapping.
 
     Raises:
         ConfigurationError: the message names every fault with the file, the line and what was expected.
@@ -84,7 +84,7 @@ def validated(document: Document, path: Path, model: type[Model], *, or_null: bo
 @functools.cache
 def _load(file: FilePath) -> type[BaseModel]:
     try:
-        if in_library(file):  # by its module name, so that the code of the library uses the same class
+        if in_library(file):  # import it by its module name, so that the library uses the same class
             module = importlib.import_module(".".join(file.relative_to(_PACKAGE.parent).with_suffix("").parts))
         else:
             module = modules.load(f"_contract_{file.parent.parent.name}_{file.stem}", file)
@@ -123,7 +123,7 @@ def _keys_of(block: Any, location: tuple[int | str, ...]) -> Path:
 
 
 def _fields_at(model: type[BaseModel], keys: Path) -> set[str]:
-    """Return the field names of the model that `keys` lead to inside a block; for a union, those of all models."""
+    """Return the field names of the model at `keys` inside a block; for a union, the names of all its models."""
     models = {model}
     for key in keys:
         names = {each: _ROOT if _ROOT in each.model_fields else str(key) for each in models}

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A line of a file. Lines count from 1. Line 0 means a value that is not in a file: of a flag or `set_config`."""
+    """A line of a file. Lines count from 1. Line 0 means that the value is from a flag or `set_config`, not a file."""
 
     file: str
     line: int
@@ -260,7 +260,11 @@ def read_text(file: FilePath, *, what: str) -> str:
 
 
 def load(file: FilePath, *, what: str = "the configuration file") -> Document:
-    """Read a YAML file that contains a mapping. The errors are those of `read_text` and `parse`."""
+    """Read a YAML file that contains a mapping.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or is not a mapping in YAML.
+    """
     return parse(read_text(file, what=what), source=_short_name(file))
 
 

@@ -2,7 +2,8 @@
 
 `configuration` calls `check` for overrides by a person who may not change the configuration itself. The check compares
 all leaves of the configuration before and after the overrides, not the paths in the comment: a comment that replaces
-`matrix` also changes `matrix.workload.command`, and so may a comment that changes a mapping with a YAML anchor.
+`matrix` also changes `matrix.workload.command`, and a comment that changes a mapping with a YAML anchor also changes
+the fields that contain its aliases.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _ANY_KEYS: Final = "**"
 _MATRIX: Final = "matrix"
 _WORKLOAD: Final = (_MATRIX, "workload")
 # These fields determine which programs are executed, where, and with which secrets.
-_NEVER: Final[tuple[Path, ...]] = (
+_FORBIDDEN: Final[tuple[Path, ...]] = (
     *((block,) for block in ("secrets", "targets", "clusters", "results", BLOCK, presets.BLOCK)),
     *((*_WORKLOAD, field) for field in ("command", "cwd", "env", "files", "write")),
 )
@@ -76,9 +77,10 @@ def check(before: Document, after: Document, overrides: Document) -> None:
             fault for leaf in leaves for fault in _faults(leaf, patterns, source=before.source, whole=whole)
         )
     aliased = (leaf for leaf in changed if not any(leaf[: len(path)] == path for path in values))
-    # A preset shares its mappings with the fields that it set, so they change too. The preset was already applied.
+    # Changes inside a preset are allowed: a preset shares its mappings with the fields that it has set, so a change of
+    # these fields also changes the preset, which was already applied.
     faults |= dict.fromkeys(
-        _never_message(leaf) for leaf in sorted(aliased) if leaf[0] != presets.BLOCK and _is_never(leaf)
+        _forbidden_message(leaf) for leaf in sorted(aliased) if leaf[0] != presets.BLOCK and _is_forbidden(leaf)
     )
     if not faults:
         faults |= dict.fromkeys(_changed_by_reference(before, after))
@@ -150,8 +152,8 @@ def _faults(
     for path in (leaf, *_set_by_axis(leaf)):
         shown_path = whole if whole is not None and path[:-1] == whole else path
         text = paths.render(shown_path)
-        if _is_never(path):
-            yield _never_message(shown_path)
+        if _is_forbidden(path):
+            yield _forbidden_message(shown_path)
         elif not any(_matches(path, pattern) for pattern in patterns):
             yield (
                 f"a comment may not change `{text}`: a maintainer can allow this by `{BLOCK}: "
@@ -167,7 +169,7 @@ def _set_by_axis(leaf: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
                 yield tuple(map(str, paths.parse(key)))
 
 
-def _never_paths() -> tuple[Path, ...]:
+def _forbidden_paths() -> tuple[Path, ...]:
     """Return the paths that no comment may change, including the paths that backends add."""
     from toolbox.extensions import loading  # pydantic is slow to import
 
@@ -175,15 +177,15 @@ def _never_paths() -> tuple[Path, ...]:
     for target in loading.extending_targets():
         fields = getattr(target, "guarded_fields", target.workload_fields.model_fields)
         added += [(*_WORKLOAD, *paths.parse(field)) for field in fields]
-    return (*_NEVER, *added)
+    return (*_FORBIDDEN, *added)
 
 
-def _is_never(path: tuple[str, ...]) -> bool:
+def _is_forbidden(path: tuple[str, ...]) -> bool:
     """Tell whether a path is inside a field that no comment may change, or contains such a field."""
-    return any(path[: len(never)] == never[: len(path)] for never in _never_paths())
+    return any(path[: len(forbidden)] == forbidden[: len(path)] for forbidden in _forbidden_paths())
 
 
-def _never_message(path: tuple[str, ...]) -> str:
+def _forbidden_message(path: tuple[str, ...]) -> str:
     return f"a comment may never change `{paths.render(path)}`"
 
 
@@ -208,7 +210,7 @@ def _guarded_values(document: Document) -> dict[str, str]:
     """Return the resolved values of the fields that no comment may change even by reference, by path."""
     resolver = Resolver(document)
     values: dict[str, Any] = {paths.render(path): resolver.secret_name(path) for path in resolver.secrets()}
-    for path in _never_paths():
+    for path in _forbidden_paths():
         try:
             value = resolver.find(path)
         except paths.PathError:

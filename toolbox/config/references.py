@@ -26,7 +26,8 @@ _INSIDE_TEXT = re.compile(r"\{@(.*?)\}")
 # References to `cell` in the block `matrix` are resolved only in the configuration of a cell.
 CELL: Final = "cell"
 MATRIX: Final = "matrix"
-# In these fields, a text is a shell command, in which the value of a reference becomes a quoted word. None is any key.
+# In these fields, a text is a shell command, in which the value of a reference becomes a quoted word. None stands for
+# any key.
 _SHELL_TEXTS: Final = (
     (MATRIX, "workload", "command"),
     ("clusters", None, "create", "command"),
@@ -89,7 +90,8 @@ class Resolver:
         """Return the members of a container with their references resolved.
 
         Raises:
-            ConfigurationError: the message names all faults; in the value of a reference, only the first fault.
+            ConfigurationError: the message names the faults of all members. If the value of a reference has several
+                faults, the message names only the first of these.
         """
         resolved: list[tuple[object, Any]] = []
         faults: list[str] = []
@@ -151,10 +153,10 @@ class Resolver:
         return fill(text, values)
 
     def _command(self, text: str, at: Path, trail: tuple[str, ...]) -> Any:
-        """Return the command to which a single reference refers. A text there is a shell command too.
+        """Return the command to which a single reference refers. If the command is text, it is a shell command.
 
         Raises:
-            ConfigurationError: the command is a text of a cell, which is never executed.
+            ConfigurationError: the command is text from the settings of a cell, which is never executed.
         """
         path, written = self._written_at(text[1:], text, at, trail)
         if isinstance(written, str) and path[:1] == (CELL,):
@@ -199,7 +201,7 @@ class Resolver:
             raise self._fault(at, f"secret {text!r}: the environment variable {variable} names no directory")
         file = FilePath(directory, name)
         if not file.resolve().is_relative_to(directory.resolve()):
-            raise self._fault(at, f"secret {text!r}: {name!r} leaves the directory of the secrets")
+            raise self._fault(at, f"secret {text!r}: {name!r} is outside of the directory of the secrets")
         try:
             return file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:

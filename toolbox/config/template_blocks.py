@@ -20,11 +20,13 @@ _KEY = re.compile(r"(?P<key>[^\s#:{\[\"'-][^\n#]*?|\"[^\"\n]+\"|'[^'\n]+'):(?=\s
 class Selection:
     """Selects the block of one key from a template.
 
-    Afterwards, `tree` is the selected part of the template, and `keys` are all literal keys of the template.
-
     Args:
         tree: the syntax tree of the template.
         key: the key of the block; None to select the blocks whose keys are the output of an expression.
+
+    Attributes:
+        tree: the syntax tree of the selected part of the template.
+        keys: all literal keys of the template.
     """
 
     def __init__(self, tree: nodes.Template, key: str | None) -> None:

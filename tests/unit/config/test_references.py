@@ -229,8 +229,8 @@ def test_a_secret_keeps_its_reference(load: Load) -> None:
     ("path", "message"),
     [
         ("gone", "the file .*gone \\(OUR_SECRETS\\) does not exist"),
-        ("outside", "'../outside' leaves the directory of the secrets"),
-        ("linked", "'linked' leaves the directory of the secrets"),
+        ("outside", "'../outside' is outside of the directory of the secrets"),
+        ("linked", "'linked' is outside of the directory of the secrets"),
         ("folder", "the file .*folder \\(OUR_SECRETS\\) cannot be read: "),
         ("latin", "the file .*latin \\(OUR_SECRETS\\) cannot be read: .*utf-8"),
     ],

@@ -64,7 +64,7 @@ class Lease(_Model):
     """How a cluster or machine is shared."""
 
     enabled: bool = True
-    ttl: int = Field(default=60, ge=3, le=MOST_SECONDS, description="seconds after the last heartbeat")
+    ttl: int = Field(default=60, ge=3, le=MOST_SECONDS, description="seconds from the last heartbeat to the end")
     wait: float = Field(default=3600, ge=0, le=MOST_SECONDS, description="how many seconds to wait for the lease")
     purpose: Text | None = Field(default=None, description="a text for other users; default: the name of the project")
     name: Text = Field(default="topgallant", description="the Lease object; the same for all users")
