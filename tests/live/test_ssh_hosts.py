@@ -77,7 +77,7 @@ def test_a_task_that_fails_on_a_host_names_the_host_and_what_to_do(
     outcome = run(server, workspace, "training", "prepare_corpus", machine, f"--python={bare_python}")
     assert outcome.exit_code == 3, str(outcome)
     failure = (step(workspace, "training__prepare_corpus") / "FAILURE").read_text()
-    assert f"task `Refuse an interpreter with no numpy` failed on {name_of(server)}: {bare_python} has no" in failure
+    assert f"task `Refuse an interpreter without numpy` failed on {name_of(server)}: {bare_python} has no" in failure
     assert f"no numpy on {name_of(server)}: install it there" in failure
 
 

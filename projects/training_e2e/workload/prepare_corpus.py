@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit status."""
     parser = argparse.ArgumentParser(description="Write the text that the training workload learns.")
     parser.add_argument("--output", type=Path, required=True, help="file to write")
-    parser.add_argument("--characters", type=int, required=True, help=f"length of the text, from {FEWEST} on")
+    parser.add_argument("--characters", type=int, required=True, help=f"length of the text, {FEWEST} or more")
     options = parser.parse_args(arguments)
     if options.characters < FEWEST:
         fault = f"--characters must be {FEWEST} or more, not {options.characters}"

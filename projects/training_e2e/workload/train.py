@@ -90,7 +90,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def read_corpus(path: Path, context: int) -> tuple[Tokens, int]:
-    """Return the text as indices into its sorted distinct characters, and the number of distinct characters."""
+    """Return the index of each character in the sorted list of distinct characters, and the length of this list."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -102,7 +102,7 @@ def read_corpus(path: Path, context: int) -> tuple[Tokens, int]:
 
 
 def train(settings: Settings, tokens: Tokens, vocabulary: int) -> Result:
-    """Run all steps, and print a line for each. Raises DivergedError."""
+    """Run all steps, and print a line for each step. Raise DivergedError if the training diverges."""
     generator = np.random.default_rng(settings.seed)
     shape = Shape(
         vocabulary=vocabulary,

@@ -96,4 +96,4 @@ def _expected(name: str, value: object) -> str | None:
     if name == "learning_rate":
         return None if 0 < number < math.inf else "a number above 0"
     lowest = 0 if name in ("warmup_steps", "seed") else 1
-    return None if isinstance(number, int) and number >= lowest else f"an integer from {lowest} on"
+    return None if isinstance(number, int) and number >= lowest else f"an integer of at least {lowest}"

@@ -40,7 +40,7 @@ class Shape:
 
 
 def initial_parameters(shape: Shape, generator: np.random.Generator, precision: str) -> Arrays:
-    """Return random weights, normal with a deviation of 0.02 as in GPT-2, unit norms, and zero biases."""
+    """Return normally distributed weights (standard deviation 0.02 as in GPT-2), unit norms, and zero biases."""
     width = shape.width
 
     def random(*size: int) -> Array:
@@ -234,7 +234,7 @@ def cross_entropy(scores: Array, targets: Tokens) -> tuple[float, Array]:
 
 
 def clip(gradients: Arrays, limit: float) -> float:
-    """Scale the gradients in place so that their common norm is at most `limit`, and return the norm before."""
+    """Scale the gradients in place so that their common norm is at most `limit`, and return the original norm."""
     norm = math.sqrt(sum(float(np.vdot(gradient, gradient)) for gradient in gradients.values()))
     if norm > limit:
         for gradient in gradients.values():

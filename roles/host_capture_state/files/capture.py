@@ -225,7 +225,7 @@ def cgroup(root: Path = ROOT) -> dict[str, object]:
 
 
 def own_groups(text: str) -> dict[str, str]:
-    """Return the content of /proc/self/cgroup as controller -> path. Version 2 has an empty controller name."""
+    """Return the paths in /proc/self/cgroup by controller. In version 2, the name of the controller is empty."""
     lines = (line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2)
     return {name: path for _, controllers, path in lines for name in controllers.split(",")}
 
@@ -266,7 +266,7 @@ def python() -> dict[str, object]:
 
 
 def packages(names: Iterable[str] | None) -> dict[str, str | None]:
-    """Return the versions of Python distributions, by default of all. A missing distribution has the version null."""
+    """Return the versions of Python distributions, or of all if `names` is None. A missing one has the version null."""
     if names is not None:
         return {name: package_version(name) for name in names}
     versions: dict[str, str | None] = {}
@@ -314,7 +314,7 @@ def mebibytes(text: str) -> int:
     return int(text) * MIB
 
 
-# Key in the document -> nvidia-smi's field and its type. `nvidia-smi --help-query-gpu` describes the fields.
+# The field of nvidia-smi and its type, by the key in the document. `nvidia-smi --help-query-gpu` describes the fields.
 NVIDIA_FIELDS: dict[str, tuple[str, Callable[[str], object]]] = {
     "index": ("index", int),
     "name": ("name", str),
@@ -425,7 +425,7 @@ def parse_rocm_json(text: str) -> list[dict[str, object]]:
 
 
 GOOGLE_PCI_VENDOR = "0x1ae0"
-# PCI device id, or device id and subsystem id, -> generation; jax and tpu-info keep the same table.
+# The generation by PCI device id, or by device id and subsystem id. The same table is in jax and in tpu-info.
 TPU_NAMES = {
     ("0x0027", "0x004e"): "TPU v2",
     ("0x0027", "0x004f"): "TPU v3",

@@ -73,14 +73,14 @@ def test_a_single_step_is_a_run(train: Train, tmp_path: Path) -> None:
         ({"width": 15}, "width 15 cannot be divided by heads 2"),
         ({"steps": 2}, "steps 2 must be more than warmup_steps 2"),
         ({"precision": "float16"}, "precision must be one of float32, float64, not 'float16'"),
-        ({"layers": "2"}, "layers must be an integer from 1 on, not '2'"),
-        ({"batch": True}, "batch must be an integer from 1 on, not True"),
-        ({"seed": -1}, "seed must be an integer from 0 on, not -1"),
+        ({"layers": "2"}, "layers must be an integer of at least 1, not '2'"),
+        ({"batch": True}, "batch must be an integer of at least 1, not True"),
+        ({"seed": -1}, "seed must be an integer of at least 0, not -1"),
         ({"learning_rate": float("nan")}, "learning_rate must be a number above 0, not nan"),
         ({"colour": "red"}, "unknown 'colour' (known: layers"),
         ({"heads": None}, "heads is missing"),
         ({"context": 10_000}, "has 840 characters: context 10000 needs more"),
-        ({"layers": 0, "heads": 0}, "layers must be an integer from 1 on, not 0; heads must be"),
+        ({"layers": 0, "heads": 0}, "layers must be an integer of at least 1, not 0; heads must be"),
     ],
 )
 def test_invalid_settings_are_refused_on_one_line(
