@@ -73,7 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _flush() -> None:
     """Flush stdout, even if its reader has ended.
 
-    Otherwise Python would flush stdout at exit, print an error about the broken pipe, and exit with status 120.
+    If stdout were not flushed here, Python would flush it at exit, print an error about the broken pipe, and exit with
+    status 120.
     """
     try:
         sys.stdout.flush()
@@ -121,12 +122,12 @@ def _read_flags(command: Command, words: list[str]) -> dict[str, Any]:
     positional = [parameter.name for parameter in parameters if parameter.positional]
     variadic = next((parameter.name for parameter in parameters if parameter.variadic), None)
 
-    # This function also accepts unknown flags, so that `signature.bind` can name all faults at once.
+    # The function accepts unknown flags, so that `signature.bind` can name all faults at once.
     @fire.decorators.SetParseFn(str)  # type: ignore[untyped-decorator]
-    def take(*args: Any, **flags: Any) -> None:
+    def collect(*args: Any, **flags: Any) -> None:
         if variadic is not None and args:
-            before = len(positional) - 1
-            args = (*args[:before], list(args[before:])) if len(args) > before else args
+            first = len(positional) - 1
+            args = (*args[:first], list(args[first:])) if len(args) > first else args
         if len(args) > len(positional):
             raise UsageError(f"{command.signature.name}: unexpected argument {args[len(positional)]!r}")
         by_position = dict(zip(positional, args, strict=False))
@@ -137,7 +138,7 @@ def _read_flags(command: Command, words: list[str]) -> dict[str, Any]:
     # In Fire, a lone `-` ends a call, and `--` begins Fire's own flags.
     if "--" in words or "-" in words:
         raise UsageError(f"{command.signature.name}: unexpected argument `-`: flags are written --name=value")
-    fire.Fire(take, command=_with_equals_signs(words, command), name=command.signature.name)
+    fire.Fire(collect, command=_with_equals_signs(words, command), name=command.signature.name)
     return signature.bind(command.signature, arguments, text=True)
 
 

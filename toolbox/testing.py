@@ -85,7 +85,7 @@ class Workspace:
 
     Args:
         directory: the root of the workspace, which is created if necessary.
-        files: files to write first; see `write`.
+        files: the texts of files to write, by their paths in the workspace.
     """
 
     def __init__(self, directory: Path, files: Mapping[str, str] | None = None) -> None:
@@ -129,7 +129,12 @@ class Workspace:
             return running.wait(timeout)
 
     def start(self, *argv: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Running:
-        """Start a command line without waiting for its end. The arguments are those of `run`."""
+        """Start a command line without waiting for its end.
+
+        Args:
+            env: environment variables in addition to those of this process.
+            cwd: the working directory; by default, the workspace.
+        """
         variables = {
             **{name: value for name, value in environ.everything().items() if not name.startswith(_REMOVED_VARIABLES)},
             "HOME": str(self.home),
@@ -165,7 +170,7 @@ class Workspace:
 
 
 class Running:
-    """A command line that was started. The end of its `with` block kills a process that still runs."""
+    """A command line that was started. If its process still runs at the end of the `with` block, it is killed."""
 
     def __init__(self, args: list[str], directory: Path, env: Mapping[str, str], *, cwd: Path | None = None) -> None:
         self._args = tuple(args)
@@ -250,7 +255,7 @@ class _Stream:
     """Reads an output stream of a process in a separate thread, and notifies waiting threads of each line."""
 
     def __init__(self, stream: IO[bytes] | None, news: threading.Condition) -> None:
-        assert stream is not None, "the process was started with pipes"
+        assert stream is not None, "the process must be started with pipes"
         self.lines: list[str] = []
         self.ended = False
         self._news = news

@@ -1,1 +1,1 @@
-"""Continuous integration: what a comment asks for. The forge's side follows."""
+"""Continuous integration: parses the slash commands in comments on pull requests."""
