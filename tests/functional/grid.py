@@ -125,9 +125,9 @@ def grid(workspace: Workspace) -> Iterator[Grid]:
     processes.end_marked(workspace.directory)
 
 
-def wait(condition: Callable[[], bool], what: str) -> None:
+def wait(condition: Callable[[], object], what: str, seconds: float = TIMEOUT_SECONDS) -> None:
     """Wait until something is so."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"still waiting for {what}"
         time.sleep(0.02)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Final
 from sqlalchemy import func, select
 
 from tests.fakes.history import START, Past, Tried
+from tests.functional.grid import wait
 from toolbox.results import recording, tables
 from toolbox.results.store import Store
 
@@ -48,7 +48,7 @@ def test_twenty_concurrent_writers_lose_and_duplicate_nothing(tmp_path: Path) ->
     runs = [[_run(tmp_path, writer, number) for number in range(RUNS)] for writer in range(WRITERS)]
     writers = [_writer(store, go, middle if number == 0 else Path("-"), mine) for number, mine in enumerate(runs)]
     go.touch()
-    _wait(middle)
+    wait(middle.exists, str(middle), TIMEOUT_SECONDS)
     writers[0].send_signal(signal.SIGKILL)
     ended = [writer.communicate(timeout=TIMEOUT_SECONDS) for writer in writers]
     assert [writer.returncode for writer in writers] == [-signal.SIGKILL, *[0] * (WRITERS - 1)], ended
@@ -68,13 +68,6 @@ def _run(parent: Path, writer: int, number: int) -> Path:
 def _writer(store: Path, go: Path, middle: Path, runs: list[Path]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", WRITER, str(store), str(go), str(middle), *map(str, runs)]
     return subprocess.Popen(command, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE)
-
-
-def _wait(file: Path) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not file.exists():
-        assert time.monotonic() < deadline, f"{file} does not appear"
-        time.sleep(0.01)
 
 
 def _counts(store: Path) -> dict[str, int]:

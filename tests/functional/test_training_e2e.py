@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.functional.grid import wait
 from toolbox.system import processes
 from toolbox.testing import Workspace
 
@@ -102,7 +102,8 @@ def test_a_signal_in_the_middle_of_a_training_ends_it(
     }
     with workspace.start(*argv(tmp_path, **overrides)) as running:
         running.wait_for("> model=tiny,batch=8,precision=float64")
-        wait_for_steps(tmp_path / "runs", cells=2)
+        logs = "runs/training_e2e/*/*__test/*/attempt-1/stdout.log"  # nothing deeper: what is sent there comes and goes
+        wait(lambda: sum("step 0 " in log.read_text() for log in tmp_path.glob(logs)) >= 2, "a step of each training")
         running.send(number)
         outcome = running.wait()
     assert outcome.exit_code == 128 + number, str(outcome)
@@ -111,15 +112,6 @@ def test_a_signal_in_the_middle_of_a_training_ends_it(
     assert summary["steps"][-1]["verdict"] == "passed"
     assert not (tmp_path / "machine").exists(), "post_cleanup ran"
     assert processes.marked(tmp_path / "runs") == []
-
-
-def wait_for_steps(runs: Path, *, cells: int) -> None:
-    """Wait until the trainings of so many cells have taken a step."""
-    deadline = time.monotonic() + 60
-    logs = "training_e2e/*/*__test/*/attempt-1/stdout.log"  # nothing deeper: what is sent there comes and goes
-    while sum("step 0 " in log.read_text() for log in runs.glob(logs)) < cells:
-        assert time.monotonic() < deadline, "no step was taken"
-        time.sleep(0.05)
 
 
 def test_a_missing_directory_causes_no_warning(workspace: Workspace, tmp_path: Path) -> None:

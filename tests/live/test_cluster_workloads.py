@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
-from typing import Any
 
 import pytest
 
+from tests.functional.grid import wait
 from tests.live.cluster_tools import Tools, changed
 from tests.servers import kubernetes
 from toolbox.testing import Outcome
@@ -78,8 +77,10 @@ def test_a_server_that_is_never_ready_says_what_the_probe_saw(
     never = "--readiness=/health"
     deploy(tools, namespace, WEB, QUICK, never, "--timeout=5", fails=True)
     # A busy kubelet sends its events minutes later.
-    wait_until(
-        lambda: "Unhealthy" in {each.reason for each in cluster.core.list_namespaced_event(namespace).items}, 420
+    wait(
+        lambda: "Unhealthy" in {each.reason for each in cluster.core.list_namespaced_event(namespace).items},
+        "an event of the probe",
+        420,
     )
     deploy(tools, namespace, WEB, QUICK, never, "--timeout=5", fails=True)
     assert "Deployment web is not ready after 5 s: 0 of 1 replicas are ready" in tools.failure
@@ -163,7 +164,7 @@ def test_logs_are_fetched_of_each_container_also_from_before_a_restart(
     spec = {"containers": [one, other], "volumes": [{"name": "kept", "emptyDir": {}}]}
     labels = {"app": "two"}
     cluster.core.create_namespaced_pod(namespace, {"metadata": {"name": "two", "labels": labels}, "spec": spec})
-    wait_until(lambda: restarts(cluster, namespace) == 1)
+    wait(lambda: restarts(cluster, namespace) == 1, "a restart")
     tools("kubernetes", "fetch_logs", f"--namespace={namespace}", "--selector=app=two")
     files = {file.name: file.read_text() for file in tools.step.glob("artifacts/logs/two/*")}
     assert files == {"one.log": "again\n", "one.previous.log": "again\n", "other.log": "other\n"}
@@ -173,13 +174,6 @@ def test_logs_are_fetched_of_each_container_also_from_before_a_restart(
 def restarts(cluster: kubernetes.Cluster, namespace: str) -> int:
     statuses = cluster.core.read_namespaced_pod("two", namespace).status.container_statuses or ()
     return sum(each.restart_count for each in statuses if each.state.running)
-
-
-def wait_until(condition: Any, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.2)
 
 
 def test_a_log_that_there_is_not_is_noted(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:

@@ -7,15 +7,7 @@ from pathlib import Path
 def make(file: Path, address: str) -> Path:
     """Make a certificate for an address, with its key beside it (`.key`), and return it."""
     subject = ["-subj", "/CN=tests", "-addext", f"subjectAltName=IP:{address}"]
-    key = [
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-keyout",
-        str(file.with_suffix(".key")),
-    ]
-    command = ["openssl", "req", "-x509", "-days", "2", *subject, *key, "-out", str(file)]
-    subprocess.run(command, check=True, capture_output=True)
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    files = ["-keyout", str(file.with_suffix(".key")), "-out", str(file)]
+    subprocess.run(["openssl", "req", "-x509", "-days", "2", *subject, *key, *files], check=True, capture_output=True)
     return file

@@ -1,6 +1,6 @@
 """Steps: a directory, a verdict and a cause each; the verdict is the worst of what happened inside."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -155,19 +155,11 @@ def test_a_step_needs_an_enclosing_step() -> None:
 
 
 def test_a_step_belongs_to_its_thread_and_new_threads_begin_at_that_of_the_process(top: Step) -> None:
-    seen: list[Step | None] = []
-
-    def look() -> None:
-        thread = threading.Thread(target=lambda: seen.append(steps.current()))
-        thread.start()
-        thread.join()
-
-    with steps.opened("deploy", kind=StepKind.GROUP):
-        look()
+    with steps.opened("deploy", kind=StepKind.GROUP), ThreadPoolExecutor() as threads:
+        assert threads.submit(steps.current).result() is None
         with steps.entered_by_process(top):
-            look()
-        look()
-    assert seen == [None, top, None]
+            assert threads.submit(steps.current).result() is top
+        assert threads.submit(steps.current).result() is None
 
 
 def test_secrets_are_in_no_file_of_a_step(top: Step, tmp_path: Path) -> None:
