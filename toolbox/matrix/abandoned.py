@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, StepError, ToolboxError, describe
 from toolbox.model.events import AttemptReleased
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import Handle, TargetContext, Workload
+from toolbox.model.workloads import Handle, Workload
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.run_state import CellAttempt, StepState
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 _LONGEST_SECONDS: Final = 30.0
 _ANSWER_SECONDS: Final = 10.0
 _UNREACHABLE_SECONDS: Final = 5.0  # a failure that took longer means that the target does not answer
-_END_SECONDS: Final = 90.0  # some backends can end a workload only when it runs
+_END_SECONDS: Final = 90.0  # long, because some backends can end a workload only after it has started
 _POLL_SECONDS: Final = 0.1
 
 
@@ -76,11 +76,9 @@ def by_target(
 
 
 def end(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
-    """End all workloads that may be running, and wait until they have ended. A resumed run sees them as cancelled."""
+    """End all workloads that may be running, and wait until they have ended. A resumed run treats them as cancelled."""
     for target, attempts in by_target(plan, recorder.root, recorder.past.open_attempts).items():
-        with ExitStack() as stack:
-            backend = _open(plan, target, recorder, clusters)
-            stack.callback(backend.close)
+        with closing(plan.targets[target].open(recorder, clusters)) as backend:
             try:
                 end_workloads(backend, attempts, wait=2 * _LONGEST_SECONDS)
             except (StepError, Cancelled, OSError) as error:
@@ -91,19 +89,18 @@ def end(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
 def remove(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
     """Remove the remains of attempts that a person has given up, from each target that answers."""
     for target, attempts in by_target(plan, recorder.root, recorder.abandoned_attempts()).items():
-        with ExitStack() as stack:
-            try:
-                backend = _open(plan, target, recorder, clusters)
-            except ToolboxError as error:
-                log.warning("files of attempts may remain on %s: %s", target, describe(error))
-                continue
-            stack.callback(backend.close)
+        try:
+            backend = plan.targets[target].open(recorder, clusters)
+        except ToolboxError as error:
+            log.warning("files of attempts may remain on %s: %s", target, describe(error))
+            continue
+        with closing(backend):
             discard(backend, attempts, lambda each: each.note_removal(recorder))
             _teardown_run(backend, target, recorder)
 
 
 def _teardown_run(backend: Backend, target: str, recorder: Recorder) -> None:
-    """Remove the other objects of the run from a target, unless an attempt may still need them."""
+    """Remove the objects that all attempts of the run share from a target, unless an attempt may still need them."""
     is_needed = recorder.past.open_attempts or recorder.abandoned_attempts()
     if is_needed or (teardown_run := teardown_of(backend)) is None:
         return
@@ -116,7 +113,7 @@ def _teardown_run(backend: Backend, target: str, recorder: Recorder) -> None:
 def discard(
     backend: Backend, attempts: Iterable[RemainingAttempt], removed: Callable[[RemainingAttempt], None]
 ) -> None:
-    """End the workloads of attempts on one target, and remove their remains, until the target stops answering.
+    """End the workloads of attempts on one target, and remove their remains. Stop if the target does not answer.
 
     Args:
         removed: called with each attempt whose remains have been removed.
@@ -146,7 +143,7 @@ def _discard(backend: Backend, attempt: RemainingAttempt) -> None:
 def end_workloads(backend: Backend, attempts: Iterable[RemainingAttempt], *, wait: float = _ANSWER_SECONDS) -> None:
     """End the workloads of attempts on one target, and wait until they have ended.
 
-    A resumed run collects the results of the attempts.
+    The results of the attempts are collected when the run is resumed.
 
     Args:
         wait: the number of seconds that the target may take to answer.
@@ -183,14 +180,3 @@ def _with_short_wait(workload: Workload, seconds: float) -> Workload:
     """Return a workload whose `timeouts.wait` is at most `seconds`."""
     wait = min(seconds, workload.timeouts.wait)
     return replace(workload, timeouts=replace(workload.timeouts, wait=wait))
-
-
-def _open(plan: Plan, target: str, recorder: Recorder, clusters: Mapping[str, Access]) -> Backend:
-    run, mark = recorder.root.name, RunDirectory(recorder.root).target(target)
-    limits, secrets = plan.targets[target].limits, recorder.redactor.secrets
-    context = TargetContext(target, run, mark, {}, secrets, _ignore, clusters, limits)
-    return plan.targets[target].description.open(context)
-
-
-def _ignore(_name: str) -> None:
-    return

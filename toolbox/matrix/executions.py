@@ -33,8 +33,7 @@ from toolbox.model.errors import (
 )
 from toolbox.model.events import Note
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import AttemptState, AttemptStatus, Handle, TargetContext, WorkloadOutcome
-from toolbox.runs.layout import RunDirectory
+from toolbox.model.workloads import AttemptState, AttemptStatus, Handle, WorkloadOutcome
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Outcome
 from toolbox.system import cancellation
@@ -248,17 +247,12 @@ class Executions:
     def _backend(self, target: str) -> Backend:
         with self._lock:
             if target not in self._backends:
-                context = TargetContext(
-                    name=target,
-                    run=self._recorder.root.name,
-                    mark=RunDirectory(self._recorder.root).target(target),
+                self._backends[target] = self._targets[target].open(
+                    self._recorder,
+                    self._clusters,
                     variables=self._variables,
-                    secrets=self._recorder.redactor.secrets,
                     notify=lambda name: self._results.put(partial(self._on_change, name)),
-                    clusters=self._clusters,
-                    limits=self._targets[target].limits,
                 )
-                self._backends[target] = self._targets[target].description.open(context)
             return self._backends[target]
 
 

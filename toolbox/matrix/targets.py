@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from toolbox.config.configuration import Configuration
 from toolbox.extensions import loading, protocols
-from toolbox.extensions.protocols import MachineTarget, VerifiableTarget
+from toolbox.extensions.protocols import Backend, MachineTarget, VerifiableTarget
 from toolbox.matrix.specification import TargetsBlock
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError
-from toolbox.model.workloads import CollectLimits, Workload
+from toolbox.model.workloads import CollectLimits, TargetContext, Workload
+from toolbox.runs.layout import RunDirectory
+from toolbox.runs.recorder import Recorder
 
 BLOCK: Final = "targets"
 
@@ -59,6 +61,32 @@ class PlannedTarget:
     def can_hold(self, resources: Mapping[str, int]) -> bool:
         """Return whether the target has enough capacity for a cell when nothing else runs there."""
         return all(count <= self.capacity.get(label, count) for label, count in resources.items())
+
+    def open(
+        self,
+        recorder: Recorder,
+        clusters: Mapping[str, Access],
+        *,
+        variables: Mapping[str, str] | None = None,
+        notify: Callable[[str], None] = lambda _: None,
+    ) -> Backend:
+        """Return the backend that executes the attempts of a run on this target.
+
+        Args:
+            variables: environment variables for workloads that run on this machine.
+            notify: called, from any thread, with the name of an attempt whose status has changed.
+        """
+        context = TargetContext(
+            name=self.name,
+            run=recorder.root.name,
+            mark=RunDirectory(recorder.root).target(self.name),
+            variables=variables or {},
+            secrets=recorder.redactor.secrets,
+            notify=notify,
+            clusters=clusters,
+            limits=self.limits,
+        )
+        return self.description.open(context)
 
 
 def read(configuration: Configuration) -> dict[str, PlannedTarget]:
