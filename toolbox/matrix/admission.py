@@ -25,7 +25,7 @@ class Admission:
         self._waiting: dict[str, CellRun] = {}  # the cells in the queue that have earlier attempts, by id
         self._paused: list[tuple[float, int, CellRun]] = []  # a heap, ordered by the end of the pause
         self._blocked: dict[str, list[CellRun]] = {}  # cells by target
-        self._numbers = itertools.count()
+        self._numbers = itertools.count()  # orders cells whose pauses end at the same time
 
     def add(self, cell: Cell) -> None:
         """Queue a cell for its first attempt in this session."""
@@ -62,7 +62,7 @@ class Admission:
         return list(self._blocked)
 
     def is_idle(self, *, is_stopped: bool) -> bool:
-        """Return whether no cell is left that will start later.
+        """Return whether no waiting cell will start in this session.
 
         Args:
             is_stopped: whether the cells in the queue are no longer started.

@@ -1,6 +1,6 @@
 """Expands the axes of the block `matrix` into the combinations to test, without any input or output.
 
-`plan` makes a cell from each combination, and applies `skip`, `xfail`, `settings` and `checks` to the cell.
+`planner` makes a cell from each combination, and applies `skip`, `xfail`, `settings` and `checks` to the cell.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def expand(block: MatrixBlock) -> list[Combination]:
     on the axis. All other axes take all their values. A combination that exists already is not added again.
 
     Raises:
-        ValueError: an entry of `include` names some axes of a group with values that no row of the group has, or the
-            axes have more than `MOST` combinations.
+        ValueError: an entry of `include` names some axes of a `zip` group with values that do not occur together in the
+            group, or the axes have more than `MOST` combinations.
     """
     space = _Space(block)
     return space.combinations(space.rows())
@@ -74,7 +74,7 @@ def unmatched(block: MatrixBlock) -> list[str]:
     Such an entry is not an error, because a preset may have shortened an axis.
 
     Raises:
-        ValueError: see `expand`.
+        ValueError: an entry of `include` is wrong, or the axes have too many combinations.
     """
     space = _Space(block)
     product, rows = list(space.product()), space.rows()
@@ -89,8 +89,8 @@ def unmatched(block: MatrixBlock) -> list[str]:
     whens += [(f"checks[{index}]", check.get("when", {}), rows) for index, check in enumerate(block.checks)]
     return [
         f"`matrix.{path}` matches no combination: {abbreviated(when)}"
-        for path, when, among in whens
-        if not any(map(space.selector(when), among))
+        for path, when, candidates in whens
+        if not any(map(space.selector(when), candidates))
     ]
 
 
@@ -120,7 +120,7 @@ class _Pattern:
 
     @classmethod
     def of(cls, pattern: object) -> _Pattern:
-        """Parse a value, a label, or a list of these. A list also stands for itself, because values may be lists."""
+        """Parse a value, a label, or a list of these. A list also matches itself, because values may be lists."""
         items = [pattern, *(pattern if isinstance(pattern, list) else ())]
         return cls(frozenset(map(canonical, items)), frozenset(item for item in items if isinstance(item, str)))
 

@@ -73,7 +73,7 @@ class Ended:
     """An attempt that has ended.
 
     Args:
-        deviations: see `judgement.deviations`.
+        deviations: the values out of the range of earlier runs, by metric; empty if a check of another kind failed.
     """
 
     number: int
@@ -181,11 +181,11 @@ class CellRun:
         """The directory of the latest attempt."""
         return StepDirectory(self.step.directory).attempt(self.attempt).path
 
-    def remember(self, before: StepState) -> None:
+    def remember(self, earlier: StepState) -> None:
         """Load the attempts of earlier sessions, so that the numbers of attempts stay unique."""
-        for attempt in before.attempts:
+        for attempt in earlier.attempts:
             self.attempt, self.target = attempt.attempt, attempt.target
-            if attempt.verdict is not None and before.is_open:
+            if attempt.verdict is not None and earlier.is_open:
                 outcome = Outcome(attempt.verdict, attempt.cause, attempt.message)
                 self.history.append(Ended(self.attempt, outcome, attempt.deviations))
 
@@ -221,7 +221,7 @@ class CellRun:
         """Record the end of the latest attempt.
 
         Args:
-            sync: see `Journal.append`. True if the remains on the target will be removed next.
+            sync: whether to sync the journal, which is necessary before the remains on the target are removed.
         """
         record = self.step.recorder.record
         identity = self.step.identity

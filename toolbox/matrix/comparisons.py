@@ -1,6 +1,6 @@
 """Delays the checks that compare a cell with another cell until the outcome of the other cell is known.
 
-A comparison uses the outcome that the other cell has before its own comparisons.
+A comparison uses the outcome that the other cell had before the other cell's own comparisons.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Comparisons:
         self._outcomes.pop(cell, None)
 
     def postpone(self, run: CellRun, conclusion: Conclusion) -> bool:
-        """Postpone the comparisons of a cell if another cell must end first, and return whether that is so."""
+        """Postpone the comparisons of a cell if another cell must end first, and return whether they are postponed."""
         other = self._awaited(run.cell)
         if other is not None:
             self._postponed.setdefault(other, []).append((run, conclusion))

@@ -70,7 +70,7 @@ class Executions:
         self._clusters = clusters
         self._on_change = on_change
         self._results: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        # A start may wait for a target that does not answer, and must not delay the other work meanwhile.
+        # Starts have threads of their own, because a start may wait long for a target that does not answer.
         self._starters = ThreadPoolExecutor(min(_MOST_THREADS, jobs), thread_name_prefix="start")
         self._threads = ThreadPoolExecutor(min(_MOST_THREADS, jobs + 2), thread_name_prefix="cells")
         self._removers = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="remove")
@@ -128,7 +128,7 @@ class Executions:
         removed: Callable[[RemainingAttempt], None],
         done: Callable[[], None],
     ) -> None:
-        """Remove the remains of attempts that a person has given up, until their target stops answering.
+        """Remove the remains of attempts that a person has given up. Stop if the target does not answer.
 
         Args:
             removed: called with each attempt whose remains have been removed.

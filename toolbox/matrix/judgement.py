@@ -21,7 +21,7 @@ from toolbox.runs.steps import Outcome
 log = logging.getLogger(__name__)
 
 _EXIT_STATUS = "exit_status"
-_COMMON = ("unit", "direction")  # every metric has these
+_COMMON = ("unit", "direction")  # the fields of a metric that do not belong to its source
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,8 @@ def parse_metric(spec: Mapping[str, Any]) -> MetricSource:
     Raises:
         ValueError: there is no such source, or one of its fields is wrong.
     """
-    own = {key: value for key, value in spec.items() if key not in _COMMON} if isinstance(spec, Mapping) else spec
-    return loading.parse(protocols.METRICS, own)
+    fields = {key: value for key, value in spec.items() if key not in _COMMON} if isinstance(spec, Mapping) else spec
+    return loading.parse(protocols.METRICS, fields)
 
 
 def judge(
@@ -171,23 +171,23 @@ def outcome_without_checks(outcome: WorkloadOutcome) -> Outcome | None:
 
 def verdict(judgements: Sequence[tuple[str, Judgement]]) -> Outcome:
     """Return the outcome that the judgements decide. If `exit_status` failed, the cause is always `product`."""
-    bad = [(name, judgement.message) for name, judgement in judgements if judgement.passed is False]
-    if not bad:
+    failed = [(name, judgement) for name, judgement in judgements if judgement.passed is False]
+    if not failed:
         return Outcome(Verdict.PASSED)
-    deviations = [judgement.deviation for _, judgement in judgements if judgement.passed is False]
+    deviations = [judgement.deviation for _, judgement in failed]
     cause = Cause.CHECK
-    if any(name == _EXIT_STATUS for name, _ in bad):
+    if any(name == _EXIT_STATUS for name, _ in failed):
         cause = Cause.PRODUCT
     elif all(each is not None for each in deviations) and any(each and not each.improves for each in deviations):
         cause = Cause.REGRESSION
-    return Outcome(Verdict.FAILED, cause, "\n".join(f"{name}: {message}" for name, message in bad))
+    return Outcome(Verdict.FAILED, cause, "\n".join(f"{name}: {judgement.message}" for name, judgement in failed))
 
 
 def deviations(judgements: Sequence[tuple[str, Judgement]]) -> dict[str, Deviation]:
-    """Return the deviations by metric; empty if a check failed that does not compare with earlier runs."""
-    bad = [judgement for _, judgement in judgements if judgement.passed is False]
-    by_metric = {each.deviation.metric: each.deviation for each in bad if each.deviation is not None}
-    return by_metric if all(each.deviation is not None for each in bad) else {}
+    """Return the deviations from earlier runs, by metric; empty if a check of another kind failed."""
+    failed = [judgement.deviation for _, judgement in judgements if judgement.passed is False]
+    by_metric = {deviation.metric: deviation for deviation in failed if deviation is not None}
+    return by_metric if None not in failed else {}
 
 
 def without(judgements: Sequence[tuple[str, Judgement]], metrics: Iterable[str]) -> list[tuple[str, Judgement]]:

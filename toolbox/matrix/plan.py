@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,7 +70,6 @@ class Cell:
 
     def as_json(self) -> dict[str, Any]:
         """Return the cell as it is written to `plan.json`."""
-        timeouts = self.workload.timeouts
         return {
             "id": self.id,
             "name": self.name,
@@ -78,7 +77,7 @@ class Cell:
             "labels": dict(self.labels),
             "targets": list(self.targets),
             "resources": dict(self.resources),
-            "timeouts": {name: getattr(timeouts, name) for name in ("wait", "run", "silence", "grace")},
+            "timeouts": asdict(self.workload.timeouts),
             "skip": self.skip or None,
             "xfail": self.xfail.model_dump(mode="json", exclude={"when"}) if self.xfail else None,
             "quarantine": self.quarantine.model_dump(mode="json", exclude={"when"}) if self.quarantine else None,

@@ -185,7 +185,7 @@ class _Planner:
         faults = _Faults(self.configuration)
         workload = faults.collect(f"{BLOCK}.workload", lambda: self._workload(view, timeouts))
         checks = self._checks(view, combination, faults)
-        metrics = dict(self._members(view, ("metrics", self.block.metrics), faults))
+        metrics = dict(self._members(view, "metrics", self.block.metrics, faults))
         expectations = self._expected(checks, metrics, faults)
         fitting = faults.collect(f"{BLOCK}.target", lambda: self._targets(target, resources))
         faults.collect(f"{BLOCK}.resources", lambda: self._check_pools(resources))
@@ -226,16 +226,15 @@ class _Planner:
         """Return the checks that apply to a cell, by their indexes in the list of all checks."""
         return {
             index: {key: value for key, value in spec.items() if key != "when"}
-            for index, spec in self._members(view, ("checks", range(len(self.block.checks))), faults)
+            for index, spec in self._members(view, "checks", range(len(self.block.checks)), faults)
             if axes.matches(spec.get("when", {}), combination)
         }
 
     @staticmethod
     def _members(
-        view: Configuration, block: tuple[str, Iterable[str | int]], faults: _Faults
+        view: Configuration, name: str, keys: Iterable[str | int], faults: _Faults
     ) -> Iterator[tuple[Any, Any]]:
         """Yield the members of a block of the matrix, without the members that have wrong references."""
-        name, keys = block
         members = faults.collect(f"{BLOCK}.{name}", partial(view.get, f"{BLOCK}.{name}", default={}))
         if members is not None:
             yield from members.items() if isinstance(members, dict) else enumerate(members)
@@ -258,12 +257,12 @@ class _Planner:
         """Return the parsed checks and metrics. Cells with equal checks and metrics share the result."""
         key = json.dumps([list(checks.values()), metrics], default=str)
         if key not in self._expectations:
-            before = len(faults.messages)
+            faults_before = len(faults.messages)
             for name, spec in metrics.items():
                 faults.collect(paths.render((BLOCK, "metrics", name)), partial(NamedSource.parse, spec))
             for index, spec in checks.items():
                 faults.collect(f"{BLOCK}.checks[{index}]", partial(self._check, spec))
-            if len(faults.messages) == before:
+            if len(faults.messages) == faults_before:
                 self._expectations[key] = Expectations.parse(list(checks.values()), metrics)
         return self._expectations.get(key)
 
@@ -301,14 +300,14 @@ class _Planner:
             if count > self.block.pools.get(label, count):
                 raise ValueError(f"the cell needs {count} {label}, but the pool has only {self.block.pools[label]}")
 
-    def _targets(self, wanted: str | list[str], resources: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the targets with the wanted names or labels that have enough capacity for the cell."""
+    def _targets(self, names: str | list[str], resources: Mapping[str, int]) -> tuple[str, ...]:
+        """Return the targets that have one of these names or labels, and enough capacity for the cell."""
         named: dict[str, PlannedTarget] = {}
-        for text in [wanted] if isinstance(wanted, str) else wanted:
+        for text in [names] if isinstance(names, str) else names:
             matching = {name: target for name, target in self.targets.items() if text in (name, *target.labels)}
             if not matching:
-                names = {label for name, target in self.targets.items() for label in (name, *target.labels)}
-                raise ValueError(f"no target `{text}`: {did_you_mean(str(text), names, label='targets and labels')}")
+                known = {label for name, target in self.targets.items() for label in (name, *target.labels)}
+                raise ValueError(f"no target `{text}`: {did_you_mean(str(text), known, label='targets and labels')}")
             named |= matching
         fitting = [name for name, target in named.items() if target.can_hold(resources)]
         if not fitting:
@@ -332,7 +331,7 @@ class _Planner:
             env={name: value if isinstance(value, Secret) else as_text(value) for name, value in block.env.items()},
             cwd=block.cwd,
             files=sources,
-            text_files={name: _written(name, value) for name, value in block.write.items()},
+            text_files={name: _content(name, value) for name, value in block.write.items()},
             collect=tuple(block.collect),
             timeouts=workloads.Timeouts(timeouts.wait, timeouts.run, timeouts.silence, timeouts.grace),
             log_bytes=block.log_bytes,
@@ -359,7 +358,7 @@ class _Faults:
         return None
 
 
-def _written(name: str, value: object) -> str:
+def _content(name: str, value: object) -> str:
     if isinstance(value, str):
         return value
     return filesystem.dump_yaml(value) if name.endswith((".yaml", ".yml")) else filesystem.dump_json(value)
@@ -375,6 +374,8 @@ def _fingerprint(
     """
     env = {name: value.reference if isinstance(value, Secret) else value for name, value in workload.env.items()}
     sent = [files_sent, dict(workload.text_files), list(workload.collect)]
-    added = [value for _, value in sorted(workload.backend_fields.items()) if value != {}]
-    text = json.dumps([workload.command, env, workload.cwd, sent, checks, metrics, *added], sort_keys=True, default=str)
+    backend_fields = [value for _, value in sorted(workload.backend_fields.items()) if value != {}]
+    text = json.dumps(
+        [workload.command, env, workload.cwd, sent, checks, metrics, *backend_fields], sort_keys=True, default=str
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:12]

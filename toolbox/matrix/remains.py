@@ -57,9 +57,9 @@ class Remains:
         else:
             self._release(target, run.handle, AttemptReleased(run.step.identity, run.attempt))
 
-    def release_past(self, before: StepState) -> None:
+    def release_past(self, earlier: StepState) -> None:
         """Remove the remains of attempts that ended in earlier sessions."""
-        for attempt in before.attempts:
+        for attempt in earlier.attempts:
             if not self.keeps(attempt.target):
                 continue
             self._attempts_on[attempt.target] += 0  # so that `teardown_run` includes the target
@@ -68,9 +68,9 @@ class Remains:
             self.note_attempt(attempt.target)
             if attempt.is_abandoned:
                 continue  # `discard` removes all abandoned attempts of a target together
-            directory = RunDirectory(self._recorder.root).attempt(before.step, attempt.attempt).path
+            directory = RunDirectory(self._recorder.root).attempt(earlier.step, attempt.attempt).path
             handle = Handle(attempt.name, directory)
-            self._release(attempt.target, handle, AttemptReleased(before.step, attempt.attempt))
+            self._release(attempt.target, handle, AttemptReleased(earlier.step, attempt.attempt))
 
     def discard(self, waited_for: Iterable[str]) -> None:
         """Remove the remains of attempts that a person has given up.

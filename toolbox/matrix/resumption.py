@@ -22,8 +22,8 @@ class Beginning(Enum):
     DONE: nothing, because the cell ended in an earlier session.
     ADOPT: adopt the latest attempt, which may be running.
     JUDGE: judge the latest attempt, which has ended although the cell has not.
-    AGAIN: start an attempt, because a person has given the latest attempt up and its remains have been removed.
-    CLEAR: remove the remains of the latest attempt, which a person has given up; then start an attempt.
+    AGAIN: start an attempt: a person has given up the latest attempt, and its remains have been removed.
+    CLEAR: remove the remains of the latest attempt, which a person has given up, and then start an attempt.
     """
 
     NEW = auto()
@@ -35,20 +35,20 @@ class Beginning(Enum):
     CLEAR = auto()
 
 
-def beginning(cell: Cell, before: StepState | None, *, rerun_failed: bool) -> Beginning:
+def beginning(cell: Cell, earlier: StepState | None, *, rerun_failed: bool) -> Beginning:
     """Return what to do with a cell first.
 
     Args:
-        before: the state of the cell after the earlier sessions; None if they did not start the cell.
+        earlier: the state of the cell after the earlier sessions; None if they did not start the cell.
         rerun_failed: whether cells that did not pass are run again.
     """
-    if before is not None and is_done(cell, before, rerun_failed=rerun_failed):
+    if earlier is not None and is_done(cell, earlier, rerun_failed=rerun_failed):
         return Beginning.DONE
     if cell.skip:
         return Beginning.SKIP
-    if before is None or not before.is_open or not before.attempts:
+    if earlier is None or not earlier.is_open or not earlier.attempts:
         return Beginning.NEW
-    latest = before.attempts[-1]
+    latest = earlier.attempts[-1]
     if latest.is_abandoned:
         return Beginning.AGAIN if latest.is_released else Beginning.CLEAR
     if latest.verdict is None:
@@ -57,38 +57,38 @@ def beginning(cell: Cell, before: StepState | None, *, rerun_failed: bool) -> Be
     return Beginning.NEW if must_repeat else Beginning.JUDGE
 
 
-def is_done(cell: Cell, before: StepState | None, *, rerun_failed: bool) -> bool:
+def is_done(cell: Cell, earlier: StepState | None, *, rerun_failed: bool) -> bool:
     """Return whether a cell ended in an earlier session with the same fingerprint, and is not to be rerun."""
-    if before is None or before.verdict is None or before.is_open:
+    if earlier is None or earlier.verdict is None or earlier.is_open:
         return False
-    is_same = before.fingerprint == cell.fingerprint
-    return is_same and (before.verdict.is_pass or not rerun_failed)
+    is_same = earlier.fingerprint == cell.fingerprint
+    return is_same and (earlier.verdict.is_pass or not rerun_failed)
 
 
-def restored(cell: Cell, before: StepState, root: Path) -> tuple[CellResult, Outcome]:
+def restored(cell: Cell, earlier: StepState, root: Path) -> tuple[CellResult, Outcome]:
     """Return the result of a cell that is done, and its outcome before comparisons with other cells.
 
     Args:
         root: the run directory.
     """
-    assert before.verdict is not None, "the cell is done"
-    outcome = Outcome(before.verdict, before.cause, before.message)
-    directory, attempts = root / before.step, len(before.attempts)
-    result = CellResult(cell.name, cell.settings, outcome, before.measured, directory, attempts, before.counts)
+    assert earlier.verdict is not None, "the cell is done"
+    outcome = Outcome(earlier.verdict, earlier.cause, earlier.message)
+    directory, attempts = root / earlier.step, len(earlier.attempts)
+    result = CellResult(cell.name, cell.settings, outcome, earlier.measured, directory, attempts, earlier.counts)
     if outcome.cause is Cause.CHECK and attempts:  # the only failed check may be a comparison
-        outcome = judgement.verdict(_judgements_without_comparisons(cell, before.attempts[-1]))
+        outcome = judgement.verdict(_judgements_without_comparisons(cell, earlier.attempts[-1]))
     return result, outcome
 
 
-def concluded(cell: Cell, before: StepState) -> Conclusion:
+def concluded(cell: Cell, earlier: StepState) -> Conclusion:
     """Return the conclusion of the latest attempt of a cell, which ended in an earlier session."""
-    attempt = before.attempts[-1]
+    attempt = earlier.attempts[-1]
     assert attempt.verdict is not None, "the attempt has ended"
     judgements = _judgements_without_comparisons(cell, attempt)
     outcome = None if judgements else Outcome(attempt.verdict, attempt.cause, attempt.message)
     return Conclusion(
         outcome,
-        before.measured,
+        earlier.measured,
         judgements,
         seconds=attempt.seconds or 0.0,
         host=attempt.host,

@@ -2,8 +2,8 @@
 
 The thread that calls `Scheduler.run` makes and records all decisions. `Executions` waits for targets in worker threads,
 so this thread never blocks. `Admission` decides which cell starts next. `resumption` decides how a resumed run
-continues a cell. `Comparisons` decides when a cell is compared with others. `StopRules` decides when to stop. `Remains`
-removes what attempts leave on targets.
+continues a cell. `Comparisons` decides when a cell is compared with other cells. `StopRules` decides when to stop.
+`Remains` removes what attempts leave on targets.
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ class Scheduler:
             ToolboxError: the run cannot continue, for example because its journal cannot be written.
         """
         rerun_failed = self._options.rerun_failed
-        done = sum(resumption.is_done(cell, self._before(cell), rerun_failed=rerun_failed) for cell in self._plan.cells)
+        done = sum(
+            resumption.is_done(cell, self._earlier(cell), rerun_failed=rerun_failed) for cell in self._plan.cells
+        )
         planned = MatrixPlanned(self._step.identity, len(self._plan.cells), self._jobs, done)
         self._step.recorder.record(planned)
         unwatched = cancellation.current().add(self._executions.wake)
@@ -146,25 +148,25 @@ class Scheduler:
 
     # From the start of a cell to the start of its attempt
 
-    def _before(self, cell: Cell) -> StepState | None:
+    def _earlier(self, cell: Cell) -> StepState | None:
         return self._step.recorder.past.latest.get(f"{self._step.key}/{cell.id}")
 
     def _begin_cell(self, cell: Cell) -> None:
-        before = self._before(cell)
-        if before is not None:
-            self._remains.release_past(before)
-        beginning = resumption.beginning(cell, before, rerun_failed=self._options.rerun_failed)
+        earlier = self._earlier(cell)
+        if earlier is not None:
+            self._remains.release_past(earlier)
+        beginning = resumption.beginning(cell, earlier, rerun_failed=self._options.rerun_failed)
         if beginning is Beginning.NEW:
             self._admission.add(cell)
         elif beginning is Beginning.SKIP:
             self._close(self._open(cell), Outcome(Verdict.SKIPPED, None, cell.skip), Conclusion(None))
         else:
-            assert before is not None, "an earlier session started the cell"
-            self._resume(cell, before, beginning)
+            assert earlier is not None, "an earlier session started the cell"
+            self._resume(cell, earlier, beginning)
 
-    def _resume(self, cell: Cell, before: StepState, beginning: Beginning) -> None:
+    def _resume(self, cell: Cell, earlier: StepState, beginning: Beginning) -> None:
         if beginning is Beginning.DONE:
-            self._restore(cell, before)
+            self._restore(cell, earlier)
             return
         run = self._open(cell)
         if beginning is Beginning.AGAIN:
@@ -177,13 +179,13 @@ class Scheduler:
             self._begin_attempt(run)
             if beginning is Beginning.JUDGE:
                 run.history.pop()
-                self._conclude(run, resumption.concluded(cell, before))
+                self._conclude(run, resumption.concluded(cell, earlier))
             else:
                 self._executions.start(run, partial(self._started, run), partial(self._conclude, run))
 
-    def _restore(self, cell: Cell, before: StepState) -> None:
+    def _restore(self, cell: Cell, earlier: StepState) -> None:
         """Load the result of a cell that ended in an earlier session."""
-        result, uncompared = resumption.restored(cell, before, self._step.recorder.root)
+        result, uncompared = resumption.restored(cell, earlier, self._step.recorder.root)
         self.results[cell.id] = result
         if result.counts:
             self._step.add(result.outcome)
@@ -239,7 +241,7 @@ class Scheduler:
             self._executions.collect(run, status, partial(self._conclude, run))
 
     def _conclude(self, run: CellRun, conclusion: Conclusion) -> None:
-        """Record the conclusion of an attempt, and compare the cell with others if it passed so far."""
+        """Record the conclusion of an attempt, and compare the cell with other cells if all other checks passed."""
         conclusion = self._with_image_remark(conclusion)
         del self._running[run.name]
         self._pools.release(run.target, run.cell)

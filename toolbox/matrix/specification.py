@@ -152,7 +152,7 @@ class Timeouts(Block):
 
 
 class PartialTimeouts(Block):
-    """The timeouts of some combinations. A timeout that is missing keeps its general value."""
+    """The timeouts of some combinations. A missing timeout keeps the value that the matrix gives to all cells."""
 
     wait: Seconds | None = None
     run: Seconds | None = None
@@ -186,7 +186,7 @@ class Retries(Block):
 
 
 class PartialRetries(Block):
-    """The retries of some combinations. A number that is missing keeps its general value."""
+    """The retries of some combinations. A missing number keeps the value that the matrix gives to all cells."""
 
     infrastructure: Tries | None = None
     capacity: Tries | None = None
@@ -271,7 +271,7 @@ class MatrixBlock(Block):
         include: combinations to add, by the values of some axes.
         exclude: combinations to remove.
         target: the names or labels of targets on which cells may run.
-        jobs: how many cells run at once; None for as many as the targets can run.
+        jobs: how many cells run at once; None for one cell per target.
         pools: the amount of each resource that all cells on all targets may take together.
         resources: the amount of each resource that a cell takes, by the label of the resource.
         deadline: the time limit of the whole run, in seconds.

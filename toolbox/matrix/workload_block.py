@@ -73,11 +73,11 @@ class WorkloadBlock(BaseModel):
     """The workload of a cell. Backends add fields of their own: see `complete`.
 
     Args:
-        command: a list of arguments, or text for bash.
-        env: environment variables: texts, numbers and secrets.
+        command: a list of arguments, or a command line for bash.
+        env: environment variables; a value is text, a number, true, false, null or a secret.
         cwd: the working directory.
         files: local files or directories to send, by their names below `src/`.
-        write: files to generate, by their names below `src/`: a text, or a value. The value is written as JSON or YAML,
+        write: files to generate, by their names below `src/`. A value that is not text is written as JSON or YAML,
             depending on the ending of the name.
         collect: patterns of the files to fetch.
         log_bytes: how many bytes of the output are kept.
@@ -97,12 +97,12 @@ class WorkloadBlock(BaseModel):
 
     @classmethod
     def complete(cls) -> type[WorkloadBlock]:
-        """Return the model with the fields of all backends, which have to be imported for it."""
+        """Return the model with the fields of all backends. This imports all backends."""
         return _with_fields(tuple(target.workload_fields for target in loading.extending_targets()))
 
     @property
     def backend_fields(self) -> dict[str, Any]:
-        """The fields of backends that were given, by name."""
+        """The fields that the configuration sets and that belong to backends, by name."""
         return {name: getattr(self, name) for name in self.model_fields_set - WorkloadBlock.model_fields.keys()}
 
     @model_validator(mode="wrap")
