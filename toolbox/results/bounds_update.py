@@ -93,8 +93,7 @@ class Update:
             return Decision(series, before, before, Action.KEPT, "manual bounds are never changed")
         current = before if before is not None and before.is_in(series.unit) else None
         level = levels.accepted(series, current)
-        accepts = self.acceptance is not None and level.changed is not None and self.acceptance.covers(series)
-        if accepts and self.acceptance is not None:
+        if self.acceptance is not None and level.changed is not None and self.acceptance.covers(series):
             return self._accept(series, before, level, self.acceptance)
         if level.changed is not None and current is not None and not _reaches_beyond(current, series, level):
             return Decision(series, before, before, Action.REFUSED, _changed(series, level))
@@ -140,10 +139,10 @@ class Update:
         values, runs = series.values[indices], [series.runs[index] for index in indices]
 
         def bound_by(noise: pooled_noise.Noise | None) -> Bound:
-            made = bounds_formulas.computed(
+            bound = bounds_formulas.computed(
                 values, runs, series, method=self.method, confidence=self.confidence, noise=noise
             )
-            return made if current is None else _with_acceptance(made, current)
+            return bound if current is None else _with_acceptance(bound, current)
 
         if noise is not None and 0 < len(values) < GATED_FROM:
             return bound_by(noise)

@@ -118,7 +118,7 @@ def run(connection: Connection, name: str, project: str | None = None) -> RunRow
 
 
 def _named(connection: Connection, where: Filter, condition: ColumnElement[bool]) -> list[RunRow]:
-    """Return the newest runs that meet a condition, at most `_SOME` + 1: one more run shows that there are others."""
+    """Return the newest runs that meet a condition, at most one run more than an error message names."""
     query = select(Run.id).where(*_of_runs(where), condition).order_by(Run.started.desc(), Run.id.desc())
     return [
         row
@@ -177,7 +177,8 @@ def series(connection: Connection, where: Filter, *, accepted: bool = True) -> l
     """Return the series that have values, sorted by project, cell and metric.
 
     Args:
-        accepted: whether to return only accepted values (see `tables.Sample`).
+        accepted: whether to omit the values of cells that failed for other reasons than values out of the ranges of
+            earlier runs.
     """
     runs_by_id = {
         row.id: RunReference(row.run, row.started, row.revision, row.directory)
@@ -192,10 +193,8 @@ def series(connection: Connection, where: Filter, *, accepted: bool = True) -> l
         for row in connection.execute(select(SeriesRow))
         if row.cell_id in cells and (where.metric is None or fnmatch.fnmatchcase(row.metric, where.metric))
     }
-    index_of = {
-        identity: index for index, identity in enumerate(sorted(runs_by_id, key=lambda i: (runs_by_id[i].started, i)))
-    }
-    in_order = sorted(index_of, key=index_of.__getitem__)
+    in_order = sorted(runs_by_id, key=lambda identity: (runs_by_id[identity].started, identity))
+    index_of = {identity: index for index, identity in enumerate(in_order)}
     all_series = []
     for identity, values, indices, confirmed in _values(connection, named, index_of, accepted=accepted):
         row, cell = named[identity], cells[named[identity].cell_id]
@@ -220,8 +219,7 @@ def series(connection: Connection, where: Filter, *, accepted: bool = True) -> l
 
 def failed_cells(connection: Connection, where: Filter) -> set[tuple[str, str]]:
     """Return the projects and ids of the cells that have results in the selected runs but passed in none of them."""
-    query = select(Run.id, Run.revision, Run.presets).where(*_of_runs(where))
-    among = {row.id for row in connection.execute(query) if _matches(row, where)}
+    among = set(_run_ids(connection, where))
     ended = select(Cell.project, Cell.cell, Result.run_id, Result.verdict).join(Cell, Cell.id == Result.cell_id)
     passed: dict[tuple[str, str], bool] = {}
     for project, cell, run_id, verdict in connection.execute(_of(ended, Result.run_id, among, where)):
@@ -235,8 +233,7 @@ def noise(connection: Connection, where: Filter) -> dict[tuple[str, str], tuple[
 
     A noisy value was out of its range in one attempt but not in the other. Metrics without noisy values are omitted.
     """
-    query = select(Run.id, Run.revision, Run.presets).where(*_of_runs(where))
-    runs_ = [row.id for row in connection.execute(query) if _matches(row, where)]
+    runs_ = _run_ids(connection, where)
     cells = _cells(connection, where)
     counted = select(SeriesRow.cell_id, SeriesRow.metric, func.sum(case((Sample.noisy, 1), else_=0)), func.count())
     counted = counted.join(SeriesRow, SeriesRow.id == Sample.series_id).group_by(SeriesRow.cell_id, SeriesRow.metric)
@@ -290,6 +287,11 @@ def _values(
         if identity in named:
             failed = tuple(np.flatnonzero(confirmed[begin:end]).tolist())
             yield identity, values[begin:end].copy(), indices[begin:end].tolist(), failed
+
+
+def _run_ids(connection: Connection, where: Filter) -> list[int]:
+    query = select(Run.id, Run.revision, Run.presets).where(*_of_runs(where))
+    return [row.id for row in connection.execute(query) if _matches(row, where)]
 
 
 def _of_runs(where: Filter) -> list[ColumnElement[bool]]:

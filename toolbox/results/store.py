@@ -10,7 +10,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, Self
 
@@ -34,7 +34,7 @@ class StoreError(InfrastructureError):
 
 
 def default_location() -> str:
-    """Return the location of the store from the environment; otherwise a file in the user's state directory."""
+    """Return the location that the environment names; a file in the user's state directory if it names none."""
     named = environ.get(environ.RESULTS_DATABASE)
     return named or str(environ.state_directory() / NAME)
 
@@ -63,7 +63,7 @@ class Store:
                 )
             self._bring_up_to_date()
         except OSError as error:
-            raise StoreError(f"the store {self.location}: {error.strerror or error}") from error
+            raise StoreError(f"the store {self.location} cannot be opened: {error.strerror or error}") from error
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -127,7 +127,7 @@ class Store:
 
     def _alone(self) -> AbstractContextManager[None]:
         """Keep other processes from setting up the same file: only one process at a time may change SQLite's mode."""
-        return _locked(self._file) if self._file is not None else _nothing()
+        return _locked(self._file) if self._file is not None else nullcontext()
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -145,7 +145,7 @@ def _url(location: str) -> URL:
     try:
         url = make_url(location)
     except (exc.ArgumentError, ValueError):
-        raise UsageError("the store: the URL of a database was expected, postgresql://user@host/name") from None
+        raise UsageError("the store: the URL of a database was expected, such as postgresql://user@host/name") from None
     if "@" in (url.host or ""):  # the password contains an @, at which SQLAlchemy has split the URL
         raise UsageError("the store: write an @ in the password of a URL as %40") from None
     match url.drivername.partition("+")[0]:
@@ -199,7 +199,7 @@ def _locked(file: Path) -> Iterator[None]:
     try:
         descriptor = filesystem.open_lock(Path(f"{file}.lock"))
     except OSError as error:
-        raise StoreError(f"the store {file}: its lock {file}.lock: {error.strerror}") from error
+        raise StoreError(f"the store {file}: its lock {file}.lock cannot be opened: {error.strerror}") from error
     with os.fdopen(descriptor, "rb+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
@@ -209,11 +209,6 @@ def _locked(file: Path) -> Iterator[None]:
         except sqlite3.Error as error:
             raise StoreError(f"the store {file}: {_reason(error, file)}") from error
         yield
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 def _versions() -> set[str]:
