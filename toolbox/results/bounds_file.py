@@ -209,19 +209,19 @@ def _latest_names(entries: Iterable[Entry]) -> dict[str, str]:
     return {entry.cell: entry.name for entry in ordered}
 
 
-def _keys(now: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
+def _keys(present: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
     """Return the key of each cell, by id: the name of the cell. The id is appended if another cell has that name.
 
     Args:
-        now: the keys in the file, by id.
+        present: the keys in the file, by id.
         names: the names of the updated cells, by id.
     """
-    taken = {key for identity, key in now.items() if identity not in names}
-    keys = dict(now)
-    for identity in sorted(names, key=lambda cell: (names[cell], now.get(cell) != names[cell], cell)):
+    used_keys = {key for identity, key in present.items() if identity not in names}
+    keys = dict(present)
+    for identity in sorted(names, key=lambda cell: (names[cell], present.get(cell) != names[cell], cell)):
         name = names[identity]
-        keys[identity] = name if name not in taken else f"{name} ({identity})"
-        taken.add(keys[identity])
+        keys[identity] = name if name not in used_keys else f"{name} ({identity})"
+        used_keys.add(keys[identity])
     return keys
 
 

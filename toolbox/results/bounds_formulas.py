@@ -37,7 +37,7 @@ def bound_of(series: Series, *, method: Method = Method.PREDICTION, confidence: 
     `prediction` uses the last 30 values since the last confirmed change, the other methods use all values.
 
     Raises:
-        ValueError: as for `interval`, for example if a value is too large. The message does not name the series.
+        ValueError: a value is too large, or the confidence or method is wrong. The message does not name the series.
     """
     begin = _begin(series.values) if method is Method.PREDICTION else 0
     if len(series.values) - begin < REPORTED_FROM:
@@ -64,7 +64,7 @@ def computed(
             With `noise`, the method is always `prediction`.
 
     Raises:
-        ValueError: as for `interval`.
+        ValueError: a value is too large, or the confidence or the method is wrong.
     """
     if noise is None:
         lower, upper, mean = interval(values, method, confidence)
@@ -101,10 +101,10 @@ def interval(
     sample = np.asarray(values, dtype=np.float64)
     if len(sample) < 2:  # noqa: PLR2004  # one value has no spread
         raise ValueError(f"bounds need at least 2 values, there are {len(sample)}")
-    _refuse_sizes(sample)
+    _check_sizes(sample)
     mean = float(sample.mean())
     if method is Method.RATIO:
-        _refuse(confidence)
+        _check_confidence(confidence)
         near, far = mean / RATIO, mean * RATIO
         return min(near, far), max(near, far), mean
     half = float(half_width(sample, method, confidence))
@@ -130,8 +130,8 @@ def interval_with_noise(
     """
     from scipy.special import stdtrit
 
-    _refuse(confidence)
-    _refuse_sizes(values)
+    _check_confidence(confidence)
+    _check_sizes(values)
     mean = float(values.mean())
     reach = float(stdtrit(noise.freedom, (1 + confidence) / 2)) * math.sqrt(noise.at(mean) * (1 + 1 / len(values)))
     half = max(reach, LEAST_SHARE * abs(mean))
@@ -172,11 +172,11 @@ def half_width(samples: NDArray[np.float64], method: Method, confidence: float =
     deviation, computed with the divisor n - 1.
 
     Raises:
-        ValueError: the confidence is not above 0.5 and below 1, or the method is neither of these.
+        ValueError: the confidence is not above 0.5 and below 1, or the method is not one of these two.
     """
     from scipy.special import stdtrit  # not scipy.stats, which takes a second to import
 
-    _refuse(confidence)
+    _check_confidence(confidence)
     n = samples.shape[-1]
     mean: NDArray[np.float64] = samples.mean(axis=-1)
     spread: NDArray[np.float64] = stdtrit(n - 1, (1 + confidence) / 2) * samples.std(axis=-1, ddof=1)
@@ -189,12 +189,12 @@ def half_width(samples: NDArray[np.float64], method: Method, confidence: float =
     raise ValueError(f"bounds by the method {method} have no half-width")
 
 
-def _refuse(confidence: float) -> None:
+def _check_confidence(confidence: float) -> None:
     if not 0.5 < confidence < 1:  # noqa: PLR2004
         raise ValueError(f"the confidence is {confidence}, a number above 0.5 and below 1 was expected")
 
 
-def _refuse_sizes(values: NDArray[np.float64]) -> None:
+def _check_sizes(values: NDArray[np.float64]) -> None:
     """Raise ValueError if a value or its square is not a finite number."""
     wrong = values[~(np.abs(values) < _LARGEST)]
     if wrong.size:

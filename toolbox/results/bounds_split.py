@@ -69,7 +69,7 @@ def written_by_people(text: str, by_hand: Collection[tuple[str, str]], file: str
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes an empty value as `null`, because PyYAML would write it as an empty text within braces."""
+    """Writes an empty value as `null`, because PyYAML would write it as an empty string within braces."""
 
     def serialize_node(self, node: yaml.Node, parent: yaml.Node | None, index: object) -> None:
         if node.tag == "tag:yaml.org,2002:null" and not node.value:

@@ -141,8 +141,8 @@ def _history(whole: Series, bound: Bound | None, noisy: tuple[int, int] | None, 
 
 def _shift(series: Series, change: Change, presets: Presets) -> Shift:
     run, last = series.runs[change.index], series.runs[change.index - 1]
-    one, other = (set(presets.get((at.run, at.started), ())) for at in (run, last))
-    return Shift(change, run, last, _is_worse(change, series.direction), one != other)
+    new_presets, old_presets = (set(presets.get((each.run, each.started), ())) for each in (run, last))
+    return Shift(change, run, last, _is_worse(change, series.direction), new_presets != old_presets)
 
 
 def _possible_bound(series: Series) -> Bound | None:

@@ -19,8 +19,9 @@ _FAILED: Final = {Verdict.FAILED, Verdict.XFAILED}
 def of(results: Iterable[ResultRow]) -> Iterator[Observation]:
     """Yield an observation per attempt."""
     for row in results:
-        alone = AttemptRow(row.verdict, row.cause, row.target, row.accelerator, out_of_range=row.out_of_range)
-        attempts = row.attempts or [alone]
+        attempts = row.attempts or [
+            AttemptRow(row.verdict, row.cause, row.target, row.accelerator, out_of_range=row.out_of_range)
+        ]
         for number, attempt in enumerate(attempts, 1):
             is_confirmed = row.verdict in _FAILED and number == len(attempts)
             yield Observation(
@@ -61,7 +62,7 @@ def _passed(attempt: AttemptRow, *, is_confirmed: bool) -> bool | None:
     """Return whether an attempt passed; None if its outcome says nothing about the cell.
 
     Args:
-        is_confirmed: whether a value out of the range of earlier runs failed the cell. Otherwise it is noise.
+        is_confirmed: whether values out of the ranges of earlier runs failed the cell; False if they were noise.
     """
     if attempt.verdict == Verdict.PASSED:
         return True

@@ -156,8 +156,8 @@ def flaky(cells: Iterable[Cell]) -> list[Cell]:
     """Return the cells that are not healthy, in the order of `flakiness.State`."""
     order = list(flakiness.State)
     assessed = [(cell, cell.flaky) for cell in cells if cell.flaky is not None]
-    bad = [(cell, flaky) for cell, flaky in assessed if flaky.state is not flakiness.State.HEALTHY]
-    return [cell for cell, _ in sorted(bad, key=lambda pair: (order.index(pair[1].state), -pair[1].lower))]
+    unhealthy = [(cell, flaky) for cell, flaky in assessed if flaky.state is not flakiness.State.HEALTHY]
+    return [cell for cell, _ in sorted(unhealthy, key=lambda pair: (order.index(pair[1].state), -pair[1].lower))]
 
 
 def slowest(cells: Iterable[Cell]) -> list[tuple[Cell, float]]:

@@ -25,7 +25,7 @@ from toolbox.runs import run_reader
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import CellAttempt, RunState, StepState
 
-_SECONDS: Final = 3600.0
+_SECONDS_PER_HOUR: Final = 3600.0
 _FAILED: Final = {Verdict.FAILED, Verdict.XFAILED}
 _UNFIT = re.compile("[\x00\ud800-\udfff]")  # characters that databases do not accept
 
@@ -37,7 +37,7 @@ class Recorded:
     Args:
         cells: the number of cells that were written.
         samples: the number of samples that were written.
-        is_new: whether the store did not have the run before.
+        is_new: whether this is the first recording of the run.
         is_outdated: whether the store has a newer state of the run, and was not changed.
     """
 
@@ -197,11 +197,11 @@ class _Writer:
         for identity, row in cells.items():
             if (stored := rows.get(identity)) is None:
                 continue
-            after = {name: value for name, value in _fit(row).items() if name in {"name", "settings", "labels"}}
+            new = {name: value for name, value in _fit(row).items() if name in {"name", "settings", "labels"}}
             may_update = self.is_newest or not stored.settings  # an older run only adds missing settings
             deletes_settings = not row["settings"] and bool(stored.settings)
-            if may_update and not deletes_settings and after != {name: getattr(stored, name) for name in after}:
-                self.connection.execute(update(cell).where(cell.id == stored.id).values(**after))
+            if may_update and not deletes_settings and new != {name: getattr(stored, name) for name in new}:
+                self.connection.execute(update(cell).where(cell.id == stored.id).values(**new))
         return {row.cell: row.id for row in self.connection.execute(query)}
 
     def _series(self, metrics: Mapping[tuple[int, str, str], MetricMeasured]) -> dict[tuple[int, str, str], int]:
@@ -241,7 +241,7 @@ def is_accepted(step: StepState) -> bool:
 
 
 def _counted(step: StepState) -> Iterable[MetricMeasured]:
-    """Return the metrics to record. If a second attempt had to confirm the first, the metrics of the first count."""
+    """Return the metrics to record: those of the first attempt, if a second attempt had to confirm the first."""
     first = next((attempt for attempt in step.attempts if attempt.deviations), None)
     if first is not None and is_accepted(step):
         return first.metrics.values()
@@ -250,11 +250,11 @@ def _counted(step: StepState) -> Iterable[MetricMeasured]:
 
 def _noisy(step: StepState) -> set[str]:
     """Return the names of the metrics that were out of their range in one attempt but not in the other."""
-    out = [attempt.deviations for attempt in step.attempts if attempt.deviations]
-    if not out or not is_accepted(step):
+    deviating = [attempt.deviations for attempt in step.attempts if attempt.deviations]
+    if not deviating or not is_accepted(step):
         return set()
-    again = step.attempts[-1].deviations if len(step.attempts) > 1 else out[0]
-    return {metric for deviations in out for metric in deviations if again.get(metric) != deviations[metric]}
+    latest = step.attempts[-1].deviations if len(step.attempts) > 1 else deviating[0]
+    return {metric for deviations in deviating for metric in deviations if latest.get(metric) != deviations[metric]}
 
 
 def _confirmed(step: StepState) -> set[str]:
@@ -293,7 +293,7 @@ def _costs(steps: Iterable[StepState], targets: Mapping[str, Any]) -> dict[str, 
         shares = cost.shares([(begin, begin + seconds) for _, begin, seconds in timed])
         for (step, _, _), share in zip(timed, shares, strict=True):
             if price is not None and (total := costs[step]) is not None:
-                costs[step] = total + share * price / _SECONDS
+                costs[step] = total + share * price / _SECONDS_PER_HOUR
         for step, attempt in on_target:
             if price is None or attempt.seconds is None:
                 costs[step] = None

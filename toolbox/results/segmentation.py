@@ -39,9 +39,7 @@ _LEAST_T: Final = 4.5  # minimum t of a candidate: weaker candidates would fail 
 _MAD: Final = 1.4826  # ratio of the spread of normal noise to its median absolute deviation
 _NINTH_DECILE: Final = 1 / 1.645  # ratio of the spread of normal noise to the ninth decile of its absolute deviations
 _SHARED_POINTS: Final = 10  # in the variance of a side, the pooled variance counts like this number of points
-_MEMORYLESS_POINTS: Final = (
-    20  # number of independent points that are added, to reduce an autocorrelation of few points
-)
+_MEMORYLESS_POINTS: Final = 20  # the estimate adds these independent points, so that few points have little memory
 _LARGEST_MEMORY: Final = 0.9
 
 
@@ -123,12 +121,12 @@ def candidates(values: Values, floor: float) -> list[int]:
         strong = strengths > _LEAST_T**2
         columns = (-strengths[strong], (starts + splits)[strong], starts[strong], starts[strong] + length)
         splits_found += zip(*(column.tolist() for column in columns), strict=True)
-    taken: list[int] = []
+    chosen: list[int] = []
     for _, split, start, end in sorted(splits_found):
-        following = bisect(taken, start + 1)
-        if following == len(taken) or taken[following] >= end - 1:
-            insort(taken, split)
-    return taken
+        following = bisect(chosen, start + 1)
+        if following == len(chosen) or chosen[following] >= end - 1:
+            insort(chosen, split)
+    return chosen
 
 
 def _best_splits(rows: Values, floor: float) -> tuple[Values, NDArray[np.intp]]:

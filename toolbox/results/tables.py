@@ -146,8 +146,8 @@ class Attempt(Base):
     Args:
         revision: the revision under test; empty if unknown.
         deviates: whether the attempt failed only because values were out of the ranges of earlier runs.
-        out_of_range: whether the attempt failed only because values were out of ranges, either of earlier runs or
-            configured.
+        out_of_range: whether the attempt failed only because values were out of the ranges of earlier runs or out of
+            configured ranges.
         image: the container image, as `NAME@sha256:...`; empty if unknown.
     """
 

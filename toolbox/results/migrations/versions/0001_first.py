@@ -13,11 +13,11 @@ _MOMENT = sa.DateTime(timezone=True)
 
 def upgrade() -> None:
     """Create the tables."""
-    _make_what_lasts()
-    _make_what_a_run_has()
+    _create_cells_and_series()
+    _create_runs_and_their_results()
 
 
-def _make_what_lasts() -> None:
+def _create_cells_and_series() -> None:
     op.create_table(
         "cells",
         sa.Column("id", sa.Integer, nullable=False),
@@ -42,7 +42,7 @@ def _make_what_lasts() -> None:
     )
 
 
-def _make_what_a_run_has() -> None:
+def _create_runs_and_their_results() -> None:
     op.create_table(
         "runs",
         sa.Column("id", sa.Integer, nullable=False),
