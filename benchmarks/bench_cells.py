@@ -59,13 +59,13 @@ def topgallant(cells: int, folder: Path) -> Cost:
 
 
 def floor(cells: int, folder: Path) -> Cost:
-    """Run the same number of processes in a plain loop."""
+    """Run `cells` processes in a plain loop."""
     loop = f"import subprocess\nfor _ in range({cells}): subprocess.run(['true'], check=True)"
     return cost(cells, [sys.executable, "-c", loop], cwd=folder)
 
 
 def reframe(cells: int, folder: Path) -> Cost:
-    """Run the same number of cells in ReFrame, as in its tutorial."""
+    """Run `cells` cells in ReFrame, as in the tutorial of ReFrame."""
     (folder / "cells.py").write_text(
         "import reframe as rfm\nimport reframe.utility.sanity as sn\n\n"
         "@rfm.simple_test\nclass Cell(rfm.RunOnlyRegressionTest):\n"
@@ -76,7 +76,7 @@ def reframe(cells: int, folder: Path) -> Cost:
 
 
 def tmt(cells: int, folder: Path) -> Cost:
-    """Run the same number of cells in tmt, on this machine."""
+    """Run `cells` cells in tmt, on this machine."""
     (folder / ".fmf").mkdir()
     (folder / ".fmf" / "version").write_text("1\n")
     tests = "".join(f"/cell{number}:\n    test: 'true'\n" for number in range(cells))
@@ -102,11 +102,10 @@ def main() -> int:
             print(f"{name:<26} {peer(PEERS, next(folders)) if is_installed else 'is not installed'}", flush=True)
         large = topgallant(large_cells, next(folders))
         print(f"a large matrix             {large}")
-    cpu = 1e3 * small.cpu / small.cells
-    ratio = (large.cpu / large.cells) / (small.cpu / small.cells)
-    within = (cpu <= CPU_MS, ratio <= RATIO, large.memory <= MEMORY_MB)
+    ratio = large.cpu_ms / small.cpu_ms
+    within = (small.cpu_ms <= CPU_MS, ratio <= RATIO, large.memory <= MEMORY_MB)
     print(
-        f"{cpu:.1f} ms of CPU per cell (at most {CPU_MS}: {_word(within[0])}); "
+        f"{small.cpu_ms:.1f} ms of CPU per cell (at most {CPU_MS}: {_word(within[0])}); "
         f"a cell of the large matrix costs {ratio:.2f} times as much (at most {RATIO}: {_word(within[1])}); "
         f"{large.memory:.0f} MB (at most {MEMORY_MB}: {_word(within[2])})"
     )

@@ -1,9 +1,9 @@
 """Compares Topgallant's change points with those of E-divisive as in Apache Otava, a stricter E-divisive, and PELT.
 
 The detectors run on generated series with known shifts, and on 25 real series if their file is beside this repository
-(SAP's performance regression data set of 2021, CC-BY-4.0). Their times are measured on series of 800 points. A point
-within 5 of a label is a hit. PELT needs the package ruptures. Arguments: the number of series for each kind of noise
-(40), and a seed.
+(SAP's performance regression data set of 2021, CC-BY-4.0). Their times are measured on series of 800 points. A
+detected point at most 5 points from a label is a hit. PELT needs the package ruptures. Arguments: the number of series
+for each kind of noise (40), and a seed.
 """
 
 from __future__ import annotations
@@ -132,10 +132,10 @@ def pelt(penalty: float) -> Detector:
     return detector
 
 
-def on_generated(detector: Detector, made: list[Labelled]) -> tuple[Score, float]:
+def on_generated(detector: Detector, generated: list[Labelled]) -> tuple[Score, float]:
     """Return the score over all series, and the number of false points per 1,000 points."""
-    total = sum((score(series.labels, detector(series.values)) for series in made), Score())
-    return total, 1000 * total.false / sum(len(series.values) for series in made)
+    total = sum((score(series.labels, detector(series.values)) for series in generated), Score())
+    return total, 1000 * total.false / sum(len(series.values) for series in generated)
 
 
 def on_real(detector: Detector) -> tuple[int, int] | None:
@@ -158,7 +158,7 @@ def on_real(detector: Detector) -> tuple[int, int] | None:
 
 def milliseconds(detector: Detector, series: list[Labelled]) -> float:
     """Return the median time per series. The time of a series is the faster of two runs."""
-    return 1e3 * statistics.median(min(seconds(partial(detector, made.values)) for _ in range(2)) for made in series)
+    return 1e3 * statistics.median(min(seconds(partial(detector, each.values)) for _ in range(2)) for each in series)
 
 
 def main(count: int = 40, seed: int = 1) -> int:
@@ -170,18 +170,18 @@ def main(count: int = 40, seed: int = 1) -> int:
     }
     if importlib.util.find_spec("ruptures"):
         detectors |= {f"PELT, penalty {penalty}": pelt(penalty) for penalty in (20, 40, 80)}
-    made = labelled_series.collection(seed, count)
+    shifted = labelled_series.collection(seed, count)
     quiet = labelled_series.collection(seed + 1, count, shifts=0)
     long = labelled_series.collection(seed, 2, size=800)
-    shifts = sum(len(series.labels) for series in made)
+    shifts = sum(len(series.labels) for series in shifted)
     print(
-        f"{len(made)} generated series with {shifts} labelled shifts; {len(quiet)} series without shifts; {REAL.name}; "
-        "times for 800 points"
+        f"{len(shifted)} generated series with {shifts} labelled shifts; {len(quiet)} series without shifts; "
+        f"{REAL.name}; times for 800 points"
     )
     print(f"{'':44}   F1  precision recall false/1,000  without shifts   hits of 5  alarms on 20     ms")
     failures = 0
     for name, detector in detectors.items():
-        total, false = on_generated(detector, made)
+        total, false = on_generated(detector, shifted)
         none, real, took = on_generated(detector, quiet)[1], on_real(detector), milliseconds(detector, long)
         hits, alarms = real or ("-", "-")
         print(

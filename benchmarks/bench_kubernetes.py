@@ -1,8 +1,8 @@
 """Measures the cost of a cell with the workload `true` on Kubernetes, beside `kubectl create` and `kubectl wait`.
 
 A second part measures the memory and processor time of the orchestrator, with many cells whose pods never run. A helper
-process binds these pods to a node without a kubelet, and reports the pods as completed. The cluster is the cluster of
-TOPGALLANT_TEST_KUBECONFIG. Arguments: the number of Jobs (200), and the number of cells (2000).
+process binds these pods to a node without a kubelet, and reports the pods as completed. `$TOPGALLANT_TEST_KUBECONFIG`
+names the cluster. Arguments: the number of Jobs (200), and the number of cells (2000).
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def jobs_beside_kubectl(cluster: kubernetes.Cluster, folder: Path, count: int) -
         wait_until_empty(cluster, namespace)
         other = peer(cluster, namespace, work, folder)
         wait_until_empty(cluster, namespace)
-        each = requests(cluster, namespace, folder / "counted", pod)
+        requests_per_job = requests(cluster, namespace, folder / "counted", pod)
     further = 1e3 * (mine.cpu - one.cpu) / (count - 1)
     print(f"{count} Jobs of `true`, {AT_ONCE} at once\n  Topgallant: {mine}; {mine.wall:.1f} s")
     print(f"  a run of one Job takes {one.cpu:.1f} s of CPU, and each further Job {further:.1f} ms")
@@ -179,7 +179,7 @@ def jobs_beside_kubectl(cluster: kubernetes.Cluster, folder: Path, count: int) -
         [
             print_figure(f"  {ratio:.2f} times the wall time", ratio, RATIO),
             print_figure(f"  {mine.cpu_ms:.1f} ms of CPU per Job", mine.cpu_ms, CPU_MS),
-            print_figure(f"  {each:.1f} requests per Job", each, REQUESTS),
+            print_figure(f"  {requests_per_job:.1f} requests per Job", requests_per_job, REQUESTS),
         ]
     )
 

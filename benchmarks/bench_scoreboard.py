@@ -214,7 +214,7 @@ def main() -> int:
     rounds, seed = [*numbers, *(ROUNDS, 0)[len(numbers) :]]
     backends = sys.argv[3:] or _BACKENDS
     random.seed(seed or None)
-    clean = True
+    is_clean = True
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))  # paths of sockets must be short
         server = server_here(folder / "sshd") if "ssh" in backends else None
@@ -231,8 +231,8 @@ def main() -> int:
                         played.adopts = name not in {"SIGINT", "SIGTERM"}
                         played.play(disturb, score)
                 print(f"{backend:<10} {name:<32} {rounds} rounds: {score}", flush=True)
-                clean = clean and score.is_clean
-    return 0 if clean else 1
+                is_clean = is_clean and score.is_clean
+    return 0 if is_clean else 1
 
 
 def cluster_here(stack: ExitStack) -> kubernetes.Cluster | None:
@@ -255,11 +255,11 @@ def arena(
         assert cluster is not None, "`main` skips this backend without a cluster"
         with cluster.namespace() as namespace:
             target = {"backend": "kubernetes", "kubeconfig": str(cluster.kubeconfig), "namespace": namespace}
-            described = json.dumps({**target, "pod": cluster.pod_python(workspace.directory)})
+            description = json.dumps({**target, "pod": cluster.pod_python(workspace.directory)})
             yield Arena(
                 workspace,
                 {},
-                f"matrix.target: cluster, targets: {{cluster: {described}}}",
+                f"matrix.target: cluster, targets: {{cluster: {description}}}",
                 cluster=cluster,
                 namespace=namespace,
             )

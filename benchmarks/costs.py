@@ -43,7 +43,7 @@ def of_run(work: Workspace, cells: int, *args: str) -> Cost:
     """Run the project `cells`, and return the cost of the run, which includes all processes that the run started.
 
     If the benchmark sets `$XDG_STATE_HOME`, its runs share the store in this directory, as the runs of a user do.
-    Otherwise each workspace has a home, in which the first run creates a store.
+    If the variable is not set, each workspace has its own home, in which the first run creates a store.
     """
     shared = {name: os.environ[name] for name in ("XDG_STATE_HOME",) if name in os.environ}
     shared["PYTHONDONTWRITEBYTECODE"] = ""
