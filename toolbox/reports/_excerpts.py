@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -62,14 +63,14 @@ class Excerpts:
     Args:
         root: the run directory.
         characters: how many more characters the excerpts of the page may have.
-        scanned: how many characters of logs may still be read.
+        readable: how many more characters of logs may be read.
         withheld: files with a secret, relative to the root. They have no excerpts.
         is_cut: whether excerpts were omitted because `characters` were used up.
     """
 
     root: Path
     characters: int = 400_000
-    scanned: int = 1 << 26
+    readable: int = 1 << 26
     withheld: Collection[str] = ()
     is_cut: bool = field(default=False, init=False)
 
@@ -109,8 +110,8 @@ class Excerpts:
         begins = True
         try:
             with path.open(encoding="utf-8", errors="replace") as log:
-                while number <= last and self.scanned > 0 and (piece := log.readline(PIECE)):
-                    self.scanned -= len(piece)
+                while number <= last and self.readable > 0 and (piece := log.readline(PIECE)):
+                    self.readable -= len(piece)
                     if begins and number in selected:
                         lines.append(Line(number, _masked(piece), number in evidence))
                     begins = piece.endswith("\n")
@@ -128,7 +129,7 @@ class Excerpts:
         """Yield the ends of the logs that contain no evidence.
 
         Args:
-            with_evidence: the addresses of the other logs.
+            with_evidence: the addresses of the logs that contain evidence.
         """
         for name in _LOGS:
             path = self._file(*parts, name)
@@ -140,14 +141,8 @@ class Excerpts:
 
 def _windows(lines: list[Line]) -> Iterator[list[Line]]:
     """Yield the groups of consecutive lines."""
-    part: list[Line] = []
-    for line in lines:
-        if part and part[-1].number != (line.number or 0) - 1:
-            yield part
-            part = []
-        part.append(line)
-    if part:
-        yield part
+    for _, group in groupby(enumerate(lines), key=lambda pair: (pair[1].number or 0) - pair[0]):
+        yield [line for _, line in group]
 
 
 def _end(path: Path) -> list[Line]:

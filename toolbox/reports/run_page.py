@@ -48,10 +48,9 @@ def render(summary: RunState, *, now: datetime | None = None) -> str:
     steps = step_details.collect(summary)
     grid = matrix_grid.make(steps.cells)
     verdict = _web_page.mark(summary.finished.verdict if summary.finished else None, summary.state)
-    everything = [*steps.others, *steps.cells]
-    of = {card.step.step: card for card in everything if card.step.step}
-    failures = [of[step.step] for step in summary.failures if step.step in of]
-    remarks = [(of[step.step], _remarks.text(step)) for step in _remarks.of(summary) if step.step in of]
+    cards = {card.step.step: card for card in (*steps.others, *steps.cells) if card.step.step}
+    failures = [cards[step.step] for step in summary.failures if step.step in cards]
+    remarks = [(cards[step.step], _remarks.text(step)) for step in _remarks.of(summary) if step.step in cards]
     return _web_page.render(
         _TEMPLATE,
         styles=("report.css",),
@@ -84,8 +83,9 @@ def _seconds(summary: RunState, now: datetime) -> float | None:
     """Return how long the run took, or has taken so far; None if unknown."""
     if summary.finished is not None:
         return summary.finished.seconds
-    is_running = summary.state is State.RUNNING and summary.started is not None
-    return (now - summary.started).total_seconds() if is_running and summary.started else None
+    if summary.state is State.RUNNING and summary.started is not None:
+        return (now - summary.started).total_seconds()
+    return None
 
 
 def _counts(cells: Sequence[StepCard]) -> list[tuple[Mark, int]]:

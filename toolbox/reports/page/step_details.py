@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -129,18 +129,15 @@ def _bounds(cell: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _in_full(step: StepState, summary: RunState, cell: Mapping[str, Any], excerpts: Excerpts) -> StepCard:
-    mark, root = _mark(step, summary), summary.directory
-    return StepCard(
-        _anchor(step),
-        mark,
-        step,
-        tuple(_settings(step)),
-        tuple(_plan_remarks(step, cell)),
-        _bounds(cell),
-        _command(step, cell, root),
-        excerpts.of(step, is_bad=mark.is_bad or _remarks.is_quarantined_failure(step)) if _is_leaf(step) else (),
-        _links.withhold(_files(step, root), summary.secrets_left),
-        [(attempt, _links.link(root, step.step, _folder(attempt), name="")) for attempt in step.attempts],
+    brief, root = _in_brief(step, summary, cell), summary.directory
+    is_bad = brief.mark.is_bad or _remarks.is_quarantined_failure(step)
+    return replace(
+        brief,
+        command=_command(step, cell, root),
+        excerpts=excerpts.of(step, is_bad=is_bad) if _is_leaf(step) else (),
+        links=_links.withhold(_files(step, root), summary.secrets_left),
+        attempts=[(attempt, _links.link(root, step.step, _folder(attempt), name="")) for attempt in step.attempts],
+        is_brief=False,
     )
 
 

@@ -107,10 +107,9 @@ class View:
                 case RunStarted():
                     self.line(f"run {event.run} of {event.project}" + _with_presets(event.presets), style="bold")
                     self.line(f"in {event.directory}", style="dim")
-                case StepStarted(kind=StepKind.CELL):
-                    self._indented(event.step, Text.assemble((f"> {clean(event.name)}", "bold")))
                 case StepStarted():
-                    self._running[event.step] = (event.name, time.monotonic())
+                    if event.kind is not StepKind.CELL:
+                        self._running[event.step] = (event.name, time.monotonic())
                     self._indented(event.step, Text.assemble((f"> {clean(event.name)}", "bold")))
                 case StepFinished():
                     self._running.pop(event.step, None)

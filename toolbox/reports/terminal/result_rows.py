@@ -17,33 +17,14 @@ from toolbox.results.records import ResultRow, RunRow
 from toolbox.results.series import Series
 
 Row = dict[str, Any]
-_WIDE: Final = 1.0  # bounds are wide if their distance is more than this share of the mean
+_WIDE: Final = 1.0  # bounds are wide if the distance between them is more than this share of the mean
 
 RUNS: Final = (
-    "run",
-    "project",
-    "started",
-    "verdict",
-    "cause",
-    "cells",
-    "seconds",
-    "cost",
-    "presets",
-    "revision",
-    "host",
+    *("run", "project", "started", "verdict", "cause", "cells", "seconds", "cost", "presets", "revision", "host"),
 )
 VALUES: Final = ("run", "started", "revision", "cell", "metric", "value", "unit", "verdict")
 CELLS: Final = (
-    "cell",
-    "verdict",
-    "cause",
-    "counts",
-    "seconds",
-    "attempts",
-    "target",
-    "accelerator",
-    "metrics",
-    "message",
+    *("cell", "verdict", "cause", "counts", "seconds", "attempts", "target", "accelerator", "metrics", "message"),
 )
 COMPARISONS: Final = (
     *("cell", "metric", "change", "before", "after", "unit", "percent"),
@@ -296,6 +277,6 @@ def of_costs(costs: Iterable[Cost]) -> list[Row]:
 
 
 def _percent(before: float | None, after: float | None) -> float | None:
-    """Return `changes.percent` for a table; None also if a number is missing."""
+    """Return the increase in percent, rounded for a table; None if a number is missing, or if `before` is 0."""
     percent = None if before is None or after is None else changes.percent(before, after)
     return None if percent is None else round(percent, 2)
