@@ -1,4 +1,4 @@
-"""Shows runs: one package per product. All reports are made from the events or the journal of a run.
+"""Shows runs: one package per form of output. All reports are made from the events or the journal of a run.
 
 Each module of this folder whose name has no underscore writes one report into the directory of every run. A workspace
 can add such modules (see `toolbox.extensions.protocols.Report`).

@@ -43,7 +43,7 @@ class Link:
 
 
 def inside(root: Path, *parts: str) -> Path | None:
-    """Return a path in a directory; None if the path does not exist, leads out, or has a symbolic link in it."""
+    """Return a path in `root`; None if the path does not exist, leads out of `root`, or has a symbolic link in it."""
     relative = PurePosixPath(*parts)
     if relative.is_absolute() or ".." in relative.parts or "\0" in str(relative):
         return None

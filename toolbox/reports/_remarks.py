@@ -19,9 +19,9 @@ _LONGEST: Final = 400  # characters of a line
 def of(summary: RunState) -> list[StepState]:
     """Return the steps with a remark: failures that do not count, then cells that passed with a message."""
     steps = [step for step in summary.steps.values() if step.kind in {StepKind.CELL, StepKind.COMMAND}]
-    bad = [step for step in steps if not step.counts and _is_bad(step)]
+    uncounted_failures = [step for step in steps if not step.counts and _is_bad(step)]
     passed = [step for step in summary.cells if step.verdict is Verdict.PASSED and step.message.strip()]
-    return bad + passed
+    return uncounted_failures + passed
 
 
 def is_quarantined_failure(step: StepState) -> bool:

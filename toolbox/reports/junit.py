@@ -1,4 +1,6 @@
-"""`junit.xml`, which Jenkins, GitLab and GitHub's actions read: one suite per phase, one test case per cell or command.
+"""Writes `junit.xml`, which Jenkins, GitLab and GitHub's actions read.
+
+The file has one suite per phase, and one test case per cell or command.
 
 The file conforms to the schema of Jenkins' xUnit plugin (junit-10.xsd), which rejects a file with an unknown element or
 attribute. A failed step is a `failure`, a step with an error is an `error`, and a step that was skipped, failed as
@@ -80,7 +82,7 @@ class _Report:
         self._xml.endElement(element)
 
     def element(self, element: str, text: str, attributes: Mapping[str, str] | None = None) -> None:
-        """Write an element with a text, which may be empty."""
+        """Write an element with text, which may be empty."""
         self.open(element, attributes or {})
         self._xml.characters(_text(text))
         self.close(element)
@@ -152,7 +154,7 @@ def _evidence(excerpts: Iterable[Excerpt]) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text from outside without double brackets, which mark properties and attachments."""
+    """Return text from outside without double brackets, because tools read them as properties or attachments."""
     return _DOUBLE_BRACKET.sub(" ", text)
 
 

@@ -167,7 +167,7 @@ class _Page:
         return f"<p>{_title(step)} {self._place(step, 'look at it') if self._url else ''}</p>"
 
     def _place(self, step: StepState, text: str) -> str:
-        """Return a text as a link to the directory of a step if the address of the run is known, else as code."""
+        """Return text as a link to the directory of a step, or as code if the address of the run is unknown."""
         if not self._url:
             return _code(text)
         address = f"{self._url}/{quote(step.step, errors='replace')}"
@@ -189,8 +189,7 @@ def _head(summary: RunState) -> str:
     lines.append(f"<p>{what}: {counted or 'none'}<br>run {_code(summary.run, _LONGEST_NAME)}{presets}{took}</p>")
     if end is not None and end.message and (not summary.failures or end.verdict is Verdict.CANCELLED):
         lines.append(_pre(end.message.splitlines()))
-    lines = [line for line in lines if line]
-    return "\n".join(lines)
+    return "\n".join(filter(None, lines))
 
 
 def _attribution(summary: RunState) -> str:
@@ -241,7 +240,7 @@ def _metric(metric: MetricMeasured | None) -> str:
 
 
 def _code(text: str, longest: int = LONGEST_LINE) -> str:
-    """Return a text from outside as one line of code, truncated if it is long."""
+    """Return text from outside as one line of code, truncated if it is long."""
     line = " ".join(clean(text).split())
     return f"<code>{html.escape(truncate(line, longest))}</code>"
 

@@ -73,12 +73,12 @@ def make(cells: Sequence[StepCard]) -> Grid | None:
     rows, columns = _first_choice(axes)
     across = len(axes[columns].values) if columns is not None else 1
     boxes: list[list[list[Chip]]] = [[[] for _ in range(across)] for _ in axes[rows].values]
-    rest = [index for index, axis in enumerate(axes) if index not in {rows, columns} and len(axis.values) > 1]
+    other_axes = [index for index, axis in enumerate(axes) if index not in {rows, columns} and len(axis.values) > 1]
     for cell in cells:
         places = _places(cell, axes)
         down, column = places[rows], places[columns] if columns is not None else 0
         if min(down, column) >= 0:
-            text = ", ".join(axes[index].values[places[index]] for index in rest if places[index] >= 0)
+            text = ", ".join(axes[index].values[places[index]] for index in other_axes if places[index] >= 0)
             boxes[down][column].append(Chip(cell.anchor, cell.step.name, cell.mark, text or cell.mark.word))
     for box in itertools.chain.from_iterable(boxes):
         if len(box) > _MOST_LABELLED:
@@ -114,7 +114,7 @@ def _places(cell: StepCard, axes: Sequence[Axis]) -> list[int]:
 
 
 def _first_choice(axes: Sequence[Axis]) -> tuple[int, int | None]:
-    """Return the first two axes with several labels whose table is not too large; otherwise one axis and None."""
+    """Return the first two axes with several labels whose table is not too large; one axis and None if all are."""
     varying = [index for index, axis in enumerate(axes) if len(axis.values) > 1] or [0]
     for rows, columns in itertools.combinations(varying, 2):
         if len(axes[rows].values) * len(axes[columns].values) <= MOST_BOXES:

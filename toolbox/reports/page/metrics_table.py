@@ -24,7 +24,8 @@ class Number:
         value: the value with its unit; empty if unknown.
         fault: why the value is unknown.
         range: the bounds from earlier runs; empty if there are none, or if they have another unit.
-        side: the side of the range on which the value is; None within the range, or if too few values gave the range.
+        side: the side of the range on which the value is; None if the value is in the range, or if the range
+            comes from too few values.
         deviation: the distance from the mean of earlier runs, in percent; empty if the mean is unknown.
     """
 
@@ -95,10 +96,9 @@ def _number(metric: MetricMeasured, planned: Any) -> Number:
 def _bound(planned: Any) -> Bound | None:
     """Return a bound of the plan, which is a mapping, or a pair in plans of earlier versions; None if it is neither."""
     with contextlib.suppress(KeyError, TypeError, ValueError):
-        lower, upper = (planned["lower"], planned["upper"]) if isinstance(planned, Mapping) else planned
-        others = planned if isinstance(planned, Mapping) else {}
-        unit, samples = others.get("unit"), others.get("samples")
-        lower, upper, mean = (None if each is None else float(each) for each in (lower, upper, others.get("mean")))
+        fields = planned if isinstance(planned, Mapping) else dict(zip(("lower", "upper"), planned, strict=True))
+        unit, samples, limits = fields.get("unit"), fields.get("samples"), (fields["lower"], fields["upper"])
+        lower, upper, mean = (None if each is None else float(each) for each in (*limits, fields.get("mean")))
         samples = samples if samples is None else int(samples)
         return Bound(lower, upper, mean, samples, Method.MANUAL, unit if unit is None else str(unit))
     return None

@@ -49,7 +49,7 @@ class ConfigLine:
     """A line of the configuration.
 
     Args:
-        by: the author of the change that gave the line its value; empty if the line is from the project's file.
+        by: the preset, the override, or the call that gave the line its value; empty for the project's own file.
         is_first: whether the line is the first line of its change.
     """
 

@@ -87,16 +87,16 @@ def make(steps: Sequence[StepCard], cells: Sequence[StepCard], now: datetime, *,
     end = max([*ends, *([now] if is_running else [])])
     span = _Span(begin, max((end - begin).total_seconds(), 0.001))
     rows = []
-    inside: dict[str, list[StepCard]] = {}
+    cells_in: dict[str, list[StepCard]] = {}
     for cell in cells:
         if cell.step.started is not None:
-            inside.setdefault(cell.step.step.rpartition("/")[0], []).append(cell)
+            cells_in.setdefault(cell.step.step.rpartition("/")[0], []).append(cell)
     for card in steps:
         if card.step.started is not None:
             rows.append(Row(card.step.name, card.step.depth, [span.bar(card, span.end(card))]))
-        if inner := inside.pop(card.step.step, []):
+        if inner := cells_in.pop(card.step.step, []):
             rows.append(_lanes(inner, span, card.step.depth + 1))
-    rows += [_lanes(inner, span, 0) for inner in inside.values()]
+    rows += [_lanes(inner, span, 0) for inner in cells_in.values()]
     return TimeLine(rows, _ticks(span.seconds))
 
 

@@ -84,7 +84,7 @@ class _Pages:
     def index(self, projects: Sequence[Project]) -> None:
         """Write the page of all projects."""
         cells = [cell for project in projects for cell in project.cells]
-        days = _in_all(day for project in projects for day in project.days)
+        days = _summed_over_projects(day for project in projects for day in project.days)
         self._write(
             "index.html",
             "dashboard_index.html",
@@ -95,7 +95,7 @@ class _Pages:
             flaky=project_overview.flaky(cells),
             slowest=project_overview.slowest(cells)[:_SLOWEST],
             strip=max(1, min(project_overview.RECENT, _MOST_CHIPS // max(1, len(projects)))),
-            months=_in_all(month for project in projects for month in project.months),
+            months=_summed_over_projects(month for project in projects for month in project.months),
             days=days,
         )
 
@@ -111,23 +111,21 @@ class _Pages:
             project=project,
             headings=list(zip(project.runs, formats.headings(project.runs), strict=True)),
             shown=cells,
-            others=list(self._others(project, len(cells))),
+            others=list(self._further_pages(project, len(cells))),
             counts={key: count for key, count in counts.items() if count},
             has_metrics=any(cell.histories for cell in cells),
             has_noise=any(history.noisy for cell in cells for history in cell.histories),
         )
 
-    def _others(self, project: Project, begin: int) -> Iterator[tuple[int, int, str]]:
+    def _further_pages(self, project: Project, begin: int) -> Iterator[tuple[int, int, str]]:
         """Write pages that list the cells from index `begin`.
 
         Yields:
             For each page the number of the first cell, the number of the last cell, and the name of the page.
         """
         for number, first in enumerate(range(begin, len(project.cells), _MOST_OTHERS), 1):
-            cells, page = (
-                project.cells[first : first + _MOST_OTHERS],
-                site_directory.file_name(project.name, f"cells-{number}"),
-            )
+            cells = project.cells[first : first + _MOST_OTHERS]
+            page = site_directory.file_name(project.name, f"cells-{number}")
             self._write(
                 f"projects/{page}",
                 "dashboard_cells.html",
@@ -201,7 +199,7 @@ def _with_room(cells: Sequence[Cell]) -> Sequence[Cell]:
     return cells
 
 
-def _in_all(costs: Iterable[Cost]) -> list[Cost]:
+def _summed_over_projects(costs: Iterable[Cost]) -> list[Cost]:
     """Return the sums of the costs of all projects, by period and currency, latest period first."""
     sums: dict[tuple[str, str], Cost] = {}
     for cost in costs:

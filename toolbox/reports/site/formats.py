@@ -68,7 +68,7 @@ def minute(when: datetime) -> str:
 
 
 def mark(verdict: str | None, state: str) -> Mark:
-    """Return the mark of a verdict from the store; see `_web_page.mark`."""
+    """Return the mark of a verdict from the store; if it is missing, the mark of the state of the run."""
     return _web_page.mark(Verdict(verdict) if verdict else None, State(state))
 
 

@@ -108,7 +108,7 @@ def replacing(target: Path) -> Iterator[Path]:
             write(new / MARKER, _MARK)
             _swap(new, target, old)
     except OSError as error:
-        raise InfrastructureError(f"the site {target}: {error}") from error
+        raise InfrastructureError(f"the site {target} cannot be written: {error}") from error
 
 
 def _swap(new: Path, target: Path, old: Path) -> None:

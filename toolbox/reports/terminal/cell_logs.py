@@ -33,10 +33,10 @@ class _Log:
     """One log of an attempt.
 
     Args:
-        prefix: a text before each line.
+        prefix: the text before each line.
         offset: how many bytes of the log have been read.
         partial: the beginning of a line that is not complete yet.
-        inode: the number of the file that was shown. On Kubernetes, the exact log replaces the live copy in the end.
+        inode: the inode of the file that was shown last. On Kubernetes, the exact log finally replaces the live copy.
     """
 
     file: Path
@@ -104,7 +104,7 @@ class CellLogs:
         run = run_reader.read(self.directory)
         cells = self._cells(run)
         if not cells:
-            raise UsageError(self._nothing(run))
+            raise UsageError(self._none_begun(run))
         self._open(cells, is_one=len(cells) == 1)
         self._advance(is_end=True)
         if not any(log.offset for logs in self._logs.values() for log in logs):
@@ -116,17 +116,17 @@ class CellLogs:
         Raises:
             UsageError: the directory is not a run directory, or the run has ended and no matching cell has begun.
         """
-        seen, is_over = -1, False
+        read_size, is_over = -1, False
         while not is_over:
             began = time.monotonic()
             size = filesystem.size(RunDirectory(self.directory).journal)
             is_alive = journal.is_locked(self.directory)
-            if size != seen or not is_alive:
+            if size != read_size or not is_alive:
                 run = run_reader.read(self.directory)
-                cells, seen = self._cells(run), size
+                cells, read_size = self._cells(run), size
                 is_over = run.state is not State.RUNNING or self._has_ended(cells)
                 if is_over and not cells:
-                    raise UsageError(self._nothing(run))
+                    raise UsageError(self._none_begun(run))
                 self._open(cells, is_one=self._is_one_name(cells))
             self._advance(is_end=is_over)
             if not is_over:
@@ -169,7 +169,7 @@ class CellLogs:
                     log.show_rest()
                 log.output.flush()
 
-    def _nothing(self, run: RunState) -> str:
+    def _none_begun(self, run: RunState) -> str:
         begun = [cell.name for cell in run.cells if cell.attempts]
         if not begun:
             return f"no cell of the run {run.run} has begun: the logs of other steps are in {run.directory}"

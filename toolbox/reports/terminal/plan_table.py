@@ -22,10 +22,10 @@ def show(plan: Plan, console: Console) -> None:
     for cell in plan.cells:
         labels = [Text(clean(cell.labels[axis])) for axis in axes]
         style = "dim" if cell.skip else ""
-        rest = (
+        details = (
             Text(clean(text)) for text in (" or ".join(cell.targets), _takes(cell), _timeouts(cell), _expected(cell))
         )
-        table.add_row(cell.id, *labels, *rest, style=style)
+        table.add_row(cell.id, *labels, *details, style=style)
     console.print(table)
     console.print()
     for note in [*plan.notes, *(f"{cell.name}: {cell.note}" for cell in plan.cells if cell.note)]:

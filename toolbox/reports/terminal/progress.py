@@ -79,9 +79,9 @@ class Progress:
 
     def headline(self) -> str:
         """Return the line with the counts of cells and the time left."""
-        bad = [f"{count} {verdict}" for verdict, count in self._verdicts.items() if not verdict.is_pass]
+        failures = [f"{count} {verdict}" for verdict, count in self._verdicts.items() if not verdict.is_pass]
         waiting = self._planned - self._done - len(self._running)
-        parts = [f"{self._done} of {self._planned} done", *bad, f"{len(self._running)} running"]
+        parts = [f"{self._done} of {self._planned} done", *failures, f"{len(self._running)} running"]
         left = self._seconds_left()
         time_left = [f"about {duration(left, digits=0)} left"] if left is not None else []
         return "cells: " + ", ".join([*parts, *([f"{waiting} waiting"] if waiting > 0 else []), *time_left])

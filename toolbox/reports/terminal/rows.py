@@ -33,7 +33,7 @@ _WORDS: Final = {
 def dump(rows: Sequence[Row], columns: Sequence[str], kind: Literal["json", "csv"]) -> str:
     """Return the rows as JSON or CSV. CSV has a header even if there are no rows.
 
-    In JSON, infinity and "not a number" become null. In CSV, a quote is put before a text that a spreadsheet would take
+    In JSON, infinity and "not a number" become null. In CSV, a quote is put before text that a spreadsheet would take
     for a formula.
     """
     if kind == "json":

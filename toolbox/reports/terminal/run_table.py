@@ -57,8 +57,7 @@ def _table(summary: RunState) -> Table:
     table.add_column("time", justify="right")
     for step in _listed(summary):
         # The directory of a cell does not contain all characters of the name of the cell.
-        own = clean(step.name) if step.kind is StepKind.CELL else step.step.rpartition("/")[2]
-        name = Text("  " * step.depth + own)
+        name = clean(step.name) if step.kind is StepKind.CELL else step.step.rpartition("/")[2]
         style = STYLES[step.verdict] if step.verdict else "cyan"
         verdict = Text(step.verdict or _without_verdict(summary), style=style)
         if not step.counts:
@@ -66,7 +65,7 @@ def _table(summary: RunState) -> Table:
         judged = [check.passed for check in step.checks if check.passed is not None]
         checks = f"{sum(judged)} of {len(judged)}" if judged else ""
         elapsed = step.seconds if step.verdict is not None else _elapsed(step, summary.state)
-        table.add_row(name, verdict, step.cause or "", checks, duration(elapsed))
+        table.add_row(Text("  " * step.depth + name), verdict, step.cause or "", checks, duration(elapsed))
     return table
 
 
@@ -94,8 +93,8 @@ def _listed(summary: RunState) -> list[StepState]:
     """Return the steps to list. If there are many cells, only the cells that did not pass are listed."""
     if len(summary.cells) <= _MOST_CELLS:
         return list(summary.steps.values())
-    bad = [step.step for step in summary.cells if step.verdict is None or not step.verdict.is_pass]
-    kept = set(bad[:_MOST_CELLS])
+    not_passed = [step.step for step in summary.cells if step.verdict is None or not step.verdict.is_pass]
+    kept = set(not_passed[:_MOST_CELLS])
     return [step for step in summary.steps.values() if step.kind is not StepKind.CELL or step.step in kept]
 
 
@@ -119,7 +118,6 @@ def _failure(step: StepState, directory: Path) -> Text:
 
 
 def _closing(summary: RunState) -> Iterator[Text]:
-
     end = summary.finished
     yield Text("")
     for name, cluster in summary.clusters.items():
@@ -159,7 +157,7 @@ def _warnings(summary: RunState) -> Iterator[Text]:
 
 
 def _without_end(summary: RunState) -> Iterator[Text]:
-    """Yield a line for each attempt that may be running or may have left something, with the command that ends it."""
+    """Yield a line for each attempt that may be running or may have left something, with the next command."""
     command = f"{environ.program()} project resume {summary.directory}"
     for attempts, state, what_to_do in (
         (summary.open_attempts, "may be running", f"`{command}` adopts the attempt; --abandon gives it up"),

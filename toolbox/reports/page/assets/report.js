@@ -1,5 +1,5 @@
 "use strict";
-// Arranges the grid by any two axes, filters the cells, and keeps both choices in the address. Texts are never parsed as
+// Arranges the grid by any two axes, filters the cells, and keeps both choices in the address. Text is never parsed as
 // HTML. Without this script the page shows the grid of the first two axes, and all cells.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);

@@ -1,5 +1,5 @@
 "use strict";
-// Filters the cells, and draws the charts with uPlot. Texts are never parsed as HTML. Without this script the tables of
+// Filters the cells, and draws the charts with uPlot. Text is never parsed as HTML. Without this script the tables of
 // the pages show the same numbers.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
