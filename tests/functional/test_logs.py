@@ -144,4 +144,4 @@ def test_a_run_without_cells_names_the_directory_of_its_logs(cells: Workspace) -
     assert cells.run("project", "run", "plain").exit_code == 0
     outcome = cells.run("project", "logs")
     assert outcome.exit_code == 2
-    assert f"the logs of its other steps are in {Path(cells.run_directory())}" in outcome.stderr
+    assert f"the logs of other steps are in {Path(cells.run_directory())}" in outcome.stderr

@@ -275,7 +275,7 @@ def test_a_binary_file_with_a_secret_is_reported_but_not_changed(vault: Workspac
     assert (directory / "000__test/archive.bin").read_bytes() == b"\0" + KEY.encode() + b"\0"
     assert (directory / "000__test/header.txt").read_text() == "***\n"
     assert vault.summary()["secrets_left"] == ["000__test/archive.bin"]
-    assert "files that contain a secret, do not publish them: 000__test/archive.bin" in outcome.stdout
+    assert "do not publish these files, which contain a secret: 000__test/archive.bin" in outcome.stdout
     page = (directory / "report.html").read_text()
     assert "archive.bin (contains a secret)" in page
     assert 'href="./000__test/archive.bin"' not in page

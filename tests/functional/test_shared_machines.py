@@ -68,7 +68,7 @@ def test_an_unwritable_lock_file_is_named(tmp_path: Path) -> None:
     team = team_on(tmp_path / "one", tmp_path / "none" / "lock")
     outcome = team.run()
     assert outcome.exit_code == 3, str(outcome)
-    assert f"dgx: the lock file {tmp_path}/none/lock: No such file or directory" in outcome.stdout
+    assert f"dgx: the lock file {tmp_path}/none/lock cannot be used: No such file or directory" in outcome.stdout
     assert team.said == []
 
 

@@ -66,7 +66,7 @@ def test_a_late_line_is_a_timeout(small: Workspace) -> None:
 
 
 def test_more_or_fewer_than_one_run_is_an_assertion(small: Workspace) -> None:
-    with pytest.raises(AssertionError, match="one run was expected, there are 0"):
+    with pytest.raises(AssertionError, match="one run was expected, but there are 0"):
         small.run_directory()
 
 

@@ -97,7 +97,7 @@ def test_a_kind_that_the_cluster_does_not_know_is_named(tools: Tools, namespace:
 
 def test_a_cluster_that_nobody_names_is_an_error_in_one_line(tools: Tools) -> None:
     outcome = tools("cluster", "wait_ready", "--kubeconfig=nowhere", fails=True)
-    assert f"there is no kubeconfig {tools.workspace.directory}/nowhere: name one" in tools.failure
+    assert f"there is no kubeconfig {tools.workspace.directory}/nowhere: set `kubeconfig`" in tools.failure
     assert "error (configuration)" in tools.failure
     assert "Traceback" not in str(outcome)
 
@@ -318,7 +318,7 @@ def test_jobs_of_a_run_that_holds_a_lease_stay(tools: Tools, cluster: kubernetes
     claim = Claim("r-1", "ann@lab", "nightly", run="r-1", ttl=3600)
     assert lock.write(Record(claim, leases.now(), leases.now()), "", 30) is not None
     tools("cluster", "cleanup_namespace", namespace, "--run=r-1", fails=True)
-    assert "the run r-1 holds a lease of the cluster and has unfinished Jobs, so it is still active" in tools.failure
+    assert "the run r-1 has a lease of the cluster and unfinished Jobs, so it is still active" in tools.failure
     tools("cluster", "cleanup_namespace", namespace, "--run=r-1", "--force")
     assert "job/of-r-1" not in cluster.things(namespace)
 

@@ -26,7 +26,6 @@ class Sampler:
     CPU use and resident memory are summed over the descendants: 200 percent means two busy processors.
 
     Args:
-        directory: the directory for the files.
         seconds: the interval between two samples.
     """
 

@@ -15,13 +15,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Process(NamedTuple):
-    """The resource use of a process.
-
-    Args:
-        parent: the id of the parent process.
-        ticks: the CPU time in clock ticks.
-        memory: the resident memory in bytes.
-    """
+    """A process: the id of its parent, its CPU time in clock ticks, and its resident memory in bytes."""
 
     parent: int
     ticks: int

@@ -52,7 +52,7 @@ def _variables(address: Address) -> dict[str, Any]:
         "ansible_host": address.host,
         "ansible_user": address.user,
         "ansible_port": address.port,
-        # Roles also use this variable, to run Python programs on the host.
+        # Ansible runs its modules with this interpreter, and our roles run Python programs with it.
         "ansible_python_interpreter": environ.get("ANSIBLE_PYTHON_INTERPRETER"),
     }
     return {key: untrusted(value) for key, value in variables.items() if value}

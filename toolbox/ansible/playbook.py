@@ -2,7 +2,8 @@
 
 ansible-runner prepares the command line, the environment variables and the callback plugin, and reads Ansible's events
 from the output. `toolbox.system.processes` runs the process, and ends it when the scope is cancelled. ansible-runner
-itself would write the environment into a file, listen on a pseudo-terminal, and sleep 0.1 s after each play.
+does not run the process: it would write the environment into a file, use a pseudo-terminal, and sleep 0.1 s after each
+play.
 """
 
 from __future__ import annotations
@@ -40,10 +41,7 @@ class Play:
     """A playbook to run.
 
     Args:
-        file: the playbook.
         inventory: the content of Ansible's YAML inventory, in which all data is marked by `unsafe_yaml.untrusted`.
-        roles: the folders that contain roles.
-        step: the directory of the step.
         private: a private directory for files that must not outlive the play.
     """
 
@@ -86,8 +84,8 @@ def run(play: Play, handler: EventHandler) -> int:
             return handler(event)
 
     runner = Runner(config, event_handler=handle)
-    # Each stream has its own decoder, because two threads read the streams. `whole_lines=False`: no line break follows
-    # the end of an event, so with whole lines, the start of a task would be reported only at the end of the task.
+    # Each stream has its own decoder, because two threads read the streams. The decoders get parts of lines, because no
+    # line break follows an event: with whole lines, the start of a task would be reported only at the end of the task.
     output, errors = (OutputEventFilter(None, runner.event_callback, suppress_ansible_output=True) for _ in range(2))
     completed = processes.run(
         config.command,

@@ -58,7 +58,7 @@ class RoleEvents:
 
     def hosts_of(self, failed: TaskFinished) -> list[str]:
         """Return the hosts on which a task failed."""
-        return list(dict.fromkeys(other.host for other in self._failures if other.name == failed.name))
+        return list(dict.fromkeys(failure.host for failure in self._failures if failure.name == failed.name))
 
     def last_lines(self) -> str:
         """Return the last lines of Ansible's output, for an error that is not the failure of a task."""

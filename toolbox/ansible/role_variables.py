@@ -69,7 +69,7 @@ def _checked(method: Signature, variable: object, value: Any) -> Any:
 def with_absolute_paths(label: str, values: Mapping[str, Any], *, is_remote: bool) -> dict[str, Any]:
     """Return variables in which all paths are absolute, because the role runs in another working directory.
 
-    If `is_remote`, the paths are on SSH hosts, where a path may also begin with `~`.
+    If `is_remote`, the paths are on SSH hosts. There, a path that begins with `~` counts as absolute.
 
     Args:
         label: the name of the command, for messages.
@@ -94,7 +94,7 @@ def plain(value: Any, *, reveal: bool = False) -> Any:
     """Return a value with paths and members of enumerations replaced by text, so that YAML can represent the value.
 
     Args:
-        reveal: whether to replace secrets by text too.
+        reveal: whether to replace secrets by their values.
     """
     if isinstance(value, Secret):
         return value.reveal() if reveal else value

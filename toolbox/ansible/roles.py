@@ -111,7 +111,7 @@ def run(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts
 
     Args:
         values: the arguments, as `signature.bind` returns them.
-        suffix: the end of the name of the step's directory.
+        suffix: text to append to the name of the step's directory.
         counts: whether the verdict of the step counts for the enclosing step.
 
     Raises:
@@ -134,7 +134,7 @@ def run(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts
     variables = None if parent.will_be_replayed(name, fingerprint) else _variables(call)
     location = parent.locate(name, StepKind.COMMAND)
     if parent.replayed(location, fingerprint):
-        assert location.earlier is not None, "`replayed` has checked it"
+        assert location.earlier is not None, "only a step of an earlier session is replayed"
         return parent.recorder.root / location.earlier.step
     if variables is None:
         variables = _variables(call)

@@ -203,11 +203,7 @@ class _Ssh:
             archives.extract(stream, directory, self.context.limits)
 
     def _run(self, command: str, *, source: Path | None = None, output: Path | None = None) -> list[str]:
-        """Run a shell command on the machine. If the connection drops, run the command again.
-
-        Args:
-            source: a file for the standard input of the command.
-            output: a file for the standard output of the command.
+        """Run a shell command on the machine, with files as its input and output. Retry if the connection drops.
 
         Returns:
             The last lines of the standard error of the command.

@@ -46,7 +46,7 @@ class Check(BaseModel):
 
 
 def _signal(status: int) -> str:
-    """Return the name of the signal for an exit status above 128 (128 plus the number of the signal); else empty."""
+    """Return the name of the signal that ended the workload, if the status is 128 plus the number of a signal."""
     try:
         return f" ({signal.Signals(status - _SIGNALLED).name})" if status > _SIGNALLED else ""
     except ValueError:

@@ -21,7 +21,6 @@ class Check(BaseModel):
     """The expected files.
 
     Args:
-        glob: the pattern of the files.
         count: the exact number of files; None for one or more.
         not_empty: whether an empty file fails the check.
         valid: the format that each file must have. In JSON, NaN and infinity are accepted.
@@ -41,7 +40,7 @@ class Check(BaseModel):
         is_count_right = bool(files) if self.count is None else len(files) == self.count
         if self.not_empty and (empty := [_printable(path.name) for path in files if _is_empty(path)]):
             more = f" and {len(empty) - _MOST_NAMES} more" if len(empty) > _MOST_NAMES else ""
-            return Judgement(False, f"{', '.join(empty[:_MOST_NAMES])}{more} of {self.glob} is empty")
+            return Judgement(False, f"empty files match {self.glob}: {', '.join(empty[:_MOST_NAMES])}{more}")
         if is_count_right and self.valid:
             for path in files:
                 if fault := _fault(evidence.directory, path.relative_to(evidence.directory).as_posix(), self.valid):

@@ -44,7 +44,7 @@ class Check(BaseModel):
         if metric is None:
             return Judgement(
                 False,
-                f"{self.metric} is not a metric here: {', '.join(evidence.metrics) or 'there are none'}",
+                f"{self.metric} is not a metric of this cell; its metrics: {', '.join(evidence.metrics) or 'none'}",
             )
         if metric.value is None:
             return Judgement(False, f"{self.metric} is {metric}")
@@ -68,7 +68,9 @@ class Check(BaseModel):
             return Judgement(None, f"{self.metric} is {metric}; there are too few runs for bounds yet")
         if not bound.is_in(metric.unit):
             unit = bound.unit or "bare numbers"
-            message = f"{self.metric} is {metric}, and its bounds are in {unit}: `results update_bounds` makes new ones"
+            message = (
+                f"{self.metric} is {metric}, and its bounds are in {unit}: `results update_bounds` computes new bounds"
+            )
             # Bounds are computed from cells that passed. If this check failed, there would never be new bounds.
             return Judgement(None, message)
         side = bound.side(value)
@@ -78,7 +80,7 @@ class Check(BaseModel):
         improves = side.is_good(metric.direction)
         message = f"{self.metric} is {metric}, {bound.deviation_text(value)}{side} {bound.range}{unit}, {bound.origin}"
         if improves:
-            message += ": this is the better side, but check that the workload did not do less"
+            message += ": this is the better side, but check that the workload still did all its work"
         deviation = Deviation(self.metric, side, improves)
         if not bound.is_gating:
             return Judgement(None, f"{message}; these are too few for the check to fail", deviation=deviation)
@@ -96,7 +98,7 @@ class Check(BaseModel):
         )
 
     def _distance(self, value: float) -> float:
-        """Return the distance of a value from the range: 0 inside of the range, infinity for NaN."""
+        """Return the distance of a value from the range: 0 inside the range, infinity for NaN."""
         if not math.isfinite(value):
             return math.inf
         below = 0 if self.lower is None else self.lower - value

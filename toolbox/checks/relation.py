@@ -40,9 +40,10 @@ class Check(BaseModel):
         """Compare the quotient with its bounds."""
         reference = evidence.reference
         if reference is None:
-            return Judgement(None, "nothing to compare with")
+            return Judgement(None, "there is no cell to compare with")
         if reference.is_missing:
-            return Judgement(None, f"nothing to compare with: `{reference.name}` ({reference.fault or 'not run'})")
+            fault = reference.fault or "it was not run"
+            return Judgement(None, f"there is nothing to compare with: `{reference.name}` ({fault})")
         if reference.metrics is None:
             return Judgement(False, f"`{reference.name}` has no metrics: {reference.fault or 'it did not pass'}")
         try:
@@ -75,7 +76,7 @@ class Check(BaseModel):
 def _measured(metrics: Mapping[str, Metric], name: str, cell: str) -> Metric:
     """Return the metric with this name, and raise ValueError if it does not have a finite value."""
     if name not in metrics:
-        raise ValueError(f"{name} is not a metric of {cell}: {', '.join(metrics) or 'there are none'}")
+        raise ValueError(f"{name} is not a metric of {cell}; its metrics: {', '.join(metrics) or 'none'}")
     metric = metrics[name]
     if metric.value is None or not math.isfinite(metric.value):
         raise ValueError(f"in {cell}, {name} is {metric}: a finite number was expected")

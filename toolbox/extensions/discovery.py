@@ -27,7 +27,6 @@ class Extension:
     Args:
         origin: the file of the extension, or its entry point, for messages.
         load: imports the extension, and returns its module, or the object that its entry point names.
-        is_builtin: whether the extension is a part of Topgallant.
     """
 
     name: str

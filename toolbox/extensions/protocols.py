@@ -116,9 +116,7 @@ class VerifiableTarget(Protocol):
         """Check that the target can run the workloads, as far as this can be checked before the run begins.
 
         Args:
-            name: the name of the target.
             clusters: how to reach each cluster of the run, by name; None for a cluster that is chosen during the run.
-            workloads: the workloads that may run on the target.
 
         Raises:
             ConfigurationError: the configuration or a permission must be changed before the workloads can run.

@@ -282,7 +282,6 @@ def _stays_inside(target: str, depth: int) -> bool:
     could lead out of the extracted directory.
 
     Args:
-        target: the path that the link contains.
         depth: the number of directories between the extracted directory and the link.
     """
     steps = [step for step in target.split("/") if step not in {"", "."}]

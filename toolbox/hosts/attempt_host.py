@@ -56,7 +56,6 @@ class _Attempt:
         directory: the directory of the attempt on the host.
         mirror: the local directory for copies of the logs; None if the host is this machine.
         timeout: how many seconds the host may be unreachable until the attempt is reported as unreachable.
-        log_bytes: the limit for the size of each log.
         status: the status. The attempt becomes `RUNNING` when the agent has confirmed that it is on the host.
     """
 

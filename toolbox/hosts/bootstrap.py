@@ -48,12 +48,7 @@ server.main()
 
 
 def command(python: str, *options: str) -> Sequence[str]:
-    """Return the command that reads the program of the agent from its standard input, and runs the agent.
-
-    Args:
-        python: the Python interpreter on the target.
-        options: options of the interpreter.
-    """
+    """Return the command that reads the program of the agent from its standard input, and runs the agent."""
     return [python, *options, "-c", _LOADER]
 
 

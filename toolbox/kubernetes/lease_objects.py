@@ -33,10 +33,9 @@ _LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 
 
 class LeaseObject:
-    """The lease of a cluster, a `toolbox.leases.leases.Lock`.
+    """The lease of a cluster. The class implements the protocol `toolbox.leases.leases.Lock`.
 
     Args:
-        name: the name of the object.
         namespace: the namespace of the object; None for the namespace of `cluster`.
     """
 
@@ -52,14 +51,17 @@ class LeaseObject:
         return f"{self._name} in the namespace {self._namespace}"
 
     def read(self, timeout: float) -> StoredRecord:
-        """See `Lock`."""
+        """Return the lease and the version of the Lease object."""
         obj = self._objects.read(LEASE, self._namespace, self._name, timeout=timeout)
         if obj is None:
             return StoredRecord(None, "")
         return StoredRecord(record_of(obj), obj["metadata"]["resourceVersion"])
 
     def write(self, record: Record | None, version: str, timeout: float) -> str | None:
-        """See `Lock`. Labels and annotations of other tools are not changed."""
+        """Write the Lease object and return its new version; None if its version is no longer `version`.
+
+        Labels and annotations of other tools are not changed.
+        """
         spec, annotations = _fields(record)
         metadata: Json = {"name": self._name, "annotations": annotations}
         body: Json = {"apiVersion": LEASE.api_version, "kind": LEASE.name, "metadata": metadata, "spec": spec}
@@ -83,7 +85,10 @@ class LeaseObject:
 
     @contextmanager
     def watched(self, change_event: threading.Event) -> Iterator[float]:
-        """See `Lock`. If the account may not watch objects, the caller must read the lease every few seconds."""
+        """Set the event after each change of the Lease object, and yield the number of seconds between two reads.
+
+        If the account may not watch objects, the event is never set, and the caller must read the lease more often.
+        """
         query = Query(LEASE, self._namespace, fields=f"metadata.name={self._name}")
         watch = Watch(self._objects.cluster, query, _EventHandler(change_event))
         try:
@@ -98,7 +103,7 @@ class LeaseObject:
 
 
 class _EventHandler:
-    """Sets a `threading.Event` when the Lease object changes; see `toolbox.kubernetes.api.watching.EventHandler`."""
+    """Sets a `threading.Event` when the Lease object changes. It is the handler of a watch."""
 
     def __init__(self, change_event: threading.Event) -> None:
         self._change_event = change_event
@@ -136,7 +141,7 @@ def record_of(obj: Mapping[str, Any]) -> Record | None:
 
 
 def _fields(record: Record | None) -> tuple[Json, Json]:
-    """Return the fields and the annotations of a merge patch, which removes each of them whose value is None."""
+    """Return the fields and the annotations of a merge patch. A value of None removes the field or annotation."""
     if record is None:
         return {"holderIdentity": None, "acquireTime": None, "renewTime": None}, dict.fromkeys(
             (_OWNER, _PURPOSE, _RUN, _HEARTBEAT)  # keep `_FORCED`, which shows who last took the lease by force
@@ -162,5 +167,5 @@ def _text(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _moment(text: str | None, otherwise: datetime) -> datetime:
-    return datetime.fromisoformat(text) if text else otherwise
+def _moment(text: str | None, default: datetime) -> datetime:
+    return datetime.fromisoformat(text) if text else default

@@ -31,8 +31,6 @@ class Lease:
     client-go is shorter than its `LeaseDuration`.)
 
     Args:
-        record: the record that was written to the lock.
-        version: the version of the written record.
         began: the monotonic time just before the record was written. The lifetime is counted from this time.
     """
 

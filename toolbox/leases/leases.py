@@ -44,7 +44,7 @@ class Record:
     """The stored state of a lease.
 
     Args:
-        claim: the request of the holder, with its name and purpose.
+        claim: the request for the lease, which names the holder and the purpose.
         acquired: when the lease was taken, by the clock of its holder.
         renewed: when the last heartbeat was sent, by the clock of its holder.
         forced: who took the lease by force, and from whom; empty if it was not taken by force.

@@ -1,7 +1,8 @@
 """Stores the lease of a machine in a local file, which all users who share the machine can write.
 
 The file is locked with `flock` while it is read or written. The file contains the holder and its process. The lease is
-free when this process has ended. Whether a process of another machine has ended is unknown, so its lease must expire.
+free when this process has ended. If the process runs on another machine, whether it has ended is unknown, so the lease
+is free only after it has expired.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _ENDED: Final = "ZX"  # the states of a process that has ended, but still has an
 
 
 class LockFile:
-    """The lease of a machine, a `toolbox.leases.leases.Lock`."""
+    """The lease of a machine. The class implements the protocol `toolbox.leases.leases.Lock`."""
 
     def __init__(self, path: Path, label: str = "") -> None:
         self.label = label or str(path)
@@ -44,13 +45,13 @@ class LockFile:
         return str(self._path)
 
     def read(self, timeout: float) -> StoredRecord:  # noqa: ARG002  # a file needs no timeout
-        """See `Lock`. If the file is damaged, for example because the disk was full, the lease is free."""
+        """Return the content of the file. If the file is damaged, for example by a full disk, the lease is free."""
         with self._locked() as descriptor:
             text = _content(descriptor)
         return StoredRecord(_record(text), text)
 
     def write(self, record: Record | None, version: str, timeout: float) -> str | None:  # noqa: ARG002
-        """See `Lock`."""
+        """Replace the content of the file and return the new version; None if the content is no longer `version`."""
         with self._locked() as descriptor:
             if _content(descriptor) != version:
                 return None
@@ -61,7 +62,7 @@ class LockFile:
 
     @contextmanager
     def watched(self, changed: threading.Event) -> Iterator[float]:  # noqa: ARG002
-        """See `Lock`."""
+        """Yield the interval of reads. The event is never set, because changes of the file are not watched."""
         yield _READ_SECONDS
 
     @contextmanager
@@ -75,7 +76,7 @@ class LockFile:
                 os.close(descriptor)
         except OSError as error:
             message = (
-                f"{self.label}: the lock file {self._path}: {error.strerror}: "
+                f"{self.label}: the lock file {self._path} cannot be used: {error.strerror}: "
                 "all users of the machine must be able to write the file"
             )
             raise StepError(message, verdict=Verdict.ERROR, cause=Cause.CONFIGURATION) from error

@@ -53,7 +53,7 @@ class _Candidate:
                 return Lease(self.lock, record, version, began)
 
     def seconds_left(self) -> float:
-        """Return the number of seconds until the lease expires without another heartbeat."""
+        """Return the number of seconds until the lease expires, if no further heartbeat arrives."""
         return max(_SIGNAL_SECONDS, self._seconds_left())
 
     def report_holder(self, report: Callable[[str], object], wait: float) -> None:
@@ -88,7 +88,6 @@ def take(
     """Take the first of several leases that becomes free. The caller must start the heartbeats by `Lease.start`.
 
     Args:
-        wait: the number of seconds to wait for a lease.
         report: called with a message about the holder of each lease.
         force: whether to take the first lease even if another holder has it.
 
@@ -127,9 +126,9 @@ def take(
 
 
 def _await(changed: threading.Event, seconds: float) -> None:
-    """Wait for the event in short intervals: a signal that another thread receives does not end a longer wait."""
+    """Wait for the event in short intervals, because a signal that another thread receives does not end a long wait."""
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0 and not changed.wait(min(left, _SIGNAL_SECONDS)):
+    while (remaining := end - time.monotonic()) > 0 and not changed.wait(min(remaining, _SIGNAL_SECONDS)):
         cancellation.current().check()
 
 

@@ -74,7 +74,7 @@ class Admission:
         return min(max(self._paused[0][0] - time.monotonic(), 0.0), most) if self._paused else most
 
     def end_pauses(self) -> None:
-        """Queue the cells whose pause is over, each before all cells that need the same resources."""
+        """Queue the cells whose pause is over, before the other cells that need the same resources."""
         while self._paused and self._paused[0][0] <= time.monotonic():
             self.add_again(heapq.heappop(self._paused)[2], first=True)
 

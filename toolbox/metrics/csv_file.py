@@ -54,7 +54,7 @@ class Source(BaseModel):
 
     def _position(self, header: list[str]) -> int:
         if header.count(self.column) != 1:
-            names = ", ".join(header) or "the first row is empty"
+            columns = f"the columns are {', '.join(header)}" if header else "the first row is empty"
             count = f"{header.count(self.column)} columns" if self.column in header else "no column"
-            raise ValueError(f"{self.file} has {count} `{self.column}`: {names}")
+            raise ValueError(f"{self.file} has {count} `{self.column}`: {columns}")
         return header.index(self.column)

@@ -16,8 +16,8 @@ from toolbox.runs.layout import AttemptDirectory
 class Source(BaseModel):
     r"""A regular expression that matches the numbers, such as `step_time (?P<value>[\d.e+-]+)`.
 
-    The number is the group named `value`, or else the first group, or else the whole match. The first `warmup` matches
-    are skipped, and need not be numbers.
+    The number is the group named `value`. Without such a group, it is the first group; without any group, it is the
+    whole match. The first `warmup` matches are skipped, and need not be numbers.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -43,8 +43,6 @@ class Source(BaseModel):
 
     Args:
         file: the pattern of the profile. Exactly one file must match it.
-        plane: the name of the plane.
-        line: the name of the line.
         event: the name of the events, or a pattern of names such as `jit_train*`, with or without the fingerprint that
             XLA appends; None if all events of the line have the same name.
     """
@@ -62,8 +60,8 @@ class Source(BaseModel):
         """Return the aggregate of the step times, in seconds.
 
         Raises:
-            ValueError: not exactly one profile, plane or line matches, or the line has fewer than two events or events
-                with several names.
+            ValueError: there is no profile, plane or line to read, or there are several of them; or the line has fewer
+                than two events, or events with several names.
         """
         file, space = self._profile(directory)
         plane = _only(space.planes, self.plane, "planes", file)
@@ -85,7 +83,7 @@ class Source(BaseModel):
         selected_names = _matching(counts, self.event)
         if events and not selected_names:
             raise ValueError(f"`{self.line}` of {file} has no event `{self.event}`; there are {_counted(counts)}")
-        # If the user names the events, names that differ only in their fingerprint count as one name.
+        # If `event` selects the events, names that differ only in their fingerprint count as one name.
         if len(selected_names if self.event is None else {_without_fingerprint(name) for name in selected_names}) > 1:
             several = _counted(Counter({name: counts[name] for name in selected_names}))
             raise ValueError(f"`{self.line}` of {file} has events of several names, `event` selects one: {several}")

@@ -14,7 +14,7 @@ _FAULTS = (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeEr
 
 
 class Source(DocumentSource):
-    """The YAML file, and the path of the number in it. In YAML 1.1, `1e-3` is a text, and `1.0e-3` is a number."""
+    """The YAML file, and the path of the number in it. In YAML 1.1, `1e-3` is a string, and `1.0e-3` is a number."""
 
     def read(self, directory: Path) -> float | tuple[float, ...]:
         """Return the number, or the aggregate of a list of numbers.

@@ -18,7 +18,6 @@ def pause(tries: int, *, first: float, most: float, factor: float = 2.0) -> floa
         tries: the number of earlier pauses.
         first: the first pause in seconds.
         most: the longest pause in seconds.
-        factor: the ratio of each pause to the previous pause.
     """
     seconds = min(first * factor ** min(tries, _MOST_TRIES), most)
     return seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311  # not for security

@@ -52,16 +52,12 @@ class Bound:
         unit: the unit of the numbers; empty for bare numbers; None for the unit of the metric.
         confidence: the two-sided confidence level; None if the method does not use a confidence level.
         since: when the first sample was measured.
-        until: when the last sample was measured.
         noise_samples: the number of values before an accepted change from which the noise was estimated; None if the
             noise was estimated from the samples.
         minimum_detectable_change: the smallest change for the worse that fails a run with a probability of 90%, as a
             share of the mean; None if the mean is 0 or unknown.
         accepted_since: when the first run after an accepted change started; None if no user accepted a change of the
             metric with `results update_bounds`.
-        accepted_by: the user who accepted the change.
-        accepted_reason: why the user accepted the change.
-        accepted_at: when the user accepted the change.
     """
 
     lower: float | None

@@ -78,9 +78,6 @@ class StepError(ToolboxError):
     """A step ended without passing.
 
     Args:
-        message: what happened, in one or a few lines.
-        verdict: how the step ended.
-        cause: why the step did not pass.
         directory: the directory with the evidence.
     """
 

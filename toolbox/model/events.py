@@ -65,7 +65,6 @@ class StepFinished:
     """A step has ended.
 
     Args:
-        seconds: the wall time of the step.
         message: why the step did not pass.
         counts: whether the verdict counts for the enclosing step.
     """
@@ -85,7 +84,6 @@ class MatrixPlanned:
     """The cells of a step are known, and may start.
 
     Args:
-        cells: the number of cells.
         jobs: the number of cells that may run at the same time.
         done: the number of cells that finished before the run was resumed.
     """
@@ -101,7 +99,6 @@ class AttemptSubmitted:
     """The workload of a cell is about to be started on a target, and may be running from now on.
 
     Args:
-        step: the step of the cell.
         attempt: the number of the attempt; the first attempt is 1.
         name: the name of the workload on the target.
     """
@@ -130,9 +127,7 @@ class AttemptEnded:
     """An attempt has ended, and its files are in its directory.
 
     Args:
-        seconds: the wall time of the workload.
         message: why the attempt did not pass.
-        host: the name of the machine that executed the workload.
         accelerators: the accelerators of the machine that the workload could use.
         image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
     """
@@ -196,10 +191,7 @@ class CheckJudged:
     """A check has judged the evidence of a step.
 
     Args:
-        step: the step with the evidence.
-        check: the name of the check.
         passed: whether the check passed; None if the check had nothing to judge.
-        message: the reason for the judgement.
         file: the file that shows the reason.
         line: the line of the file that shows the reason; None if the reason is not in a single line.
         metric: the metric whose value is out of the range of earlier runs; empty if the judgement has another reason.
@@ -353,7 +345,6 @@ class RunFinished:
     """A run has ended.
 
     Args:
-        exit_code: the exit code of the command line.
         message: the first error, if there was one.
     """
 
@@ -404,7 +395,6 @@ class TaskFinished:
         status: `ok`, `changed`, `skipped`, `failed`, `ignored` or `unreachable`.
         command: the command that the task ran; empty if the task ran no command.
         output: the output of the command, or the message of the task.
-        seconds: the wall time of the task.
     """
 
     step: str

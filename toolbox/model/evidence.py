@@ -36,7 +36,6 @@ class Reference:
     """The reference cell with which a check compares another cell.
 
     Args:
-        name: the name of the reference cell.
         metrics: the metrics of the reference cell, by name; None if that cell did not run, or did not pass.
         fault: why there are no metrics.
         is_missing: whether the reference cell is not in this run, or was skipped; the check then cannot fail.
@@ -53,8 +52,6 @@ class Evidence:
     """The files and metrics of an attempt.
 
     Args:
-        directory: the directory of the files.
-        metrics: the metrics, by name.
         reference: the cell to compare with; None if the check does not compare cells.
         bounds: the bounds of the metrics from earlier runs, by the name of the metric.
     """
@@ -84,7 +81,6 @@ class Judgement:
 
     Args:
         passed: whether the check passed; None if the check had nothing to judge, which is not a failure.
-        message: why the check passed or failed.
         file: the file that shows the reason, relative to the directory of the evidence.
         line: the line of the file that shows the reason, counted from 1.
         deviation: the value that is out of the range of earlier runs; None if the judgement has another reason.

@@ -19,8 +19,6 @@ class Range:
 
     Args:
         above: the exclusive lower limit of the range.
-        least: the smallest number of the range.
-        most: the largest number of the range.
     """
 
     above: float | None = None

@@ -40,7 +40,6 @@ class Workload:
     """A program to execute on a target, with its files, limits and environment.
 
     Args:
-        command: the program and its arguments.
         env: environment variables in addition to the variables of the target.
         cwd: the working directory on the target; None for a new directory of the attempt.
         files: the files to send, by their paths below `src/` on the target.
@@ -91,12 +90,10 @@ class WorkloadOutcome:
 
     Args:
         exit_code: the exit status; 128 plus the number of the signal if a signal ended the workload.
-        message: further details about the end.
         seconds: the wall time of the workload.
         leftovers: the number of processes that the workload left running, and that the supervisor killed.
         log_dropped: the number of bytes of output that were dropped because the logs were full.
         log_fault: why the logs are incomplete; empty if the logs are complete.
-        host: the name of the machine that executed the workload.
         accelerators: the accelerators of the machine that the workload could use.
         may_remain: whether processes of the workload may still run, because the supervisor was killed.
         image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
@@ -247,8 +244,6 @@ class TargetContext:
     """What a backend needs to know besides the configuration of its target.
 
     Args:
-        name: the name of the target.
-        run: the name of the run.
         mark: the value of `TOPGALLANT_STEP` for the processes that the backend starts on this machine. The processes
             are found by this variable.
         variables: environment variables for workloads that run on this machine.
@@ -256,7 +251,6 @@ class TargetContext:
         notify: a function that the backend calls with the name of an attempt whose status has changed. The function may
             be called from any thread.
         clusters: how to reach the clusters of the run, by their names in the configuration.
-        limits: the limits for fetching the files of an attempt.
     """
 
     name: str

@@ -204,7 +204,7 @@ def _write(path: Path, text: str, mode: int) -> None:
 
 
 def _latest_names(entries: Iterable[Entry]) -> dict[str, str]:
-    """Return the latest name of each cell, by id: the entry of a metric that was removed may have an older name."""
+    """Return the latest name of each cell, by id. Entries of removed metrics keep older names of their cells."""
     ordered = sorted(entries, key=lambda entry: (entry.bound.until.timestamp() if entry.bound.until else 0, entry.name))
     return {entry.cell: entry.name for entry in ordered}
 

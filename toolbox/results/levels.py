@@ -1,7 +1,7 @@
 """Finds the values that belong to the accepted level of a series, and whether the level has changed since then.
 
-The bounds of a series show which level is accepted: a new level is accepted only when a person accepts it. A value
-that failed its cell in two attempts belongs to no accepted level. This module does no I/O.
+The bounds of a series are computed from the accepted level, and a new level is accepted only by a person. A value that
+failed its cell in two attempts belongs to no accepted level. This module does no I/O.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def compared(left: Values, right: Values, *, floor: float, largest_p: float) -> 
     Args:
         left: the values before the step.
         right: the values after the step.
-        floor: the smallest spread that the values can have.
+        floor: the smallest spread that is assumed for the noise.
         largest_p: the largest p-value of the t-test for a change.
     """
     from scipy.special import stdtr

@@ -75,7 +75,6 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False, 
 
     Args:
         durable: whether to return only when the content is on the disk, as `write_bytes` explains.
-        mode: the permissions of the file.
     """
     (make_durable_directory if durable else make_directory)(path.parent)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
@@ -97,11 +96,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False, 
 
 
 def write_derived(path: Path, render: Callable[[], str]) -> Path:
-    """Write a file that is derived from other files. If an error occurs, remove the outdated file, and raise the error.
-
-    Args:
-        render: returns the content.
-    """
+    """Write a file that is derived from other files. If an error occurs, remove the outdated file."""
     try:
         return write_text(path, render())
     except BaseException:
@@ -141,9 +136,6 @@ def open_lock(path: Path, mode: int = PRIVATE_FILE) -> int:
     In a directory where other users can write, another user may have replaced the file. So symbolic links are not
     followed, and the file must be a regular file without further hard links. In a directory where only its owner can
     write, the file must belong to this user, to root, or to the owner of the directory.
-
-    Args:
-        mode: the permissions of a new file.
 
     Raises:
         OSError: the file does not meet these conditions, or cannot be opened.

@@ -149,7 +149,6 @@ class Channel:
     """A running program, and pipes to its standard input and output.
 
     Args:
-        args: the program and its arguments.
         env: the environment variables, as `environment` returns them.
     """
 

@@ -27,7 +27,6 @@ class Swept(NamedTuple):
     """The result of a sweep.
 
     Args:
-        masked: the files in which secrets were masked.
         binary: the files that contain a secret, and that masking would break because they are not text.
         faults: one message for each file that could not be searched.
     """

@@ -46,7 +46,7 @@ def test_more_than_exactly_one_fails_with_how_many_there_are(judge: Judge, trace
 
 def test_an_empty_file_fails_and_is_named_unless_that_is_allowed(judge: Judge, trace: Path) -> None:
     trace.write_text("")
-    assert judge(check="files", glob="**/*.pb").message == "a.xplane.pb of **/*.pb is empty"
+    assert judge(check="files", glob="**/*.pb").message == "empty files match **/*.pb: a.xplane.pb"
     assert judge(check="files", glob="**/*.pb", not_empty=False).passed
 
 
@@ -58,7 +58,7 @@ def test_a_link_that_leads_nowhere_is_no_file(judge: Judge, tmp_path: Path) -> N
 def test_of_many_empty_files_a_few_are_named(judge: Judge, tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.txt").touch()
-    assert judge(check="files", glob="*.txt").message == "0.txt, 1.txt, 2.txt and 2 more of *.txt is empty"
+    assert judge(check="files", glob="*.txt").message == "empty files match *.txt: 0.txt, 1.txt, 2.txt and 2 more"
 
 
 def test_links_that_lead_in_circles_are_passed_by(judge: Judge, trace: Path, tmp_path: Path) -> None:

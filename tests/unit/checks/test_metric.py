@@ -56,9 +56,12 @@ def test_a_metric_that_could_not_be_read_fails_and_says_why(judge: Judge) -> Non
 
 def test_an_unknown_metric_fails_and_names_the_known_metrics(judge: Judge) -> None:
     assert (
-        judge(Metric("loss", 1.0), check="metric", metric="lost", upper=1).message == "lost is not a metric here: loss"
+        judge(Metric("loss", 1.0), check="metric", metric="lost", upper=1).message
+        == "lost is not a metric of this cell; its metrics: loss"
     )
-    assert judge(check="metric", metric="lost", upper=1).message == "lost is not a metric here: there are none"
+    assert (
+        judge(check="metric", metric="lost", upper=1).message == "lost is not a metric of this cell; its metrics: none"
+    )
 
 
 def test_every_sample_has_to_be_within(judge: Judge) -> None:
@@ -159,7 +162,7 @@ def test_without_bounds_nothing_is_judged() -> None:
 @pytest.mark.parametrize(("unit", "said"), [("ms", "ms"), ("", "bare numbers")])
 def test_bounds_in_another_unit_judge_nothing(unit: str, said: str) -> None:
     found = by_history(3.0, replace(BOUND, unit=unit))
-    told = f"time is 3 s, and its bounds are in {said}: `results update_bounds` makes new ones"
+    told = f"time is 3 s, and its bounds are in {said}: `results update_bounds` computes new bounds"
     assert found == Judgement(None, told)
 
 

@@ -50,10 +50,10 @@ def test_a_speedup_is_the_time_of_the_other_cell_over_that_of_this_one(judge: Ju
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (None, "nothing to compare with"),
+        (None, "there is no cell to compare with"),
         (
             Reference(NAME, is_missing=True, fault="it was skipped"),
-            f"nothing to compare with: `{NAME}` (it was skipped)",
+            f"there is nothing to compare with: `{NAME}` (it was skipped)",
         ),
     ],
 )
@@ -67,8 +67,8 @@ def test_without_a_cell_to_compare_with_there_is_no_judgement(judge: Judge, othe
     [
         ([Metric("speed", 1)], Reference(NAME, fault="exit status 1"), f"`{NAME}` has no metrics: exit status 1"),
         ([Metric("speed", 1)], Reference(NAME), f"`{NAME}` has no metrics: it did not pass"),
-        ([], reference(Metric("speed", 1)), "speed is not a metric of this cell: there are none"),
-        ([Metric("speed", 1)], reference(), "speed is not a metric of the other cell: there are none"),
+        ([], reference(Metric("speed", 1)), "speed is not a metric of this cell; its metrics: none"),
+        ([Metric("speed", 1)], reference(), "speed is not a metric of the other cell; its metrics: none"),
         ([Metric("speed", None, fault="no log")], reference(Metric("speed", 1)), "in this cell, speed is unknown"),
         ([Metric("speed", 1)], reference(Metric("speed", None, fault="no log")), "in the other cell, speed is unknown"),
         ([Metric("speed", math.nan)], reference(Metric("speed", 1)), "in this cell, speed is nan: a finite"),

@@ -178,7 +178,7 @@ def test_a_list_of_a_cell_is_a_command(load: Load) -> None:
 def test_unquotable_references_are_reported_before_the_cells(load: Load) -> None:
     configuration = load("matrix:\n  workload:\n    command: 'echo `{@cell.x}`'\n")
     with pytest.raises(
-        ConfigurationError, match=r"^config\.yaml:3: `matrix\.workload\.command`: \{@cell\.x\} is where its value"
+        ConfigurationError, match=r"^config\.yaml:3: `matrix\.workload\.command`: the value of \{@cell\.x\} cannot"
     ):
         configuration.check()
 

@@ -160,7 +160,9 @@ def test_a_record_that_is_nested_too_deeply_is_a_free_lease(lock: LockFile, tmp_
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StepError, match=rf"dgx: the lock file {tmp_path}/none/lock: No such file") as caught:
+    with pytest.raises(
+        StepError, match=rf"dgx: the lock file {tmp_path}/none/lock cannot be used: No such file"
+    ) as caught:
         LockFile(tmp_path / "none" / "lock", "dgx").read(0)
     assert caught.value.cause is Cause.CONFIGURATION
 

@@ -97,14 +97,14 @@ def test_the_counts_are_those_of_the_cases() -> None:
     assert suites[0].get("skipped") == "1"
 
 
-def test_what_xml_cannot_hold_is_replaced_and_markup_is_text() -> None:
+def test_invalid_xml_characters_are_replaced_and_markup_is_text() -> None:
     text = 'a\x00b\x1b[31m <script>"&\ud800\ufffe'
     found = case_of(summary(cell(text, Verdict.FAILED, text)))
     assert found.get("name") == 'a\ufffdb\ufffd[31m <script>"&\ufffd\ufffd'
     assert (found[0].text or "").startswith('a\ufffdb\ufffd[31m <script>"&\ufffd\ufffd\n')
 
 
-def test_a_phase_and_what_does_not_count_are_no_cases() -> None:
+def test_phases_and_uncounted_steps_are_no_cases() -> None:
     ignored = cell("a", Verdict.FAILED, kind=StepKind.COMMAND, counts=False)
     assert len(read(ignored)) == 0
 
@@ -126,7 +126,7 @@ def output(step: StepState, directory: Path = Path("/runs/r-1")) -> list[str]:
     return (case_of(run).findtext("system-out") or "").splitlines()
 
 
-def test_a_case_tells_its_settings_its_target_and_its_metrics() -> None:
+def test_a_case_has_its_settings_target_and_metrics() -> None:
     step = cell("a", Verdict.PASSED, labels={"model": "small", "batch": "8"})
     step = replace(step, attempts=[CellAttempt(number, f"gpu-{number}", STARTED) for number in (1, 2)])
     metrics = [
@@ -165,7 +165,7 @@ def test_a_label_ends_no_property() -> None:
     assert output(step) == ["[[PROPERTY|settings.shape=[ [2, 3] ] [ [PROPERTY|target=mine] ] ]]"]
 
 
-def test_a_suite_tells_where_it_comes_from(tmp_path: Path) -> None:
+def test_a_suite_has_the_run_and_revision(tmp_path: Path) -> None:
     run = summary(cell("a", Verdict.PASSED), directory=tmp_path, presets=("smoke", "fast"))
     (tmp_path / "run.json").write_text(json.dumps({"host": "gpu-1", "revision": "5e77+"}))
     suite = valid(run)[0]
@@ -175,13 +175,13 @@ def test_a_suite_tells_where_it_comes_from(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "\xff"])
-def test_a_run_that_does_not_say_where_it_comes_from_has_a_report(tmp_path: Path, content: str) -> None:
+def test_a_run_with_a_damaged_run_json_has_a_report(tmp_path: Path, content: str) -> None:
     run = summary(cell("a", Verdict.PASSED), directory=tmp_path)
     (tmp_path / "run.json").write_text(content, encoding="latin-1")
     assert valid(run)[0].get("hostname") is None
 
 
-def test_what_failed_has_in_common_is_in_the_output_of_the_suite() -> None:
+def test_the_attribution_is_in_the_output_of_the_suite() -> None:
     run = summary(cell("a", Verdict.FAILED, "x"), cell("b", Verdict.PASSED))
     run = replace(run, attribution=[Finding({"machine": "A100"}, 4, 4, 0, 28), Finding({"batch": "8"}, 2, 2, 0, 30)])
     assert valid(run)[0].findtext("system-out") == (
@@ -189,13 +189,13 @@ def test_what_failed_has_in_common_is_in_the_output_of_the_suite() -> None:
     )
 
 
-def test_what_failed_has_in_common_holds_no_property_or_attachment() -> None:
+def test_the_attribution_contains_no_property_or_attachment() -> None:
     run = summary(cell("a", Verdict.FAILED, "x"))
     run = replace(run, attribution=[Finding({"machine": "[[ATTACHMENT|/etc/passwd]]"}, 4, 4, 0, 28)])
     assert "[[" not in (valid(run)[0].findtext("system-out") or "")
 
 
-def test_cases_with_the_same_name_can_be_told_apart() -> None:
+def test_cases_with_the_same_name_are_numbered() -> None:
     first, second = (cell("x", Verdict.PASSED) for _ in range(2))
     second = replace(second, step="000__test/001__x")
     assert [case.get("name") for case in read(first, second).iter("testcase")] == ["x", "x #2"]
@@ -218,7 +218,7 @@ def test_the_report_of_any_run_is_valid(
     assert valid(run)[0].get("tests") == "2"
 
 
-def test_a_report_that_is_not_valid_does_not_pass_for_one() -> None:
+def test_the_schema_rejects_an_invalid_report() -> None:
     text = junit.render(summary(cell("a", Verdict.PASSED)))
     for wrong in (text.replace("<testcase ", '<testcase file="x" '), text.replace('tests="1"', 'tests="one"')):
         assert not SCHEMA.validate(etree.fromstring(wrong.encode()))

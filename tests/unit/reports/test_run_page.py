@@ -113,7 +113,7 @@ def test_the_grid_has_the_first_two_axes_and_each_cell_in_its_box(failed: Elemen
     ]
 
 
-def test_an_axis_with_one_value_is_not_begun_with(tmp_path: Path) -> None:
+def test_the_grid_does_not_begin_with_an_axis_of_one_value(tmp_path: Path) -> None:
     run = Run(tmp_path / "r-1")
     for batch in (8, 16):
         run.cell(model="small", batch=batch)
@@ -129,7 +129,7 @@ def test_a_box_with_many_cells_holds_their_symbols(tmp_path: Path) -> None:
     assert first.text_content() == "✓  batch=0,model=0,seed=0: passed"  # type: ignore[attr-defined]
 
 
-def test_the_evidence_stands_out_between_its_lines(failed: Element) -> None:
+def test_the_evidence_is_marked_between_its_lines(failed: Element) -> None:
     found = one(details(failed, "model=large,batch=16,precision=float64"), './/figure[@class="excerpt"]')
     assert text_of(one(found, ".//mark")) == "line 20"
     numbers = [text_of(each) for each in all_of(found, './/span[@class="n"]')]
@@ -142,7 +142,7 @@ def test_a_cell_that_passed_shows_the_lines_that_its_checks_name(failed: Element
     assert text_of(found) == "19line 19 20line 20 21line 21"
 
 
-def test_without_evidence_the_end_of_the_log_stands_there(tmp_path: Path) -> None:
+def test_without_evidence_the_end_of_the_log_is_shown(tmp_path: Path) -> None:
     run = Run(tmp_path / "r-1")
     run.cell(Verdict.FAILED, log="".join(f"line {number}\r\n" for number in range(1, 101)), x=1)
     found = one(read(run.write(Verdict.FAILED)), "//figure//pre")
@@ -217,7 +217,7 @@ def test_a_name_is_no_scheme(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["stdout.log", "../../../outside", "/etc/hostname"])
-def test_nothing_out_of_the_run_is_shown(tmp_path: Path, file: str) -> None:
+def test_nothing_outside_of_the_run_is_linked(tmp_path: Path, file: str) -> None:
     (tmp_path / "outside").write_text("of somebody else")
     run = Run(tmp_path / "r-1")
     attempt = run.cell(Verdict.FAILED, log=None, checks=[(False, "see", file, 1)], x=1)
@@ -261,14 +261,14 @@ def test_a_run_of_which_nothing_is_left_has_a_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"cells": [1]}', '{"argv": 1, "versions": [], "overrides": 1}'])
-def test_files_that_are_not_ours_are_no_hindrance(tmp_path: Path, content: str) -> None:
+def test_damaged_files_do_not_prevent_the_page(tmp_path: Path, content: str) -> None:
     summary = failing(tmp_path / "r-1")
     for name in ("run.json", "config.yaml", "presets_applied", "plan.json"):
         (summary.directory / name).write_text(content)
     assert len(all_of(read(summary), "//h1")) == 1
 
 
-def test_a_run_that_goes_on_says_so_and_what_waits(tmp_path: Path) -> None:
+def test_a_running_run_shows_its_waiting_cells(tmp_path: Path) -> None:
     run = Run(tmp_path / "r-1")
     run.cell(None, x=1)
     run.planned(x=2)
@@ -282,7 +282,7 @@ def test_a_run_that_goes_on_says_so_and_what_waits(tmp_path: Path) -> None:
     assert "The cell has not started." in text_of(details(page, "x=2"))
 
 
-def test_what_failed_in_quarantine_is_told_apart(tmp_path: Path) -> None:
+def test_a_failure_in_quarantine_has_its_own_mark(tmp_path: Path) -> None:
     page = read(remarkable(tmp_path / "r-1"))
     counts = [text_of(each) for each in all_of(page, '//ul[@class="counts"]/li')]
     assert counts == ["1 \u22a0 failed in quarantine", "3 ✓ passed"]
@@ -293,7 +293,7 @@ def test_what_failed_in_quarantine_is_told_apart(tmp_path: Path) -> None:
     assert all_of(page, '//*[@id="failures"]') == []
 
 
-def test_whose_quarantine_it_is_stands_in_its_details_once(tmp_path: Path) -> None:
+def test_the_owner_of_a_quarantine_is_shown_once(tmp_path: Path) -> None:
     summary = remarkable(tmp_path / "r-1")
     plan = json.loads((summary.directory / "plan.json").read_text())
     plan["cells"][1]["quarantine"] = {"reason": "issue 9", "owner": "ops", "expires": "2999-12-31"}
@@ -303,11 +303,11 @@ def test_whose_quarantine_it_is_stands_in_its_details_once(tmp_path: Path) -> No
     assert found.count("issue 9") == found.count("does not count") == 1
 
 
-def test_what_failed_in_quarantine_shows_the_end_of_its_log(tmp_path: Path) -> None:
+def test_a_failure_in_quarantine_shows_the_end_of_its_log(tmp_path: Path) -> None:
     assert text_of(one(details(read(remarkable(tmp_path / "r-1")), "x=1"), ".//figure//pre")) == "1begin 2end"
 
 
-def test_remarks_are_told_line_by_line(tmp_path: Path) -> None:
+def test_remarks_are_listed(tmp_path: Path) -> None:
     remarks = all_of(read(remarkable(tmp_path / "r-1")), '//*[@id="remarks"]/following-sibling::ol/li')
     assert [text_of(one(each, "./a")) for each in remarks] == [
         "\u22a0 failed, in quarantine (check) x=1",
@@ -358,7 +358,7 @@ def test_the_metrics_of_all_cells_are_one_table(tmp_path: Path) -> None:
         (7, "0.25 s"),
     ],
 )
-def test_a_range_is_shown_where_the_plan_has_one_in_the_same_unit(tmp_path: Path, bound: object, text: str) -> None:
+def test_a_range_is_shown_if_the_plan_has_it_in_the_same_unit(tmp_path: Path, bound: object, text: str) -> None:
     run = Run(tmp_path / "r-1")
     run.cell(x=1)
     run.plan[0]["bounds"] = {"step_time": bound}
@@ -374,7 +374,7 @@ def test_metrics_that_have_no_room_are_counted(tmp_path: Path) -> None:
     assert "The page has no room for 2 more cells and 1 more metrics" in text_of(page)
 
 
-def test_failures_that_nothing_separates_are_said_to_have_nothing_in_common(tmp_path: Path) -> None:
+def test_failures_without_a_condition_have_nothing_in_common(tmp_path: Path) -> None:
     run = Run(tmp_path / "r-1")
     for x in range(4):
         for y in range(4):
@@ -385,7 +385,7 @@ def test_failures_that_nothing_separates_are_said_to_have_nothing_in_common(tmp_
 
 
 @pytest.mark.parametrize("verdicts", ["fffff", "fpppp", "ffp", "ppppp"])
-def test_where_nobody_would_look_for_a_common_condition_nothing_is_said(tmp_path: Path, verdicts: str) -> None:
+def test_no_remark_if_too_few_cells_failed(tmp_path: Path, verdicts: str) -> None:
     run = Run(tmp_path / "r-1")
     for x, letter in enumerate(verdicts):
         run.cell(Verdict.FAILED if letter == "f" else Verdict.PASSED, x=x)
@@ -425,7 +425,7 @@ def test_a_run_without_a_matrix_has_no_grid(tmp_path: Path) -> None:
     assert text_of(details(page, "test")).startswith("✓ passed test 2.0 s")
 
 
-def test_what_the_plan_says_of_a_cell_is_told(tmp_path: Path) -> None:
+def test_remarks_of_the_plan_are_shown(tmp_path: Path) -> None:
     run = Run(tmp_path / "r-1")
     run.cell(Verdict.XFAILED, x=1)
     run.plan[0]["xfail"] = {"reason": "issue 7", "owner": "ops", "expires": "2027-01-31"}
@@ -451,7 +451,7 @@ def test_each_attempt_leads_to_its_directory(tmp_path: Path) -> None:
     assert "the cell passed at attempt 2" in text_of(found)
 
 
-def test_a_changed_field_tells_who_changed_it(failed: Element) -> None:
+def test_a_changed_field_shows_its_author(failed: Element) -> None:
     code = one(failed, '//pre[@id="code"]')
     assert [text_of(each) for each in all_of(code, './/span[contains(@class, "set")]')] == ["2 steps: 10 preset smoke"]
     assert len(all_of(code, './/span[contains(@class, "line")]')) == 3
@@ -460,7 +460,7 @@ def test_a_changed_field_tells_who_changed_it(failed: Element) -> None:
     )
 
 
-def test_the_last_who_changed_a_field_counts_and_a_block_is_all_of_its_lines(tmp_path: Path) -> None:
+def test_the_last_author_of_a_field_is_shown_for_all_its_lines(tmp_path: Path) -> None:
     summary = failing(tmp_path / "r-1")
     text = 'a:\n  "b.c": |\n    one\n    two\n  d:\n  - 1\n  - 2\ne: 3\n'
     (summary.directory / "config.yaml").write_text(text)
@@ -526,7 +526,7 @@ def test_cells_that_overlap_are_in_lanes_of_their_own(tmp_path: Path) -> None:
     ]
 
 
-def test_a_cell_whose_key_is_none_of_ours_has_an_id_of_ours(tmp_path: Path) -> None:
+def test_a_cell_with_a_foreign_key_has_a_hashed_anchor(tmp_path: Path) -> None:
     run = Run(tmp_path / "r-1")
     run.cell(x=1)
     run.plan[0]["id"] = '"><script>'
@@ -572,7 +572,7 @@ def test_the_end_of_a_run_names_its_report(tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("count", "text"), [(999, "999 bytes"), (1500, "1.5 kB"), (2_000_000, "2.0 MB"), (3_400_000_000, "3.4 GB")]
 )
-def test_sizes_are_written_as_people_do(count: int, text: str) -> None:
+def test_sizes_have_readable_units(count: int, text: str) -> None:
     assert size(count) == text
 
 

@@ -134,11 +134,11 @@ def test_a_missing_file_has_no_bounds(file: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "cells:\n", "cells: {}\n", "owner: ada\n", "---\n"])
-def test_a_file_that_says_nothing_has_no_bounds(file: Path, text: str) -> None:
+def test_an_empty_file_has_no_bounds(file: Path, text: str) -> None:
     assert bounds_file.read(written(file, text)) == {}
 
 
-def test_a_bound_is_read_with_all_that_is_known_of_it(file: Path) -> None:
+def test_all_fields_of_a_bound_are_read(file: Path) -> None:
     written(file, f"cells:\n  small:\n    cell: 3f2a\n    metrics:\n      step_time:\n{fields(8)}")
     assert bounds_file.read(file) == {("3f2a", "step_time"): BOUND}
 
@@ -149,14 +149,14 @@ def test_a_person_writes_a_cell_and_one_bound(file: Path) -> None:
     assert bounds_file.read(file)["123", "loss"].is_gating
 
 
-def test_own_keys_are_not_read(by_hand: Path) -> None:
+def test_unknown_keys_are_ignored(by_hand: Path) -> None:
     assert {key: (bound.lower, bound.upper) for key, bound in bounds_file.read(by_hand).items()} == {
         ("3f2a9c0d1e4b", "step_time"): (0.0051, 0.0058),
         ("44a", "step_time"): (1, 2),
     }
 
 
-def test_a_key_of_ones_own_may_be_near_to_one_that_is_there(file: Path) -> None:
+def test_an_unknown_key_may_resemble_a_key_that_is_present(file: Path) -> None:
     written(file, "cells: {x=a: {cell: abc, cells: 3, metrics: {t: {lower: 1, lower2: 0, note: x}}}}\n")
     assert bounds_file.read(file)["abc", "t"].lower == 1
 
@@ -207,14 +207,14 @@ def metric(text: str) -> str:
     ],
 )
 @pytest.mark.usefixtures("_plain_and_c")
-def test_what_is_wrong_is_named_with_its_line(file: Path, text: str, line: int, message: str) -> None:
+def test_a_mistake_is_reported_with_its_line(file: Path, text: str, line: int, message: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         bounds_file.read(written(file, text))
     assert str(raised.value).startswith(f"{file}:{line}: ")
     assert message in str(raised.value)
 
 
-def test_a_directory_is_no_file_of_bounds(file: Path) -> None:
+def test_a_directory_is_refused_as_a_file_of_bounds(file: Path) -> None:
     file.mkdir(parents=True)
     with pytest.raises(ConfigurationError, match=r"the file of bounds .* cannot be read"):
         bounds_file.read(file)
@@ -255,7 +255,7 @@ def test_an_accepted_level_is_written_and_read_again(file: Path) -> None:
     assert (found["accepted_reason"], found["noise_samples"]) == (reason, 30)
 
 
-def test_bounds_that_a_person_wrote_or_locked_are_told_from_generated_ones(file: Path) -> None:
+def test_manual_and_locked_bounds_are_distinguished_from_generated_bounds(file: Path) -> None:
     written(
         file,
         f"cells:\n  a:\n    cell: c\n    metrics:\n      m:\n{fields(8)}        locked: true\n      n: {{lower: 1}}\n",
@@ -270,12 +270,12 @@ def test_a_new_file_can_be_read_by_all(file: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
 
 
-def test_nothing_is_written_where_there_is_nothing_to_say(file: Path) -> None:
+def test_an_empty_update_writes_no_file(file: Path) -> None:
     assert update(file, []) == []
     assert not file.exists()
 
 
-def test_small_and_large_numbers_are_numbers_to_every_reader_of_yaml(file: Path) -> None:
+def test_small_and_large_numbers_are_written_as_yaml_numbers(file: Path) -> None:
     bound = dataclasses.replace(BOUND, lower=-1e-7, upper=1e22, mean=5e-324)
     update(file, [entry("1", "a", bound=bound)])
     assert bounds_file.read(file) == {("1", "step_time"): bound}
@@ -329,7 +329,7 @@ def test_a_byte_order_mark_does_no_harm(file: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["1e3", "nan", "1_0", "on", "null", "2026-10-21", "0x1F", "012", "", "~", "a ", "#", "-"]
 )
-def test_a_name_that_a_reader_may_take_for_more_is_in_quotes(file: Path, name: str) -> None:
+def test_an_ambiguous_name_is_quoted(file: Path, name: str) -> None:
     update(file, [entry("c", "n", name)])
     assert f'\n      "{name}":\n' in file.read_text()
 
@@ -386,7 +386,7 @@ def test_an_update_moves_what_a_person_wrote_and_writes_the_rest(file: Path, tex
     assert update(file, entries) == []
 
 
-def test_a_value_that_is_no_more_is_left_out(file: Path) -> None:
+def test_a_missing_value_is_omitted(file: Path) -> None:
     update(file, [SMALL])
     bound = dataclasses.replace(BOUND, lower=None, confidence=None, unit="", method=Method.RATIO)
     update(file, [SMALL._replace(bound=bound)])
@@ -408,7 +408,7 @@ def test_a_unit_is_bare_or_not_written(file: Path, written_as: str, unit: str | 
 
 
 @pytest.mark.parametrize("quotes", ["''", '""'])
-def test_the_unit_of_bare_numbers_is_no_difference(file: Path, quotes: str) -> None:
+def test_a_missing_unit_equals_an_empty_unit(file: Path, quotes: str) -> None:
     bare = dataclasses.replace(BOUND, unit="")
     text = f"cells:\n  a:\n    cell: c\n    metrics:\n      m:\n{fields(8)}".replace(
         "unit: s", f"unit: {quotes}  # each"
@@ -418,14 +418,14 @@ def test_the_unit_of_bare_numbers_is_no_difference(file: Path, quotes: str) -> N
     assert bounds_file.read(file) == said([new])
 
 
-def test_bounds_in_another_unit_take_the_place_of_those_before(file: Path) -> None:
+def test_bounds_in_another_unit_replace_the_old_bounds(file: Path) -> None:
     update(file, [SMALL])
     new = SMALL._replace(bound=dataclasses.replace(BOUND, lower=5.1, upper=5.8, mean=5.45, unit="ms"))
     assert len(update(file, [new])) == 1
     assert bounds_file.read(file) == said([new])
 
 
-def test_what_is_not_locked_is_written(file: Path) -> None:
+def test_bounds_with_locked_false_are_updated(file: Path) -> None:
     written(
         file,
         f"cells:\n  a:\n    cell: 3f2a9c0d1e4b\n    metrics:\n      step_time:\n{fields(8)}        locked: false\n",
@@ -464,7 +464,7 @@ def keys(file: Path) -> dict[str, str]:
     ],
     ids=["renamed", "told apart by their ids", "the first keeps its name", "swapped"],
 )
-def test_a_cell_has_its_name_of_the_last_update_which_is_no_difference(
+def test_a_new_name_of_a_cell_is_written_but_is_no_difference(
     file: Path, updates: list[str], expected: dict[str, str]
 ) -> None:
     for names in updates:
@@ -482,7 +482,7 @@ def test_the_latest_name_of_a_cell_counts(file: Path) -> None:
 # What changed
 
 
-def test_differences_say_what_was_and_what_is(file: Path) -> None:
+def test_differences_contain_the_bounds_before_and_after(file: Path) -> None:
     update(file, [entry("44a", "model=large,batch=8")])
     large = entry("44a", "model=large,batch=8", bound=moved(1))
     new, changed = update(file, [entry("5", "model=a"), large])
@@ -490,7 +490,7 @@ def test_differences_say_what_was_and_what_is(file: Path) -> None:
     assert (changed.cell, changed.metric, changed.before) == ("44a", "step_time", BOUND)
 
 
-def test_differences_come_in_the_order_of_names(file: Path) -> None:
+def test_differences_are_sorted_by_name(file: Path) -> None:
     entries = [entry("1", "b"), entry("2", "a", "z"), entry("2", "a", "y")]
     found = update(file, entries)
     assert [(one.name, one.metric) for one in found] == [("a", "y"), ("a", "z"), ("b", "step_time")]
@@ -499,13 +499,13 @@ def test_differences_come_in_the_order_of_names(file: Path) -> None:
 # The file itself
 
 
-def test_the_mode_of_the_file_stays(by_hand: Path) -> None:
+def test_an_update_keeps_the_mode_of_the_file(by_hand: Path) -> None:
     by_hand.chmod(0o640)
     update(by_hand, [entry("5", "new")])
     assert [stat.S_IMODE(file.stat().st_mode) for file in (by_hand, manual_of(by_hand))] == [0o640, 0o640]
 
 
-def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
+def test_an_update_keeps_a_symbolic_link(file: Path, tmp_path: Path) -> None:
     update(file, [SMALL])
     link = tmp_path / "link.yaml"
     link.symlink_to(file)
@@ -575,7 +575,7 @@ def test_the_manual_file_alone_is_enough_and_is_never_written(file: Path) -> Non
     assert (manual.read_bytes(), manual.stat().st_mtime_ns, manual.stat().st_ino) == before
 
 
-def test_what_is_wrong_in_the_manual_file_is_named_with_its_line(file: Path) -> None:
+def test_a_mistake_in_the_manual_file_is_reported_with_its_line(file: Path) -> None:
     manual = written(file.with_suffix(".manual.yaml"), metric("lower: 1.5"))
     for call in (bounds_file.read, bounds_file.load):
         with pytest.raises(ConfigurationError) as raised:
@@ -620,7 +620,7 @@ def mixed(file: Path) -> Path:
     return written(file, MIXED)
 
 
-def test_a_mixed_file_is_read_as_before_and_named_in_one_line(mixed: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mixed_file_is_read_with_a_warning(mixed: Path, caplog: pytest.LogCaptureFixture) -> None:
     found = bounds_file.read(mixed)
     assert {key: bound.samples for key, bound in found.items()} == {
         ("44", "step_time"): 30,
@@ -662,7 +662,7 @@ def test_the_first_update_splits_a_mixed_file(mixed: Path, caplog: pytest.LogCap
     assert lint(manual_of(mixed)) == ""
 
 
-def test_a_rehearsal_says_what_would_move_and_writes_nothing(mixed: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_dry_run_reports_the_move_and_writes_nothing(mixed: Path, caplog: pytest.LogCaptureFixture) -> None:
     bounds_file.load(mixed).update([entry("9", "new")], dry_run=True)
     assert [record.message for record in caplog.records] == [
         f"{mixed}: manual bounds and comments would move to p.manual.yaml"
@@ -712,7 +712,7 @@ def test_an_update_that_was_killed_between_the_two_files_is_finished(
         (f"owner: ada\ncells:\n  a:\n    cell: c\n    metrics:\n      n:\n{fields(8)}", 1),
     ],
 )
-def test_where_there_is_a_manual_file_what_people_wrote_elsewhere_is_refused(file: Path, text: str, line: int) -> None:
+def test_manual_text_in_the_generated_file_is_refused_beside_a_manual_file(file: Path, text: str, line: int) -> None:
     written(file, text)
     manual = written(file.with_suffix(".manual.yaml"), "cells: {a: {cell: c, metrics: {m: {upper: 9}}}}\n")
     assert bounds_file.read(file)["c", "m"].upper == 9
@@ -780,7 +780,7 @@ def comments_of(file: Path) -> list[str]:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(updates().filter(is_text), updates().filter(is_text), comments, st.randoms())
-def test_any_update_says_what_it_should_and_keeps_comments(
+def test_any_update_writes_the_new_bounds_and_keeps_comments(
     tmp_path: Path, first: list[Entry], second: list[Entry], between: list[str], rng: random.Random
 ) -> None:
     file, shuffled = tmp_path / "a.yaml", tmp_path / "b.yaml"
@@ -801,7 +801,7 @@ def test_any_update_says_what_it_should_and_keeps_comments(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(updates().filter(is_text))
-def test_what_is_written_is_yaml_to_another_reader(tmp_path: Path, entries: list[Entry]) -> None:
+def test_another_yaml_reader_reads_the_file(tmp_path: Path, entries: list[Entry]) -> None:
     file = tmp_path / "a.yaml"
     file.unlink(missing_ok=True)
     update(file, entries)

@@ -66,19 +66,19 @@ def test_ratio_of_a_negative_mean_has_its_bounds_in_order() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_metric_that_was_always_zero_may_be_nothing_else(method: Method) -> None:
+def test_values_that_are_all_zero_have_zero_bounds(method: Method) -> None:
     assert bounds_formulas.interval([0.0] * 10, method) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("confidence", [0.5, 1, 0, 99.9, math.nan])
 @pytest.mark.parametrize("method", METHODS)
-def test_a_confidence_that_is_none_is_refused(method: Method, confidence: float) -> None:
+def test_an_invalid_confidence_is_refused(method: Method, confidence: float) -> None:
     with pytest.raises(ValueError, match=r"the confidence is .*, a number above 0.5 and below 1 was expected"):
         bounds_formulas.interval(SAMPLE, method, confidence)
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf, 1e200])
-def test_what_is_no_number_to_compute_with_is_refused(wrong: float) -> None:
+def test_a_value_that_is_not_finite_is_refused(wrong: float) -> None:
     with pytest.raises(ValueError, match="finite numbers"):
         bounds_formulas.interval([*SAMPLE, wrong], Method.PREDICTION)
 
@@ -88,7 +88,7 @@ def test_one_value_has_no_bounds() -> None:
         bounds_formulas.interval([1.0], Method.PREDICTION)
 
 
-def test_there_is_no_formula_for_what_a_person_wrote() -> None:
+def test_manual_bounds_have_no_formula() -> None:
     with pytest.raises(ValueError, match="manual"):
         bounds_formulas.interval(SAMPLE, Method.MANUAL)
 
@@ -133,7 +133,7 @@ def test_four_values_are_too_few(method: Method) -> None:
     assert bounds_formulas.bound_of(series(steady(5)), method=method) is not None
 
 
-def test_prediction_takes_the_last_30_values() -> None:
+def test_prediction_uses_the_last_30_values() -> None:
     values = steady(100)
     bound = bounds_formulas.bound_of(series(values))
     assert bound is not None
@@ -141,7 +141,7 @@ def test_prediction_takes_the_last_30_values() -> None:
     assert bound.mean == pytest.approx(values[-30:].mean(), rel=1e-5)
 
 
-def test_prediction_takes_no_value_from_before_a_change() -> None:
+def test_prediction_uses_no_value_before_a_change() -> None:
     values = np.concatenate([steady(60), steady(20, level=15, seed=2)])
     bound = bounds_formulas.bound_of(series(values))
     assert bound is not None
@@ -149,7 +149,7 @@ def test_prediction_takes_no_value_from_before_a_change() -> None:
     assert bound.side(10) is not None
 
 
-def test_a_change_that_is_only_suspected_does_not_begin_the_values_anew() -> None:
+def test_a_suspected_change_does_not_limit_the_values() -> None:
     values = np.concatenate([steady(60), steady(5, level=15, seed=2)])
     assert [change.state for change in changes.detect(values)] == [changes.State.SUSPECT]
     bound = bounds_formulas.bound_of(series(values))
@@ -158,13 +158,13 @@ def test_a_change_that_is_only_suspected_does_not_begin_the_values_anew() -> Non
 
 
 @pytest.mark.parametrize("method", [Method.TORCHPRIME, Method.RATIO])
-def test_the_other_methods_take_all_values(method: Method) -> None:
+def test_the_other_methods_use_all_values(method: Method) -> None:
     bound = bounds_formulas.bound_of(series(np.concatenate([steady(60), steady(20, level=15, seed=2)])), method=method)
     assert bound is not None
     assert (bound.samples, bound.since, bound.until) == (80, BEGIN, BEGIN + dt.timedelta(days=79))
 
 
-def test_bounds_say_what_they_were_computed_with() -> None:
+def test_bounds_contain_their_method_and_confidence() -> None:
     found = [bounds_formulas.bound_of(series(steady(12)), method=method, confidence=0.99) for method in METHODS]
     assert [(one.unit, one.method, one.confidence) for one in found if one] == [
         ("s", Method.TORCHPRIME, 0.99),

@@ -84,7 +84,7 @@ def test_values_that_came_in_before_a_small_change_was_found_go_again() -> None:
     assert width(nights.bound) < LARGEST_WIDENING * width(before)
 
 
-def test_a_level_that_comes_back_is_accepted_as_before() -> None:
+def test_a_returning_level_is_part_of_the_accepted_level() -> None:
     nights = with_history(4)
     nights.nights(10, 1.08 * LEVEL)
     assert nights.update().action is Action.REFUSED
@@ -125,7 +125,7 @@ def accepted_after(count: int, seed: int = 7, noise: float = 0.01) -> Nights:
     return nights
 
 
-def test_an_accepted_level_says_who_accepted_it_why_and_when() -> None:
+def test_an_accepted_level_records_person_reason_and_time() -> None:
     bound = accepted_after(1).bound
     assert bound is not None
     assert (bound.samples, bound.accepted_by, bound.accepted_reason) == (1, "ada", "a faster kernel")
@@ -232,14 +232,14 @@ def test_choosing_the_runs_of_a_changed_level_does_not_adopt_it() -> None:
     assert (decision.action, decision.after) == (Action.REFUSED, nights.bound)
 
 
-def test_bounds_in_another_unit_do_not_hold_the_new_ones_back() -> None:
+def test_bounds_in_another_unit_do_not_stop_an_update() -> None:
     nights = with_history(16)
     assert nights.bound is not None
     before = replace(nights.bound, unit="ms")
     assert Update().decide(nights.series, before).action is Action.WRITTEN
 
 
-def test_an_old_value_that_is_too_large_holds_no_update_back() -> None:
+def test_an_old_value_that_is_too_large_does_not_stop_an_update() -> None:
     nights = with_history(20, count=60)
     nights.values[3], nights.values[4] = 1.7e308, -1.7e308
     nights.nights(3, 0.9 * LEVEL)
@@ -258,18 +258,18 @@ def test_the_smallest_detected_change_fails_two_attempts_with_90_percent(
     assert stats.norm(share * 10, 0.5).sf(reach) ** 2 == pytest.approx(0.9, abs=0.005)
 
 
-def test_bounds_around_zero_detect_no_share_of_it() -> None:
+def test_bounds_around_zero_have_no_detectable_share() -> None:
     assert bounds_formulas.smallest_detected(-1, 1, 0, 0.3, None) is None
 
 
-def test_bounds_say_what_they_detect() -> None:
+def test_bounds_contain_the_smallest_detectable_change() -> None:
     bound = with_history(17).bound
     assert bound is not None
     assert bound.minimum_detectable_change is not None
     assert 0.045 < bound.minimum_detectable_change < 0.06
 
 
-def test_the_interval_with_earlier_noise_holds_its_confidence() -> None:
+def test_the_interval_with_earlier_noise_has_its_confidence() -> None:
     # The chance that a further value is out, over what the earlier spread may have been: chi-squared with f degrees.
     freedom, count, confidence = 20, 3, 0.99
     variance = 1 + 1 / count

@@ -51,7 +51,7 @@ def test_real_series_without_a_regression_raise_hardly_an_alarm(real: list[dict[
     assert sum(len(places(series["values"])) for series in decoys) <= 1
 
 
-def test_most_shifts_that_a_person_sees_are_found_and_little_else() -> None:
+def test_most_visible_shifts_are_found_with_few_false_alarms() -> None:
     made = labelled_series.collection(seed=11, count=20)
     total = sum((score(series.labels, places(series.values)) for series in made), Score())
     assert total.hits + total.missed > 100
@@ -80,7 +80,7 @@ HARD: Final[dict[str, Callable[[Rng], Values]]] = {
 
 
 @pytest.mark.parametrize("kind", HARD)
-def test_what_is_no_level_raises_no_more(kind: str) -> None:
+def test_series_without_levels_raise_few_alarms(kind: str) -> None:
     rng = np.random.default_rng(3)
     assert sum(len(places(HARD[kind](rng))) for _ in range(25)) <= 4  # in 5,000 points
 
@@ -99,7 +99,7 @@ def test_a_step_between_constants_is_found() -> None:
     assert detect([-4.0] * 20 + [2.0] * 20)[0].ratio == -0.5
 
 
-def test_outliers_hide_no_step_and_move_none() -> None:
+def test_outliers_neither_hide_nor_move_a_step() -> None:
     values = noisy((0, 40), (5, 40))
     values[[3, 17, 33, 44, 60, 79]] = [900, -700, 400, -800, 1e6, 50]
     assert places(values) == [40]
@@ -115,7 +115,7 @@ def test_two_short_levels_are_told_apart_when_no_value_is_in_both() -> None:
     assert places([*noisy((0, 7), (9, 7))]) == [7]
 
 
-def test_levels_that_follow_closely_are_told_apart() -> None:
+def test_close_levels_are_distinguished() -> None:
     assert score([30, 45, 60], places(noisy((0, 30), (8, 15), (-4, 15), (3, 40)))) == Score(hits=3)
 
 
@@ -134,7 +134,7 @@ def test_a_shift_at_the_end_is_a_suspect_until_it_lasts(points: int, state: Stat
     assert [change.after for change in found] == [pytest.approx(110, abs=2)] * len(found)
 
 
-def test_an_end_as_the_series_has_seen_before_is_no_suspect() -> None:
+def test_an_end_like_earlier_excursions_is_no_suspect() -> None:
     assert detect(noisy((100, 30), (110, 4), (100, 30), (110, 4))) == []
 
 
@@ -156,18 +156,18 @@ def test_a_series_too_short_to_tell_has_no_changes(count: int) -> None:
         (np.zeros((20, 2)), "a series is a flat sequence of numbers, this one has 2 dimensions"),
     ],
 )
-def test_what_is_no_series_of_numbers_is_an_error(values: Any, said: str) -> None:
+def test_an_invalid_series_is_refused(values: Any, said: str) -> None:
     with pytest.raises(ValueError, match=r"series") as caught:
         detect(values)
     assert str(caught.value) == said
 
 
-def test_what_differs_by_rounding_is_the_same() -> None:
+def test_rounding_errors_are_no_changes() -> None:
     assert detect([0.3] * 30 + [0.1 + 0.2] * 30) == []
 
 
 @pytest.mark.parametrize("unit", [5e-324, 1e-300, 1e300, 1.7e305])
-def test_numbers_at_the_ends_of_the_range_are_no_trouble(unit: float) -> None:
+def test_very_large_and_small_numbers_are_handled(unit: float) -> None:
     (change,) = detect([unit, 2 * unit, 3 * unit] * 10 + [-90 * unit, -91 * unit, -92 * unit] * 10)
     assert change.index == 30
     assert (change.before, change.after) == (2 * unit, -91 * unit)

@@ -46,19 +46,19 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("before", "after", "direction", "change"), CHANGES)
-def test_a_difference_is_called_what_it_is(
+def test_a_difference_has_the_right_change(
     before: list[float], after: list[float], direction: Direction | None, change: Change
 ) -> None:
     assert one(series(before, direction=direction), series(after, direction=direction)).change is change
 
 
-def test_the_p_value_is_that_of_welch() -> None:
+def test_the_p_value_equals_that_of_welch() -> None:
     before, after = [1.0, 1.4, 1.1, 1.3], [1.2, 1.9, 1.5]
     expected = stats.ttest_ind(before, after, equal_var=False).pvalue
     assert one(series(before), series(after)).p_value == pytest.approx(expected)
 
 
-def test_what_is_on_one_side_only_is_new_or_gone() -> None:
+def test_a_metric_on_one_side_only_is_new_or_gone() -> None:
     assert one(None, series(FAST)).change is Change.NEW
     gone = one(series(FAST), None)
     assert (gone.change, gone.after, gone.ratio, gone.samples_after) == (Change.GONE, None, None, 0)
@@ -141,7 +141,7 @@ def test_an_old_shift_is_no_noise() -> None:
     assert found.error == pytest.approx(0.1, rel=0.3)
 
 
-def test_a_level_that_nobody_accepted_is_no_noise() -> None:
+def test_an_unaccepted_level_is_no_noise() -> None:
     rng = np.random.default_rng(6)
     values = np.concatenate([rng.normal(10, 0.1, 30), [12.0, 12.1], [10, 10.1, 10.8, 10.9]])
     assert compared([history(values)], 2)[0].change is not Change.WORSE
@@ -155,7 +155,7 @@ def test_one_run_against_another_is_judged_by_the_noise_of_the_runs_before() -> 
     assert found.p_value == pytest.approx(2 * stats.t.sf(0.1 / spread, 5), rel=1e-3)
 
 
-def test_without_enough_runs_nothing_can_be_told() -> None:
+def test_too_few_runs_have_no_p_value() -> None:
     assert compared([history([1.0, 1.0, 1.1])], 1)[0].change is Change.UNSURE
 
 
@@ -173,14 +173,14 @@ def test_p_values_are_adjusted_as_scipy_adjusts_them(p_values: list[float]) -> N
 
 
 @pytest.mark.parametrize("level", [1e-300, 1e300, -1e300])
-def test_the_size_of_the_values_does_not_matter(level: float) -> None:
+def test_the_scale_of_the_values_does_not_matter(level: float) -> None:
     values = np.array([1.0, 1.01, 0.99, 1.0, 1.01, 1.02, 1.0, 1.01, 1.1, 1.11])
     (small,), (large,) = compared([history(values)], 2), compared([history(level * values)], 2)
     assert large.p_value == pytest.approx(small.p_value)
     assert large.after == pytest.approx(level * 1.105)
 
 
-def test_one_value_that_is_too_large_says_nothing_of_the_other_metrics() -> None:
+def test_a_value_that_is_too_large_does_not_affect_other_metrics() -> None:
     bad = history([1.0] * 8 + [1.7e308, -1.7e308, 1.0, 1.0], "bad")
     good = history([1.0, 1.01] * 4 + [1.0, 1.01, 1.1, 1.11], "good")
     found = {row["cell"]: row for row in result_rows.of_comparisons(compared([bad, good], 2))}
@@ -197,12 +197,12 @@ def test_a_metric_of_a_cell_that_failed_was_not_measured() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "percent"), [(-10.05, -12.03, -19.7), (10.0, 11.0, 10.0), (-2.0, 1.0, 150.0), (0.0, 1.0, None)]
 )
-def test_percent_goes_up_where_the_number_goes_up(before: float, after: float, percent: float | None) -> None:
+def test_percent_is_positive_if_the_number_increases(before: float, after: float, percent: float | None) -> None:
     (row,) = result_rows.of_comparisons([one(series([before]), series([after]))])
     assert row["percent"] == (percent if percent is None else pytest.approx(percent, abs=0.01))
 
 
-def test_a_summary_counts_what_became_of_the_metrics() -> None:
+def test_a_summary_counts_the_changes_of_metrics() -> None:
     other = replace(series(SLOW), cell="1" * 12, name="x=b")
     found = compare([series(FAST), other], [series(SLOW), other])
     assert result_rows.summary_of_comparisons(found) == "1 worse, 1 same, of 2 metrics"

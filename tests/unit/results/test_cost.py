@@ -25,7 +25,7 @@ def test_the_runs_of_a_day_are_summed() -> None:
     assert (one.period, one.cost, one.runs, one.unpriced, one.seconds) == ("2026-11-01", 3.5, 3, 1, 180.0)
 
 
-def test_what_has_no_price_costs_nobody_knows_what() -> None:
+def test_runs_without_a_price_have_no_cost() -> None:
     (one,) = summed([run(1, None)], Period.DAY)
     assert one.cost is None
 
@@ -46,11 +46,13 @@ def test_currencies_and_projects_are_not_mixed_and_the_latest_period_comes_first
         ([(3.0, 3.0)], [0.0]),
     ],
 )
-def test_who_is_there_at_once_shares_it_evenly(intervals: list[tuple[float, float]], expected: list[float]) -> None:
+def test_overlapping_attempts_share_the_time_evenly(
+    intervals: list[tuple[float, float]], expected: list[float]
+) -> None:
     assert shares(intervals) == expected
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)).map(sorted), max_size=8))
-def test_all_shares_together_are_the_time_for_which_anybody_was_there(intervals: list[list[int]]) -> None:
+def test_all_shares_add_up_to_the_used_time(intervals: list[list[int]]) -> None:
     taken = {moment for begin, end in intervals for moment in range(begin, end)}
     assert sum(shares([(begin, end) for begin, end in intervals])) == pytest.approx(len(taken))

@@ -62,7 +62,7 @@ def test_pass_and_fail_under_one_key_is_a_flake_event() -> None:
 
 
 @pytest.mark.parametrize("keys", ["p f p", "pp ff pp", "-p f-"])
-def test_pass_and_fail_under_different_keys_is_none(keys: str) -> None:
+def test_pass_and_fail_under_different_keys_is_no_flake_event(keys: str) -> None:
     assert one(*seen(keys)).events == ()
 
 
@@ -74,12 +74,12 @@ def test_another_revision_accelerator_or_setting_is_another_key(field: str) -> N
 
 
 @pytest.mark.parametrize("revision", ["r0+", None, ""])
-def test_a_revision_that_two_runs_need_not_share_is_no_key(revision: str | None) -> None:
+def test_an_unknown_or_changed_revision_has_no_key(revision: str | None) -> None:
     found = one(*without_key("pfpf", revision))
     assert (found.state, found.keys, found.events) == (State.HEALTHY, 0, ())
 
 
-def test_what_says_nothing_of_the_cell_counts_as_neither() -> None:
+def test_an_attempt_without_evidence_is_neither_pass_nor_failure() -> None:
     found = one(*seen("p- -f -- pf-"))
     assert (found.keys, len(found.events)) == (1, 1)
 
@@ -124,7 +124,7 @@ def test_the_state_of_a_cell(keys: str, state: State) -> None:
     ("letters", "state"),
     [("fff", State.BROKEN), ("pf-ff", State.BROKEN), ("ff", State.HEALTHY), ("fffp", State.HEALTHY)],
 )
-def test_what_always_fails_is_broken_whatever_the_code_was(revision: str | None, letters: str, state: State) -> None:
+def test_a_cell_that_always_fails_is_broken_under_any_key(revision: str | None, letters: str, state: State) -> None:
     assert one(*without_key(letters, revision)).state is state
 
 
@@ -134,7 +134,7 @@ def test_the_latest_runs_are_those_with_and_without_a_key() -> None:
     assert one(*seen("pf"), *failed).state is State.SUSPECT
 
 
-def test_nothing_is_said_of_a_cell_of_which_nothing_is_known() -> None:
+def test_a_cell_without_evidence_is_omitted() -> None:
     known = seen("-p", cell="known")
     assert [found.cell for found in assess([*known, *seen("-- -", cell="unknown")])] == ["known"]
 
@@ -145,7 +145,7 @@ def test_clean_keys_are_counted_from_the_latest_back_to_the_first_failure() -> N
     assert one(*seen("p p pf")).clean == 0
 
 
-def test_a_key_is_as_late_as_its_latest_run() -> None:
+def test_keys_are_sorted_by_their_latest_runs() -> None:
     early, late = seen("p p")
     again = same(early, passed=False, time=late.time + timedelta(days=1))
     assert one(early, late, again).clean == 0
@@ -162,12 +162,12 @@ def test_keys_from_before_the_quarantine_do_not_count_for_leaving_it() -> None:
     assert not one(*seen("p " * 30), *seen("p " * 19, quarantined=True, since=30)).may_be_released
 
 
-def test_a_cell_that_is_in_no_quarantine_cannot_leave_it() -> None:
+def test_only_a_cell_in_quarantine_may_be_released() -> None:
     assert not one(*seen("p " * 30)).may_be_released
     assert not one(*seen("p " * 30, quarantined=True), *seen("p", since=30)).may_be_released
 
 
-def test_the_worst_come_first_in_whatever_order_they_were_seen() -> None:
+def test_the_worst_cells_come_first_in_any_order_of_observations() -> None:
     cells = {"healthy": "pp pp", "suspect": "pf", "flaky": "pf pf pp", "flakier": "pf pf", "broken": "fff"}
     everything = [observation for cell, keys in cells.items() for observation in seen(keys, cell=cell)]
     random.Random(0).shuffle(everything)
@@ -175,7 +175,7 @@ def test_the_worst_come_first_in_whatever_order_they_were_seen() -> None:
     assert assess([]) == []
 
 
-def test_a_cell_is_called_as_its_latest_run_called_it() -> None:
+def test_a_cell_has_the_name_of_its_latest_run() -> None:
     early, late = seen("p p")
     assert one(same(late, name="new"), early).name == "new"
 
@@ -194,7 +194,7 @@ def test_without_an_event_the_lower_bound_is_zero() -> None:
     assert lower == 0.0
 
 
-def test_nothing_is_known_of_a_cell_whose_keys_have_one_run_each() -> None:
+def test_keys_with_one_run_have_no_mean() -> None:
     found = one(*seen("p p p"))
     assert (found.keys, found.mean, found.lower) == (0, None, 0.0)
 

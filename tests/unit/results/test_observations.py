@@ -36,7 +36,9 @@ SAYS = [
 
 
 @pytest.mark.parametrize(("verdict", "cause", "passed"), SAYS)
-def test_an_attempt_passes_fails_or_says_nothing(verdict: str | None, cause: str | None, passed: bool | None) -> None:
+def test_an_attempt_is_a_pass_a_failure_or_no_evidence(
+    verdict: str | None, cause: str | None, passed: bool | None
+) -> None:
     (seen,) = observations.of([result(AttemptRow(verdict, cause))])
     assert seen.passed is passed
 
@@ -57,7 +59,7 @@ def test_attempts_on_other_accelerators_and_of_other_revisions_have_other_keys()
 OUT = AttemptRow("failed", "regression", deviates=True, out_of_range=True)
 
 
-def test_a_value_that_another_attempt_did_not_confirm_says_nothing() -> None:
+def test_an_unconfirmed_value_is_no_evidence() -> None:
     found = list(observations.of([result(OUT, AttemptRow("passed", None))]))
     assert [one.passed for one in found] == [None, True]
 
@@ -68,13 +70,13 @@ def test_a_confirmed_value_out_of_its_range_is_one_failure(verdict: str) -> None
     assert [(one.passed, one.out_of_range) for one in found] == [(None, True), (False, True)]
 
 
-def test_a_value_out_of_a_given_range_is_a_failure_that_is_told_from_others() -> None:
+def test_a_value_out_of_a_configured_range_is_marked_out_of_range() -> None:
     given, crash = AttemptRow("failed", "check", out_of_range=True), AttemptRow("failed", "product")
     found = list(observations.of([result(given, crash, verdict="failed")]))
     assert [(one.passed, one.out_of_range) for one in found] == [(False, True), (False, False)]
 
 
-def test_what_has_no_attempts_is_seen_by_its_verdict() -> None:
+def test_a_result_without_attempts_is_judged_by_its_verdict() -> None:
     (seen,) = observations.of([result(verdict="passed")])
     assert seen.passed is True
 
@@ -84,7 +86,7 @@ def of_cell(cell: str, verdict: str, *attempts: AttemptRow, revision: str = "abc
     return dataclasses.replace(row, run=dataclasses.replace(RUN, revision=revision), cell=cell, labels=labels)
 
 
-def test_a_cell_that_fails_at_random_is_not_looked_at_for_what_failed() -> None:
+def test_flaky_cells_are_not_attributed() -> None:
     at_random = AttemptRow("failed", "product"), AttemptRow("passed", None)
     history = [of_cell("flaky", "passed", *at_random, revision=revision) for revision in ("a", "b", "c")]
     history += [of_cell("broken", "failed", AttemptRow("failed", "product"), revision=revision) for revision in "abc"]

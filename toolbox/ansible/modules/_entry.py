@@ -30,7 +30,8 @@ def run(ansible_module: Callable[..., Any], specification: Mapping[str, Any], wo
     Args:
         ansible_module: the class `AnsibleModule`. Each module must import it, because Ansible looks for this import.
         specification: the `argument_spec` of the module, without the options for the access to the cluster.
-        work: carries out the module, and returns the result. If it raises a `ToolboxError`, the task fails.
+        work: does the work of the module, and returns the module's result. If `work` raises a `ToolboxError`, the task
+            fails.
     """
     module = ansible_module(argument_spec={**_ACCESS, **specification})
     params = module.params

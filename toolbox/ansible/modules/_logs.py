@@ -64,8 +64,8 @@ def events(objects: Objects, namespace: str | None, about: Collection[str] | Non
 
     Args:
         namespace: the namespace; None for all namespaces.
-        about: names of objects, to return only events about objects with such a name, or with a name that begins with
-            such a name and a hyphen; None to return all events.
+        about: names of objects; None for all events. An event is returned if the name of its object is one of these
+            names, or begins with one of these names and a hyphen.
     """
     selected = [
         event

@@ -26,7 +26,6 @@ def ready(objects: Objects, objs: Sequence[Json], timeout: float) -> None:
     """Wait until all objects are ready.
 
     Args:
-        objs: the objects to wait for.
         timeout: the timeout in seconds for all objects together.
 
     Raises:
@@ -40,7 +39,11 @@ def ready(objects: Objects, objs: Sequence[Json], timeout: float) -> None:
 
 
 def images(objects: Objects, objs: Sequence[Json], timeout: float) -> None:
-    """Wait until the pods of the DaemonSets in `objs` have their images. See `ready` for the arguments and errors."""
+    """Wait until the pods of the DaemonSets in `objs` have their images. The timeout is that of all objects together.
+
+    Raises:
+        InfrastructureError: an image was not pulled in time, or can never be pulled.
+    """
     deadline = time.monotonic() + timeout
     for obj in objs:
         if obj["kind"] == "DaemonSet":
@@ -122,18 +125,18 @@ def _wait(objects: Objects, obj: Json, seconds: float, timeout: float, judge: Ju
         reason = view.until(judgement, seconds)
         if reason == "":
             return
-        words = _PHRASES.get(obj["kind"], _DEFAULT_PHRASES)
+        phrases = _PHRASES.get(obj["kind"], _DEFAULT_PHRASES)
         if reason is not None:
             if watched_obj.objects:
                 # The pods are watched on another connection than the object, so their changes may arrive later.
                 pods.listed(objects.listed(queries[1]) if queries[1] else iter(()))
                 reason = judge(*current_state()) or reason
-            text = f"{name} {words[0]}: {reason}{_events(objects, obj, reason)}"
+            text = f"{name} {phrases[0]}: {reason}{_events(objects, obj, reason)}"
             raise _failure(text, *current_state()) if watched_obj.objects else InfrastructureError(text)
         current, current_pods = current_state()
         unready_reason = readiness.unready_reason(current) or "some of its pods have not pulled their images"
         details = "; ".join([unready_reason, *readiness.problems(current_pods)[:_MOST_SHOWN]])
-        text = f"{name} {words[1]} {timeout:g} s: {details}{_events(objects, obj, details)}{silence_note(view)}"
+        text = f"{name} {phrases[1]} {timeout:g} s: {details}{_events(objects, obj, details)}{silence_note(view)}"
         raise InfrastructureError(text)
 
 
@@ -152,7 +155,7 @@ def _failure(text: str, obj: Json, pods: Sequence[Json]) -> ToolboxError:
 
 
 def _queries(objects: Objects, obj: Json) -> tuple[Query | None, ...]:
-    """Return the queries for an object, its pods and its ReplicaSets; None for a query that does not apply."""
+    """Return the queries for an object, its pods and its ReplicaSets; None if the object has no pods or ReplicaSets."""
     meta, labels = obj["metadata"], readiness.pod_selector(obj)
     kind, namespace = objects.kind(obj["apiVersion"], obj["kind"]), meta.get("namespace")
     pods = Query(objects.kind("v1", "Pod"), namespace, labels) if labels else None

@@ -104,8 +104,8 @@ def _refusal(name: str, namespace: Json | None, params: Mapping[str, Any]) -> st
 def _refuse_live_runs(objects: Objects, objs: ObjectsWithKinds, run: str | None) -> list[str]:
     """Refuse to delete Jobs of runs that may be active.
 
-    A run with an unexpired lease is active. Without a lease, the cluster does not show whether the orchestrator of a
-    run is alive, so the unfinished Jobs of this run are deleted only if `run` names it.
+    A run with an unexpired lease is active. If a run has no lease, the cluster does not show whether the orchestrator
+    of the run is alive, so the unfinished Jobs of the run are deleted only if `run` names the run.
 
     Returns:
         A warning if the account may not list leases, so that active runs cannot be recognized.
@@ -120,7 +120,7 @@ def _refuse_live_runs(objects: Objects, objs: ObjectsWithKinds, run: str | None)
     holders = _runs_with_leases(objects)
     if alive := sorted(runs & (holders or set())):
         raise ConfigurationError(
-            f"the run {', '.join(alive)} has a lease of the cluster and unfinished Jobs, so it is still active: "
+            f"the run {', '.join(alive)} holds a lease of the cluster and has unfinished Jobs, so it is still active: "
             "wait until it ends, or use --force"
         )
     if run is None:
@@ -175,7 +175,7 @@ def _delete(objects: Objects, objs: Sequence[tuple[Kind, Json]], timeout: float)
         objects.delete(kind, meta["namespace"], meta["name"], uid=meta["uid"])
     deadline = time.monotonic() + timeout
     for kind in dict.fromkeys(kind for kind, _ in objs):
-        uids = {obj["metadata"]["uid"] for of, obj in objs if of == kind}
+        uids = {obj["metadata"]["uid"] for obj_kind, obj in objs if obj_kind == kind}
         _await(objects, kind, str(objs[0][1]["metadata"]["namespace"]), uids, deadline, timeout)
 
 
@@ -183,12 +183,12 @@ def _await(objects: Objects, kind: Kind, namespace: str, uids: set[str], deadlin
     with watching_all(objects, Query(kind, namespace)) as view:
         (watched_objects,) = view.watched
 
-        def left() -> list[Json]:
+        def remaining() -> list[Json]:
             return [obj for obj in watched_objects.objects if obj["metadata"]["uid"] in uids]
 
-        if view.until(lambda: None if left() else True, deadline - time.monotonic()) is None:
+        if view.until(lambda: None if remaining() else True, deadline - time.monotonic()) is None:
             reasons = "; ".join(
-                f"{kind.name} {obj['metadata']['name']}: {_settling.deletion_obstacle(obj)}" for obj in left()
+                f"{kind.name} {obj['metadata']['name']}: {_settling.deletion_obstacle(obj)}" for obj in remaining()
             )
             raise InfrastructureError(f"objects remain after {timeout:g} s: {reasons}{_settling.silence_note(view)}")
 

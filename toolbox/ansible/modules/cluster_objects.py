@@ -19,8 +19,8 @@ The module has these options, and `kubeconfig`, `context` and `namespace` (for m
 - `wait`: wait until the objects are ready or deleted.
 - `timeout`: the number of seconds to wait.
 - `wait_for`: `ready`, or `images` to wait until each pod has all its images.
-- `secret_files`, `secret_data`: data for a Secret by key, from files and as texts. The module then needs exactly one
-  manifest, which must be that of the Secret.
+- `secret_files`, `secret_data`: files and texts with the values of a Secret, by key. The module then needs exactly one
+  manifest, which must be the manifest of the Secret.
 - `keep`: a file for a copy of the manifests, without the values of Secrets.
 - `seen`: a file for the final state of the objects, without the values of Secrets.
 
@@ -168,7 +168,7 @@ def checked(body: Any, prefix: str = "") -> Json:
 
 
 def with_secrets(body: Json, files: Mapping[str, str], data: Mapping[str, str]) -> Json:
-    """Return the manifest of a Secret, completed by data from files and texts.
+    """Return the manifest of a Secret, with the contents of files and texts as further values, by key.
 
     Raises:
         ConfigurationError: a file cannot be read.

@@ -65,10 +65,7 @@ class Pool:
     """A pool of nodes.
 
     Args:
-        label: the name of the pool in messages.
         count: the current number of nodes; for a MachineSet, the number of requested machines.
-        nodes: the nodes of the pool.
-        is_autoscaled: whether the pool has an autoscaler.
         zones: the number of zones. Each zone has the same number of nodes.
     """
 

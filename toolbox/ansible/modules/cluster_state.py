@@ -37,7 +37,7 @@ _OPTIONS: Final = {
     "directory": {"type": "path", "required": True},
 }
 # The file, API version and kind of the recorded objects. Kinds that the cluster does not have are skipped.
-_OF_THE_CLUSTER: Final = (
+_CLUSTER_KINDS: Final = (
     ("nodes", "v1", "Node"),
     ("namespaces", "v1", "Namespace"),
     ("persistent_volumes", "v1", "PersistentVolume"),
@@ -50,7 +50,7 @@ _OF_THE_CLUSTER: Final = (
     ("kueue_resource_flavors", "kueue.x-k8s.io/v1beta1", "ResourceFlavor"),
     ("openshift_version", "config.openshift.io/v1", "ClusterVersion"),
 )
-_OF_NAMESPACES: Final = (
+_NAMESPACED_KINDS: Final = (
     ("pods", "v1", "Pod"),
     ("events", "v1", "Event"),
     ("services", "v1", "Service"),
@@ -90,11 +90,11 @@ class Capture:
         self._directory = directory
         self.notes: list[str] = []
 
-    def take(self, file: str, api_version: str, name: str, namespaces: Sequence[str | None]) -> list[Json]:
+    def record(self, file: str, api_version: str, name: str, namespaces: Sequence[str | None]) -> list[Json]:
         """Write the objects of a kind to a file, and return the objects.
 
         Args:
-            namespaces: the namespaces; None in the list means all namespaces.
+            namespaces: the namespaces of the objects; None in the sequence means all namespaces.
         """
         try:
             kind = self._objects.kind(api_version, name)
@@ -127,9 +127,9 @@ def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
     directory = Path(params["directory"])
     capture = Capture(objects, directory)
     version = objects.get("/version")
-    of_the_cluster = {name: capture.take(file, api, name, [None]) for file, api, name in _OF_THE_CLUSTER}
+    cluster_objects = {name: capture.record(file, api, name, [None]) for file, api, name in _CLUSTER_KINDS}
     namespaces = _namespaces(objects, params["namespaces"])
-    of_namespaces = {name: capture.take(file, api, name, namespaces) for file, api, name in _OF_NAMESPACES}
+    namespaced_objects = {name: capture.record(file, api, name, namespaces) for file, api, name in _NAMESPACED_KINDS}
     requested = params["namespaces"] or ()
     warnings = [f"there is no namespace {name}" for name in requested if objects.lacks_namespace(name)]
     capture.notes += warnings
@@ -137,16 +137,16 @@ def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
     if definitions:
         filesystem.write_text(directory / "custom_resource_definitions.txt", "\n".join(definitions) + "\n")
     if params["logs"]:
-        _, missing = _logs.save(objects.cluster, of_namespaces["Pod"], directory / "logs", _logs.LogSelection())
+        _, missing = _logs.save(objects.cluster, namespaced_objects["Pod"], directory / "logs", _logs.LogSelection())
         capture.notes += missing
     summary = {
         "version": version.get("gitVersion"),
         "platform": version.get("platform"),
-        "nodes": [node_summary(node) for node in of_the_cluster["Node"]],
+        "nodes": [node_summary(node) for node in cluster_objects["Node"]],
         "namespaces": "all" if namespaces == [None] else namespaces,
-        "pods": dict(Counter(str((pod.get("status") or {}).get("phase")) for pod in of_namespaces["Pod"])),
-        "operators": operators(of_the_cluster, of_namespaces),
-        "objects": {name: len(objs) for name, objs in {**of_the_cluster, **of_namespaces}.items() if objs},
+        "pods": dict(Counter(str((pod.get("status") or {}).get("phase")) for pod in namespaced_objects["Pod"])),
+        "operators": operators(cluster_objects, namespaced_objects),
+        "objects": {name: len(objs) for name, objs in {**cluster_objects, **namespaced_objects}.items() if objs},
         "definitions": len(definitions),
         "notes": capture.notes,
     }
@@ -179,25 +179,25 @@ def node_summary(node: Json) -> dict[str, Any]:
 
 
 def operators(
-    of_the_cluster: Mapping[str, list[Json]], of_namespaces: Mapping[str, list[Json]]
+    cluster_objects: Mapping[str, list[Json]], namespaced_objects: Mapping[str, list[Json]]
 ) -> list[dict[str, Any]]:
     """Return the states of the GPU operator of NVIDIA, and of the operators that OLM has installed."""
     installed = {
         str(each["metadata"]["name"]): (each["spec"].get("version"), (each.get("status") or {}).get("phase"))
-        for each in of_namespaces["ClusterServiceVersion"]
+        for each in namespaced_objects["ClusterServiceVersion"]
     }
     policies = {
         f"ClusterPolicy {each['metadata']['name']}": (None, (each.get("status") or {}).get("state"))
-        for each in of_the_cluster["ClusterPolicy"]
+        for each in cluster_objects["ClusterPolicy"]
     }
     states = {**installed, **policies}
     return [{"name": name, "version": version, "state": state} for name, (version, state) in sorted(states.items())]
 
 
 def _namespaces(objects: Objects, names: Sequence[str] | None) -> list[str | None]:
-    """Return the namespaces to record: `names`, if there are any, or else `[None]`, which means all namespaces.
+    """Return the namespaces to record: `names`, or `[None]` for all namespaces if there are no `names`.
 
-    If the account may not read all namespaces, return only the current namespace.
+    If there are no `names` and the account may not read all namespaces, return only the current namespace.
     """
     if names:
         return list(names)

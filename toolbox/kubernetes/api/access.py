@@ -121,7 +121,7 @@ def _context(files: str, context_name: str | None) -> dict[str, Any]:
     documents = [yaml.safe_load(file.read_text()) or {} for file in map(Path, files.split(":")) if file.exists()]
     if not documents:
         raise ConfigurationError(
-            f"there is no kubeconfig {files}: name one as `kubeconfig`, or in the environment variable KUBECONFIG"
+            f"there is no kubeconfig {files}: set `kubeconfig`, or the environment variable KUBECONFIG"
         )
     contexts: dict[str, dict[str, Any]] = {}
     for document in documents:
@@ -132,5 +132,5 @@ def _context(files: str, context_name: str | None) -> dict[str, Any]:
     if name is None:
         raise ConfigurationError(f"{files}: there is no current context: set `context`")
     if name not in contexts:
-        raise ConfigurationError(f"{files}: no context `{name}`: {did_you_mean(name, contexts, label='contexts')}")
+        raise ConfigurationError(f"{files} has no context `{name}`: {did_you_mean(name, contexts, label='contexts')}")
     return contexts[name]

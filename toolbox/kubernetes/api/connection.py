@@ -48,7 +48,6 @@ class ApiError(StepError):
     """The server rejected a request.
 
     Args:
-        status: the HTTP status code.
         reason: the reason that Kubernetes gives: `NotFound`, `AlreadyExists`, `Forbidden`.
 
     Attributes:
@@ -129,9 +128,6 @@ class Fault:
 
 class Cluster:
     """A connection to one cluster.
-
-    Args:
-        label: the name of the cluster in messages.
 
     Raises:
         ConfigurationError: there is no valid kubeconfig or service account for the cluster.
@@ -311,7 +307,7 @@ def fault_of(error: Exception) -> Fault:
     """Return the fault that an error of the client reports.
 
     Raises:
-        Exception: `error` itself, if neither the server nor the network caused it, so that it is a bug.
+        Exception: `error` itself, if neither the server nor the network caused it. The cause is then a bug.
     """
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError

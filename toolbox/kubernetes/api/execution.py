@@ -60,14 +60,14 @@ class Execution:
 
     def end(self, timeout: float) -> str:
         """Wait until the command ends, and return its error message; empty if the command succeeded."""
-        complaints = "\n".join(self.complaints(timeout)).strip()
+        error_output = "\n".join(self.error_lines(timeout)).strip()
         status = _status(bytes(self._received.pop(_ERROR, b"")))
         if status.get("status") == "Success":
             return ""
         reason = "the command does not end" if self._connection.connected else "the connection was interrupted"
-        return complaints or str(status.get("message") or reason)
+        return error_output or str(status.get("message") or reason)
 
-    def complaints(self, timeout: float) -> list[str]:
+    def error_lines(self, timeout: float) -> list[str]:
         """Wait until the command ends, and return the lines of its standard error."""
         deadline = time.monotonic() + timeout
         while self._connection.connected and self._receive(deadline):
@@ -78,9 +78,9 @@ class Execution:
         """Receive a message, and return whether a message arrived before the deadline."""
         from websocket import ABNF, WebSocketTimeoutException
 
-        if (left := deadline - time.monotonic()) <= 0:
+        if (remaining := deadline - time.monotonic()) <= 0:
             return False
-        self._connection.settimeout(left)
+        self._connection.settimeout(remaining)
         try:
             kind, message = self._connection.recv_data_frame(control_frame=True)
         except WebSocketTimeoutException:
@@ -94,7 +94,7 @@ class Execution:
 
     @classmethod
     @contextmanager
-    def of(cls, cluster: Cluster, pod: str, container: str, command: Sequence[str]) -> Iterator[Self]:
+    def start(cls, cluster: Cluster, pod: str, container: str, command: Sequence[str]) -> Iterator[Self]:
         """Start a command, yield its `Execution`, and close the connection to the command at the end.
 
         Raises:

@@ -14,7 +14,7 @@ from toolbox.model.errors import ConfigurationError, StepError
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "topgallant"
-"""The value of the label `MANAGED_BY`, and the field manager that the server records for fields of Topgallant."""
+"""The value of the label `MANAGED_BY`, and the name under which the server records the fields that Topgallant sets."""
 RUN_LABEL: Final = "topgallant.dev/run"
 
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
@@ -84,8 +84,6 @@ class Query:
 
     Args:
         namespace: the namespace; None for all namespaces, and for kinds without namespaces.
-        labels: a label selector.
-        fields: a field selector.
     """
 
     kind: Kind
@@ -98,14 +96,14 @@ class Query:
         """The path of the objects in the API."""
         return self.kind.path(self.namespace)
 
-    def chosen(self, **parameters: Any) -> dict[str, Any]:
-        """Return the query parameters of a request: the given parameters and the selectors."""
+    def parameters(self, **further: Any) -> dict[str, Any]:
+        """Return the query parameters of a request: the selectors and the further parameters."""
         selectors = {"labelSelector": self.labels, "fieldSelector": self.fields}
-        return {**{name: text for name, text in selectors.items() if text}, **parameters}
+        return {**{name: text for name, text in selectors.items() if text}, **further}
 
     def page(self, token: str) -> dict[str, Any]:
         """Return the query parameters of one page of the list. An empty token requests the first page."""
-        return self.chosen(limit=_PAGE, **({"continue": token} if token else {}))
+        return self.parameters(limit=_PAGE, **({"continue": token} if token else {}))
 
 
 class Objects:
@@ -192,7 +190,8 @@ class Objects:
     def is_there(self, kind: Kind, namespace: str | None, name: str, *, timeout: float = TIMEOUT) -> bool:
         """Return whether an object exists, by a list request.
 
-        A "not found" for the log of a pod is no proof, because a kubelet that has just started may not know the pod.
+        A "not found" response for the log of a pod does not prove that the pod is gone, because a kubelet that has just
+        started may not know the pod.
         """
         return any(self.listed(Query(kind, namespace, fields=f"metadata.name={name}"), timeout=timeout))
 

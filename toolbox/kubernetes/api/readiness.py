@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from toolbox.kubernetes.api.connection import Json
 
-# If a container waits for one of these reasons, the kubelet will never be able to pull its image.
+# The kubelet gives these reasons for the waiting state of a container if it will never be able to pull the image.
 _NEVER_PULLED: Final = ("InvalidImageName", "ErrImageNeverPull")
 PULLING: Final = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", *_NEVER_PULLED)
 _NO_SUCH_IMAGE: Final = ("not found", "manifest unknown", "unauthorized", "denied", "invalid reference")
@@ -15,7 +15,7 @@ _STARTING: Final = ("ContainerCreating", "PodInitializing")
 _REVISION: Final = "deployment.kubernetes.io/revision"
 _GENERATION: Final = "deprecated.daemonset.template.generation"
 _RESTARTS: Final = 3  # after this number of restarts, a crashing container is a permanent problem
-# If a container waits for one of these reasons, its image has been pulled.
+# The kubelet gives these reasons for the waiting state of a container only after it has pulled the image.
 _PULLED_REASONS: Final = (
     "CrashLoopBackOff",
     "CreateContainerConfigError",
@@ -110,12 +110,7 @@ def exit_codes(pod: Json) -> list[int]:
 
 
 def cannot_be_pulled(reason: str, message: str) -> bool:
-    """Return whether a container waits for an image that can never be pulled.
-
-    Args:
-        reason: the reason in the waiting state of the container.
-        message: the message in the waiting state of the container.
-    """
+    """Return whether an image can never be pulled, by the reason and message of a waiting container."""
     return reason in _NEVER_PULLED or (reason in PULLING and any(sign in message for sign in _NO_SUCH_IMAGE))
 
 
@@ -208,9 +203,10 @@ def _unready_workload(obj: Json) -> str | None:
     ready = max(0, int(status.get("readyReplicas", 0)) - older)  # assume that all older replicas are ready
     if updated >= desired and ready >= desired and not older:
         return None
-    refused = condition(obj, "ReplicaFailure")
-    left = f", and {older} older replicas remain" if older else ""
-    return f"{ready} of {desired} replicas are ready{left}" + (f": {_reason_and_message(refused)}" if refused else "")
+    failure = condition(obj, "ReplicaFailure")
+    remaining = f", and {older} older replicas remain" if older else ""
+    reason = f": {_reason_and_message(failure)}" if failure else ""
+    return f"{ready} of {desired} replicas are ready{remaining}{reason}"
 
 
 def _unready_daemon_set(obj: Json) -> str | None:

@@ -42,7 +42,7 @@ class EventHandler(Protocol):
         """Handle a changed object; `kind` is `ADDED`, `MODIFIED` or `DELETED`."""
 
     def unreachable(self, seconds: float, reason: str) -> None:
-        """Handle that the server has not answered for `seconds`."""
+        """Handle the failure `reason` of a server that has not answered for `seconds`."""
 
 
 class Watch:
@@ -91,18 +91,18 @@ class Watch:
                 if error.is_too_old:
                     self._version = ""
                 else:
-                    self._lose(error)
+                    self._report_unreachable(error)
             except (StepError, Cancelled, OSError) as error:
-                self._lose(error)
-            except Exception as error:  # start again, because the handler would otherwise wait forever
+                self._report_unreachable(error)
+            except Exception as error:  # start again: without a new start, the handler would wait forever
                 log.exception("the watch on %s failed; starting it again", self._cluster.label)
                 self._version = ""
-                self._lose(error)
+                self._report_unreachable(error)
             tries = 0 if self._last_answer > previous_answer else tries + 1
             if not self._is_closed.is_set():
                 self._is_closed.wait(backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
 
-    def _lose(self, error: BaseException) -> None:
+    def _report_unreachable(self, error: BaseException) -> None:
         if not self._is_closed.is_set():
             self._handler.unreachable(time.monotonic() - self._last_answer, str(error))
 
@@ -145,7 +145,7 @@ class Watch:
 
         # The time is random, so that the watches of a run restart at different times.
         seconds = random.randint(_LONGEST_SECONDS // 2, _LONGEST_SECONDS)  # noqa: S311  # needs no secure random number
-        query = self._query.chosen(
+        query = self._query.parameters(
             watch=True, resourceVersion=self._version, allowWatchBookmarks=True, timeoutSeconds=seconds
         )
         response = self._response = self._cluster.stream(self._query.path, query, _STREAM_TIMEOUTS)

@@ -108,7 +108,7 @@ def cancel(cluster: Cluster, pod: str, python: str, there: str) -> None:
         StepError: the agent cannot be reached, because it has not started or has ended.
     """
     command = [python, "-I", "-S", AGENT, "cancel", there]
-    with Execution.of(cluster, pod, WORKLOAD, command) as execution:
+    with Execution.start(cluster, pod, WORKLOAD, command) as execution:
         if execution.read(len(CANCELLING), TIMEOUT) != CANCELLING.encode():
             raise Unavailable(f"{cluster.label}: {pod} cannot be cancelled: {execution.end(_PAUSE)}")
         execution.end(_SILENCE)  # wait: closing the connection would end the command
@@ -121,7 +121,7 @@ def _extract(archive: Path, selection: Selection) -> None:
 
 def _receive(cluster: Cluster, pod: str, command: Sequence[str], stream: BinaryIO, selection: Selection) -> None:
     """Write the archive as it arrives. Each piece is requested, so that at most one is in transit."""
-    with Execution.of(cluster, pod, selection.container, command) as execution:
+    with Execution.start(cluster, pod, selection.container, command) as execution:
         while True:
             execution.send(b"\n")
             header = execution.read(_HEADER, _SILENCE)
@@ -136,5 +136,5 @@ def _receive(cluster: Cluster, pod: str, command: Sequence[str], stream: BinaryI
             if len(content) < count:
                 raise Unavailable(f"{cluster.label}: {pod}: the connection was interrupted")
             archives.write_limited(stream, content, selection.limits.archive_bytes)
-        for line in execution.complaints(_SILENCE):
+        for line in execution.error_lines(_SILENCE):
             log.warning("%s: %s", pod, line)

@@ -78,14 +78,13 @@ def test_the_error_without_a_kubeconfig_says_how_to_name_one(tmp_path: Path) -> 
     with pytest.raises(ConfigurationError) as caught:
         Credentials.load(Access())
     assert str(caught.value) == (
-        f"there is no kubeconfig {tmp_path}/.kube/config: name one as `kubeconfig`, "
-        "or in the environment variable KUBECONFIG"
+        f"there is no kubeconfig {tmp_path}/.kube/config: set `kubeconfig`, or the environment variable KUBECONFIG"
     )
 
 
 def test_an_unknown_context_is_refused_with_the_most_similar_name(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / "one", "production", "staging", current="staging")
-    with pytest.raises(ConfigurationError, match=f"{file}: no context `producton`: did you mean production"):
+    with pytest.raises(ConfigurationError, match=f"{file} has no context `producton`: did you mean production"):
         host(kubeconfig=file, context="producton")
 
 

@@ -33,7 +33,7 @@ def executed(server: ApiServer, cluster: Cluster) -> Callable[[Script], Abstract
 
     def execute(script: Script) -> AbstractContextManager[Execution]:
         server.says("GET", PATH, Talk(script))
-        return Execution.of(cluster, "p", "files", ["send", "a b"])
+        return Execution.start(cluster, "p", "files", ["send", "a b"])
 
     return execute
 
@@ -101,7 +101,7 @@ def test_a_server_that_never_answers_is_not_waited_for(
     served.says("GET", PATH, hold)
     with (
         pytest.raises(Unavailable, match=r"sut: the API server does not answer: .*timed out"),
-        Execution.of(cluster, "p", "files", ["send"]),
+        Execution.start(cluster, "p", "files", ["send"]),
     ):
         pass
 
@@ -113,7 +113,7 @@ def test_a_command_that_does_not_end_is_a_timeout(executed: Executed) -> None:
         talk.hold()
 
     with executed(complain) as execution:
-        assert execution.complaints(0.3) == ["a is left out"]
+        assert execution.error_lines(0.3) == ["a is left out"]
         assert execution.end(0.3) == "the command does not end"
 
 
@@ -122,7 +122,7 @@ def test_a_server_of_another_authority_than_the_kubeconfig_names_is_not_spoken_t
     served: ApiServer, cluster: Cluster
 ) -> None:
     cluster.credentials.configuration.ssl_ca_cert = None
-    with pytest.raises(Unavailable, match=r"self.signed certificate"), Execution.of(cluster, "p", "files", ["send"]):
+    with pytest.raises(Unavailable, match=r"self.signed certificate"), Execution.start(cluster, "p", "files", ["send"]):
         pass
     assert served.asked == []
 
@@ -164,17 +164,20 @@ def test_standard_error_is_returned_as_lines(executed: Executed) -> None:
 
     with executed(complain) as execution:
         assert execution.read(1, 10) == b"1"
-        assert execution.complaints(10) == ["a is left out", "b is left out"]
+        assert execution.error_lines(10) == ["a is left out", "b is left out"]
 
 
 def test_a_missing_container_is_an_api_error(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, failure(404, 'pods "p" not found'))
-    with pytest.raises(ApiError, match='sut: pods "p" not found'), Execution.of(cluster, "p", "files", ["send"]):
+    with pytest.raises(ApiError, match='sut: pods "p" not found'), Execution.start(cluster, "p", "files", ["send"]):
         pass
 
 
 def test_a_server_in_trouble_says_what_it_has(server: ApiServer, cluster: Cluster) -> None:
     server.says("GET", PATH, failure(503, "the node is away"))
-    with pytest.raises(Unavailable, match="the node is away") as caught, Execution.of(cluster, "p", "files", ["send"]):
+    with (
+        pytest.raises(Unavailable, match="the node is away") as caught,
+        Execution.start(cluster, "p", "files", ["send"]),
+    ):
         pass
     assert "-+-+-" not in str(caught.value)

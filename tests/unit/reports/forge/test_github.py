@@ -80,7 +80,7 @@ def test_the_verdict_comes_first_in_words() -> None:
     assert head == "cells: 1 passed, 1 failedrun r-1 with smoke in 9.5 s"
 
 
-def test_a_failure_is_told_with_its_cause_its_message_and_what_shows_it(tmp_path: Path) -> None:
+def test_a_failure_is_shown_with_cause_message_and_excerpt(tmp_path: Path) -> None:
     failed = cell("b", Verdict.FAILED, "log_lacks: 'nan' is in stdout.log:2\nmetric: too slow", 1)
     check = CheckJudged(failed.step, "log_lacks", passed=False, message="x", file="stdout.log", line=2)
     failed = replace(failed, checks=[check])
@@ -95,7 +95,7 @@ def test_a_failure_is_told_with_its_cause_its_message_and_what_shows_it(tmp_path
     ]
 
 
-def test_what_failed_has_in_common_is_said() -> None:
+def test_the_attribution_is_shown() -> None:
     run = summary(cell("a"), cell("b", Verdict.FAILED, "x", 1))
     run = replace(run, attribution=[Finding({"machine": "A100", "runtime": "2.4"}, 4, 4, 0, 28)])
     found = shown(github.comment(run))
@@ -111,7 +111,7 @@ def test_cells_are_a_table_with_their_metrics_and_what_did_not_pass_on_top() -> 
     ]
 
 
-def test_what_failed_in_quarantine_is_counted_apart() -> None:
+def test_failures_in_quarantine_are_counted_separately() -> None:
     kept = cell("b", Verdict.FAILED, "x", 1, counts=False)
     head = shown(github.comment(summary(cell("a"), kept)))[1].text_content()
     assert head.startswith("cells: 1 passed, 1 failed in quarantine")
@@ -126,7 +126,7 @@ def test_a_command_that_may_fail_is_not_in_quarantine() -> None:
     assert texts(found, "pre") == ["gone\nthe verdict does not count"]
 
 
-def test_remarks_are_told_line_by_line_after_what_failed() -> None:
+def test_remarks_are_listed_after_the_failures() -> None:
     kept = cell(
         "b",
         Verdict.FAILED,
@@ -152,7 +152,7 @@ def test_without_remarks_there_is_no_heading_for_them() -> None:
     assert "Remarks" not in github.comment(summary(cell("a"), cell("b", Verdict.FAILED, "x", 1)))
 
 
-def test_failures_that_nothing_separates_are_said_to_have_nothing_in_common() -> None:
+def test_failures_without_a_condition_have_nothing_in_common() -> None:
     run = many([Verdict.FAILED, Verdict.PASSED, Verdict.FAILED, Verdict.PASSED])
     cells = [replace(step, labels={"x": str(number)}) for number, step in enumerate(run.cells)]
     run = replace(run, steps={cell.step: cell for cell in cells})
@@ -181,7 +181,7 @@ def test_a_run_that_has_not_ended_says_so(state: State, words: str) -> None:
     assert f"cells: 1 {words}, 2 not started" in found.text_content()
 
 
-def test_an_end_that_no_step_explains_is_told() -> None:
+def test_an_end_that_no_step_explains_is_shown() -> None:
     found = shown(github.comment(summary(cell("a"), message="no space\nleft")))
     assert texts(found, "pre") == ["no space\nleft"]
 
@@ -193,7 +193,7 @@ def test_cells_are_links_where_the_address_of_the_run_is_known() -> None:
 
 
 @pytest.mark.parametrize("address", ["javascript:alert(1)", "files", "https://x/ y", 'https://x/">'])
-def test_an_address_that_is_none_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="artifacts_url"):
         github.comment(summary(), artifacts_url=address)
 
@@ -226,7 +226,7 @@ def assert_is_inert(text: str) -> None:
     assert list(filter(str.strip, outside_of_code(found))) == list(filter(str.strip, outside_of_code(plain)))
 
 
-def test_what_others_wrote_makes_no_markup_no_mention_and_no_link() -> None:
+def test_foreign_text_makes_no_markup_mention_or_link() -> None:
     assert_is_inert(HOSTILE)
     assert_is_inert(HOSTILE * 20)
 
@@ -274,7 +274,7 @@ def test_the_limit_is_kept_and_nothing_is_cut_in_the_middle(limit: int, verdicts
     assert markdown.startswith("<h2>")
 
 
-def test_the_least_important_is_left_out_first() -> None:
+def test_the_least_important_blocks_are_omitted_first() -> None:
     markdown = github.comment(many([Verdict.PASSED] * 3000 + [Verdict.FAILED] * 5))
     found = shown(markdown)
     assert len(texts(found, "pre")) == 5
@@ -291,7 +291,7 @@ def test_failures_that_have_no_room_are_counted() -> None:
     assert told > 100
 
 
-def test_what_fits_is_all_there() -> None:
+def test_a_run_that_fits_is_shown_completely() -> None:
     found = shown(github.step_summary(many([Verdict.PASSED, Verdict.FAILED] * 100)))
     assert len(texts(found, "details")) == 101
     assert len(list(found.iter("tr"))) == 201
@@ -309,7 +309,7 @@ def test_a_limit_without_room_for_the_verdict_is_refused() -> None:
         run_markdown.render(summary(), limit=100)
 
 
-def test_what_was_cancelled_because_of_a_failure_is_counted() -> None:
+def test_cancelled_steps_beside_a_failure_are_counted() -> None:
     run = summary(
         cell("a", Verdict.FAILED, "x"), cell("b", Verdict.CANCELLED, "", 1), cell("c", Verdict.CANCELLED, "", 2)
     )

@@ -133,7 +133,7 @@ def test_names_that_differ_have_pages_that_differ(one: str, other: str) -> None:
     assert not first.startswith((".", "-"))
 
 
-def test_no_name_can_be_chosen_to_take_the_page_of_another() -> None:
+def test_no_name_collides_with_the_page_of_another() -> None:
     assert file_name(file_name("A").removesuffix(".html")) != file_name("A")
     assert file_name("a", "b~c") != file_name("a~b", "c") != file_name("a", "b", "c")
 
@@ -165,7 +165,7 @@ def test_a_lasting_change_for_the_worse_is_a_regression(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("after", "ago"), [(0.8, 0), (1.2, 40)])
-def test_a_change_for_the_better_or_of_old_is_no_regression(tmp_path: Path, after: float, ago: float) -> None:
+def test_an_improvement_or_an_old_change_is_no_regression(tmp_path: Path, after: float, ago: float) -> None:
     found = pages(site(nightly(wobbling(60, after=after, shifted=12), ago=ago), tmp_path))
     assert "There are no regressions." in said(found["index.html"])
     assert "small level changed" in said(found["projects/grid.html"])
@@ -175,7 +175,7 @@ def test_a_change_for_the_better_or_of_old_is_no_regression(tmp_path: Path, afte
     ("lower", "upper", "shown", "at_the_value"),
     [(0.5, 0.9, "above [0.5, 0.9]", "1 above r-3"), (1.5, 2.5, "below, better [1.5, 2.5]", "1 below r-3")],
 )
-def test_bounds_in_force_tell_what_is_out_of_them(
+def test_values_out_of_bounds_in_force_are_marked(
     tmp_path: Path, lower: float, upper: float, shown: str, at_the_value: str
 ) -> None:
     for unit, is_in_force in (("s", True), ("ms", False)):
@@ -193,7 +193,7 @@ def test_numbers_may_be_of_any_size(tmp_path: Path) -> None:
     assert "nan" not in found["projects/grid.html"].partition("</style>")[2]
 
 
-def test_bounds_that_nobody_has_put_in_force_say_so(tmp_path: Path) -> None:
+def test_bounds_that_are_not_in_force_are_marked(tmp_path: Path) -> None:
     found = pages(site(nightly(wobbling(20)), tmp_path))
     assert re.search(r"within \[0.98\d+, 1.01\d+\] \* not in force", said(found["projects/grid.html"]))
 
@@ -224,7 +224,7 @@ def test_costs_are_summed_over_projects_by_month_and_day(tmp_path: Path) -> None
     assert "Cost in 2026-11 2.50 USD" in text
 
 
-def test_only_runs_since_then_are_looked_at(tmp_path: Path) -> None:
+def test_since_limits_the_runs(tmp_path: Path) -> None:
     past = nightly([1.0] * 10)
     found = pages(site(past, tmp_path, since=NOW - timedelta(days=3)))
     assert "1 project, 3 runs since 2026-11-18" in said(found["index.html"])
@@ -238,7 +238,7 @@ def test_skipped_cells_do_not_count_as_passed_or_failed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verdict", ["cancelled", None])
-def test_cells_that_say_nothing_do_not_count_as_passed_or_failed(tmp_path: Path, verdict: str | None) -> None:
+def test_cells_without_evidence_do_not_count_as_passed_or_failed(tmp_path: Path, verdict: str | None) -> None:
     past = Past()
     past.run({"a": Ended(verdict), "b": Ended("error"), "c": Ended()})
     found = pages(site(past, tmp_path))
@@ -246,7 +246,7 @@ def test_cells_that_say_nothing_do_not_count_as_passed_or_failed(tmp_path: Path,
     assert re.search("b failing ! error a [⊘?] .* c ✓ passed", said(found["projects/grid.html"]))
 
 
-def test_what_fails_in_quarantine_is_no_failure_and_comes_after_those(tmp_path: Path) -> None:
+def test_a_failure_in_quarantine_comes_after_other_failures(tmp_path: Path) -> None:
     past = Past()
     past.run({"a": Ended("failed", counts=False), "b": Ended("failed"), "c": Ended()})
     found = pages(site(past, tmp_path))
@@ -269,7 +269,7 @@ def test_a_cell_that_failed_in_quarantine_and_has_left_it_fails_again(tmp_path: 
     assert "a failing ✗ failed ⊠ failed in quarantine" in said(found["projects/grid.html"])
 
 
-def test_a_broken_cell_in_quarantine_says_both_and_comes_after_what_counts(tmp_path: Path) -> None:
+def test_a_broken_cell_in_quarantine_shows_both_states(tmp_path: Path) -> None:
     past = Past()
     for day in range(3):
         past.run(
@@ -292,7 +292,7 @@ def test_a_cell_that_is_clean_in_quarantine_may_leave_it(tmp_path: Path, nights:
     assert (said_of_it in said(found["cells/grid~a-id.html"])) is may_leave
 
 
-def test_what_is_noisy_says_so_at_its_metric(tmp_path: Path) -> None:
+def test_a_noisy_metric_is_marked(tmp_path: Path) -> None:
     past = Past()
     for night in range(5):
         cells = {"a": Ended(metrics={"step_time": 1.0}, noisy=night < 2), "b": Ended(metrics={"step_time": 1.0})}
@@ -305,7 +305,7 @@ def test_what_is_noisy_says_so_at_its_metric(tmp_path: Path) -> None:
     assert "oisy" not in said(found["cells/grid~b-id.html"])
 
 
-def test_only_one_project_is_shown_where_one_is_asked_for(tmp_path: Path) -> None:
+def test_project_limits_the_site_to_one_project(tmp_path: Path) -> None:
     past = Past()
     for project in ("grid", "train"):
         past.run({"small": Ended(cost=1)}, project=project)
@@ -339,7 +339,7 @@ def test_the_presets_of_a_run_are_shown_and_where_a_change_has_others(tmp_path: 
     assert "abc48 to abc49 (presets differ)" in said(found["index.html"])
 
 
-def test_a_changed_tree_is_told_from_its_revision(tmp_path: Path) -> None:
+def test_uncommitted_changes_are_shown_with_the_revision(tmp_path: Path) -> None:
     past = Past()
     for revision in ("0123456789abcdef+", "0123456789abcdef", "main+"):
         past.run({"small": Ended()}, revision=revision)
@@ -356,7 +356,7 @@ def test_a_changed_tree_is_told_from_its_revision(tmp_path: Path) -> None:
         ((0, -0.0001), "11-21 07:00:00"),
     ],
 )
-def test_the_columns_of_runs_say_enough_to_tell_them_apart(tmp_path: Path, ago: tuple[float, ...], first: str) -> None:
+def test_the_headings_of_runs_differ(tmp_path: Path, ago: tuple[float, ...], first: str) -> None:
     past = Past()
     for days in ago:
         past.run({"small": Ended()}, days_ago=days)
@@ -394,7 +394,7 @@ def test_the_first_page_stays_small_with_many_projects(tmp_path: Path) -> None:
     assert "300 projects, 3000 runs" in said(page)
 
 
-def test_the_site_is_as_readable_as_the_umask_says(tmp_path: Path) -> None:
+def test_the_site_has_the_permissions_of_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         directory = site(nightly([1.0]), tmp_path)
@@ -414,7 +414,7 @@ def test_an_older_site_is_replaced_whole_and_nothing_else_changes(tmp_path: Path
     assert {path.name for path in directory.parent.iterdir()} == {"store", "site"}
 
 
-def test_a_directory_that_is_no_site_of_ours_is_refused_and_kept(tmp_path: Path) -> None:
+def test_another_directory_is_refused_and_kept(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "index.html").write_text("mine")
     with pytest.raises(
@@ -424,7 +424,7 @@ def test_a_directory_that_is_no_site_of_ours_is_refused_and_kept(tmp_path: Path)
     assert pages(tmp_path / "site") == {"index.html": "mine"}
 
 
-def test_an_empty_directory_and_one_behind_a_link_are_taken(tmp_path: Path) -> None:
+def test_an_empty_directory_and_a_linked_directory_are_used(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "site").symlink_to("real")
     assert site(Past(), tmp_path) == tmp_path / "real"
@@ -447,7 +447,7 @@ def test_a_site_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path) -> No
     assert {path.name for path in tmp_path.iterdir()} == {"store", "site"}
 
 
-def test_what_failed_in_the_latest_run_has_something_in_common(tmp_path: Path) -> None:
+def test_the_attribution_of_the_latest_run_is_shown(tmp_path: Path) -> None:
     past = Past()
     cells = {f"model={model},batch={batch}": model == "large" for model in ("small", "large") for batch in (1, 2, 4)}
     past.run({cell: Ended("failed" if is_bad else "passed", "product") for cell, is_bad in cells.items()})

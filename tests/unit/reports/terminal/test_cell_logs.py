@@ -41,7 +41,7 @@ def shown(tmp_path: Path, *pieces: bytes, prefix: str = "", is_terminal: bool = 
     return output.content
 
 
-def test_a_log_is_handed_on_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_passed_on_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     monkeypatch.delenv("TF_BUILD", raising=False)
     content = b"a\x1b[31mred\xff\n\n::stop-commands::\nno end"
@@ -49,15 +49,13 @@ def test_a_log_is_handed_on_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("variable", ["GITHUB_ACTIONS", "TF_BUILD"])
-def test_a_log_holds_no_command_for_the_ci_system_that_shows_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
+def test_workflow_commands_in_a_log_are_defused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     monkeypatch.setenv(variable, "true")
     assert shown(tmp_path, b"a\n::stop-", b"commands::\n##[error]b\x07\n") == b"a\n: :stop-commands::\n## [error]b\n"
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
-def test_what_steers_a_terminal_is_taken_out_wherever_it_was_cut(tmp_path: Path, cut: int) -> None:
+def test_split_control_sequences_are_removed(tmp_path: Path, cut: int) -> None:
     content = b"a\x1b]0;evil\x07b\xe2\x80\xaec\n"
     assert shown(tmp_path, content[:cut], content[cut:], is_terminal=True) == b"abc\n"
 

@@ -69,7 +69,7 @@ def test_a_run_begins_with_its_name_its_presets_and_its_place(show: Show) -> Non
     assert show(RunStarted("r-1", "training", "/runs/r-1", ())).startswith("run r-1 of training\n")
 
 
-def test_elsewhere_than_on_a_terminal_each_change_is_a_plain_line(show: Show) -> None:
+def test_without_a_terminal_each_event_is_a_plain_line(show: Show) -> None:
     events = [began("000__a"), began("000__a/000__b"), TaskStarted("000__a/000__b", "Read the state"), task()]
     text = show(*events, ended("000__a/000__b"), ended("000__a", Verdict.FAILED))
     assert text.splitlines() == [
@@ -121,7 +121,7 @@ def test_a_check_a_change_and_a_note_are_a_line_each(show: Show) -> None:
     ]  # fmt: skip
 
 
-def test_the_message_of_a_command_that_failed_stands_at_its_end(show: Show) -> None:
+def test_a_failed_command_ends_with_its_message(show: Show) -> None:
     text = show(ended("000__x", Verdict.ERROR, "task `T` failed\nno device", StepKind.COMMAND))
     assert text == "< x error in 1.2 s\n  task `T` failed\n  no device\n"
     assert show(ended("000__x", Verdict.ERROR, "said by the command", StepKind.PHASE)) == "< x error in 1.2 s\n"
@@ -134,7 +134,7 @@ def test_long_output_is_shortened_in_the_middle(show: Show) -> None:
     ]  # fmt: skip
 
 
-def test_as_many_lines_as_there_is_room_for_are_all_shown(show: Show) -> None:
+def test_short_output_is_shown_completely(show: Show) -> None:
     assert "..." not in show(task("failed", "x", "\n".join("123456")))
 
 
@@ -160,7 +160,7 @@ def hostile(text: str) -> list[Event]:
 
 
 @pytest.mark.parametrize("event", hostile(HOSTILE), ids=lambda event: type(event).__name__)
-def test_what_would_steer_a_terminal_is_taken_out_and_markup_is_text(show: Show, event: Event) -> None:
+def test_control_sequences_are_removed_and_markup_is_text(show: Show, event: Event) -> None:
     text = show(event)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]", text)
     if not isinstance(event, TaskStarted):
@@ -178,7 +178,7 @@ def test_what_would_steer_a_terminal_is_taken_out_and_markup_is_text(show: Show,
         ("\x1b", ""),
     ],
 )
-def test_clean_takes_out_what_steers_and_nothing_else(text: str, cleaned: str) -> None:
+def test_clean_removes_only_control_characters(text: str, cleaned: str) -> None:
     assert clean(text) == cleaned
 
 
@@ -229,7 +229,7 @@ def test_a_step_that_has_ended_leaves_the_bottom_and_the_one_around_returns(live
     assert bottom(live).strip() == ""
 
 
-def test_a_hostile_name_does_not_steer_the_bottom(live: View) -> None:
+def test_a_hostile_name_is_cleaned_at_the_bottom(live: View) -> None:
     for event in hostile(HOSTILE)[:2]:
         live.show(event)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]", bottom(live))
@@ -289,7 +289,7 @@ HOSTILE = "\x1b]0;title\x07\u202e::stop-commands::x\n  ::add-mask::a ##[error]b\
 
 
 @pytest.mark.parametrize("stream", [io.StringIO, _Terminal])
-def test_no_text_of_others_steers_a_terminal_or_a_ci_system(
+def test_no_foreign_text_controls_a_terminal_or_a_ci_system(
     stream: type[io.StringIO], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")

@@ -35,7 +35,7 @@ def cells(line: str) -> list[str]:
     return [part for part in line.split("  ") if part][1:]
 
 
-def test_each_cell_is_a_row_with_its_settings_and_what_is_decided_of_it(shown: Shown) -> None:
+def test_each_cell_is_a_row_with_settings_and_plan(shown: Shown) -> None:
     machines = Machines()
     settings = [{"when": {"x": "b"}, "resources": {"chip": 4}, "timeouts": {"run": 60, "silence": 5}}]
     lines = shown(
@@ -52,7 +52,7 @@ def test_each_cell_is_a_row_with_its_settings_and_what_is_decided_of_it(shown: S
     assert lines[-1] == "2 cells: 2 to run"
 
 
-def test_what_is_not_expected_to_pass_says_why(shown: Shown) -> None:
+def test_a_cell_not_expected_to_pass_shows_the_reason(shown: Shown) -> None:
     block = {
         "axes": {"x": ["a", "b", "c"]},
         "skip": [{"when": {"x": "a"}, "reason": "too slow"}],
@@ -78,17 +78,17 @@ def test_what_has_no_effect_is_noted(shown: Shown) -> None:
         (Selection(shard=(3, 3)), "0 cells, of 2 in the matrix: nothing to run"),
     ],
 )
-def test_a_part_of_the_matrix_says_of_how_many(shown: Shown, selection: Selection, closing: str) -> None:
+def test_a_selection_shows_the_size_of_the_matrix(shown: Shown, selection: Selection, closing: str) -> None:
     assert shown({"axes": {"x": ["a", "b"]}}, selection=selection)[-1] == closing
 
 
-def test_what_a_value_holds_is_text(shown: Shown) -> None:
+def test_hostile_values_are_shown_as_text(shown: Shown) -> None:
     lines = shown({"axes": {"x": ["\x1b[2Jred", "[bold]b[/bold]"]}, "workload": {"command": "true"}})
     assert "\x1b" not in "".join(lines)
     assert "[bold]b[/bold]" in lines[2]
 
 
-def test_on_a_narrow_terminal_nothing_is_left_out(shown: Shown) -> None:
+def test_a_narrow_terminal_shows_all_columns(shown: Shown) -> None:
     text = "".join(shown({"axes": {"x": ["a" * 30, "b" * 30]}}, width=60))
     assert (text.count("a" * 5) >= 4, text.count("b" * 5) >= 4) == (True, True)
     assert "…" not in text

@@ -66,7 +66,7 @@ def test_cells_are_counted_as_they_come_and_go() -> None:
     assert found.headline() == "cells: 2 of 6 done, 1 failed, 2 running, 2 waiting, about 20 s left"
 
 
-def test_what_was_done_before_the_run_was_resumed_counts() -> None:
+def test_cells_of_earlier_sessions_count_as_done() -> None:
     found = planned(4, done=3)
     begin(found, "d")
     assert found.headline() == "cells: 3 of 4 done, 1 running"
@@ -82,7 +82,7 @@ def test_nothing_is_shown_without_a_matrix_and_after_its_end() -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_what_earlier_runs_took_says_how_long_it_will_take() -> None:
+def test_the_estimate_uses_the_times_of_earlier_runs() -> None:
     found = planned(3, expected={"a": 60.0, "b": 600.0, "c": 3000.0})
     assert found.headline().endswith("3 waiting, about 1 h 1 min left")
 
@@ -97,7 +97,7 @@ def test_the_estimate_goes_down_as_a_cell_runs_and_never_below_nothing(clock: Cl
 
 
 @pytest.mark.usefixtures("clock")
-def test_nobody_guesses_before_anything_is_known() -> None:
+def test_there_is_no_estimate_without_known_times() -> None:
     assert planned(3).headline() == "cells: 0 of 3 done, 0 running, 3 waiting"
 
 

@@ -36,7 +36,7 @@ def shown(found: list[Row]) -> str:
     return console.file.getvalue()
 
 
-def test_a_table_is_made_for_people() -> None:
+def test_rows_are_printed_as_a_table() -> None:
     text = shown([ROW])
     assert "1.2346" in text
     assert "2 passed, 1 failed" in text
@@ -47,7 +47,7 @@ def test_columns_that_are_empty_everywhere_are_left_out() -> None:
     assert "empty" not in shown([ROW])
 
 
-def test_without_rows_it_says_so() -> None:
+def test_without_rows_a_message_is_printed() -> None:
     assert shown([]) == "there is nothing\n"
 
 
@@ -90,7 +90,7 @@ def test_numbers_and_other_texts_in_csv_stay_as_they_are(value: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["\x1b[31mred\x1b[0m", "[bold]markup[/bold]", "two\nlines"])
-def test_what_others_wrote_steers_no_terminal(text: str) -> None:
+def test_foreign_text_controls_no_terminal(text: str) -> None:
     found = shown([{"cell": text}])
     assert "\x1b" not in found
     assert found.count("\n") == 2

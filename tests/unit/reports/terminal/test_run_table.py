@@ -69,7 +69,7 @@ def test_a_run_that_passed_ends_in_its_verdict_and_its_place() -> None:
     assert text.splitlines()[-2:] == ["passed  training in 9.5 s", "the run is in /runs/r-1"]
 
 
-def test_an_end_that_no_step_explains_is_told() -> None:
+def test_an_end_that_no_step_explains_is_shown() -> None:
     end = RunFinished(Verdict.CANCELLED, Cause.INTERRUPTED, 143, "interrupted by SIGTERM\nand then: \x1b[2Jx", 9.5)
     text = shown(summary(step("000__test", Verdict.CANCELLED, "interrupted"), end=end))
     assert "  interrupted by SIGTERM\n  and then: x\n" in text
