@@ -24,7 +24,7 @@ class Ci:
 
     def parse(self, text: str, *, format: Format[Literal["yaml", "json"]] = "yaml") -> str:  # noqa: A002
         """
-        Print how the slash commands of a comment are understood, and run nothing.
+        Print what the slash commands of a comment request, and run nothing.
 
         Unknown commands, projects, presets, phases and fields are errors.
 
@@ -57,7 +57,7 @@ class Ci:
         The overrides of the comment are saved in the run directory, in a file that --overrides can read.
 
         Args:
-            text: the text of the comment. Use `ci parse` to see how the comment is understood.
+            text: the text of the comment. `ci parse` shows what a comment requests.
         """
         comment = slash.parse(text)
         if comment.help:

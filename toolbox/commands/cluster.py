@@ -23,7 +23,7 @@ from toolbox.kubernetes.api.objects import is_name
 from toolbox.model.quantities import SecondsOrZero, WholeSeconds
 from toolbox.model.secrets import Secret
 
-LeaseName = Annotated[str, Help("the name of the lease: all who share the cluster use the same name.")]
+LeaseName = Annotated[str, Help("the name of the lease, which must be the same for all users of the cluster.")]
 
 
 class Cluster:
@@ -43,8 +43,9 @@ class Cluster:
         Wait until a cluster is ready: its API server, its nodes, and the DaemonSets of the namespace kube-system.
 
         Args:
-            nodes: the minimum number of ready nodes. Every other node that exists must be ready too.
-            selector: wait only for the nodes with this label, as in gke-nodepool=a100; all nodes when left out.
+            nodes: the minimum number of nodes. If there are more nodes, all of them must be ready.
+            selector: wait only for the nodes with this label, as in cloud.google.com/gke-nodepool=a100; for all nodes
+                when left out.
             system: also wait for the DaemonSets of the namespace kube-system.
         """
 
@@ -92,13 +93,13 @@ class Cluster:
             namespace: the name of the namespace.
             labels: labels to add to the namespace.
             quota: how much of each resource the namespace may use, as in {requests.nvidia.com/gpu: 8}.
-            limits: limits for each container: `default`, `defaultRequest`, `min` and `max`, each as in {cpu: 1, memory:
-                1Gi}.
+            limits: the `default`, `defaultRequest`, `min` and `max` of the resources of each container, as in
+                {default: {cpu: 1, memory: 1Gi}}.
             image_pull_secret: the name of a Secret for pulling images. Its content is --docker_config_file or
                 --docker_config.
             docker_config_file: a file with the content of --image_pull_secret, in the format that `docker login`
                 writes.
-            docker_config: the content of --image_pull_secret as a value, in place of --docker_config_file.
+            docker_config: the content of --image_pull_secret, instead of the file --docker_config_file.
             service_account: the name of a service account to create, which may use the Secret for pulling images.
             may_run_cells: allow the service account to run the cells of a matrix in the namespace. An account that may
                 create Jobs can read every Secret of the namespace.
@@ -128,10 +129,10 @@ class Cluster:
         Delete what Topgallant created in a namespace, or the whole namespace, and wait until the deletion has finished.
 
         Args:
-            namespace: the name of the namespace. A system namespace is refused. Without --force, a namespace that
-                Topgallant did not create is refused too.
-            run: delete only the objects of the run with this name. Without --force, a run that holds a lease of the
-                cluster is refused.
+            namespace: the name of the namespace. A system namespace, such as kube-system, is always refused. Without
+                --force, a namespace that Topgallant did not create is refused too.
+            run: delete only the objects of the run with this name. If this run holds a lease in the namespace, --force
+                is needed.
             delete_namespace: delete the namespace and all objects in it, including objects of other tools.
             force: also delete in a namespace that Topgallant did not create, and delete Jobs of runs that may still be
                 running.
@@ -191,7 +192,7 @@ class Cluster:
             name: the name of the node pool or of the MachineSet.
             replicas: the new number of nodes, in all zones together.
             maximum: the largest allowed value of --replicas.
-            cluster: the name of the cluster in GKE. The kubeconfig must refer to the same cluster.
+            cluster: the name of the cluster in GKE, which --kind=gke needs. The kubeconfig must refer to this cluster.
             location: the region or zone of the cluster in GKE; the default of gcloud when left out.
             project: the Google Cloud project of the cluster in GKE; the default of gcloud when left out.
             namespace: the namespace of the MachineSet.
@@ -223,7 +224,7 @@ class Cluster:
                 names.
             namespace: the namespace for objects whose manifest does not name one; the namespace of the context when
                 left out.
-            wait: wait until the Deployments, DaemonSets, StatefulSets, Jobs and Pods are ready.
+            wait: wait until the applied Deployments, DaemonSets, StatefulSets, Jobs and Pods are ready.
             timeout: how long to wait until the objects are ready, in seconds.
             force_conflicts: take over the fields that another field manager has set.
         """
@@ -258,7 +259,8 @@ class Cluster:
             replicas: the number of pods that run the server.
             readiness: when a pod counts as ready: with a path such as /health, when HTTP requests for this path
                 succeed; with `tcp`, when the port accepts connections; with `none`, when the pod runs.
-            patch: a mapping to merge into the Deployment. A list in the patch replaces a list of the Deployment.
+            patch: changes to merge into the manifest of the Deployment, as in {spec: {minReadySeconds: 10}}. A list in
+                the patch replaces the list at the same place in the manifest.
             timeout: the time limit until all pods are ready, in seconds.
         """
 
@@ -297,10 +299,11 @@ class Cluster:
         The lease expires after --ttl seconds. To extend the lease, take it again at any time.
 
         Args:
-            purpose: why you take the cluster. Others who wait for the lease see this text.
+            purpose: why you take the lease. Users who wait for the lease see this text.
             ttl: how long the lease lasts, in seconds.
-            wait: how long to wait if somebody else holds the lease, in seconds.
-            force: take the lease away from its holder, and record this in the lease. A run that holds the lease ends.
+            wait: how long to wait if another user holds the lease, in seconds.
+            force: take the lease away from its holder, and record this in the lease. If a run holds the lease, the run
+                ends.
         """
         with _leases.opened(name, namespace, kubeconfig, context) as lock:
             return _leases.take(lock, purpose, ttl=ttl, wait=wait, force=force)
@@ -318,8 +321,8 @@ class Cluster:
         Release the lease that `cluster take_lease` has taken.
 
         Args:
-            force: release the lease even if somebody else holds it, and record this in the lease. A run that holds the
-                lease ends.
+            force: release the lease even if another user holds it, and record this in the lease. If a run holds the
+                lease, the run ends.
         """
         with _leases.opened(name, namespace, kubeconfig, context) as lock:
             return _leases.release(lock, force=force)

@@ -42,7 +42,7 @@ class Config:
 
         Args:
             path: the path of the part to print, as in a.b, a[0] or a["key.with.dots"]; $ is the whole configuration.
-            raw: print references unresolved, and do not check contracts.
+            raw: print references as they are written, and do not check contracts.
         """
         configuration = _load(project, config_file, presets, overrides)
         if raw:
@@ -62,11 +62,12 @@ class Config:
         format: Format[Style] = "yaml",  # noqa: A002  # the flag of the command line
     ) -> str:
         """
-        Print one value. Contracts are not checked, and faulty references in other values do not matter.
+        Print one value. Faults in other values do not matter, because neither contracts nor other references are
+        checked.
 
         Args:
-            path: the path of the value to print, as in a.b, a[0] or a["key.with.dots"].
-            raw: print references unresolved.
+            path: the path of the value to print, as in a.b, a[0] or a["key.with.dots"]; $ is the whole configuration.
+            raw: print references as they are written.
         """
         configuration = _load(project, config_file, presets, overrides)
         value = configuration.written(path) if raw else configuration.get(path)
@@ -98,7 +99,7 @@ class Config:
         presets: Presets = None,
         overrides: Overrides = None,
     ) -> str:
-        """Check a configuration with every contract, every reference and every secret, and report all faults."""
+        """Check a configuration against all contracts, check all references and secrets, and report all faults."""
         configuration = _load(project, config_file, presets, overrides)
         configuration.check()
         configuration.check_secrets()

@@ -35,14 +35,14 @@ def from_config(
     Args:
         group: the group of the toolbox command, such as cluster.
         command: the name of the toolbox command in its group, such as wait_ready.
-        config_file: the configuration file; the file of the project, or $TOPGALLANT_FROM_CONFIG_FILE, when left out.
-        command_args_file: the template with the arguments; the template of the project, or
-            $TOPGALLANT_FROM_COMMAND_ARGS_FILE, when left out.
+        config_file: the configuration file. When left out: the file of --project, else $TOPGALLANT_FROM_CONFIG_FILE.
+        command_args_file: the template with the arguments. When left out: the template of --project, else
+            $TOPGALLANT_FROM_COMMAND_ARGS_FILE.
         project: use the configuration and the template of this project.
         prefix: the first part of the key in the template, `prefix/group command`.
         suffix: the last part of the key in the template, `group command/suffix`.
-        extra: arguments that replace those of the template, as in {name: value}.
-        show_args: print the arguments, or only the argument of this name, as YAML, and run nothing.
+        extra: arguments that are added to those of the template, or replace them, as in {name: value}.
+        show_args: print the arguments as YAML, and run nothing. A value is the name of the only argument to print.
     """
     work = _session(project, config_file, command_args_file, presets or [])
     call = orchestration.Call(group, command, prefix, suffix, extra or {})

@@ -47,7 +47,8 @@ class Kubernetes:
             name: the name of the Job.
             image: the image of the Job.
             service_account: the service account of the Job; the default account of the namespace when left out.
-            patch: a mapping to merge into the Job. A list in the patch replaces a list of the Job.
+            patch: changes to merge into the manifest of the Job, as in {spec: {parallelism: 2}}. A list in the patch
+                replaces the list at the same place in the manifest.
             timeout: the time limit for the Job in seconds, including the time until it starts.
             keep: keep the Job in the cluster after its end.
         """
@@ -70,5 +71,5 @@ class Kubernetes:
             selector: a label selector for the pods, as in app=server; all pods when left out.
             since: the age of the oldest lines to save, as in 30s, 10m, 2h or 1d; all lines when left out.
             containers: the names of the containers; all containers when left out.
-            previous: also save the log of each container from before its last restart.
+            previous: also save the log that each container wrote before its last restart.
         """

@@ -1,4 +1,4 @@
-"""List, plan and run projects, resume a run, and show its state and its logs."""
+"""List, plan and run projects; resume a run, and show its state and its logs."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ from toolbox.system import places, processes
 
 Format = options.Format[Literal["text", "json"]]
 Name = Annotated[str, Help("the name of the project.")]
-Shard = Annotated[str | None, Help("the part of the cells to run, as in 1/3 for the first of three disjoint parts.")]
+Shard = Annotated[
+    str | None,
+    Help("the part of the cells to run: 1/3 is the first of three parts, which together contain each cell once."),
+]
 # Inside the class, the name `list` is the command, so the built-in type needs an alias.
 Names = list[str]
 _MOST_RUNS: Final = 5
 
 
 class Project:
-    """List, plan and run projects, resume a run, and show its state and its logs."""
+    """List, plan and run projects; resume a run, and show its state and its logs."""
 
     def list(self, *, format: Format = "text") -> str:  # noqa: A002  # the words of the command line
         """List the projects with their purposes."""
@@ -87,10 +90,11 @@ class Project:
         Run the phases of a project: pre_cleanup, prepare, test, post_cleanup. The verdict determines the exit code.
 
         Args:
-            phases: the phases to run; all phases when left out.
-            jobs: how many cells run at the same time; `matrix.jobs`, or else one cell per target, when left out.
+            phases: the phases to run, as in prepare,test; all phases when left out.
+            jobs: how many cells run at the same time. When left out: `matrix.jobs`, else as many cells as there are
+                targets.
             fail_fast: cancel the other cells as soon as one cell does not pass.
-            max_failures: start no more cells after this number of cells did not pass.
+            max_failures: start no more cells as soon as this number of cells has not passed.
             deadline: the time limit of the run in seconds. A run that exceeds it ends with exit code 124.
         """
         files, values = overrides_text.parse(overrides)
@@ -123,9 +127,9 @@ class Project:
         Args:
             run_dir: the directory of the run, its name, or the beginning of its name.
             failed: also repeat the cells that did not pass.
-            abandon: give up open attempts, and run their cells again. Without a value, all open attempts are given up;
-                a value is a pattern for the names or ids of their cells.
-            jobs: how many cells run at the same time; the number for `project run` when left out.
+            abandon: give up attempts whose target does not answer, and run their cells again. A value is a pattern for
+                the names or ids of the cells; without a value, all these attempts are given up.
+            jobs: how many cells run at the same time; the number that `project run` used when left out.
             damaged: with `ignore`, resume even if lines of the journal cannot be read. The work that these lines
                 recorded may be repeated.
         """
@@ -142,7 +146,7 @@ class Project:
 
     def status(self, run_dir: str | None = None, *, format: Format = "text") -> str | None:  # noqa: A002
         """
-        Show the state or the result of a run. A run that is going on is not disturbed.
+        Show the progress of a run, or its result after it has ended. The command does not disturb a run in progress.
 
         Args:
             run_dir: the directory of the run, its name, or the beginning of its name; the newest run when left out.
@@ -159,12 +163,12 @@ class Project:
 
     def logs(self, run: str | None = None, cell: str | None = None, *, follow: bool = False) -> None:
         """
-        Print the stdout and the stderr of the latest attempt of each cell of a run, on stdout and on stderr.
+        Print the output of the cells of a run: of each cell, the stdout and the stderr of the latest attempt.
 
         Args:
             run: the directory of the run, its name, or the beginning of its name; the newest run when left out.
             cell: the name or the id of a cell, or a pattern such as 'model=small,*'; all cells when left out.
-            follow: print new lines until the cell or the run has ended.
+            follow: also print new lines as they are written, until the cell or the run has ended.
         """
         logs = CellLogs(_run_directory(run, "; --cell=... names a cell"), cell)
         if follow:

@@ -46,7 +46,10 @@ log = logging.getLogger(__name__)
 Format = options.Format[RowFormat]
 Database = Annotated[
     str | None,
-    Help("the store of results, a file or a URL; the store of the project, or else of this user, when left out."),
+    Help(
+        "the database to read, a file or a URL. When left out: the field `results.database` of --project, else "
+        "$TOPGALLANT_RESULTS_DATABASE, else ~/.local/state/topgallant/results.sqlite."
+    ),
 ]
 Metric = Annotated[str | None, Help("a pattern for the names of metrics; all metrics when left out.")]
 Project = Annotated[str | None, Help("only the runs of this project.")]
@@ -166,7 +169,8 @@ class Results:
             before: the old runs: the name of a run, `latest` or `previous`, a revision, or a period such as
                 2026-11-01..2026-11-07 or '20 days ago..now'.
             after: the new runs, written in the same way as --before.
-            revision: only the runs of this revision in a period: the whole revision, its beginning, or a pattern.
+            revision: if --before and --after are periods, compare only their runs of this revision. Give the whole
+                revision, its beginning, or a pattern.
             all: also print the metrics that are the same or unsure. JSON and CSV always contain them.
         """
         selection = _results.run_filter(
@@ -193,7 +197,7 @@ class Results:
         since: Since = None,
         until: Until = None,
         confidence: float = bounds_formulas.CONFIDENCE,
-        method: Method = Method.PREDICTION,
+        method: Literal[Method.PREDICTION, Method.TORCHPRIME, Method.RATIO] = Method.PREDICTION,
         cells: Cells = None,
         metric: Metric = None,
         revision: Revision = None,
@@ -216,18 +220,16 @@ class Results:
             project: the name of the project.
             confidence: the probability that an unchanged run is within the bounds: 0.999 means one false alarm in
                 1,000.
-            method: the formula that computes the bounds; docs/bounds.md describes the formulas.
+            method: the formula for the bounds: the prediction interval of the next run, the formula of torchprime, or
+                the mean divided and multiplied by 1.2.
             accept: accept the changed levels of the metrics that match CELLS:METRICS, two patterns, as in
                 'model=small,*:step_time'.
             reason: why the changed levels are accepted. The file records the reason, the user and the time.
             allow_wider: also write bounds that are more than 1.5 times as wide as the bounds in the file.
             dry_run: print what would change, and write nothing.
         """
-        if method is Method.MANUAL or not 0.5 < confidence < 1:  # noqa: PLR2004
-            raise UsageError(
-                f"--method={method} --confidence={confidence}: a method other than manual was expected, and a "
-                "confidence above 0.5 and below 1, such as 0.999"
-            )
+        if not 0.5 < confidence < 1:  # noqa: PLR2004
+            raise UsageError(f"--confidence={confidence}: a number above 0.5 and below 1 was expected, such as 0.999")
         accepted = _bounds_update.acceptance(accept, reason)
         how = Update(method, confidence, allow_wider, accepted)
         files = bounds_file.load(projects.find(project).bounds)
@@ -262,8 +264,8 @@ class Results:
         Args:
             since: only the shifts at this time or later, such as 2026-11-01 or '10 days ago'. Levels are always
                 computed from all runs.
-            csv: read numbers from this CSV file, or from each CSV file of this directory, instead of from the store.
-            column: the column of the CSV file that has the numbers.
+            csv: read numbers from this CSV file, or from each CSV file of this directory, instead of from the database.
+            column: the column of the CSV file that contains the numbers.
         """
         if csv is not None:
             if any(flag is not None for flag in (project, cells, settings, metric, since, until, presets, database)):
@@ -299,8 +301,8 @@ class Results:
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
-        Find cells that both pass and fail with the same code, always fail, became slower, or need no quarantine any
-        more.
+        Find cells that pass and fail with the same code, cells that always fail or became slower, and cells that need
+        no quarantine any more.
 
         Args:
             format: the format of the output; with `text`, healthy cells are left out.
@@ -351,7 +353,7 @@ class Results:
         Compute the cost of runs from the durations of their attempts and the `cost_per_hour` of their targets.
 
         Args:
-            by: the length of the periods, in UTC, for which the costs are summed up.
+            by: the period for which costs are summed up. A period begins at midnight UTC.
         """
         selection = _results.run_filter(project=project, since=since, until=until, presets=presets)
         with _results.opened(database, project) as (store, connection):
@@ -409,12 +411,13 @@ class Results:
 
     def import_(self, *run_dirs: Path, database: Database = None) -> int:
         """
-        Record runs in the store, from their journals. A run that is already in the store is replaced.
+        Record runs in the database of results, from their journals. A run that it already contains is replaced.
 
         Args:
             run_dirs: the directories of the runs.
-            database: the store of results, a file or a URL; the store of the project of each run, or else of this user,
-                when left out.
+            database: the database to write to, a file or a URL. When left out: the field `results.database` of the
+                project of each run, else $TOPGALLANT_RESULTS_DATABASE, else
+                ~/.local/state/topgallant/results.sqlite.
         """
         faulty_runs = 0
         with ExitStack() as stack:

@@ -16,7 +16,8 @@ Choice = TypeVar("Choice")
 
 Format = Annotated[Choice, Help("the format of the output.")]
 SummaryFormat = Annotated[
-    Literal["text", "json"], Help("with json, the summary of the run goes to stdout and everything else to stderr.")
+    Literal["text", "json"],
+    Help("with json, stdout gets the summary of the run as JSON, and stderr gets all other output."),
 ]
 Timeout = Annotated[Seconds, Help("the time limit of the command in seconds.")]
 
@@ -31,12 +32,12 @@ Cells = Annotated[
     str | None, Help("a pattern for the names or ids of cells, such as 'model=small,*'; all cells when left out.")
 ]
 ArtifactDir = Annotated[
-    Path | None, Help("the directory that contains all runs; $ARTIFACT_DIR, or artifacts/, when left out.")
+    Path | None, Help("the directory for the directories of runs. When left out: $ARTIFACT_DIR, else artifacts/.")
 ]
 
 # How to reach a cluster: the fields of `toolbox.model.clusters.Access`
 Kubeconfig = Annotated[
-    Path | None, Help("the kubeconfig file of the cluster; $KUBECONFIG, or ~/.kube/config, when left out.")
+    Path | None, Help("the kubeconfig file of the cluster. When left out: $KUBECONFIG, else ~/.kube/config.")
 ]
 Context = Annotated[str | None, Help("the context of the kubeconfig file; its current context when left out.")]
 Namespace = Annotated[str | None, Help("the namespace to work in; the namespace of the context when left out.")]

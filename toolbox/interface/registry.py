@@ -32,7 +32,8 @@ HOSTS = Parameter(
     "hosts",
     list[Address] | None,
     None,
-    "the SSH hosts to run on, as [USER@]HOST[:PORT]; this machine when left out.",
+    "the SSH hosts to run on, as [USER@]HOST[:PORT]; this machine when left out. Commands for Kubernetes clusters "
+    "ignore this option, because they always run on this machine.",
     positional=False,
 )
 

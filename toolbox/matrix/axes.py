@@ -22,6 +22,14 @@ _LONGEST_LABEL: Final = 40
 _WITHOUT_AXES: Final = "default"
 
 
+class IncludeError(ValueError):
+    """An entry of `include` is wrong; `path` is the path of the entry in the configuration."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"`{path}`: {message}")
+        self.path = path
+
+
 @dataclass(frozen=True, slots=True)
 class Combination:
     """One value for each axis.
@@ -49,8 +57,9 @@ def expand(block: MatrixBlock) -> list[Combination]:
     on the axis. All other axes take all their values. A combination that exists already is not added again.
 
     Raises:
-        ValueError: an entry of `include` names some axes of a `zip` group with values that do not occur together in the
-            group, or the axes have more than `MOST` combinations.
+        IncludeError: an entry of `include` names some axes of a `zip` group with values that do not occur together in
+            the group.
+        ValueError: the axes have more than `MOST` combinations.
     """
     space = _Space(block)
     return space.combinations(space.rows())
@@ -146,7 +155,7 @@ class _Space:
         """Return the rows to test, each once."""
         excluded = [self.selector(when) for when in self._block.exclude]
         kept = (row for row in self.product() if not any(selects(row) for selects in excluded))
-        added = (self._included(entry, f"`matrix.include[{index}]`") for index, entry in enumerate(self._block.include))
+        added = (self._included(entry, f"matrix.include[{index}]") for index, entry in enumerate(self._block.include))
         return list(dict.fromkeys(itertools.chain(kept, *added)))
 
     def product(self, choices: Sequence[Sequence[_Row]] | None = None) -> Iterator[_Row]:
@@ -196,9 +205,9 @@ class _Space:
         label = _label(axis, value, key) if label is None else label
         return _Choice(key, value, label, _clean(f"{self._names[axis]}={label}"))
 
-    def _included(self, entry: Mapping[str, Any], where: str) -> Iterator[_Row]:
+    def _included(self, entry: Mapping[str, Any], path: str) -> Iterator[_Row]:
         named = {axis: self._alternatives(axis, pattern) for axis, pattern in entry.items()}
-        return self.product([self._rows_of(group, named, where) for group in self._groups])
+        return self.product([self._rows_of(group, named, path) for group in self._groups])
 
     def _alternatives(self, axis: str, pattern: Any) -> list[_Choice]:
         on_axis = self._axes[axis]
@@ -209,7 +218,7 @@ class _Space:
             alternatives += [choice for choice in on_axis if choice == new or choice.label == item] or [new]
         return alternatives
 
-    def _rows_of(self, group: tuple[str, ...], named: Mapping[str, list[_Choice]], where: str) -> list[_Row]:
+    def _rows_of(self, group: tuple[str, ...], named: Mapping[str, list[_Choice]], path: str) -> list[_Row]:
         """Return the rows of a group that have the named choices; new rows only if all axes of the group are named."""
         named_axes = [axis for axis in group if axis in named]
         if not named_axes:
@@ -222,9 +231,10 @@ class _Space:
         if len(named_axes) == len(group):
             return list(itertools.product(*(named[axis] for axis in group)))
         values = ", ".join(f"{axis}={choice.label}" for axis in named_axes for choice in named[axis])
-        raise ValueError(
-            f"{where}: {', '.join(group)} advance together and have no row with {values}: "
-            f"name values of an existing row, or all of these axes"
+        raise IncludeError(
+            path,
+            f"{', '.join(group)} advance together and have no row with {values}: "
+            f"name values of an existing row, or all of these axes",
         )
 
 

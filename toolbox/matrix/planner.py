@@ -74,7 +74,8 @@ def make(
         combinations = axes.expand(block)
         notes = axes.unmatched(block)
     except ValueError as error:
-        raise ConfigurationError(f"{configuration.location(BLOCK)}: {error}") from None
+        path = error.path if isinstance(error, axes.IncludeError) else BLOCK
+        raise ConfigurationError(f"{configuration.location(path)}: {error}") from None
     by_cell: dict[str, dict[str, Bound]] = {}
     for (cell, metric), bound in (bounds or {}).items():
         by_cell.setdefault(cell, {})[metric] = bound

@@ -67,6 +67,12 @@ def test_an_axis_path_without_a_field_is_refused(planned: Planned) -> None:
         planned({"axes": {"model.sise": [1]}, "workload": {"command": "true"}}, model={"size": 1})
 
 
+def test_a_wrong_entry_of_include_is_named_with_its_own_line(planned: Planned) -> None:
+    block = {"axes": AXES, "zip": [["x", "y"]], "include": [{"x": "a"}, {"x": "c"}], **WORKLOAD}
+    with pytest.raises(ConfigurationError, match=r"config\.yaml:16: `matrix\.include\[1\]`: x, y advance together"):
+        planned(block)
+
+
 def test_a_setting_that_no_cell_has_is_named_with_the_cell(planned: Planned) -> None:
     with pytest.raises(ConfigurationError, match=r"config\.yaml:4: `matrix.workload.command\[0\]`: .*'@cell\.z'"):
         planned({"axes": {"x": ["a"]}, "workload": {"command": ["@cell.z"]}})
