@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -29,6 +29,8 @@ _RECENT: Final = ("latest", "previous")
 _SOME: Final = 3  # number of runs that an error message names
 _LATELY: Final = timedelta(days=90)
 _FEW: Final = 500  # maximum number of ids that a query lists
+_RUN_COLUMNS: Final = tuple(column.name for column in fields(RunRow) if column.name in Run.__table__.columns)
+_ATTEMPT_COLUMNS: Final = tuple(column.name for column in fields(AttemptRow))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,15 @@ def runs(connection: Connection, where: Filter, *, limit: int | None = None) -> 
         unpriced[group.run_id] += group.number - group.priced
         if group.cost is not None:
             costs[group.run_id] = costs.get(group.run_id, 0.0) + group.cost
-    return [_run_row(row, counts.get(row.id, {}), costs.get(row.id), unpriced.get(row.id, 0)) for row in rows]
+    return [
+        RunRow(
+            **{name: getattr(row, name) for name in _RUN_COLUMNS},
+            cells=counts.get(row.id, {}),
+            cost=costs.get(row.id),
+            unpriced=unpriced.get(row.id, 0),
+        )
+        for row in rows
+    ]
 
 
 def projects(connection: Connection) -> list[str]:
@@ -317,14 +327,14 @@ def _matches(row: Any, where: Filter) -> bool:
 
 
 def _of(query: Query, column: Any, runs_: Collection[int], where: Filter) -> Query:
-    """Restrict a query to some runs: by id if the runs are few, otherwise by the conditions of the filter."""
+    """Restrict a query to some runs: by id if the runs are few, by the conditions of the filter if there are many."""
     if len(runs_) <= _FEW:
         return query.where(column.in_(runs_))
     return query.join(Run, Run.id == column).where(*_of_runs(where))
 
 
 def _among(query: Query, column: Any, identities: Sequence[int]) -> Query:
-    """Restrict a query to some rows by id if the rows are few; otherwise the caller must filter the result."""
+    """Restrict a query to some rows by id if the rows are few; if there are many, the caller must filter the result."""
     return query.where(column.in_(identities)) if len(identities) <= _FEW else query
 
 
@@ -352,17 +362,7 @@ def _attempts(connection: Connection, where: Filter, runs_: Collection[int]) -> 
     query = select(Attempt).join(Result, Result.id == Attempt.result_id).order_by(Attempt.result_id, Attempt.attempt)
     by_result: dict[int, list[AttemptRow]] = defaultdict(list)
     for row in connection.execute(_of(query, Result.run_id, runs_, where)):
-        attempt = AttemptRow(
-            row.verdict,
-            row.cause,
-            row.target,
-            row.accelerator,
-            row.revision,
-            row.deviates,
-            row.out_of_range,
-            row.image,
-        )
-        by_result[row.result_id].append(attempt)
+        by_result[row.result_id].append(AttemptRow(**{name: getattr(row, name) for name in _ATTEMPT_COLUMNS}))
     return by_result
 
 
@@ -377,25 +377,3 @@ def _metrics(
         if where.metric is None or fnmatch.fnmatchcase(row.metric, where.metric):
             by_result[row.run_id, row.cell_id][row.metric] = (row.value, row.unit)
     return by_result
-
-
-def _run_row(row: Any, cells: Mapping[str, int], cost: float | None, unpriced: int) -> RunRow:
-    return RunRow(
-        row.id,
-        row.project,
-        row.run,
-        row.started,
-        row.state,
-        row.verdict,
-        row.cause,
-        row.message,
-        row.seconds,
-        row.presets,
-        row.revision,
-        row.host,
-        row.directory,
-        row.currency,
-        cells,
-        cost,
-        unpriced,
-    )

@@ -10,7 +10,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, Self
 
@@ -97,7 +97,9 @@ class Store:
             filesystem.make_directory(self._file.parent)
         if self._is_up_to_date():
             return
-        with self._alone(), self.writing() as connection:
+        # Only one process at a time may change the mode of an SQLite file.
+        alone = _locked(self._file) if self._file is not None else nullcontext()
+        with alone, self.writing() as connection:
             if not self._is_current(connection):
                 _migrate(connection)
 
@@ -125,18 +127,13 @@ class Store:
             raise StoreError(f"the store {self.location} is the database of another program: it has {tables[0]}")
         return version == newest
 
-    def _alone(self) -> AbstractContextManager[None]:
-        """Keep other processes from setting up the same file: only one process at a time may change SQLite's mode."""
-        return _locked(self._file) if self._file is not None else nullcontext()
-
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except exc.DBAPIError as error:
-            raise StoreError(f"the store {self.location}: {_reason(error.orig, self._file)}") from error
-        except sqlite3.Error as error:  # raised by `set_up`, outside of SQLAlchemy
-            raise StoreError(f"the store {self.location}: {_reason(error, self._file)}") from error
+        except (exc.DBAPIError, sqlite3.Error) as error:  # `set_up` raises sqlite3.Error, outside of SQLAlchemy
+            reason = _reason(getattr(error, "orig", error), self._file)
+            raise StoreError(f"the store {self.location}: {reason}") from error
 
 
 def _url(location: str) -> URL:
