@@ -109,10 +109,9 @@ class FairQueue:
     def __init__(self) -> None:
         self._lines: dict[object, _Line] = {}
         self._turns: deque[_Line] = deque()
-        self._length = 0
 
     def __len__(self) -> int:
-        return self._length
+        return sum(len(line.cells) for line in self._turns)
 
     def add(self, cell: Cell, *, first: bool = False) -> None:
         """Add a waiting cell to its line.
@@ -126,7 +125,6 @@ class FairQueue:
             self._turns.append(self._lines[key])
         cells = self._lines[key].cells
         (cells.appendleft if first else cells.append)(cell)
-        self._length += 1
 
     def next(self, choose: Callable[[Cell], str | None]) -> tuple[Cell, str] | None:
         """Remove the next cell that can run now, and return the cell and its target; None if no cell can run now.
@@ -142,7 +140,6 @@ class FairQueue:
             if not line.cells or (starved is not None and line.yields_to(starved)):
                 continue
             if (target := choose(line.cells[0])) is not None:
-                self._length -= 1
                 for other in self._turns:
                     other.passed_over += bool(other.cells) and other is not line
                 line.passed_over = 0

@@ -136,7 +136,7 @@ def _in_full(step: StepState, summary: RunState, cell: Mapping[str, Any], excerp
         command=_command(step, cell, root),
         excerpts=excerpts.of(step, is_bad=is_bad) if _is_leaf(step) else (),
         links=_links.withhold(_files(step, root), summary.secrets_left),
-        attempts=[(attempt, _links.link(root, step.step, _folder(attempt), name="")) for attempt in step.attempts],
+        attempts=[(each, _links.link(root, step.step, attempt_name(each.attempt), name="")) for each in step.attempts],
         is_brief=False,
     )
 
@@ -198,15 +198,11 @@ def _command(step: StepState, cell: Mapping[str, Any], root: Path) -> str:
     return ""
 
 
-def _folder(attempt: CellAttempt) -> str:
-    return attempt_name(attempt.attempt)
-
-
 def _files(step: StepState, root: Path) -> list[Link]:
     """Return the links to the files of a step; for a cell, to the files of its last attempt."""
     if not step.attempts:
         return _links.of_directory(root, step.step)
-    files = _links.of_directory(root, step.step, _folder(step.attempts[-1]))[:-1]
+    files = _links.of_directory(root, step.step, attempt_name(step.attempts[-1].attempt))[:-1]
     failure = _links.link(root, step.step, StepDirectory.failure, name=StepDirectory.failure)
     whole = _links.link(root, step.step, name=_links.WHOLE)
     return [link for link in (failure, *files, whole) if link is not None]
