@@ -210,8 +210,8 @@ def main() -> int:
     if sys.argv[1:2] == [_COMPLETER]:
         complete(*sys.argv[2:])
         return 0
-    numbers = [int(text) for text in sys.argv[1:]]
-    jobs, cells = [*numbers, *(JOBS, CELLS)[len(numbers) :]]
+    arguments = [int(text) for text in sys.argv[1:]]
+    jobs, cells = [*arguments, *(JOBS, CELLS)[len(arguments) :]]
     try:
         with kubernetes.cluster() as cluster, tempfile.TemporaryDirectory() as top:
             os.environ["XDG_STATE_HOME"] = f"{top}/state"

@@ -210,8 +210,8 @@ def server_here(directory: Path) -> openssh.Server | None:
 
 def main() -> int:
     """Play all rounds, print the scores, and return 1 if there were errors."""
-    numbers = [int(text) for text in sys.argv[1:3]]
-    rounds, seed = [*numbers, *(ROUNDS, 0)[len(numbers) :]]
+    arguments = [int(text) for text in sys.argv[1:3]]
+    rounds, seed = [*arguments, *(ROUNDS, 0)[len(arguments) :]]
     backends = sys.argv[3:] or _BACKENDS
     random.seed(seed or None)
     is_clean = True

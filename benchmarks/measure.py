@@ -29,9 +29,9 @@ def compare(
     function()
     floor()
     pairs = [(seconds(function), seconds(floor)) for _ in range(rounds)]
-    ratio = statistics.median(mine / other for mine, other in pairs)
-    mine, other = (statistics.median(column) for column in zip(*pairs, strict=True))
+    ratio = statistics.median(measured / reference for measured, reference in pairs)
+    measured, reference = (statistics.median(column) for column in zip(*pairs, strict=True))
     within = limit is None or ratio <= limit
     verdict = "" if limit is None else f" (at most {limit:g}: {'yes' if within else 'NO'})"
-    print(f"{title}\n  {mine * 1e3:.1f} ms against {other * 1e3:.1f} ms: {ratio:.2f} times{verdict}")
+    print(f"{title}\n  {measured * 1e3:.1f} ms against {reference * 1e3:.1f} ms: {ratio:.2f} times{verdict}")
     return within

@@ -249,7 +249,7 @@ class CellRun:
         """Return the outcome of the cell, given the conclusion of its latest attempt.
 
         A value out of the range of earlier runs counts only if two attempts have such a value on the same side of the
-        range. Otherwise the value is noise.
+        range. A value that is out of the range in only one attempt is noise.
         """
         outcome, latest = conclusion.outcome_before_comparisons(), deviations(conclusion.judgements)
         earlier = next(

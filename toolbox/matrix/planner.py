@@ -122,7 +122,7 @@ def _make_cells(planner: _Planner, selected: Sequence[tuple[int, Combination]]) 
 
 
 def _cells_note(names: Sequence[str], total: int) -> str:
-    """Return a text that names the cells with a fault; empty if all cells have the fault."""
+    """Return the end of a message, which names the cells with a fault; empty if all cells have the fault."""
     if len(names) == total:
         return ""
     return f" (the cell `{names[0]}`)" if len(names) == 1 else f" ({len(names)} of {total} cells, as `{names[0]}`)"

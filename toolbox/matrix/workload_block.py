@@ -70,7 +70,7 @@ Inside = Annotated[str, AfterValidator(_inside)]
 
 
 class WorkloadBlock(BaseModel):
-    """The workload of a cell. Backends add fields of their own: see `complete`.
+    """The workload of a cell. Backends have further fields, which `complete` adds.
 
     Args:
         command: a list of arguments, or a command line for bash.

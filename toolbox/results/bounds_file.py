@@ -252,7 +252,7 @@ def _value(value: float | str | datetime) -> str:
 
 
 def _scalar(text: str) -> str:
-    """Return a text as YAML on one line, in quotes if YAML could read the text as another type."""
+    """Return text as YAML on one line, in quotes if YAML could read the text as another type."""
     if _PLAIN.fullmatch(text) and not _NOT_TEXT.fullmatch(text):
         return text
     return f'"{"".join(map(_escaped, text))}"'

@@ -44,28 +44,28 @@ def written_by_people(text: str, by_hand: Collection[tuple[str, str]], file: str
     root = yaml.compose(text, Loader=Loader)
     notes = _lines_with_comments(text)
     top = _pairs(root)
-    own = [key for key, _ in top if key.value != CELLS]
+    by_people = [key for key, _ in top if key.value != CELLS]
     for cells in [_pairs(value) for key, value in top if key.value == CELLS]:
         for name, cell in cells:
             for metrics in [_pairs(value) for key, value in _pairs(cell) if key.value == METRICS]:
                 generated = [bound for metric, bound in metrics if (name.value, metric.value) not in by_hand]
                 notes.update(line for bound in generated for line in _lines_of_own_keys(bound))
                 metrics[:] = [pair for pair in metrics if (name.value, pair[0].value) in by_hand]
-                own += [metric for metric, _ in metrics]
+                by_people += [metric for metric, _ in metrics]
             fields = _pairs(cell)
             fields[:] = [(key, value) for key, value in fields if key.value != METRICS or _pairs(value)]
-            own += [key for key, _ in fields if key.value not in (CELL, METRICS)]
+            by_people += [key for key, _ in fields if key.value not in (CELL, METRICS)]
         cells[:] = [(name, cell) for name, cell in cells if any(key.value != CELL for key, _ in _pairs(cell))]
     top[:] = [(key, value) for key, value in top if key.value != CELLS or _pairs(value)]
-    if not own and not notes:
+    if not by_people and not notes:
         return None
     parts = [_HEADER.format(file=file)]
-    if own:
+    if by_people:
         parts.append(yaml.serialize(root, Dumper=_Dumper, allow_unicode=True, width=sys.maxsize))
     if notes:
         lines = text.splitlines()
         parts += [_NOTES.format(file=file), *(f"# {line + 1}: {lines[line]}\n" for line in sorted(notes))]
-    return Written(min([*notes, *(key.start_mark.line for key in own)]) + 1, "".join(parts))
+    return Written(min([*notes, *(key.start_mark.line for key in by_people)]) + 1, "".join(parts))
 
 
 class _Dumper(yaml.SafeDumper):

@@ -152,8 +152,8 @@ class _Page:
         more = [left.replace(f"and {len(rows)} more", f"and {len(rows) - count} more")] if count < len(rows) else []
         if rows:
             self.add("\n".join([*begin, *rows[:count], *more, *end]))
-        if (others := len(metrics) - _MOST_METRICS) > 0:
-            self.add(f"<p>and {others} more metrics</p>")
+        if (omitted := len(metrics) - _MOST_METRICS) > 0:
+            self.add(f"<p>and {omitted} more metrics</p>")
 
     def _failure(self, step: StepState, excerpts: Excerpts) -> str:
         """Return the folded block of a failure, with its message and excerpts of its logs."""

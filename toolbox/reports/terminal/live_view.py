@@ -253,6 +253,6 @@ def _indent(step: str) -> str:
 
 
 def block(text: str, indent: str) -> str:
-    """Return the lines of a text, indented. If there are many lines, the lines in the middle are omitted."""
+    """Return text with indented lines. If there are many lines, the lines in the middle are omitted."""
     lines = [truncate(line) for line in clean(text).splitlines() if line.strip()]
     return f"\n{indent}".join(without_middle(lines, _MOST_LINES))

@@ -106,12 +106,12 @@ class Progress:
             return None
         mean = sum(times) / len(times)
         now = time.monotonic()
-        rest = sum(
+        remaining = sum(
             max(0.0, self._expected.get(running.name, mean) - (now - running.since))
             for running in list(self._running.values())
         )
         busy = {running.name for running in self._running.values()}
         named = [seconds for name, seconds in self._expected.items() if name not in self._finished and name not in busy]
         waiting = max(0, self._planned - self._done - len(self._running))
-        rest += sum(named[:waiting]) + mean * max(0, waiting - len(named))
-        return rest / max(1, min(self._jobs, waiting + len(busy)))
+        remaining += sum(named[:waiting]) + mean * max(0, waiting - len(named))
+        return remaining / max(1, min(self._jobs, waiting + len(busy)))
